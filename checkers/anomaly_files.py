@@ -1,7 +1,7 @@
 """Writes anomalies in order: one file a run, and the first of each kind.
 
-``analysis/anomalies.parquet`` is one file where a run's anomalies are few, and else a folder of
-files that Spark wrote, in order as well.
+``analysis/anomalies.parquet`` is one file where a run's anomalies are few. Otherwise it is a folder
+of files that Spark wrote, also in order.
 """
 
 import shutil
@@ -53,7 +53,7 @@ class Target:
     Attributes:
         name: the run's, which its rows bear.
         path: the file, ``analysis/anomalies.parquet``.
-        uri: where Spark writes what is too much to be brought here, if that is not ``path``.
+        uri: where Spark writes anomalies that are too many for this process, if not to ``path``.
         without: kinds of anomaly that this run cannot show; they are dropped.
     """
 
@@ -64,7 +64,7 @@ class Target:
 
 
 def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
-    """All anomalies of some checkers, computed once; here where they are few."""
+    """All anomalies of some checkers, computed once; in this process where they are few."""
     there: list[DataFrame] = []
     rows = [engine.table(SCHEMA.empty_table())]
     for source in finds:
@@ -80,8 +80,8 @@ def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
 def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, AnomalyCounts]:
     """Write each run's anomalies into its own file, in order, and keep the first ones.
 
-    Each names the anomaly that it follows from (``checkers.anomalies.root_causes``). A
-    duplicate in the final log follows from nothing: both records are there.
+    Each names the anomaly that it follows from (``checkers.anomalies.root_causes``). A duplicate in
+    the final log has no cause: both records are there.
 
     Args:
         anomalies: of all runs.
@@ -103,7 +103,7 @@ def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Anomaly
 
 
 def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequence[str]]:
-    """Yield the runs, so many at once as can be brought here; one alone that cannot."""
+    """Yield groups of runs whose anomalies fit into this process; a larger run stands alone."""
     if anomalies.here:
         yield list(targets)
         return
@@ -161,7 +161,7 @@ def _counts(table: pa.Table) -> dict[str, int]:
 
 
 def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
-    """Return the same for anomalies that are too many to be brought here, by Spark."""
+    """Write anomalies that are too many for this process with Spark; return the same."""
     written = frame.where(~F.col("kind").isin(*target.without)) if target.without else frame
     named = written.withColumn("run", F.lit(target.name)).orderBy(*ORDER)
     partial_path = _partial(target.path)
@@ -183,7 +183,7 @@ def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
 
 
 def _partial(path: Path) -> Path:
-    """Return where to write what shall be at a path; nothing is there."""
+    """Return an empty place to write to, beside a path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".partial")
     _remove(unfinished)

@@ -1,7 +1,7 @@
-"""Every checker, in the order in which reports list what they find and verdicts speak of it.
+"""Every checker, in the order in which reports and verdicts list its findings.
 
-To add one, import it and put it into the list. Of checkers that find several kinds in one pass the
-decorators have these in order.
+To add one, import it and put it into the list. Where a checker finds several kinds in one pass, its
+decorator lists them in order.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,8 @@ def all_checkers() -> tuple[Checker, ...]:
     """Return our checkers, and then those of other packages.
 
     Raises:
-        HarnessError: a package that has some cannot be loaded, or has what is no checker.
+        HarnessError: a package with checkers cannot be loaded, or names an object that is no
+            checker.
     """
     checkers = list(CHECKERS)
     for package, extension in extensions.load(extensions.CHECKERS):
@@ -70,7 +71,7 @@ def all_kinds() -> dict[str, Kind]:
 
 
 def our_kinds() -> dict[str, Kind]:
-    """Return those that our own checkers find, which alone the reference model knows."""
+    """Return those that our own checkers find; the reference model knows only these."""
     return {kind.name: kind for checker in CHECKERS for kind in checker.kinds}
 
 

@@ -33,13 +33,13 @@ def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> 
     Args:
         runs: of any number and size; what is large is spilled, and never held in Python.
         spark: from ``checkers.spark.session.spark``.
-        stories: whether anomalies are told with their evidence; it takes a while to gather.
+        stories: whether anomalies are explained with their evidence, which takes longer.
 
     Returns:
         A verdict for each run, in their order.
 
     Raises:
-        HarnessError: Spark itself ended; no verdict was written.
+        HarnessError: Spark ended; no verdict was written.
     """
     with contextlib.ExitStack() as stack:
         folder = scratch("judge")
@@ -67,8 +67,8 @@ class _Pass:
 
     Attributes:
         anomalies: the anomalies of all runs.
-        crashed: checker name to why.
-        lost: run to what became of rows of its history that were recorded, and not all judged.
+        crashed: checker name to the error. lost: run to a sentence on recorded rows of its history
+            that were not judged.
     """
 
     anomalies: Rows
@@ -80,7 +80,7 @@ class _Pass:
 def _judge(
     cases: list[RunFiles], spark: SparkSession, folder: Path, *, stories: bool
 ) -> list[Findings]:
-    """All runs together; each half alone when anything crashed, so that no run spoils another."""
+    """Judge all runs together; each half alone after a crash, so that no run spoils another."""
     if not cases:
         return []
     with Engine(spark) as engine:
@@ -121,7 +121,7 @@ def _pass(tables: Tables) -> _Pass:
 
 
 def _lost(tables: Tables) -> dict[str, str]:
-    """By run, that not as many rows of its history were judged as were recorded."""
+    """Return, by run, a sentence where fewer rows of its history were judged than were recorded."""
     judged = tables.view.judged
     return {
         case.key: f"has {case.operations:,} rows, of which {judged.get(case.key, 0):,} were judged"
@@ -188,7 +188,7 @@ def _unfounded(case: RunFiles, done: _Pass) -> frozenset[str]:
 
 
 def _half_read(tables: Tables) -> dict[str, list[str]]:
-    """By run, the replicas that the system did not give back to their ends, which were verified."""
+    """Return, by run, the verified replicas that the system could not read to their ends."""
     replicas: dict[str, list[str]] = {}
     with contextlib.suppress(Exception):  # a crash of every checker of the disks, which say so
         for end in tables.ends:

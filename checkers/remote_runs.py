@@ -1,8 +1,8 @@
-"""Runs that lie where only Spark can read: brought here as far as need be, and given back.
+"""Runs that only Spark can read: mirrored on this machine as far as necessary, and written back.
 
 A run's files are listed and read by Spark's source ``binaryFile``, and mirrored in a folder of this
-machine. Where its segments are long, the mirror has sparse files of their length instead. Tables
-and segments are judged where they lie: Spark's tasks read them there.
+machine. For long segments the mirror has sparse files of their length instead. Tables and segments
+are judged in place: Spark's tasks read them there.
 """
 
 import os
@@ -26,17 +26,18 @@ from highwater.harness.runs.manifest import RecordedFile
 from highwater.harness.runs.store import Run
 
 MIRRORED_MAX: Final = 1 << 30
-"""No longer file is brought here: Spark holds a file whole while it reads it, several times."""
+"""The longest file that is mirrored: Spark holds a file in memory several times while it reads
+it."""
 
 SEGMENTS_MAX: Final = 1 << 30
-"""If all segments of a run are longer together, they are not brought here."""
+"""If all segments of a run together are longer, they are not mirrored."""
 
 _BATCH_BYTES: Final = 64 << 20  # bytes that come here at once
 
 _SEGMENT: Final = re.compile(r"replicas/\d+/[^/]+/\d{20}\.log")
 _PART: Final = re.compile(r"/part-\d{5}-[^/]+$")
 _NOISE: Final = re.compile(r"^\[[\w.]+\] |^(([\w$]+\.)+[\w$]+: )+| SQLSTATE: \w+$")
-"""What is no part of a sentence: Spark's name of an error, the Java classes, and its code."""
+"""Parts of an error that are no part of its sentence: Spark's name, Java classes, its code."""
 
 _HINT: Final = (
     "Name a run's folder that this Spark can reach. A store such as s3a: needs its jars and keys:"
@@ -45,7 +46,7 @@ _HINT: Final = (
 
 
 class RemoteRun(Run):
-    """The mirror of a run that lies elsewhere.
+    """The mirror of a run elsewhere.
 
     Args:
         path: the mirror.
@@ -64,7 +65,7 @@ class RemoteRun(Run):
         return not self.digests
 
     def uri_of(self, path: Path) -> str:
-        """Return where a file of the mirror lies."""
+        """Return the URI of a file of the mirror."""
         return f"{self.uri}/{path.relative_to(self.path).as_posix()}"
 
 
@@ -101,7 +102,7 @@ def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
 
 
 def send_back(spark: SparkSession, run: RemoteRun) -> None:
-    """Write what was found about a run to where it lies, the verdict last.
+    """Write the findings about a run into its folder, the verdict last.
 
     Each file becomes a folder with one part of that content, as Spark writes it. Anomalies that
     are too many to be brought here are there already.
@@ -161,7 +162,7 @@ def _targets(mirror: Path, names: Iterable[str]) -> dict[str, Path]:
 def _bring_files(
     spark: SparkSession, root: str, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, int, bytes]]:
-    """Pieces of some files, and where they begin in them."""
+    """Yield pieces of some files, with their positions in them."""
     files = contents(spark, [f"{root}/{name}" for name in sizes])
     if (parts := sum(sizes.values()) // _BATCH_BYTES) > 0:  # Spark brings one at a time
         files = files.repartition(1 + parts)
@@ -170,7 +171,7 @@ def _bring_files(
 
 
 def _digests(spark: SparkSession, root: str) -> dict[str, RecordedFile]:
-    """Return what the segments are that hold anything."""
+    """Return the digest of each segment that is not empty."""
     files = binary(spark, f"{root}/replicas").where(F.col("path").rlike(f"{_SEGMENT.pattern}$"))
     digests = files.select("path", F.length("content"), F.sha2("content", 256)).collect()
     return {
@@ -180,7 +181,7 @@ def _digests(spark: SparkSession, root: str) -> dict[str, RecordedFile]:
 
 
 def _write_text(spark: SparkSession, text: str, uri: str) -> None:
-    """Write a file's text. Spark ends each row by a word of ours: its last letter."""
+    """Write a file's text. Spark ends each row with a separator of ours: the text's last letter."""
     row = spark.createDataFrame([(text[:-1],)], "value string").coalesce(1)
     row.write.mode("overwrite").text(uri, lineSep=text[-1])
 

@@ -1,8 +1,8 @@
-"""The files of a run: what there is to judge, and what is missing or broken.
+"""The files of a run: those to judge, and those that are missing or broken.
 
-Files are judged where they lie. Only the stream of a run that was cut short is copied, up to its
-last whole batch. What is no evidence (``harness.runs.manifest``) is left out, and of a replica
-without all of its segments everything is.
+Files are judged in place. Only the stream of a run that ended early is copied, up to its last whole
+batch. Files that are no evidence (``harness.runs.manifest``) are left out, and so is a whole
+replica if one of its segments is.
 """
 
 import os
@@ -29,16 +29,16 @@ _NAMED_MAX: Final = 5
 
 @dataclass(slots=True, kw_only=True)
 class RunFiles:
-    """One run to judge: what it was asked to do, how far it came, and what is wrong with its files.
+    """One run to judge: its plan, its status, and what is wrong with its files.
 
     Attributes:
         key: names the run in every table's ``run`` column; unlike a directory's name it is unique.
-        unread: what of the run is no evidence, and is not staged.
-        unsealed: tables that were never finished, and how many rows of each are whole.
-        recorded: table to how many of its rows were recorded, as far as the run says so.
+        unread: files of the run that are no evidence, and are not staged. unsealed: tables that
+            were never finished, and the number of whole rows of each. recorded: table to the number
+            of its recorded rows, if the run tells it.
         tables: table to its Parquet file, of those that can be read.
         sealed: the tables among them that are copies of streams, which this machine alone has.
-        operations: how many rows of the history there are to be judged.
+        operations: the number of rows of the history to judge.
         replicas: the folders of the topic's replicas, of every broker, that are compared.
     """
 
@@ -70,7 +70,7 @@ class RunFiles:
         return cls(key=key, run=run, plan=plan, status=status, unread=unread, recorded=recorded)
 
     def afresh(self) -> Self:
-        """Return the same run, to be staged once more."""
+        """Return the same run, to be staged again."""
         return replace(
             self, unread=list(self.unread), unsealed={}, tables={}, sealed=set(), replicas=[]
         )
@@ -131,16 +131,16 @@ class RunFiles:
         return limited(segment_list)
 
     def source(self, name: str) -> str:
-        """Return what Spark reads a table by that is not sealed: its path, or its URI."""
+        """Return the path or URI by which Spark reads a table that is not sealed."""
         return self.uri_of(self.run.parquet(name)) or str(self.tables[name])
 
     def uri_of(self, path: Path) -> str:
-        """Return where a file of a run lies that is not here; empty for one that is here."""
+        """Return the URI of a file of a run elsewhere; empty for a run on this machine."""
         return self.run.uri_of(path) if isinstance(self.run, RemoteRun) else ""
 
 
 def stage(case: RunFiles, folder: Path) -> None:
-    """Find out what of a run can be read; ``case.reasons`` tells what cannot be.
+    """Find the readable files of a run; ``case.reasons`` names the others.
 
     Args:
         case: of the run.
@@ -183,7 +183,7 @@ def _words(error: Exception) -> str:
 
 
 def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) -> str:
-    """Why a table is no evidence, the end of a sentence; empty where it is."""
+    """Return why a table is no evidence, the end of a sentence; empty where it is."""
     if missing := _missing_columns(data.schema.to_arrow_schema(), schema):
         return f"has no usable column {missing}"
     if recorded is not None and data.num_rows != recorded:

@@ -1,7 +1,7 @@
 """Many runs' tables as one: the columns of ``harness.runs.history``, and ``run`` beside them.
 
 ``run`` holds the key of a case (``r0``, ``r1``, …), which unlike a directory's name is unique and
-safe in a path. What several checkers read is computed once and kept.
+safe in a path. Tables that several checkers read are computed once and persisted.
 """
 
 import re
@@ -42,7 +42,7 @@ class Tables:
     Args:
         engine: of the session.
         folder: an empty one that outlives this object's use, for copies of unfinished tables.
-        cases: the runs; their ``reasons`` grow by what is missing or broken.
+        cases: the runs; their ``reasons`` get what is missing or broken.
     """
 
     def __init__(self, engine: Engine, folder: Path, cases: Sequence[RunFiles]) -> None:
@@ -127,7 +127,7 @@ class Tables:
 
     @cached_property
     def books(self) -> list[record_outcomes.PartitionLedger]:
-        """The books of every partition, and how far the final read came in it."""
+        """The ledger of every partition, and how far the final read came in it."""
         return record_outcomes.books(self.view, self.cases)
 
     @cached_property
@@ -147,7 +147,7 @@ class Tables:
 
     @cached_property
     def ledgers(self) -> dict[str, dict[str, int]]:
-        """The books of every run: the fields of ``harness.runs.verdict.Ledger``."""
+        """The ledger of every run: the fields of ``harness.runs.verdict.Ledger``."""
         counted = self.client_anomalies.counts(["run", "kind"]).to_pylist()
         counts = {(row["run"], row["kind"]): row["count"] for row in counted}
         return record_outcomes.ledger(self.books, counts)
@@ -184,7 +184,7 @@ class Tables:
         return reduce(DataFrame.unionByName, parts)
 
     def _files(self, runs: dict[str, str], schema: T.StructType) -> DataFrame:
-        """Return the files of some runs by their paths or URIs; some may be the same."""
+        """Return the files of some runs by their paths or URIs; some may be equal."""
         plain_paths = [re.sub("^file:/+", "/", run) for run in runs.values()]
         files = dict(zip(plain_paths, runs.values(), strict=True))
         ordered = in_order(self.spark.read.schema(schema).parquet(*map(literal, files.values())))

@@ -1,4 +1,4 @@
-"""From findings to a verdict: the policy's word, the headline, and every listed anomaly's story."""
+"""From findings to a verdict: the policy's judgement, the headline, and anomalies' stories."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ from highwater.harness.runs.verdict import (
 )
 
 DETAILED_MAX: Final = 50
-"""Anomalies of a run whose whole story is told; others that are listed bear the finding alone."""
+"""Anomalies of a run that get a full story; other listed ones have only the finding."""
 
 NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
 
@@ -42,14 +42,14 @@ _UNSTRUCK: Final = "No fault struck ({} was asked for), so no promise was put to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """All that was found out about one run.
+    """All findings about one run.
 
     Attributes:
-        ledger: None when the books could not be made.
-        deeds: what was done to the cluster; None when the table of faults is not there.
-        crashed: checker name to what went wrong.
-        evidence: None when there was nothing to explain, or it could not be gathered.
-        untold: why it could not be; empty when it could.
+        ledger: None when it could not be computed.
+        deeds: the faults; None when their table is missing.
+        crashed: checker name to the error.
+        evidence: None when there was nothing to explain, or it could not be read.
+        untold: why it could not be read; empty when it could.
         half_read: replicas that could not be read to their ends.
     """
 
@@ -70,14 +70,14 @@ class Findings:
 
     @property
     def account(self) -> Account:
-        """The account: how far the ledger's numbers mean anything."""
+        """The account of a run: how far the ledger's numbers count."""
         if self.ledger is None or self.case.lacks(OPERATIONS_TABLE):
             return "none"
         return "begun" if self.case.cut else "whole"
 
 
 def verdict(findings: Findings) -> Verdict:
-    """Return the judge's whole answer about one run."""
+    """Return the judge's verdict on one run."""
     case, counts, deeds = findings.case, findings.anomaly_counts.counts, findings.deeds
     # Some fault may have been injected where nobody can read whether one was.
     promise = promised(case.plan, faults=1 if deeds is None else deeds.count)
@@ -129,7 +129,7 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
 
 
 def detailed(rows: Sequence[Row]) -> list[Row]:
-    """Return the anomalies to tell in detail: every kind in turn, none crowds out another.
+    """Return the anomalies that get a full story, from every kind in turn.
 
     Those that clients' own steps show need no other evidence.
     """
@@ -144,7 +144,7 @@ def detailed(rows: Sequence[Row]) -> list[Row]:
 
 
 def deeds_of(case: RunFiles) -> FaultCounts | None:
-    """Return what was done to a run's cluster; None where its table of faults cannot be read."""
+    """Return the faults in a run's cluster; None where their table cannot be read."""
     if "events/faults" not in case.tables:
         return None
     try:
@@ -155,7 +155,7 @@ def deeds_of(case: RunFiles) -> FaultCounts | None:
 
 
 def _unstruck(findings: Findings) -> bool:
-    """Return whether faults were asked for, and none struck in a run that went on to its end."""
+    """Return whether faults were planned, and none was injected in a run that reached its end."""
     case, deeds = findings.case, findings.deeds
     whole = case.status.phase == "frozen"
     return whole and not case.plan.calm and deeds is not None and deeds.nothing
@@ -177,7 +177,7 @@ def _unjudged(findings: Findings) -> list[str]:
 
 
 def _outcomes(findings: Findings) -> dict[str, str]:
-    """Return what each checker came to; lineage, too, where it crashed: no verdict hangs on it."""
+    """Return the result of each checker; of lineage only a crash, on which no verdict depends."""
     outcomes = {name: _outcome(name, findings) for name in all_kinds()}
     return outcomes | ({"lineage": f"crashed: {findings.untold}"} if findings.untold else {})
 
@@ -191,7 +191,7 @@ def _outcome(name: str, findings: Findings) -> str:
 
 
 def _headline(findings: Findings, counts: dict[str, int]) -> str:
-    """Return the finding in one sentence, which claims no more than was recorded and read."""
+    """Return the headline: one sentence that claims no more than was recorded and read."""
     plan = findings.case.plan
     settings = f"(acks={plan.workload.acks}, {elections(plan)})"
     if findings.account == "none":

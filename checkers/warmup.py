@@ -1,6 +1,6 @@
-"""A judgement of nothing that matters: a JVM's first one is several times as slow as its second.
+"""A judgement to warm up a JVM, whose first one is several times slower than its second.
 
-The run is as small as one can be that makes every checker read, compare, find and explain.
+The run is the smallest that makes every checker read, compare, find and explain.
 """
 
 import shutil

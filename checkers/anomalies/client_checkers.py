@@ -1,9 +1,9 @@
 """The clients' view of runs of ours, as checkers.
 
-What became of each record their own fence and disks tell better: lost-write, unseen and duplicate
-are ``checkers.anomalies.record_outcomes``'s, which has a record as lost whether it was read before
-or not, so that nothing is called vanished. Write-write edges are left out of cycles: those are
-everyday in Kafka.
+The outcome of each record is judged by ``checkers.anomalies.record_outcomes`` instead, which has
+our fence and disks: it finds lost-write, unseen and duplicate. It calls a record lost whether it
+was read before or not, so nothing is called vanished. Write-write edges are left out of cycles:
+they are ordinary in Kafka.
 """
 
 from functools import partial
@@ -135,7 +135,7 @@ STEPS: Final = (
 
 @checker(*CONTENTS, *STEPS)
 def clients(tables: Tables) -> Rows:
-    """Return what the clients of our runs saw, record by record and step by step."""
+    """Return the anomalies that the clients of our runs saw, by record and by step."""
     return tables.client_anomalies.only("kind", *clients.names)
 
 
@@ -154,6 +154,6 @@ def clients(tables: Tables) -> Rows:
     ),
 )
 def operations(tables: Tables) -> Rows | pa.Table:
-    """Return what the operations of their clients were to each other."""
+    """Return the cycles of operations in our runs."""
     anomalies = cycles.find(tables.view, ww=False) if tables.view.entangled else None
     return SCHEMA.empty_table() if anomalies is None else anomalies

@@ -24,9 +24,10 @@ from highwater.checkers.run_tables import Tables
     )
 )
 def corrupt(tables: Tables) -> DataFrame | pa.Table:
-    """Ranges without a sound batch; the torn end that a kill leaves is no damage.
+    """Return ranges without a sound batch.
 
-    What the system does not give back is no evidence (``checkers.verdicts``).
+    The torn end that a kill leaves is no damage, and a file that the system cannot read is no
+    evidence (``checkers.verdicts``).
     """
     if not any(span.marked for span in tables.spans):
         return SCHEMA.empty_table()

@@ -2,9 +2,9 @@
 
 Followers append batches byte for byte (ReplicaFetcherThread), so what must agree is the record:
 key, value, whether it is a control record, and the leader epoch it was written in, if its format
-has one: a leader answers a follower of an older protocol in an older format. What may differ is
-left alone: where a log begins (DeleteRecords), where it ends (lag), how compaction left the
-batches, timestamps and segments.
+has one: a leader answers a follower of an older protocol in an older format. Not compared is what
+    may differ: where a log begins (DeleteRecords), where it ends (lag), timestamps, segments, and
+    batches that compaction has rewritten.
 """
 
 import pyarrow as pa
@@ -60,12 +60,12 @@ _PARTITIONS = pa.schema(
     )
 )
 def divergence(tables: Tables) -> DataFrame:
-    """Offsets at which replicas differ, or that one skips; its copies are what each holds there.
+    """Return offsets at which replicas differ, or that one skips, with their records.
 
     Where the cluster did not quiesce, only offsets below every replica's checkpointed HW are
-    compared, because a follower may rightly still hold there what it is about to cut. Each copy
-    says whether it lies below its replica's HW: replication will not repair what is committed on
-    both sides.
+    compared, because above it a follower may still hold records that it is about to truncate. Each
+    copy says whether it lies below its replica's HW: replication does not repair a difference that
+    is committed on both sides.
     """
     partitions = _partitions(tables)
     replicas = F.broadcast(tables.local(_replica_table(tables, partitions)))
@@ -181,7 +181,7 @@ def _whole(case: RunFiles, end: LogExtent) -> bool:
 
 
 def _watermark(case: RunFiles, end: LogExtent) -> int | None:
-    """Return a replica's high watermark as its broker last wrote it down; None when it did not."""
+    """Return a replica's last checkpointed high watermark; None when there is none."""
     path = case.run.replicas / str(end.broker) / "replication-offset-checkpoint"
     if path in case.broken:
         return None

@@ -1,7 +1,7 @@
 """Every anomaly of the clients' view, of all histories in one pass.
 
-First it is asked, by a few sums over all rows, what may be wrong at all; then only those rows are
-looked at again. A history in which nothing is wrong costs the sums alone.
+A few sums over all rows tell first which anomalies are possible; then only the rows concerned are
+read again. A history in which nothing is wrong costs the sums alone.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ KINDS: Final = frozenset({*CONTENTS, INCONSISTENT, *STEPS, VANISHED})
 """All kinds but the cycles."""
 
 OF_RUNS: Final = KINDS - {"lost-write", "unseen", "duplicate", VANISHED}
-"""Those that are asked of our own runs: what became of their records ``record_outcomes`` knows."""
+"""Those that are searched in our own runs; ``record_outcomes`` finds the other kinds there."""
 
 
 def find(view: ClientHistory, kinds: frozenset[str] = KINDS) -> Rows:

@@ -1,7 +1,7 @@
 """Find what is wrong with single records.
 
-duplicate, G1a, precommitted-read, phantom, lost-write and unseen. All rows of a record come to a
-kernel together, and only those of records that are in doubt.
+duplicate, G1a, precommitted-read, phantom, lost-write and unseen. A kernel gets all rows of a
+record together, and only records in doubt.
 """
 
 from functools import partial
@@ -52,8 +52,8 @@ from highwater.checkers.spark.engine import Rows
 
 LATE: Final = "late"
 UNDECIDABLE: Final = "undecidable"
-"""Why an acknowledged record is unseen: no reader is known to have come as far as its offset; or
-its offset is not known."""
+"""Why an acknowledged record is unseen: no reader is known to have reached its offset, or its
+offset is not known."""
 
 _DOUBTS: Final = {
     "duplicate": "twice",

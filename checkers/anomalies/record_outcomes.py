@@ -1,8 +1,8 @@
-"""Decide what became of every record that was sent, from the clients' side alone.
+"""Decide the outcome of every record that was sent, from the clients' side alone.
 
-The clients' view sums up what was said of every record, partition by partition: these sums make the
-books and say how far the final read came. Only the rows of records that it did not return, or
-returned at two offsets, are looked at.
+The clients' view sums up all rows of every record, partition by partition: the ledger and the
+extent of the final read are these sums. Only the rows of records that the final read did not
+return, or returned at two offsets, are read again.
 """
 
 from collections import Counter
@@ -46,21 +46,21 @@ UNSEEN: Final = "unseen"
 DUPLICATE: Final = "duplicate"
 
 _LEDGER: Final = {LOST: "lost", UNSEEN: "unseen"}
-"""What ``harness.runs.verdict.Ledger`` calls acknowledged records that were not read back."""
+"""The name in ``harness.runs.verdict.Ledger`` of acknowledged records that were not read back."""
 
 _READ_NOTE: Final = "a reader met it"
 
 _LIMIT: Final = pa.schema([("slot", pa.int64()), ("reach", pa.int64()), ("complete", pa.bool_())])
-"""How far the final read came in a slot, and whether that is all of it. The slot of records whose
-partition nobody was told is complete if all partitions are."""
+"""How far the final read came in a slot, and whether that is all of it. The slot of records without
+a known partition is complete if all partitions are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLedger:
-    """The books of one partition, and how far the final read came in it.
+    """The ledger of one partition, and how far the final read came in it.
 
     Attributes:
-        partition: None has the records whose partition their producer was never told.
+        partition: None for the records whose partition their producer never learned.
         read: acknowledged records that the final read returned.
         missing: acknowledged records that it did not return.
         again: records that it returned at several offsets.
@@ -83,7 +83,7 @@ class PartitionLedger:
 
 
 def books(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLedger]:
-    """Return the books of every partition of every run in which anything was sent or read."""
+    """Return the ledger of every partition of every run in which anything was sent or read."""
     topics = {case.key: case.plan.topic for case in cases}
     names = ("sent", "acknowledged", "failed", "unknown", "read", "missing", "again", "complete")
     rows = view.names.join(view.sums, "slot", join_type="inner").to_pylist()
@@ -112,14 +112,14 @@ def decided(
 
 
 def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
-    """Return what became of records that is not as it should be, in ``FINDING``. By ``key``.
+    """Return records with a wrong outcome, in ``FINDING``. A kernel by ``key``.
 
     lost-write: acknowledged, and not read by the final reader, which has passed its offset. A
     record without an offset (acks=0) is lost when the final reader has read its whole partition,
-    fence included; the whole topic where its partition was never told either. If a reader met it
-    before, its copy says where.
-    unseen: acknowledged, not read at the end, and no final reader came as far as its offset.
-    duplicate: met by the final read at two offsets or more; the first and last are copies.
+    fence included; the whole topic where its partition is not known either. If a reader read it
+    before, its copy says where. unseen: acknowledged, not read at the end, and no final reader came
+    as far as its offset. duplicate: the final read returned it at two offsets or more; the first
+    and last are copies.
 
     Args:
         rows: in ``checkers.history.record_summaries.DOUBTFUL``.
@@ -161,7 +161,7 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
 def ledger(
     books: Sequence[PartitionLedger], counts: Mapping[tuple[str, str], int]
 ) -> dict[str, dict[str, int]]:
-    """Return the books of every run: the fields of ``harness.runs.verdict.Ledger``.
+    """Return the ledger of every run: the fields of ``harness.runs.verdict.Ledger``.
 
     Args:
         books: of every partition.

@@ -1,4 +1,4 @@
-"""``lost-write``, ``unseen`` and ``duplicate``: what became of records, as anomalies."""
+"""``lost-write``, ``unseen`` and ``duplicate``: wrong outcomes of records, as anomalies."""
 
 from highwater.checkers.core import anomaly_kinds
 from highwater.checkers.core.anomaly_kinds import Kind, Severity
@@ -39,5 +39,5 @@ from highwater.checkers.spark.engine import Rows
     ),
 )
 def records(tables: Tables) -> Rows:
-    """Return what became of records that is not as it should be."""
+    """Return records with a wrong outcome."""
     return tables.client_anomalies.only("kind", *records.names)

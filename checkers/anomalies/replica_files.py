@@ -53,9 +53,9 @@ def _says(row: Row) -> str:
 def missing(tables: Tables) -> pa.Table:
     """In-sync replicas that end before a record which the final reader was given, so committed.
 
-    Of runs that quiesced alone, and of replicas that could be read: there nothing fails any more
-    when the last ISR is observed. A consumer is given nothing above the leader's high watermark,
-    and that is what every member of the ISR has (Partition.maybeIncrementLeaderHW).
+    Only of runs that quiesced, where nothing fails any more when the last ISR is observed, and of
+    replicas that could be read. A consumer gets nothing above the leader's high watermark, which
+    every member of the ISR has reached (Partition.maybeIncrementLeaderHW).
     """
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
     compared = {case.key: _compared(case) for case in tables.cases}
@@ -133,7 +133,7 @@ def epochs(tables: Tables) -> pa.Table:
 def checkpoint(tables: Tables) -> pa.Table:
     """High watermarks, recovery points and log start offsets that a log does not reach.
 
-    A damaged log, which ``corrupt`` tells of, reaches nothing.
+    Damaged logs are left out: they are findings of ``corrupt``.
     """
     damaged = {
         (end.run, end.broker, end.topic, end.partition) for end in tables.ends if end.damaged
@@ -157,8 +157,8 @@ def checkpoint(tables: Tables) -> pa.Table:
 def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
     """Return records of one producer id, epoch and sequence number at two offsets (KIP-98).
 
-    A broker drops what it has appended before (ProducerStateManager). Numbers begin anew after
-    2^31; that far apart they are no repetition.
+    A broker drops what it has appended before (ProducerStateManager). Numbers wrap around after
+    2^31; so far apart they are no repetition.
     """
     if not any(span.numbered for span in tables.spans):
         return SCHEMA.empty_table()

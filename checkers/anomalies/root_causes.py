@@ -1,24 +1,24 @@
 """Root causes: one truncation shows in many anomalies, and is one finding.
 
-When a log was cut and written again from some offset on, clients see more than what was lost there.
-A *range* is a run of offsets of one partition, each the next of the one before, at which a record
-was lost (lost-write), vanished, or stands beside another (divergence, inconsistent-offsets). In the
-same partition there follow from a range
+When a log was truncated and written again from some offset on, clients see more than the loss
+there. A *range* is a run of offsets of one partition, each the next of the one before, at which a
+record was lost (lost-write), vanished, or stands beside another (divergence, inconsistent-offsets).
+In the same partition these follow from a range:
 
 - inconsistent-offsets at an offset of it, when something was lost, vanished or diverges in it:
-  what stands there now was written after the cut;
-- duplicate, when one of its offsets is of the range: a record that was cut was sent again;
-- poll-skip and int-poll-skip, when every record that is named as skipped (the first 16 of many) is
-  of a range: there was nothing to be read. One that skipped anything else stands alone;
+  the record there now was written after the truncation;
+- duplicate, when one of its offsets is of the range: a truncated record was sent again;
+- poll-skip and int-poll-skip, when every record that is named as skipped (the first 16 of many)
+  is of a range: there was nothing to read. One that skipped another record stands alone;
 - nonmonotonic-poll, int-nonmonotonic-poll, nonmonotonic-send and int-nonmonotonic-send, when they
-  went back over an offset of it or to one: a reader begins again where the log was cut, a producer
-  goes on there;
+  went back over an offset of it or to one: a reader begins again where the log was truncated, and a
+  producer goes on there;
 - G0, G1c and their forms, when a step's record is of the range: its place was given twice.
 
-Nothing follows for lost-write, vanished and divergence (a cut may lose many records, and each is
-lost), nor for G1a, precommitted-read, phantom, unseen, corrupt and int-send-skip, which no cut
-makes. Nor does anything follow for an anomaly in another partition or without an offset; a record
-that was lost stands where its producer was told, or where a reader met it.
+These never follow from a range: lost-write, vanished and divergence (a truncation may lose many
+records, and each is a loss); G1a, precommitted-read, phantom, unseen, corrupt and int-send-skip,
+which no truncation causes; and an anomaly in another partition or without an offset. The offset of
+a lost record is the one that its producer was told, or at which a reader read it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -74,12 +74,11 @@ class _Places:
 
 
 class TruncatedRanges:
-    """All ranges of any number of runs, which tell what follows from what.
+    """All ranges of any number of runs, by which anomalies are attributed to their cause.
 
     Args:
-        found: anomalies, of columns of ``checkers.core.anomaly.ANOMALY``. Of each that makes a
-        range
-            24 bytes are held.
+        found: anomalies, of columns of ``checkers.core.anomaly.ANOMALY``. 24 bytes are held for
+            each that makes a range.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
@@ -128,7 +127,7 @@ class TruncatedRanges:
         return self._called.take(pa.array(best, mask=~follows))
 
     def _made(self, batch: pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
-        """Return the log, the offset and the rank of what makes ranges."""
+        """Return the log, the offset and the rank of the anomalies that make ranges."""
         rank = pc.index_in(batch["kind"], pa.array(_BEFOREHAND))
         batch, rank = batch.filter(rank.is_valid()), rank.drop_null()
         fresh = pc.unique(_names(batch)).drop_null()
@@ -146,7 +145,7 @@ class TruncatedRanges:
         return log[good], offset[good], rank.to_numpy().astype(np.int64)[good]
 
     def _places_of(self, batch: pa.RecordBatch) -> _Places:
-        """Return the offsets that anomalies ask for a range."""
+        """Return the offsets by which anomalies are matched with ranges."""
         kind, rows = batch["kind"], np.arange(len(batch))
         offset, has_offset = _numbers(batch["offset"])
         partition, has_partition = _numbers(batch["partition"])
@@ -173,12 +172,12 @@ class TruncatedRanges:
         return np.where(mask & (topic >= 0), topic * _PARTITIONS + partition, _NOWHERE)
 
     def _ordinal(self, log: Ints, offset: Ints) -> Ints:
-        """Return a number by which logs and, within one, offsets follow each other, as lows do."""
+        """Return a number that orders logs and their offsets as the lows of ranges are ordered."""
         place = np.searchsorted(self._lows, offset, "right")
         return np.searchsorted(self._holed, log) * (len(self._lows) + 1) + place
 
     def _call(self, worst: Ints, head: Ints) -> None:
-        """Return what the ranges are called; and their places, by low and then by that."""
+        """Return the names of the ranges, and their places in the order of low and name."""
         topics = pc.list_element(pc.split_pattern(self._names, "\0"), 1)
         place = pc.binary_join_element_wise(
             topics.take(pa.array(self._log // _PARTITIONS)),
@@ -207,7 +206,7 @@ def caused(table: pa.Table, *, causes: TruncatedRanges, alone: str | None = None
     Args:
         table: in ``checkers.core.anomaly.SCHEMA``.
         causes: all ranges.
-        alone: a kind that follows from nothing.
+        alone: a kind that never follows from a range.
     """
     (batch,) = table.combine_chunks().to_batches()
     cause = causes.of(batch)
@@ -232,10 +231,7 @@ def _numbers(column: pa.Array) -> tuple[Ints, Bools]:
 
 
 def _points(batch: pa.RecordBatch, array: str, mask: Bools) -> tuple[Ints, Ints, Ints, Bools]:
-    """Row, partition and offset of what an array column of some rows names, if it has an offset.
-
-    And whether it has a partition.
-    """
+    """Return row, partition, offset, and whether a partition is known, of array elements."""
     rows = np.flatnonzero(mask)
     column = batch[array].take(pa.array(rows))
     structs = pc.list_flatten(column)

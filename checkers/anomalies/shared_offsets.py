@@ -1,4 +1,4 @@
-"""Find offsets at which several records stand (Jepsen's ``inconsistent-offsets``)."""
+"""Find offsets that several records have (Jepsen's ``inconsistent-offsets``)."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from highwater.checkers.anomalies.record_checks import end_rows, mix
 from highwater.checkers.history.columns import NONE, any_of, groups, nullable, numbers
 from highwater.checkers.history.findings import FINDING, OF_NONE
 from highwater.checkers.history.kernel_tools import choose, first_of, look_up_columns
-from highwater.checkers.history.offset_runs import READS, SLOT_TOLD, STRIDE
+from highwater.checkers.history.offset_runs import OFFSET_RUN, READS, SLOT_TOLD
 from highwater.checkers.history.row_flags import ENDED
 from highwater.checkers.history.steps import located_rows
 from highwater.checkers.history.view import ClientHistory
@@ -24,18 +24,18 @@ which a client was told that the log ends (null: no client was)."""
 
 
 def places(view: ClientHistory) -> pa.Table:
-    """Return what is known of each slot's offsets, in ``PLACES``."""
-    rows = view.strides
+    """Return each slot's known offsets, counted, in ``PLACES``."""
+    rows = view.offset_runs
     if view.late:
-        rows = rows.union(view.placed_late.map(located_rows, STRIDE))
+        rows = rows.union(view.placed_late.map(located_rows, OFFSET_RUN))
     return rows.by(["slot"], known_places, PLACES).table()
 
 
 def known_places(rows: pa.Table) -> pa.Table:
-    """Return ``PLACES`` of slots of which any offset is known. A kernel by ``slot``.
+    """Return ``PLACES`` of slots with a known offset. A kernel by ``slot``.
 
     Args:
-        rows: in ``STRIDE``.
+        rows: in ``OFFSET_RUN``.
     """
     columns = numbers(rows, ("what", "sure", "slot", "place", "last_place"))
     what, place = columns["what"], columns["place"]
@@ -64,9 +64,9 @@ def known_places(rows: pa.Table) -> pa.Table:
 
 
 def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
-    """Return the slots, in a column ``slot``, in which several records may stand at one offset.
+    """Return the slots, in a column ``slot``, in which several records may have one offset.
 
-    Where each record has one place and there are as many records as places, none do.
+    Where each record has one place and there are as many records as places, none have.
 
     Args:
         view: the history.

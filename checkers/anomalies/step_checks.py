@@ -1,4 +1,4 @@
-"""Steps that are not right as findings, with the records that they leave out.
+"""Wrong steps as findings, with the records that they leave out.
 
 poll-skip, nonmonotonic-poll, nonmonotonic-send and their internal forms are steps of
 ``checkers.history.steps``.
@@ -24,7 +24,7 @@ KINDS: Final = (
     *("int-nonmonotonic-send", "int-send-skip", "nonmonotonic-send"),
     *("int-nonmonotonic-poll", "int-poll-skip", "nonmonotonic-poll", "poll-skip"),
 )
-"""What steps that are not right are called; see ``kinds``."""
+"""Names of wrong steps; see ``kinds``."""
 
 _OFFSETS_SKIPPED: Final = pa.schema(
     [
@@ -88,7 +88,7 @@ def skips(rows: pa.Table) -> pa.Table:
     The record at fault is the first of these.
 
     Args:
-        rows: in ``_WANTED``, each with ``key, client, at`` of a row that tells a record's place.
+        rows: in ``_WANTED``, each with ``key, client, at`` of a row that has a record's place.
     """
     names = ("finding", "offset", "key", "client", "at", "reader", "from_at", "to_at", "delta")
     place = numbers(rows, names)
@@ -118,7 +118,7 @@ def skips(rows: pa.Table) -> pa.Table:
 def passed(view: ClientHistory, steps: Rows) -> Rows:
     """Return records at skipped offsets, and the row to which the reader stepped, in ``GONE``.
 
-    Of several rows the last; where readers sought to go on from, they stepped from there.
+    Of several rows the last; a seek counts as a step from the place sought.
     """
     over = steps.map(_read_over, _OVER).table()
     if not len(over):
@@ -155,7 +155,8 @@ def last_over(steps: pa.Table) -> pa.Table:
 def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
     """Return, for each number below ``size``, the last range ``[begin, end)`` that has it.
 
-    A range is two blocks of some power of 2 that may overlap, and so are blocks in their turn.
+    A range is the union of two blocks whose size is a power of 2, which may overlap; each block is
+    halved in the same way.
     """
     number = np.arange(len(begin))
     power = np.frexp(end - begin)[1] - 1
@@ -174,7 +175,7 @@ def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
     """Rows at offsets that a reader stepped over, in ``GONE``. A kernel from ``ROW``.
 
     Args:
-        rows: that tell where a record stands.
+        rows: with a known place of a record.
         ranges: as ``last_over`` gives them. The last one of a slot belongs to no client.
     """
     spans, targets = numbers(ranges), numbers(rows, ("key", "slot", "offset"))

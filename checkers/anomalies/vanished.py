@@ -1,11 +1,11 @@
-"""Find records that were there, and are no more.
+"""Find records that were read and then disappeared.
 
-A record vanished when it was acknowledged, a client read it, and the last reader after that reader
-did not find it: it stepped over the record's offset, sought a place before it and was given one
-behind it, or read another record there. Or no reader came, and the log is known to have ended at or
-before its offset since: a client asked where it ends (``harness.runs.history.END``), or a send
-that began later was given a place there. Jepsen calls such a history valid, or lists only what else
-it shows: a record that was read once is safe to it.
+A record vanished when it was acknowledged, a client read it, and the last reader after that did not
+find it: it stepped over the record's offset, sought a place before it and got one behind it, or
+read another record there. Or no reader followed, and the log is known to have ended at or before
+its offset since: a client asked where it ends (``harness.runs.history.END``), or a send that began
+later got an offset there. Jepsen calls such a history valid, or lists only its other anomalies: it
+takes a record that was read once as safe.
 """
 
 from typing import Final
@@ -73,7 +73,7 @@ def vanished_records(rows: pa.Table) -> pa.Table:
     """Return records that vanished, in ``FINDING``. A kernel by ``key``.
 
     Args:
-        rows: some columns of ``ROW``, and rows of ``GONE``, whose ``fact`` is null.
+        rows: some columns of ``ROW``, and rows of ``GONE``, where ``fact`` is null.
     """
     of_gone = rows["fact"].is_null().to_numpy()
     rows = rows.set_column(rows.column_names.index("fact"), "fact", pc.fill_null(rows["fact"], 0))
@@ -113,9 +113,9 @@ def cut_off(rows: pa.Table) -> pa.Table:
     """Return records where the log was shorter after all of their readers. A kernel by ``slot``.
 
     Readers read below the high watermark, and a leader's log never ends before that (KIP-101). So a
-    record has gone if a send that began after its last reader had ended was given a place at or
-    before it, and was read there: a deposed leader may take records that nobody is to read. Where
-    somebody asked for the end, it was such a leader's if anybody was further at any time since.
+    record has vanished if a send that began after its last reader had ended got an offset at or
+    before it, and was read there: a deposed leader may append records that no reader gets. An
+    answer about the log's end came from such a leader if any client was further at any time since.
 
     Args:
         rows: some columns of ``ROW``.
@@ -156,7 +156,7 @@ def cut_off(rows: pa.Table) -> pa.Table:
 
 
 def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints:
-    """Return for each record the place of the best event of its slot after it; NONE if none is.
+    """Return for each record the place of the best event of its slot after it; NONE without one.
 
     Args:
         events: with ``slot, time``.

@@ -1,4 +1,4 @@
-"""The one shape that what checkers find has."""
+"""The schema of all findings of checkers."""
 
 from typing import Final
 
@@ -51,8 +51,8 @@ SCHEMA: Final = pa.schema(
 """One row an anomaly: the columns of ``analysis/anomalies.parquet``.
 
 ``copies`` are the places where a record stands: on a broker's disk, or (no broker) where the final
-read met it. ``steps`` are what clients did, in columns of ``harness.runs.history.OPERATIONS``: the
-least of them that shows the anomaly, in the order that makes it one.
+read returned it. ``steps`` are the fewest operations of clients that show the anomaly, in columns
+of ``harness.runs.history.OPERATIONS``, in order.
 """
 
 ANOMALY: Final[T.StructType] = from_arrow_schema(SCHEMA)
@@ -63,7 +63,7 @@ def anomalies(rows: DataFrame, kind: str | Column, **columns: Column) -> DataFra
     """Return rows as anomalies of one kind, in the columns of ``analysis/anomalies.parquet``.
 
     Args:
-        rows: with a column ``run``; columns that an anomaly has too are taken over.
+        rows: with a column ``run``; columns that an anomaly also has are copied.
         kind: the name of a ``Kind`` of the checker.
         columns: values of an anomaly's other columns, by name; what is missing is null.
     """

@@ -12,14 +12,14 @@ UNSEEN: Final = "unseen"
 DUPLICATE: Final = "duplicate"
 DIVERGENCE: Final = "divergence"
 CORRUPT: Final = "corrupt"
-"""Kinds that verdicts and ``checkers.lineage`` have words of their own for."""
+"""Kinds for which verdicts and ``checkers.lineage`` have special sentences."""
 
 BELOW: Final = "below its HW "
 ABOVE: Final = "above its HW "
-"""How the note of a divergent copy begins; the HW that its broker had last written down follows."""
+"""The beginning of the note of a divergent copy; its broker's last checkpointed HW follows."""
 
 Breaks: TypeAlias = Callable[[Plan, int], bool]
-"""Says of a plan, and of how many faults were injected, whether an anomaly breaks a promise."""
+"""A function of a plan and the number of injected faults: whether an anomaly breaks a promise."""
 
 
 class Severity(StrEnum):
@@ -42,11 +42,11 @@ class Kind:
         singular: what one of them is, the end of a sentence that begins with 1.
         plural: what several are.
         promise: what it breaks, and who promised it.
-        breaks: whether a run was promised that; ``checkers.core.promises`` has the usual answers.
+        breaks: whether a run had that promise; ``checkers.core.promises`` has the usual answers.
         says: what one anomaly is, a sentence, of its row in columns of ``anomaly.SCHEMA``; None:
             ``checkers.lineage`` knows.
-        absence: it rests on what is *not* in a history. Of a run that was cut short the last rows
-            were never written down, so it shows none of these.
+        absence: it rests on rows that are *not* in a history. A run that ended early lacks its last
+            rows, so it shows none of these.
     """
 
     name: str

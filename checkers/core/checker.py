@@ -12,7 +12,7 @@ from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
 Find: TypeAlias = Callable[[Tables], DataFrame | Rows | pa.Table]
-"""What finds anomalies, in columns of ``anomaly.SCHEMA``."""
+"""A function that returns anomalies, in columns of ``anomaly.SCHEMA``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Checker:
 
     Attributes:
         find: all runs' tables to their anomalies.
-        kinds: of what it finds, in the order of the report.
+        kinds: of its findings, in the order of the report.
     """
 
     find: Find

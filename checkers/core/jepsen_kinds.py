@@ -1,4 +1,4 @@
-"""Kinds of anomaly that only histories of others show (``checkers.jepsen``)."""
+"""Kinds of anomaly that only Jepsen's histories show (``checkers.jepsen``)."""
 
 from typing import Final
 

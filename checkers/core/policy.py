@@ -48,14 +48,14 @@ def decide(
 ) -> tuple[Word, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
-    What could not be judged outweighs everything; a broken promise outweighs records that no
-    reader came far enough to look for, and faults that never struck.
+    Evidence that could not be judged outweighs everything. A broken promise outweighs records whose
+    offset no reader reached, and faults that were never injected.
 
     Args:
         promise: from ``promised``.
         counts: how many anomalies of each kind were found, without those that follow from others.
         unjudged: why the run could not be judged as a whole; empty when it could.
-        untested: why no promise was put to the test, though all could be judged, if so.
+        untested: why no promise was tested, though all could be judged; empty when one was.
     """
     kinds = sorted((kind for kind in counts if counts[kind]), key=_rank)
     broken = [

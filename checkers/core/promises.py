@@ -1,7 +1,7 @@
 """Promises to runs: each checker says which of these an anomaly breaks.
 
-What Kafka promises follows from three settings: ``acks`` (ProducerConfig), ``min.insync.replicas``
-and ``unclean.leader.election.enable`` (TopicConfig), and from what was done to the cluster.
+Kafka's promises follow from three settings, ``acks`` (ProducerConfig), ``min.insync.replicas`` and
+``unclean.leader.election.enable`` (TopicConfig), and from the faults in the cluster.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ def if_idempotent(plan: Plan, _faults: int) -> bool:
 
 
 def if_acknowledged_is_kept(plan: Plan, faults: int) -> bool:
-    """Return whether producers may rely on what was acknowledged."""
+    """Return whether producers may rely on acknowledgements."""
     match plan.workload.acks:
         case "0":
             return False
@@ -42,5 +42,5 @@ def if_acknowledged_is_kept(plan: Plan, faults: int) -> bool:
 
 
 def if_committed_is_kept(plan: Plan, faults: int) -> bool:
-    """Return whether readers may rely on what they read: it is below the HW, whatever acks was."""
+    """Return whether readers may rely on records that they read: all are below the HW."""
     return faults == 0 or not plan.topic.unclean_leader_election

@@ -1,9 +1,9 @@
 """Candidates: the operations that can be in a cycle, of histories of any length.
 
-A graph of 100 million operations is not held anywhere. Every operation is given a point of time at
+A graph of 100 million operations is not held anywhere. Every operation gets a point of time at
 which it may have happened (``_bounds``). Nearly every edge leads from earlier to later, and a cycle
-lies wholly within the times that the other edges span: only the operations of these times, segment
-by segment, are looked at.
+lies wholly within the times that the other edges span: only the operations of these times are
+searched, segment by segment.
 """
 
 from functools import partial
@@ -49,7 +49,7 @@ MEMBER: Final = _schema("segment", *_COLUMNS, **_TYPES)
 """A place of an operation that can be in a cycle; see ``suspects``."""
 
 _PLACE: Final = _schema(*_COLUMNS, "chunk", "floor", "end", "several", **_TYPES)
-"""Where a record that was sent stands, or how far an operation read in a slot: as in ``MEMBER``.
+"""The place of a record that was sent, or how far an operation read in a slot: as in ``MEMBER``.
 
 The operation happened at ``floor`` or later and, if it is known to have succeeded, at ``end`` or
 earlier (both in ticks). ``several``: it has several places, and sent to one of them, so that it can
@@ -147,13 +147,13 @@ def _merge(places: pa.Table) -> pa.Table:
 def _bounds(view: ClientHistory, places: Rows) -> Rows:
     """Add the ``time`` of each operation, and the ``bound`` that its place sets to it.
 
-    ``bound`` is later than all that were sent to earlier offsets, which are at their ``floor`` or
-    later, each by at least one tick than the one before it. ``time`` lies between an operation's
-    begin and end, so that every order in time leads from earlier to later. An edge by records does
-    unless the ``bound`` there is greater than ``time``.
+    ``bound`` is later than the times of all records at earlier offsets: each of these is at its
+    ``floor`` or later, and at least one tick after the one before it. ``time`` lies between an
+    operation's begin and end, so that every order in time leads from earlier to later. An edge by
+    records does unless the ``bound`` there is greater than ``time``.
 
-    Each chunk of a slot is sorted alone. What the earlier chunks say of it is added as a place
-    before all others of the chunk, without an offset.
+    Each chunk of a slot is sorted alone. The earlier chunks are summed up as one place before all
+    others of the chunk, without an offset.
     """
     by = ["slot", "chunk"]
     earlier = view.engine.table(_carry(places.by(by, _sum_up, _CHUNK).table()))
@@ -190,8 +190,8 @@ def _carry(chunks: pa.Table) -> pa.Table:
 def _order(places: pa.Table) -> tuple[Numbers, Ints]:
     """Sort the places of chunks, and find where each chunk begins.
 
-    ``place`` is a place's number in its chunk, from 1, and ``ahead`` how far the time of what was
-    sent there is ahead of that at least.
+    ``place`` is a place's number in its chunk, from 1, and ``ahead`` how far at least the time of
+    the record there is ahead of that number.
     """
     ordered = _sort(numbers(places), "slot", "chunk", "offset", "rank", "key", "deed")
     first = groups(ordered["slot"], ordered["chunk"])
@@ -291,7 +291,7 @@ def _most_before(first: Ints, column: Ints) -> Ints:
 
 
 def _at_most(time: Ints, end: Ints) -> Ints:
-    """Return the lesser of two times, of which the second may not be known."""
+    """Return the lesser of two times; the second may be unknown."""
     return np.where(end != NONE, np.minimum(time, end), time)
 
 

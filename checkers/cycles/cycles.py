@@ -2,15 +2,15 @@
 
 One operation comes before another when a record that it sent stands in the log just before one of
 the other's (ww), when the other read what it sent (wr), or when it had ended before the other began
-(process: of the same process; realtime: of any). That no operation comes before itself is what
-Adya's isolation levels and strict serializability ask ("Weak Consistency", 1999, 4.2; Elle, VLDB
-2020); the edges are those of Jepsen's ``jepsen.tests.kafka`` (``ww-graph``, ``wr-graph``), with two
-exceptions: a record whose offset is another's as well, or that stands at two, is in no ww edge,
-because its place is what is wrong with it; and a read under ``read_uncommitted`` is in no wr edge,
-because it is promised nothing.
+(process: of the same process; realtime: of any). Adya's isolation levels and strict serializability
+require that no operation comes before itself ("Weak Consistency", 1999, 4.2; Elle, VLDB 2020); the
+edges are those of Jepsen's ``jepsen.tests.kafka`` (``ww-graph``, ``wr-graph``), with two
+exceptions: a record that shares its offset with another, or has two offsets, is in no ww edge,
+because its place itself is wrong; and a read under ``read_uncommitted`` is in no wr edge, because
+it has no promise.
 
-Kafka isolates no writes: transactions that run side by side may well stand in one partition in one
-order and in another in the other, so that G0, and with ww edges G1c, are no broken promise.
+Kafka does not isolate writes: concurrent transactions may have one order in one partition and the
+    other order in another. So G0, and G1c with ww edges, break no promise.
 
 Only the operations that ``checkers.cycles.candidates`` leaves are put into a graph.
 """
@@ -70,9 +70,9 @@ _STEP: Final = SCHEMA.field("steps").type.value_type.names
 def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
     """Find anomalies ``G0``, ``G1c``, ``G0-process`` and so on: a short cycle of each component.
 
-    ``steps`` are two for each step of the cycle: what the one operation did, and what the next did
-    for which it comes after. Two sends are a ww edge, a send and a read a wr edge; of an order in
-    time both steps have the kind ``process`` or ``realtime`` and no record.
+    ``steps`` has two rows for each step of the cycle: a row of the one operation, and the row of
+    the next one that makes it come after. Two sends are a ww edge, a send and a read a wr edge; for
+    an order in time both rows have the kind ``process`` or ``realtime`` and no record.
 
     Args:
         view: of any number of histories.
@@ -98,10 +98,10 @@ def _deeds(members: pa.Table) -> pa.Table:
 
 
 def _log_edges(senders: pa.Table) -> pa.Table:
-    """Link each sender to that of the next record in the log, where it is sure which that is.
+    """Link each sender to that of the next record in the log, where that is certain.
 
-    A kernel by ``slot``. The next of the members: were one between them that is none, and in a
-    cycle with both, then it would be a member.
+    A kernel by ``slot``. Only members count: a record between two members that formed a cycle with
+    both would be a member too.
     """
     ordered = numbers(senders)
     ordered = choose(ordered, np.lexsort((ordered["offset"], ordered["slot"])))
@@ -118,7 +118,7 @@ def _log_edges(senders: pa.Table) -> pa.Table:
 
 
 def _read_edges(rows: Numbers, members: Numbers) -> Numbers:
-    """Link each sender to those that read of it."""
+    """Link each sender to the operations that read its record."""
     readers = members["deed"][members["rank"] == READER]
     senders = choose(members, members["rank"] == SENDER)
     reads = choose(rows, any_of(rows["fact"], READ_BY_ANY) & np.isin(rows["deed"], readers))
@@ -179,7 +179,7 @@ def _search(graph: pa.Table) -> pa.Table:
 
 
 def _operations(rows: Numbers, deeds: Ints) -> tuple[Operations, Ints]:
-    """Look up whose operations are, and when they were; and their segments."""
+    """Look up the processes and times of operations, and their segments."""
     rows = choose(rows, np.argsort(rows["deed"], kind="stable"))
     first = groups(rows["deed"])
     place = look_up(rows["deed"][first], deeds)
@@ -200,7 +200,7 @@ def _operations(rows: Numbers, deeds: Ints) -> tuple[Operations, Ints]:
 
 
 class _Witnesses:
-    """Names the record by which an edge shows an operation; edges are in order of their sources."""
+    """The records by which edges show operations; edges are in order of their sources."""
 
     def __init__(self, edges: Numbers, source: Ints, target: Ints) -> None:
         self._edges = edges
@@ -230,7 +230,7 @@ def _first_rows(rows: pa.Table) -> pa.Table:
 
 
 def _tell(view: ClientHistory, rows: Rows, witnesses: pa.Table) -> Rows:
-    """Make anomalies of cycles, with what was recorded of each step."""
+    """Make anomalies of cycles, with the recorded row of each step."""
     records = ["deed", "key"]
     witness_keys = view.engine.table(witnesses.select(records))
     first = rows.join(witness_keys, records, "semi").by(["deed"], _first_rows, _REFERENCE)

@@ -1,7 +1,7 @@
-"""Short cycles in a graph of operations, with NumPy and SciPy: what Elle does, for arrays.
+"""Short cycles in a graph of operations, with NumPy and SciPy: Elle's search over arrays.
 
-Which cycles are looked for, and which of them say more than others, is ``elle.txn``'s
-(``cycle-anomaly-specs``) and ``elle.consistency-model``'s (``implied-anomalies``).
+The cycles searched for are those of ``elle.txn`` (``cycle-anomaly-specs``); which of them implies
+which is that of ``elle.consistency-model`` (``implied-anomalies``).
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class _Sort(NamedTuple):
     order: str | None
 
     def implies(self, other: "_Sort") -> bool:
-        """Return whether a cycle of this sort makes one of the other no news."""
+        """Return whether a cycle of this sort implies one of the other."""
         strengths = (None, PROCESS, REALTIME)
         return self.wr <= other.wr and strengths.index(self.order) <= strengths.index(other.order)
 
@@ -95,7 +95,7 @@ class Leg:
     why: str
 
     def renumbered(self, operations: Ints, edges: Ints) -> "Leg":
-        """Return the same in terms of what these operations and edges were chosen from."""
+        """Return the cycle with its operations' and edges' numbers of the whole graph."""
         return Leg(
             source=int(operations[self.source]),
             target=int(operations[self.target]),
@@ -140,14 +140,14 @@ class _Graph(NamedTuple):
 def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
     """Return the cycles of a graph, each named by the weakest set of edges that closes one.
 
-    As Elle does: of each strongly connected component of the graph with all its edges, one short
-    cycle of each sort, except of sorts that are implied by one that was found. What remains of a
-    component without the implied sorts cannot have a cycle that lacks the edges which its sort is
-    named after, so none needs to be asked for.
+    As Elle does, each strongly connected component of the graph with all its edges yields one short
+    cycle of each sort, except sorts that a found one implies. A component without the implied sorts
+    has no cycle that lacks the edges after which its sort is named, so no such cycle is searched
+    for.
 
-    The order of time is that of Elle's ``realtime-graph``: what is known to have succeeded comes
-    before what began later. It is not drawn between each two operations but along a line of time,
-    so that it has as many edges as there are operations. ``process`` is the same within a process;
+    The order of time is that of Elle's ``realtime-graph``: an operation known to have succeeded
+    comes before those that began later. Its edges lead along a line of time and not between every
+    two operations, so there are as many as operations. ``process`` is the same within a process;
     operations of one process that overlap, as those of a producer do, are not ordered.
     """
     whole = _graph(operations, dependencies, SORTS[-1]).components()
@@ -240,7 +240,7 @@ def _time_line(operations: Operations, line: Ints) -> tuple[int, Ints, Ints, NDA
 
 
 def _smallest(part: Ints, whole: Ints, news: Bools) -> Ints:
-    """Return the smallest part of each whole component that has news."""
+    """Return the smallest part of each whole component with a cycle that is not implied."""
     parts, first, counts = np.unique(part[news], return_index=True, return_counts=True)
     owners = whole[news][first]
     order = np.lexsort((first, counts, owners))
@@ -283,7 +283,7 @@ def _shortest(
 def _closing(
     matrix: "scipy.sparse.csr_array", dependencies: Dependencies, edges: Ints, count: int
 ) -> list[tuple[int, float, list[int]]]:
-    """For edges of different components, the shortest way back from each one's end to its source.
+    """Return the shortest way back from each edge's end to its source; one edge a component.
 
     Returns:
         Of each edge: its place, the length of the way, the operations from its source on.
@@ -307,7 +307,7 @@ def _closing(
 def _legs(
     paths: list[list[int]], operations: Operations, dependencies: Dependencies, sort: _Sort
 ) -> list[list[Leg]]:
-    """Each cycle's steps: by what was sent where that will do, then what was read, then time."""
+    """Return each cycle's steps: by sends where these suffice, then by reads, then by time."""
     count = len(operations)
     usable = np.flatnonzero(~dependencies.wr | sort.wr)
     pairs = dependencies.source[usable] * count + dependencies.target[usable]

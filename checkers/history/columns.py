@@ -1,4 +1,4 @@
-"""Columns of Arrow's as arrays of numpy's, which hold no null."""
+"""Arrow columns as NumPy arrays, which hold no null."""
 
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
@@ -13,7 +13,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 Numbers: TypeAlias = dict[str, NDArray[Any]]
 
 NONE: Final = np.iinfo(np.int64).min
-"""Stands for null in a column of whole numbers; in one of truth values it is false."""
+"""The null of a column of integers; in a boolean column null is false."""
 
 
 def numbers(table: pa.Table, names: Iterable[str] | None = None) -> Numbers:

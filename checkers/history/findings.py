@@ -1,7 +1,7 @@
-"""Findings: what kernels find wrong, by reference to the rows that show it.
+"""Findings of kernels, by reference to the rows that show them.
 
-A kernel knows numbers alone. It says which rows show an anomaly, and in what part;
-``rows_of_findings`` has those rows with their words, and makes the anomaly.
+A kernel has only numbers. It names the rows that show an anomaly, and the part of each;
+``rows_of_findings`` looks up their words and makes the anomaly.
 """
 
 from typing import Any, Final
@@ -31,19 +31,19 @@ FINDING: Final = pa.schema(
 )
 """One row for each row of a history that a finding refers to.
 
-``kind`` and ``finding`` say whose it is; ``part`` which part the row of the history named by
-``client`` and ``at`` plays in it, and ``nth`` the order of steps. ``fault`` says which record is at
-fault, ``offset`` and ``delta`` are the anomaly's: all three are equal on all rows of a finding.
-``place`` and ``note`` are those of a copy.
+``kind`` and ``finding`` name the finding; ``client`` and ``at`` the row of the history, ``part``
+its part in the finding, and ``nth`` the order of steps. ``fault`` says which record is at fault,
+``offset`` and ``delta`` are the anomaly's: all three are equal on all rows of a finding. ``place``
+and ``note`` are those of a copy.
 """
 
 STEP: Final = 0
 COPY: Final = 1
 END: Final = 2
 SUBJECT: Final = 3
-"""Parts. A STEP of the anomaly; a row that tells of a COPY of a record, and where it stands; an END
-is a copy too, and the first and the last of these, by place and value, are the steps; a SUBJECT
-only tells whose record it is, ``nth`` 1 if it was acknowledged."""
+"""Parts: a STEP of the anomaly; a COPY of a record, with its place; an END, also a copy, of which
+the first and the last by place and value are the steps; a SUBJECT, which only names the record's
+producer, ``nth`` 1 if it was acknowledged."""
 
 OF_FIRST: Final = 0
 OF_LAST: Final = 1
@@ -74,7 +74,7 @@ def findings(kind: str | pa.Array, finding: Any, **columns: Any) -> pa.Table:  #
 
 
 FINDING_COLUMNS: Final = {"kind": "found", "offset": "found_offset"}
-"""What these columns of a finding are called beside the words of its rows."""
+"""Names of these columns of a finding beside the words of its rows."""
 
 
 def rows_of_findings(rows: pa.Table) -> pa.Table:
@@ -165,7 +165,7 @@ def _acks(rows: pa.Table, step: Bools, first: Ints, size: Ints) -> pa.Array:
 
 
 def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Ints) -> pa.Table:
-    """Return copies of records that clients met: they stand on no broker that we know of."""
+    """Return copies of records that clients read: the broker is unknown."""
     is_copy = pa.array(copy)
     given = {
         "partition": partition.take(pa.array(number[copy])),

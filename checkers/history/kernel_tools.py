@@ -47,7 +47,7 @@ def last_place(first: Ints, mask: Bools) -> Ints:
 
 
 def at_place(column: Ints, place: Ints) -> Ints:
-    """Return what a column has at some places, and NONE where the place is NONE."""
+    """Return a column's values at some places, and NONE where the place is NONE."""
     has_place = place != NONE
     values = np.full(len(place), NONE)
     values[has_place] = column[place[has_place]]

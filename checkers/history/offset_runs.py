@@ -1,10 +1,9 @@
-"""Rows in order, shortened to strides: a billion records in order are a few thousand rows.
+"""Rows in order, reduced to offset runs: a billion records in order are a few thousand rows.
 
-A *stride* is a range of one client's rows in one slot in which nothing can be wrong: a reader's
-offsets go up by one from row to row, a producer's go up from operation to operation and by one
-within one. Whatever a client did out of order therefore lies between one stride and the next, and
-no row inside one has to be looked at again. Rows are shortened as they come from the file, before
-any of them is moved to another place.
+An *offset run* is a range of one client's rows in one slot in which nothing can be wrong: a
+reader's offsets rise by one from row to row; a producer's rise from operation to operation, and by
+one within an operation. So every step out of order lies between two offset runs, and no row inside
+one is read again. Rows are reduced as they come from the file, before any shuffle.
 """
 
 from typing import Any, Final
@@ -33,21 +32,21 @@ SENDS: Final = 2
 COUNTED: Final = 3
 SINGLE: Final = 4
 ROW_ALONE: Final = 5
-"""``what`` a row is: a range of a log that sends tell to be there, a stride of a reader or one of
-a producer; COUNTED is no stride but how many rows of a client and slot there were (``place``), how
-many of them are of records (``last_place``), and all that they say (``op``, bits of
-``checkers.history.row_flags``). SINGLE and ROW_ALONE are strides of one row that are not made here
-but by ``checkers.history.steps``. A row of the history that moved a reader, or tells where a log
-ended, is passed on as it is, with the bits of its fact, all greater than these."""
+"""``what`` a row is: a range of offsets that sends acknowledge, an offset run of a reader, or one
+of a producer. COUNTED is no offset run: it counts the rows of a client and slot (``place``), those
+of records among them (``last_place``), and joins their flags (``op``, bits of
+``checkers.history.row_flags``). SINGLE and ROW_ALONE are offset runs of one row, which
+``checkers.history.steps`` makes. A row of the history that moved a reader, or tells where a log
+ended, is kept as it is, with the bits of its fact, all greater than these."""
 
-STRIDE: Final = pa.schema(
+OFFSET_RUN: Final = pa.schema(
     [
         ("what", pa.int32()),
         ("client", pa.int64()),
         ("slot", pa.int64()),
-        ("sent", pa.bool_()),  # whether it is a stride of a producer, null if it is none at all
-        ("ok", pa.bool_()),  # its operations ended well; those of a longer stride always did
-        ("sure", pa.bool_()),  # what it read was committed
+        ("sent", pa.bool_()),  # an offset run of a producer; null if it is no offset run
+        ("ok", pa.bool_()),  # its operations ended well; those of longer runs always did
+        ("sure", pa.bool_()),  # the record read was committed
         ("op", pa.int64()),
         ("at", pa.int64()),
         ("place", pa.int64()),  # the first row's offset
@@ -58,11 +57,11 @@ STRIDE: Final = pa.schema(
 )
 
 INPUT: Final = ("client", "slot", "op", "at", "offset", "fact")
-"""The columns of ``checkers.history.rows.ROW`` that ``strides`` reads."""
+"""The columns of ``checkers.history.rows.ROW`` that ``offset_runs`` reads."""
 
 
-def strides(rows: pa.Table) -> pa.Table:
-    """Return the strides of rows, in ``STRIDE``; a kernel over any range of them."""
+def offset_runs(rows: pa.Table) -> pa.Table:
+    """Return the offset runs of rows, in ``OFFSET_RUN``; a kernel over any range of rows."""
     columns = numbers(rows, INPUT)
     fact = columns["fact"]
     columns["pair"], columns["place"] = _told_apart(columns)
@@ -75,11 +74,11 @@ def strides(rows: pa.Table) -> pa.Table:
     sent = located & ((fact & SENT_OK) != 0)
     if sent.any():
         sends = _chosen(columns, sent)
-        parts += [_slots_told(sends), _strides(sends, SENDS)]
+        parts += [_slots_told(sends), _offset_runs(sends, SENDS)]
     seen = located & ~sent
     if seen.any():
-        parts.append(_strides(_chosen(columns, seen), READS))
-    return pa.Table.from_batches(parts, STRIDE)
+        parts.append(_offset_runs(_chosen(columns, seen), READS))
+    return pa.Table.from_batches(parts, OFFSET_RUN)
 
 
 def _chosen(columns: Numbers, chosen: NDArray[np.bool_]) -> Numbers:
@@ -87,7 +86,7 @@ def _chosen(columns: Numbers, chosen: NDArray[np.bool_]) -> Numbers:
 
 
 def _told_apart(columns: Numbers) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Small numbers: of the client and slot of each row, and of its slot."""
+    """Return small numbers for the client and slot of each row, and for its slot."""
     clients, client = _codes(columns["client"])
     slots, slot = _codes(columns["slot"])
     small = np.int16 if len(clients) * len(slots) <= np.iinfo(np.int16).max else np.int64
@@ -100,7 +99,7 @@ def _codes(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _counted(rows: Numbers) -> pa.RecordBatch:
-    """Return how many rows of each client and slot there are, and what they say."""
+    """Return the number of rows of each client and slot, and their flags."""
     order = np.argsort(rows["pair"], kind="stable")
     pair, fact = rows["pair"][order], rows["fact"][order]
     first, last = _stretches(pair[1:] == pair[:-1])
@@ -115,8 +114,8 @@ def _counted(rows: Numbers) -> pa.RecordBatch:
     )
 
 
-def _strides(rows: Numbers, what: int) -> pa.RecordBatch:
-    """Strides of rows that are all sends, or all reads."""
+def _offset_runs(rows: Numbers, what: int) -> pa.RecordBatch:
+    """Return the offset runs of rows that are all sends, or all reads."""
     order = _sorted(rows["pair"], rows["op"], rows["at"])
     rows = {name: column[order] for name, column in rows.items()}
     pair, op, place = rows["pair"], rows["op"], rows["offset"]
@@ -159,7 +158,7 @@ def _sorted(groups: NDArray[Any], *by: NDArray[Any]) -> NDArray[Any]:
 
 
 def _slots_told(sends: Numbers) -> pa.RecordBatch:
-    """Ranges of offsets that acknowledged sends of any client say are taken."""
+    """Return ranges of offsets that acknowledged sends of any client name."""
     order = _sorted(sends["place"], sends["offset"])
     slot, place = sends["slot"][order], sends["offset"][order]
     first, last = _stretches((slot[1:] == slot[:-1]) & (place[1:] <= place[:-1] + 1))
@@ -184,13 +183,13 @@ def _moves(rows: Numbers) -> pa.RecordBatch:
 
 
 def _batch(**columns: Any) -> pa.RecordBatch:  # noqa: ANN401 - arrays of all types
-    """Columns of ``STRIDE``: arrays, one value for all rows, or nothing, which is null."""
+    """Return columns of ``OFFSET_RUN``: arrays, one value for all rows, or null if missing."""
     size = len(columns["slot"])
     arrays = []
-    for field in STRIDE:
+    for field in OFFSET_RUN:
         column = columns.get(field.name)
         if column is None or isinstance(column, int):
             arrays.append(pa.repeat(pa.scalar(column, field.type), size))
         else:
             arrays.append(pa.array(column, field.type))
-    return pa.record_batch(arrays, schema=STRIDE)
+    return pa.record_batch(arrays, schema=OFFSET_RUN)

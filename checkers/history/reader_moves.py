@@ -2,14 +2,15 @@
 
 A step from one row to another is excused where between them the client
 
-- was assigned, or subscribed to, partitions without this one (Jepsen keeps the positions of those
-  that stay, and so do we; of producers too, as Jepsen's clients are both in one),
+- was assigned, or subscribed to, partitions without this one (like Jepsen we keep the positions of
+  those that stay, of producers too, because Jepsen's clients are both in one),
 - sought another place in the partition, to any offset, or
-- had the partition taken or given in a rebalance, in either's operation or between: where in its
-  operation a rebalance happened nobody tells, so that it excuses the steps into and out of it as
-  well as those inside (Jepsen excuses those inside alone, and allows the others by the whole test).
+- lost or got the partition in a rebalance, in either operation or between them. The point of a
+  rebalance inside its operation is not recorded, so it excuses the steps into and out of the
+  operation as well as those inside (Jepsen excuses those inside alone, and allows the others for
+  the whole test).
 
-Only steps that look wrong are ever asked about.
+Only steps that look wrong are examined.
 """
 
 from typing import Final
@@ -28,7 +29,7 @@ MOVED: Final = pa.schema(
 
 
 def unexcused(rows: pa.Table) -> pa.Table:
-    """Return the steps that nothing excuses. A kernel by ``client``.
+    """Return the steps that no move excuses. A kernel by ``client``.
 
     Args:
         rows: in ``checkers.history.steps.STEP``, and rows of ``MOVED``, whose ``delta`` is null.

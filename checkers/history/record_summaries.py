@@ -1,7 +1,7 @@
-"""Kernels that sum up, record by record, all that clients said of it.
+"""Kernels that sum up all rows of each record.
 
-Most records are as they should be; of those nothing is left but the sums of their slot. Of the
-others all rows are given on, so that the history is not read again for them.
+Most records are right; of these only the sums of their slot remain. All rows of the others are
+kept, so that the history is not read again for them.
 """
 
 from typing import Any, Final
@@ -43,7 +43,7 @@ DOUBTS: Final = (
     *("maybe", "twice", "aborted", "phantom", "own", "foreseen", "unread", "stray"),
     *("adrift", "peeked", "missing", "again"),
 )
-"""What may be wrong with a record, or makes it hard to judge: bits of ``doubts``, in this order.
+"""Reasons to doubt a record: bits of ``doubts``, in this order.
 
 ``missing``: acknowledged, and not in the final read. ``again``: sent, and there at several offsets.
 """
@@ -63,13 +63,13 @@ SLOT: Final = pa.schema(
     ]
 )
 """Sums of a slot. ``bound``: how far readers came; ``reach`` the final one, which has read its
-``fence`` if the slot is ``complete``; ``rows`` were summed up. The fence is in no books."""
+``fence`` if the slot is ``complete``; ``rows`` were summed up. The fence is in no ledger."""
 
 DOUBTFUL: Final = pa.schema([*ROW, ("facts", pa.int32()), ("doubts", pa.int32())])
 """A row of a record in doubt, with the facts of all rows of that record, and the doubts."""
 
 TALLY: Final = pa.schema([*DOUBTFUL, ("sums", pa.struct(list(SLOT)))])
-"""Rows of ``DOUBTFUL``, and rows of which only ``sums`` is not null: some of the sums of a slot."""
+"""Rows of ``DOUBTFUL``, and rows where only ``sums`` is not null: some of the sums of a slot."""
 
 RECORD: Final = pa.schema(
     [
@@ -129,7 +129,7 @@ def summed(sums: pa.Table) -> pa.Table:
 
 
 def _summed(rows: pa.Table) -> tuple[Numbers, Ints, Numbers]:
-    """Rows in the order of their records, where each record begins, and what is said of each."""
+    """Return rows in the order of their records, where each record begins, and its flags."""
     columns = numbers(rows, ROW.names)
     order = np.argsort(columns["key"], kind="stable")
     columns = {name: column[order] for name, column in columns.items()}

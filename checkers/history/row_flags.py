@@ -37,15 +37,15 @@ OTHER were made in operations that failed or whose end is unknown."""
 
 BLIND: Final = 128
 ADRIFT: Final = 4096
-"""BLIND with a send that was acknowledged, or a read, without an offset (Jepsen's histories have
-some); ADRIFT with a send to a partition that the client was never told."""
+"""BLIND: a send that was acknowledged, or a read, without an offset (Jepsen's histories have some);
+ADRIFT: a send to a partition that the client never learned."""
 
 ASSIGNED: Final = 256
 SEEK_FLAG: Final = 512
 REBALANCED: Final = 1024
 EVERYWHERE: Final = 2048
 MOVES: Final = ASSIGNED | SEEK_FLAG | REBALANCED
-"""What moved a reader (``assign`` and ``subscribe`` do the same); EVERYWHERE with it: in all its
+"""The kind of a reader's move (``assign`` and ``subscribe`` do the same); EVERYWHERE: in all its
 partitions. A failed one moved no reader."""
 
 ENDED: Final = 8192
@@ -53,13 +53,13 @@ ENDED: Final = 8192
 
 IN_FINAL: Final = 1 << 14
 OF_FENCE: Final = 1 << 15
-"""Of the run's final phase; and of the fence, whose record stands last in its partition."""
+"""Rows of the run's final phase; and of the fence, the last record of its partition."""
 
 PROOF: Final = 1 << 16
 PROVEN: Final = 1 << 17
-"""Of sends, given when records are summed up. PROOF: the outcome of some send of the record is not
-known, somebody has read it in an operation that ended well, and its sender is the only one or the
-greatest of them. PROVEN: a send of the same operation has PROOF, so that operation took effect
+"""Flags of sends, set when records are summed up. PROOF: the outcome of some send of the record is
+not known, somebody has read it in an operation that ended well, and its sender is the only one or
+the greatest of them. PROVEN: a send of the same operation has PROOF, so that operation took effect
 (Jepsen's ``must-have-committed?``). A reader of uncommitted records proves nothing."""
 
 SENT: Final = SENT_OK | SENT_INFO | SENT_FAIL
@@ -68,7 +68,7 @@ PEEK: Final = PEEK_OK | PEEK_OTHER
 SEEN: Final = READ_BY_ANY | PEEK
 SEEN_OK: Final = READ_OK | PEEK_OK
 STRAY: Final = SENT_INFO | SENT_FAIL | BLIND
-"""Rows that do not know for themselves where, or whether, their record stands."""
+"""Rows that do not tell by themselves where their record stands, or that it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ SAYINGS: Final = {
 
 
 def fact() -> Column:
-    """Return what a row of ``harness.runs.history.OPERATIONS`` says."""
+    """Return the flags of a row of ``harness.runs.history.OPERATIONS``."""
     case = _case("kind", {kind: _by_outcome(kind) for kind in KINDS})
     final = f"if(phase <=> '{FINAL}', {IN_FINAL}, 0)"
     fence = f"if(process <=> '{FENCE}', {OF_FENCE}, 0)"

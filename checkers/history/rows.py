@@ -2,7 +2,7 @@
 
 Histories of our runs and of others, one or ten thousand of them, are one frame of operations: the
 columns of ``harness.runs.history.OPERATIONS``, ``run``, and ``at``, the number of the row within
-its run. Names are long and rows are many, so rows are grouped by 64-bit hashes (Spark's
+its run. Names are long and rows are many, so rows are grouped by 64-bit hashes of them (Spark's
 ``xxhash64``). Two of 100 million records share a key once in 3,700 such histories.
 """
 
@@ -42,7 +42,7 @@ WORDS: Final = pa.schema(
         *((name, pa.string()) for name in ("value", "acks")),
     ]
 )
-"""What an anomaly tells of a row."""
+"""The columns of a row that an anomaly repeats."""
 
 NAMES: Final = pa.schema(
     [
@@ -51,7 +51,7 @@ NAMES: Final = pa.schema(
         ("partition", pa.int32()),
     ]
 )
-"""What the numbers of slots stand for."""
+"""The names behind the numbers of slots."""
 
 OF_SLOT: Final = ("run", "topic", "partition")
 

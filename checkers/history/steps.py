@@ -1,15 +1,13 @@
-"""Steps of clients through logs: poll-skip, nonmonotonic-poll, and their kin.
+"""Steps of clients through logs: poll-skip, nonmonotonic-poll, and related kinds.
 
 A *step* leads from one row of a client to its next in the same slot. Inside an operation
 (``inner``) that is the row before. Between operations it is the last row of the last operation that
-ended well and touched the slot: what failed, or ended in an unknown way, leaves a reader where it
-was (KIP-98: its positions are committed with its transaction). A row's place is its offset; a send
-that was told none stands where its record was read.
-
-Right is a step to the next known offset, ``delta`` 1: gaps in which nobody ever saw a record, such
-as control markers, are none. Jepsen looks a row's place up by its value, which is any of its places
-if it has two; we take the row's own. A send whose place is unknown is left out, where Jepsen begins
-anew after it.
+ended well and touched the slot: an operation that failed, or whose end is unknown, does not move a
+reader (KIP-98: its positions are committed with its transaction). A row's place is its offset; for
+a send without an offset it is where its record was read. A step to the next known offset, ``delta``
+1, is right: offsets at which no client saw a record, such as control markers, do not count. Jepsen
+looks a row's place up by its value, which is any of its places if it has two; we take the row's
+own. A send whose place is unknown is left out; Jepsen begins anew after it.
 """
 
 from typing import Final
@@ -20,12 +18,12 @@ import pyarrow as pa
 from highwater.checkers.history.columns import NONE, Numbers, any_of, groups, least, numbers, sizes
 from highwater.checkers.history.kernel_tools import choose, sort
 from highwater.checkers.history.offset_runs import (
+    OFFSET_RUN,
     READS,
     ROW_ALONE,
     SENDS,
     SINGLE,
     SLOT_TOLD,
-    STRIDE,
 )
 from highwater.checkers.history.reader_moves import MOVED, unexcused
 from highwater.checkers.history.row_flags import (
@@ -62,43 +60,46 @@ STEP: Final = pa.schema(
         ("left_out", pa.list_(pa.int64())),
     ]
 )
-"""A step that is not right: of which sequence, from where and to where.
+"""A wrong step: its sequence, and the rows from and to which it leads.
 
 ``delta`` is its length in known offsets: 2 and more skip some, 0 and less go back. ``left_out`` are
-the first of those skipped. ``sought`` steps begin where a reader sought to go on from, and tell
-only what it did not find. Where a step ``overlaps``, so do strides, and it is not to be relied on.
+the first of those skipped. ``sought`` steps begin at the place of a seek, and only show which
+records the reader did not find. A step that ``overlaps`` comes from overlapping offset runs, and is
+not reliable.
 """
 
 _SEQUENCE: Final = ("client", "slot", "sent")
-"""Whose rows are one sequence: what a client sent to a slot, or what it read there."""
+"""The key of a sequence: the sends of a client to a slot, or its reads there."""
 
 _SINGLE: Final = ("client", "slot", "op", "at", "offset", "fact")
 
 
 def wrong_steps(view: ClientHistory) -> Rows:
-    """Every step that is not right and that nothing excuses, in ``STEP``."""
-    strides = view.strides
+    """Return every wrong step that no move excuses, in ``STEP``."""
+    offset_runs = view.offset_runs
     if view.suspects["stray"]:
-        strides = strides.union(view.doubtful.where(STRAY, "facts").by(["key"], strays, STRIDE))
+        offset_runs = offset_runs.union(
+            view.doubtful.where(STRAY, "facts").by(["key"], strays, OFFSET_RUN)
+        )
     if view.late:
-        strides = strides.union(view.placed_late.map(located_rows, STRIDE))
-    all_steps = strides.by(["slot"], steps, STEP).persist()
+        offset_runs = offset_runs.union(view.placed_late.map(located_rows, OFFSET_RUN))
+    all_steps = offset_runs.by(["slot"], steps, STEP).persist()
     tangled = all_steps.only("overlaps", True).select(_SEQUENCE).persist()
     if len(tangled):
         rows = view.rows.where(SENT_OK | SEEN).join(tangled, ["client", "slot"], "semi")
-        both = strides.join(tangled, ["slot"], "semi").union(rows.map(alone, STRIDE))
+        both = offset_runs.join(tangled, ["slot"], "semi").union(rows.map(alone, OFFSET_RUN))
         rest = all_steps.join(tangled, ["slot"], "anti")
         all_steps = rest.union(both.by(["slot"], steps, STEP)).persist()
     if view.tells(MOVES) and len(all_steps):
-        moves = view.strides.where(MOVES, "what").renamed({"what": "fact"}).select(MOVED.names)
+        moves = view.offset_runs.where(MOVES, "what").renamed({"what": "fact"}).select(MOVED.names)
         all_steps = all_steps.union(moves).by(["client"], unexcused, STEP).persist()
     return all_steps
 
 
 def strays(rows: pa.Table) -> pa.Table:
-    """Rows that were told no offset, or not for sure, where their record stands all the same.
+    """Return rows without a certain offset of their own whose record's place is known from others.
 
-    A kernel by ``key`` from ``DOUBTFUL`` to ``STRIDE``.
+    A kernel by ``key`` from ``DOUBTFUL`` to ``OFFSET_RUN``.
     """
     columns = sort(numbers(rows, ("key", *_SINGLE, "facts")), "key")
     fact, offset, first = columns["fact"], columns["offset"], groups(columns["key"])
@@ -113,7 +114,10 @@ def strays(rows: pa.Table) -> pa.Table:
 
 
 def alone(rows: pa.Table) -> pa.Table:
-    """Every row that says where its record stands as a stride of its own. A kernel from ``ROW``."""
+    """Return every row that names its record's place as an offset run of its own.
+
+    A kernel from ``ROW``.
+    """
     columns = numbers(rows, _SINGLE)
     fact, offset = columns["fact"], columns["offset"]
     located = any_of(fact, SENT_OK | SEEN) & ~any_of(fact, BLIND | ADRIFT) & (offset != NONE)
@@ -122,7 +126,10 @@ def alone(rows: pa.Table) -> pa.Table:
 
 
 def located_rows(rows: pa.Table) -> pa.Table:
-    """Rows that tell a place as ranges of the log. A kernel from ``ROW`` to ``STRIDE``."""
+    """Return rows that name a place as ranges of the log.
+
+    A kernel from ``ROW`` to ``OFFSET_RUN``.
+    """
     place = rows["offset"].to_numpy()
     slot, low, end = stretches(rows["slot"].to_numpy(), place, place)
     columns = {
@@ -131,27 +138,30 @@ def located_rows(rows: pa.Table) -> pa.Table:
         "last_place": end - 1,
         "what": np.full(len(slot), SLOT_TOLD),
     }
-    return complete(pa.table(columns), STRIDE)
+    return complete(pa.table(columns), OFFSET_RUN)
 
 
 def _singles(rows: Numbers, what: int) -> pa.Table:
     columns = {name: rows[name] for name in ("client", "slot", "ok", "op", "at", "place")}
     columns |= {f"last_{name}": rows[name] for name in ("op", "at", "place")}
     columns |= {"sent": any_of(rows["fact"], SENT), "what": np.full(len(rows["at"]), what)}
-    return complete(pa.table(columns), STRIDE)
+    return complete(pa.table(columns), OFFSET_RUN)
 
 
 def steps(rows: pa.Table) -> pa.Table:
-    """Return steps that are not right, and those whose strides overlap. A kernel by ``slot``.
+    """Return wrong steps, and those whose offset runs overlap.
+
+    A kernel by ``slot``.
 
     Args:
-        rows: in ``STRIDE``. Of a sequence with rows alone, these are looked at and not its strides.
+        rows: in ``OFFSET_RUN``. If a sequence has ROW_ALONE rows, these are used instead of its
+            other offset runs.
     """
-    strides = numbers(rows)
-    what = strides["what"]
-    tells = (what == SLOT_TOLD) | ((what == READS) & strides["sure"])
-    order = Order(*(strides[name][tells] for name in ("slot", "place", "last_place")))
-    linked = _linked(_sequences(strides))
+    offset_runs = numbers(rows)
+    what = offset_runs["what"]
+    tells = (what == SLOT_TOLD) | ((what == READS) & offset_runs["sure"])
+    order = Order(*(offset_runs[name][tells] for name in ("slot", "place", "last_place")))
+    linked = _linked(_sequences(offset_runs))
     delta, first = order.between(linked["slot"], linked["from_place"], linked["place"])
     wrong = (delta != 1) | linked["overlaps"]
     linked, first = choose(linked | {"delta": delta}, wrong), first[wrong]
@@ -162,16 +172,18 @@ def steps(rows: pa.Table) -> pa.Table:
     return pa.table([*(linked[name] for name in STEP.names[:-1]), lists], schema=STEP)
 
 
-def _sequences(strides: Numbers) -> Numbers:
-    """Return what is linked, in order; ``sought`` begins where a reader sought to go on from."""
-    what, place = strides["what"], strides["place"]
+def _sequences(offset_runs: Numbers) -> Numbers:
+    """Return the linked rows in order; ``sought`` steps begin at the place of a seek."""
+    what, place = offset_runs["what"], offset_runs["place"]
     seeks = any_of(what, SEEK_FLAG) & ~any_of(what, EVERYWHERE) & (place != NONE)
     start = {"place": place - 1, "last_place": place - 1}
-    start |= {f"last_{name}": strides[name] for name in ("op", "at")}
-    strides = strides | {name: np.where(seeks, start[name], strides[name]) for name in start}
-    strides |= {"sought": seeks, "ok": strides["ok"] | seeks}
+    start |= {f"last_{name}": offset_runs[name] for name in ("op", "at")}
+    offset_runs = offset_runs | {
+        name: np.where(seeks, start[name], offset_runs[name]) for name in start
+    }
+    offset_runs |= {"sought": seeks, "ok": offset_runs["ok"] | seeks}
     linked = seeks | np.isin(what, (READS, SENDS, SINGLE, ROW_ALONE))
-    ordered = sort(choose(strides, linked), *_SEQUENCE, "op")
+    ordered = sort(choose(offset_runs, linked), *_SEQUENCE, "op")
     what, first = ordered["what"], groups(*(ordered[name] for name in _SEQUENCE))
     by_rows = np.logical_or.reduceat(what == ROW_ALONE, first)
     by_rows = np.repeat(by_rows, sizes(first, len(what)))
@@ -179,10 +191,10 @@ def _sequences(strides: Numbers) -> Numbers:
 
 
 def _linked(rows: Numbers) -> Numbers:
-    """Return steps that may be wrong, and those with overlapping strides, as ``STEP``.
+    """Return steps that may be wrong, and those with overlapping offset runs, as ``STEP``.
 
     Args:
-        rows: strides in order.
+        rows: offset runs in order.
     """
     place, number = rows["place"], np.arange(len(rows["at"]))
     first = groups(*(rows[name] for name in _SEQUENCE))
@@ -190,7 +202,7 @@ def _linked(rows: Numbers) -> Numbers:
     before = number - 1
     same, last_op = number > first, rows["last_op"][before]
     inner = same & (last_op == rows["op"])
-    # Of strides that overlap any before them, one overlaps that stands next to it.
+    # If offset runs overlap any before them, one overlaps its neighbour.
     overlaps = same & ((last_op > rows["op"]) | inner & (rows["last_at"][before] > rows["at"]))
     good = np.append(-1, np.maximum.accumulate(np.where(rows["ok"], number, -1)))[:-1]
     begin = np.where(inner, before, np.where(good >= first, good, -1))

@@ -1,4 +1,4 @@
-"""The version order: which offsets of each log are known, and what lies between two of them."""
+"""The version order: the known offsets of each log, and the steps between them."""
 
 from collections.abc import Sequence
 
@@ -40,11 +40,11 @@ class Order:
         return offsets
 
     def between(self, slot: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Return how far steps from one offset to another lead, and what they leave out.
+        """Return the lengths of steps between offsets, and the offsets that they leave out.
 
         Returns:
-            Their lengths in known offsets: 1 is to the next one, less is no step on; and the index
-            of the first known offset behind each ``begin``.
+            Their lengths in known offsets: 1 is to the next one, 0 and less is no step forward; and
+                the index of the first known offset behind each ``begin``.
         """
         index, is_inside = self.before(slot, begin)
         size = self.before(slot, end)[0] - index
@@ -52,7 +52,7 @@ class Order:
 
 
 def stretches(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
-    """Ranges of offsets as those that do not touch, in order.
+    """Return ranges of offsets joined to ranges that do not touch, in order.
 
     Returns:
         The slot of each, its first offset, and the one behind its last.

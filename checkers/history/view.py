@@ -1,9 +1,9 @@
-"""The clients' view of histories, which every checker of clients reads.
+"""The clients' view of histories, from which every checker of clients reads.
 
 The terms are those of Jepsen's Kafka workload (``jepsen.tests.kafka``); where a rule differs from
 Jepsen's on purpose, the checker says so. A history is read twice: its rows in their order, as
-``strides``; and record by record, as ``sums`` and ``doubtful``. Whatever is asked later is asked of
-these, or of the few rows that they name.
+``offset_runs``; and record by record, as ``sums`` and ``doubtful``. All later queries read these,
+or the few rows that they name.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from highwater.checkers.history.columns import (
     numbers,
     sizes,
 )
-from highwater.checkers.history.offset_runs import COUNTED, INPUT, STRIDE, strides
+from highwater.checkers.history.offset_runs import COUNTED, INPUT, OFFSET_RUN, offset_runs
 from highwater.checkers.history.record_summaries import DOUBTFUL, DOUBTS, RECORD, SLOT, SUMS, TALLY
 from highwater.checkers.history.row_flags import (
     ADRIFT,
@@ -50,7 +50,7 @@ from highwater.checkers.run_files import plain
 from highwater.checkers.spark.engine import Engine, Rows, collected
 
 _WORDS_HERE: Final = 1_000_000
-"""Rows at most whose words are brought here in the same query as their numbers."""
+"""Rows at most whose words come to this process in the same query as their numbers."""
 
 _WORD: Final = pa.field("word", pa.int64())
 _ALL: Final = pa.schema(
@@ -77,7 +77,7 @@ def from_here(
     Args:
         engine: of the session.
         path: a Parquet file.
-        run: what the column is to say.
+        run: the value of that column.
         names: the columns that are read; None: all.
     """
     table = pq.read_table(path, columns=names)
@@ -87,7 +87,7 @@ def from_here(
 
 
 class ClientHistory:
-    """The clients' view of one history or many. What is asked for is computed once.
+    """The clients' view of one history or many. Each part is computed once, on first use.
 
     Args:
         engine: of the session that has the operations.
@@ -107,7 +107,7 @@ class ClientHistory:
 
     @cached_property
     def _all(self) -> Rows:
-        """Every row with its words, which are brought here only if they are very few."""
+        """Every row with its words, which come to this process only if they are very few."""
         frame = numbered(self.operations).withColumn("word", F.xxhash64("run", "topic", "value"))
         elsewhere = self.engine.there(frame.select(*_ALL.names), _ALL, self.size)
         few = self.size <= min(_WORDS_HERE, self.engine.here)
@@ -133,17 +133,17 @@ class ClientHistory:
         return collected(named(self.operations.select(*OF_SLOT).distinct()), NAMES)
 
     @cached_property
-    def _strides(self) -> Rows:
-        return self.rows.select(INPUT).map(strides, STRIDE).persist()
+    def _offset_runs(self) -> Rows:
+        return self.rows.select(INPUT).map(offset_runs, OFFSET_RUN).persist()
 
     @cached_property
-    def strides(self) -> Rows:
-        """All rows in their order, shortened; see ``checkers.history.offset_runs``."""
-        return self._strides.but("what", COUNTED)
+    def offset_runs(self) -> Rows:
+        """All rows in their order, reduced; see ``checkers.history.offset_runs``."""
+        return self._offset_runs.but("what", COUNTED)
 
     @cached_property
     def _counted(self) -> pa.Table:
-        return self._strides.only("what", COUNTED).table()
+        return self._offset_runs.only("what", COUNTED).table()
 
     @cached_property
     def _facts(self) -> int:
@@ -189,7 +189,7 @@ class ClientHistory:
 
     @cached_property
     def judged(self) -> dict[str, int]:
-        """Run to how many of its rows were looked at, those of records one by one."""
+        """Run to the number of its rows that were judged; each row of a record counts."""
         counted = self._counted.select(["slot", "place", "last_place"]).group_by("slot")
         totals = counted.aggregate([("place", "sum"), ("last_place", "sum")])
         both = totals.join(self.names, "slot", join_type="left outer")
@@ -201,7 +201,7 @@ class ClientHistory:
 
     @cached_property
     def suspects(self) -> dict[str, int]:
-        """The number of records under each suspicion, and other sums, of all slots together."""
+        """The number of records with each doubt, and other sums, of all slots together."""
         if self._summed["own"] and not self.two_faced:
             return self._summed | {"own": 0}  # only who sends, too, can read what it has sent
         return self._summed
@@ -224,20 +224,21 @@ class ClientHistory:
         """``rows`` that tell where a record stands in the log; what the version order is made of.
 
         Sends that took effect and know their offset; and reads, those of failed operations too,
-        because a poll never gives what is not committed (Jepsen's ``version-orders``). Under
-        ``read_uncommitted`` it does: such a read tells a place only if the send took effect.
+        because a poll returns only committed records (Jepsen's ``version-orders``). Under
+        ``read_uncommitted`` it returns others too: such a read tells a place only if the send took
+        effect.
         """
         sure = self.rows.not_null("offset").where(SENT_OK | READ_BY_ANY)
         return sure.union(self.placed_late) if self.late else sure
 
     @property
     def late(self) -> bool:
-        """True if there may be rows of ``placed`` that do not say for themselves that they are."""
+        """True if some rows of ``placed`` may be known only from other rows."""
         return bool(self.suspects["stray"] or self.suspects["peeked"])
 
     @cached_property
     def placed_late(self) -> Rows:
-        """Those of ``placed`` that do not say for themselves that they are."""
+        """Those of ``placed`` that are known only from other rows."""
         if not self.late:
             return self.engine.table(ROW.empty_table())
         rows = self.doubtful.by(["key"], _landed, ROW)
@@ -252,7 +253,7 @@ class ClientHistory:
 
         Whatever its partition, it is a record of the same run, topic and value. ``seen``: one of
         them was read in an operation that ended well; ``there``: the least offset at which the
-        final read met one.
+        final read returned one.
         """
         if not self.tells(ADRIFT):
             return _ADRIFT.empty_table()
@@ -271,7 +272,7 @@ def _proven(rows: pa.Table) -> pa.Table:
 
 
 def _landed(rows: pa.Table) -> pa.Table:
-    """Return rows of ``DOUBTFUL`` whose place other rows tell. A kernel by ``key``."""
+    """Return rows of ``DOUBTFUL`` whose place is known from other rows. A kernel by ``key``."""
     columns = numbers(rows, ("key", "deed", "fact", "facts", "offset"))
     order = np.argsort(columns["key"], kind="stable")
     columns = {name: column[order] for name, column in columns.items()}

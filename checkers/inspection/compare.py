@@ -1,12 +1,12 @@
-"""Replicas held against one another: offsets at which they differ, and records that one skips.
+"""Replicas compared: offsets at which they differ, and records that one skips.
 
 Followers append batches as they were fetched (ReplicaFetcherThread), so what must agree is the
 record at an offset: key, value, whether it is a control record, and the leader epoch that it was
-written in. Where a log begins (retention, DeleteRecords), where it ends (lag), and how batches,
-segments and timestamps lie is each replica's own affair.
+written in. Not compared is where a log begins (retention, DeleteRecords), where it ends (lag), and
+its batches, segments and timestamps: these may differ.
 
-First, a range of offsets is reduced to a count and an exclusive or of hashes on every replica;
-where these agree nothing can differ (but by a chance of 1 in 2^64), and that is nearly everywhere.
+First, every replica's ranges of offsets are reduced to a count and an exclusive or of hashes. Where
+these agree no record differs (except with a chance of 1 in 2^64); that is nearly everywhere.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Extent:
         leo: its log end offset.
         hw: its high watermark; None: not known.
         epochs_told: whether the leader epochs of its records can be believed.
-        gaps_till: offsets below it may rightly lack a record: compaction has been there.
+        gaps_till: offsets below it may lack a record because of compaction.
     """
 
     first: int
@@ -54,8 +54,8 @@ class Comparison:
         divergent: how many offsets; the first of them are ``offsets``, each with whether it lies
             below the HW of all replicas that hold it.
         holes: by replica, how many records it skips that another has, and the first one.
-        epochs: by replica, at how many offsets it alone bears another epoch, though its epochs
-            cannot be believed, and the first one.
+        epochs: by replica whose epochs cannot be trusted, at how many offsets it alone has another
+            epoch, and the first one.
     """
 
     divergent: int = 0
@@ -66,7 +66,7 @@ class Comparison:
 
 
 def compare(evidence: LogTables, extents: Mapping[int, Extent]) -> dict[int, Comparison]:
-    """Compare the replicas of every partition; partitions without a finding are not in it.
+    """Compare the replicas of every partition; the result has only partitions with a finding.
 
     Args:
         evidence: the records.
@@ -122,7 +122,7 @@ def _bucket() -> Column:
 
 
 def _suspicious(evidence: LogTables, sides: DataFrame) -> DataFrame:
-    """Ranges of offsets in which replicas are not simply the same: ``part`` and ``bucket``."""
+    """Return ranges of offsets in which replicas are not simply equal: ``part`` and ``bucket``."""
     sums = (
         evidence.records.where(F.col("offset").isNotNull())
         .groupBy("part", "replica", _bucket().alias("bucket"))
@@ -153,9 +153,9 @@ def _suspicious(evidence: LogTables, sides: DataFrame) -> DataFrame:
 def _holes(evidence: LogTables, rows: DataFrame, extents: Mapping[int, Extent]) -> list[Row]:
     """Return, by replica, records that it lacks within its extent and another one has.
 
-    Damage leaves some, which is a finding of its own. Compaction does, but only where the log
-    cleaner has been, or, where that is unknown, only of records that a later one
-    of the same key has replaced.
+    Gaps left by damage are a finding of their own. Gaps left by compaction are right only below the
+    log cleaner's offset or, where that is unknown, for records that a later one of the same key has
+    replaced.
     """
     copies = rows.groupBy("part", "offset").agg(
         F.collect_set("replica").alias("holders"), F.first("key_print").alias("key_print")
@@ -207,7 +207,7 @@ def _damaged(evidence: LogTables) -> DataFrame:
 
 
 def _claimed(evidence: LogTables) -> DataFrame:
-    """Return the same for batches that are broken in nothing but their order."""
+    """Return the same for batches that are broken only in their order."""
     whole = F.col("crc_ok") & F.col("last_offset").isNotNull()
     rows = evidence.records.where(F.col("damage").isNotNull() & whole)
     return _claims(rows, F.col("last_offset"))
@@ -223,13 +223,13 @@ def _claims(rows: DataFrame, ends: Column) -> DataFrame:
 def _rows_held(
     evidence: LogTables, rows: DataFrame, comparisons: Mapping[int, Comparison]
 ) -> DataFrame:
-    """For each offset whether replicas hold another record, or one of another epoch, there.
+    """Return for each offset whether replicas hold different records there, or epochs.
 
-    What stands behind a hole is left out: offsets are under no checksum, so a log that skips
-    records may as well bear wrong ones. The batch before it is, too: its offset may be all that is
-    left of it, with a later one's body behind. So are, on a damaged replica, batches that do not
-    lie between two neighbours: only these can vouch for the offset of a batch. And so are offsets
-    that another whole batch of the replica claims: one of the two is misplaced.
+    Left out are: records behind a hole (no checksum covers offsets, so a log that skips records may
+    also have wrong ones); the batch before the hole (it may be an old offset in front of a later
+    batch's body); on a damaged replica, batches that do not lie between two neighbours, because
+    only neighbours confirm a batch's offset; and offsets that another whole batch of the replica
+    claims, because one of the two is misplaced.
     """
     if evidence.damage:
         rows = rows.join(_unvouched(evidence), ["replica", "segment", "position"], "left_anti")
@@ -261,8 +261,8 @@ def _rows_held(
 def _unvouched(evidence: LogTables) -> DataFrame:
     """``replica, segment, position`` of batches in damaged logs whose offset no neighbour confirms.
 
-    The batch before must end where it begins (of the first, the segment's name says it), and the
-    one behind must begin where it ends. A torn tail is no damage, if it begins where it should.
+    The batch before must end where it begins (for the first batch: the segment's name), and the
+    next one must begin where it ends. A torn tail is no damage, if it begins where it should.
     """
     damage = F.coalesce("damage", F.lit(""))
     stretches = evidence.records.groupBy("replica", "segment", "position").agg(
@@ -289,7 +289,7 @@ def _unvouched(evidence: LogTables) -> DataFrame:
 
 
 def _forks(rows: DataFrame) -> list[Row]:
-    """Offsets at which replicas hold different records: the first of each partition, and all."""
+    """Return offsets at which records differ: the first of each partition, and their number."""
     window = Window.partitionBy("part")
     listed = (
         rows.where(F.col("other_record") | F.col("other_epoch"))
@@ -303,7 +303,7 @@ def _forks(rows: DataFrame) -> list[Row]:
 
 
 def _odd_epochs(rows: DataFrame) -> list[Row]:
-    """Return epochs of a replica that differ alone, cannot be believed, with equal records."""
+    """Return epochs in which a replica that is not trusted differs alone, with equal records."""
     odd = rows.where(F.col("any_epoch") & ~F.col("other_epoch") & ~F.col("other_record"))
     counted = (
         odd.select("part", "offset", F.explode("untold").alias("replica"))

@@ -1,4 +1,4 @@
-"""The first divergent records of a partition as text, read from where they lie."""
+"""The first divergent records of a partition as text, read from their segments."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,7 +23,7 @@ _TEXT_MAX: Final = 120
 def divergent_records(
     evidence: LogTables, compared: Mapping[int, Comparison]
 ) -> dict[int, tuple[DivergentOffset, ...]]:
-    """By partition, what each replica holds at its first divergent offsets."""
+    """Return, by partition, the records of each replica at the first divergent offsets."""
     offsets_of = {
         part: dict(comparison.offsets[:OFFSETS_MAX])
         for part, comparison in sorted(compared.items())

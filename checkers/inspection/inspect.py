@@ -1,4 +1,4 @@
-"""From log directories to what ``highwater inspect`` says of every partition in them."""
+"""From log directories to the result of ``highwater inspect`` for every partition in them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,12 +22,12 @@ EVERYTHING: Final = (1 << 63) - 1
 
 
 def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = False) -> Inspection:
-    """Hold the replicas in some folders against one another. Nothing is written into them.
+    """Compare the replicas in some folders. Nothing is written into them.
 
     Args:
         given: log directories of brokers, or folders that hold them, see ``places.log_dirs``.
         spark: from ``checkers.spark.session.spark``.
-        internal: whether Kafka's own topics are looked at as well.
+        internal: whether Kafka's own topics are compared as well.
 
     Raises:
         UsageError: a folder is missing, cannot be read, or holds no log.
@@ -96,7 +96,7 @@ def _extents(parts: Mapping[int, Sequence[Facts]]) -> dict[int, Extent]:
 
 
 def _gaps_till(sides: Sequence[Facts]) -> int:
-    """Up to where compaction may have been at work on any replica: what it left is replicated."""
+    """Return the offset up to which compaction may have removed records on any replica."""
     if any(side.sum("emptied") for side in sides):
         return EVERYTHING
     return max((side.replica.cleaned or 0 for side in sides), default=0)

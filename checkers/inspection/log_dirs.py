@@ -1,4 +1,4 @@
-"""Finds replicas in folders that were copied from brokers, whatever lies around them.
+"""Finds replicas in folders that were copied from brokers, among any other files.
 
 A *log directory* is what ``log.dirs`` names: it holds a folder for each replica, and checkpoint
 files about all of them. Nothing is ever written here, and no symbolic link is followed twice.
@@ -16,7 +16,7 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.files import read_regular
 
 DEPTH_MAX: Final = 4
-"""Folders below the one that is named in which a log directory is looked for."""
+"""Levels of folders below the named one in which a log directory is searched."""
 
 _FILES: Final = re.compile(r"meta\.properties|.+-checkpoint|\.kafka_cleanshutdown")
 _IDENTITY: Final = re.compile(r"^\s*(?:broker|node)\.id\s*=\s*(\d+)\s*$", re.MULTILINE)
@@ -33,7 +33,7 @@ class LogDir:
     """One of a broker's log directories.
 
     Attributes:
-        broker: its id: as meta.properties has it, else as the folder's name or place says.
+        broker: its id, from meta.properties, or else from the folder's name or place.
         name: the folder as it was named on the command line, for a person.
         only: names of the replicas' folders that were asked for; empty: all.
         without: checkpoint files that are no evidence.
@@ -90,7 +90,7 @@ def _places(given: Path) -> list[_Place]:
 
 
 def _entries(path: Path) -> list[os.DirEntry[str]]:
-    """Return what a folder that was named holds."""
+    """Return the log directories in a folder that was named."""
     try:
         with os.scandir(path) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -103,7 +103,7 @@ def _entries(path: Path) -> list[os.DirEntry[str]]:
 
 
 def _below(path: Path, seen: set[tuple[int, int]], depth: int) -> Iterator[Path]:
-    """Log directories at a folder or below it; one that cannot be read is an error, not a gap."""
+    """Return the log directories at a folder or below it; one that cannot be read is an error."""
     at = path.stat()
     if (at.st_dev, at.st_ino) in seen or depth > DEPTH_MAX:
         return
@@ -135,7 +135,7 @@ def _has_segment(folder: Path) -> bool:
 
 
 def _brokers(places: Sequence[_Place]) -> list[int]:
-    """Return an id for each log directory; two may share one only where meta.properties says so."""
+    """Return an id for each log directory; two share one only if meta.properties says so."""
     identities = [_identity(place.path) for place in places]
     named = [_named(place) for place in places]
     unknown = [name for identity, name in zip(identities, named, strict=True) if identity is None]

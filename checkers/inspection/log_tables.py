@@ -1,8 +1,8 @@
 """The segments of many replicas, as one narrow table and a few small ones made of it.
 
-Every value of a record is read once; from then on only numbers of it are. Replicas are told apart
-by a number (``ReplicaFolder.number``), partitions by another, and what a checker asks first is
-always an aggregation that proves most of a log innocent.
+Every value of a record is read once; afterwards only numbers for it are. Each replica has a number
+(``ReplicaFolder.number``), each partition another. A checker's first query is always an aggregation
+that excludes most of a log.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ COLUMNS: Final = (
 )
 
 DAMAGE_MAX: Final = 20
-"""Damaged ranges of a replica that are told one by one."""
+"""Damaged ranges of a replica that are listed one by one."""
 
 Row = dict[str, Any]
 
@@ -62,7 +62,7 @@ class LogTables:
 
     @cached_property
     def records(self) -> DataFrame:
-        """Every record and every damaged range, in ``COLUMNS``; kept."""
+        """Every record and every damaged range, in ``COLUMNS``; persisted."""
         segments = [segment for replica in self.replicas for segment in replica.segments]
         log = read_segments(self.spark, segments, SOURCE)
         parts = self.local(
@@ -79,10 +79,10 @@ class LogTables:
 
     @cached_property
     def spans(self) -> dict[int, list[Row]]:
-        """Each replica's records by segment and leader epoch, which are few: from where to where.
+        """Each replica's first and last offsets by segment and leader epoch, which are few.
 
         ``first`` and ``last`` are offsets of records; ``covered`` is the greatest offset of a sound
-        batch, out of which compaction may have taken the record.
+        batch; compaction may have removed the record itself.
         """
         damaged = F.col("damage").isNotNull() & ~F.col("damage").isin(*ORDINARY)
         covered = F.when(~F.coalesce(damaged, F.lit(False)), F.coalesce("last_offset", "offset"))

@@ -1,4 +1,4 @@
-"""The verdict on a partition, and the sentences that say why."""
+"""The verdict on a partition, with its reasons as sentences."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -14,18 +14,18 @@ from highwater.checkers.inspection.report_types import (
 )
 
 _UNTOLD: Final = frozenset({"unreadable", "zeros"})
-"""Kinds of errors by which the content of a log is unknown; they accuse no replica."""
+"""Kinds of errors that make the content of a log unknown; they are no fault of a replica."""
 
 
 def partition(
     sides: Sequence[Facts], compared: Comparison, records: Sequence[DivergentOffset]
 ) -> InspectedPartition:
-    """All that is to be said of one partition.
+    """Return the verdict on one partition with its reasons.
 
     Args:
         sides: its replicas.
-        compared: what came of holding them against one another.
-        records: what stands at the first divergent offsets.
+        compared: the result of comparing them.
+        records: the records at the first divergent offsets.
     """
     end = max(side.leo for side in sides)
     states = tuple(state(side, lacking=(side.replica.hw or 0) > end) for side in sides)

@@ -1,4 +1,4 @@
-"""Idempotent and transactional producers, as their records in a log show them (KIP-98)."""
+"""Idempotent and transactional producers, from their records in a log (KIP-98)."""
 
 from typing import Final
 
@@ -8,16 +8,16 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from highwater.checkers.inspection.log_tables import LogTables, Row
 
 LISTED_MAX: Final = 20
-"""Of each replica: transactions that are open, ranges that were aborted."""
+"""For each replica: open transactions, aborted ranges."""
 
 _SEQUENCES: Final = 1 << 31
 
 
 def repeated(evidence: LogTables) -> dict[int, list[Row]]:
-    """Sequence numbers that one producer epoch has twice in a log: ``count`` and the ``first``.
+    """Return repeated sequence numbers of a producer epoch in a log: ``count`` and the ``first``.
 
     A broker drops a batch that it has appended before (ProducerStateManager), so there are none.
-    Numbers begin anew after 2^31; that far apart they are no repetition.
+    Numbers wrap around after 2^31; so far apart they are no repetition.
     """
     numbered = evidence.records.where(F.col("sequence").isNotNull())
     rows = (
@@ -32,7 +32,7 @@ def repeated(evidence: LogTables) -> dict[int, list[Row]]:
 
 
 def transactions(evidence: LogTables) -> dict[int, list[Row]]:
-    """Transactions of each replica: what they came to, and the first of each kind.
+    """Return the transactions of each replica: the number of each ending, and the first ones.
 
     A transaction is a producer's transactional records up to its next marker, whatever the epoch of
     either: a coordinator that fences a producer aborts with a later epoch. ``ending`` is commit,

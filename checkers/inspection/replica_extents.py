@@ -26,7 +26,7 @@ SOURCE: Final = (
 TORN: Final = "torn"
 UNREADABLE: Final = "unreadable"
 ORDINARY: Final = ("torn", "zeros", "empty")
-"""What a kill leaves at a log's end, preallocation, compaction: no evidence of anything."""
+"""Damage that shows nothing: what a kill leaves at a log's end, preallocation, compaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +34,13 @@ class Span:
     """The records of one leader epoch in one replica's log.
 
     Attributes:
-        epoch: None of records that have none, and of damaged ranges.
+        epoch: None for records without one, and for damaged ranges.
         first: offset of the first such record; None when there are damaged ranges alone.
         last: offset of the last one.
         segment: base offset of the last segment with any.
         damaged: whether some range is no sound batch.
-        unread: whether the system did not give some of it back.
-        marked: whether there is any range that is no batch, ordinary ones among them.
+        unread: whether the system could not read some of it.
+        marked: whether there is any range that is no batch, even an ordinary one.
         numbered: whether any record has its producer's sequence number.
     """
 
@@ -67,7 +67,7 @@ class LogExtent:
         last: offset of its last record.
         segment: base offset of its last segment.
         damaged: whether some range of it is no sound batch.
-        unread: whether the system did not give some of it back, which is no evidence of anything.
+        unread: whether the system could not read some of it, which shows nothing.
     """
 
     run: str
@@ -82,13 +82,13 @@ class LogExtent:
 
 
 def records(log: DataFrame) -> DataFrame:
-    """Return the ``kafka-log`` source, of which ``SOURCE`` will do, reduced to ``COLUMNS``."""
+    """Return rows of the ``kafka-log`` source (``SOURCE`` suffices), reduced to ``COLUMNS``."""
     fingerprint = F.xxhash64("key", "value", "control")
     return log.withColumn("fingerprint", fingerprint).select(*COLUMNS)
 
 
 def spans(log: DataFrame) -> list[Span]:
-    """Return what every replica's log holds of every epoch, in the order of their offsets."""
+    """Return every replica's records of every epoch, summed up, in the order of their offsets."""
     damaged = F.col("damage").isNotNull() & ~F.col("damage").isin(*ORDINARY)
     spans = log.groupBy(*REPLICA, F.col("leader_epoch").alias("epoch")).agg(
         F.min("offset").alias("first"),
@@ -104,7 +104,7 @@ def spans(log: DataFrame) -> list[Span]:
 
 
 def ends(spans: Iterable[Span]) -> list[LogExtent]:
-    """Return the extent of every replica that has a segment with anything in it."""
+    """Return the extent of every replica that has a segment which is not empty."""
     replicas: dict[tuple[str, int, str, int], list[Span]] = {}
     for span in spans:
         replicas.setdefault((span.run, span.broker, span.topic, span.partition), []).append(span)

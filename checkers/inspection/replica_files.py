@@ -23,7 +23,7 @@ from highwater.checkers.kafka_files.segment_files import PARTITION, SEGMENT, Seg
 from highwater.harness.base.files import read_regular
 
 CLEANED: Final = "cleaner-offset-checkpoint"
-"""Up to which offset the log cleaner has compacted each log (LogCleanerManager)."""
+"""The file with the offset up to which the cleaner has compacted each log (LogCleanerManager)."""
 
 _TOPIC_ID: Final = re.compile(r"^topic_id:\s*(\S+)", re.MULTILINE)
 _PARTITION_MAX: Final = (1 << 31) - 1
@@ -34,15 +34,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFolder:
-    """One replica's folder, as far as nothing in its segments need be read.
+    """One replica's folder, without the content of its segments.
 
     Attributes:
         number: of the replica among all that are looked at: ``broker`` in rows of kafka-log.
-        hw, recovery_point, log_start, cleaned: as the checkpoint files have it; None: they do not.
+        hw, recovery_point, log_start, cleaned: from the checkpoint files; None: not there.
         checkpointed: whether its log directory had any checkpoint of high watermarks.
         epochs: of leader-epoch-checkpoint; None: there is none.
         topic_id: of partition.metadata (KIP-516); None: there is none.
-        findings: what could not be read, and what else lies there.
+        findings: files that could not be read, and unknown files.
     """
 
     number: int
@@ -64,7 +64,7 @@ class ReplicaFolder:
 
 
 def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolder]:
-    """Every replica in some log directories, in order of topic, partition and broker.
+    """Return every replica in some log directories, in order of topic, partition and broker.
 
     Args:
         log_dirs: from ``places.log_dirs``.
@@ -85,7 +85,7 @@ def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolde
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Checkpoints:
-    """A log directory's checkpoint files; None where one is missing or broken."""
+    """Return a log directory's checkpoint files; None where one is missing or broken."""
 
     hw: Offsets | None
     recovery_point: Offsets | None
@@ -112,7 +112,7 @@ class _Checkpoints:
 def _read(
     log_dir: LogDir, path: Path, read: Callable[[Path], _T], findings: list[LogFinding]
 ) -> _T | None:
-    """Return a checkpoint file's content; what is wrong with it goes to ``findings``."""
+    """Return a checkpoint file's content; its errors go to ``findings``."""
     if path in log_dir.without or not os.path.lexists(path):
         return None
     try:
@@ -130,7 +130,7 @@ def _name(folder: Path) -> tuple[str, int]:
 
 
 def _folders(log_dir: LogDir, *, internal: bool) -> Iterator[Path]:
-    """Replicas' folders; those that are being deleted or moved are named otherwise."""
+    """Return the replicas' folders; those that are being deleted or moved have other names."""
     names = log_dir.only or {path.name for path in log_dir.path.iterdir()}
     for name in sorted(names):
         match = PARTITION.fullmatch(name)
@@ -204,7 +204,7 @@ def _segments(
 
 
 def _size(entry: os.DirEntry[str]) -> int:
-    """Return a file's bytes; 0 where there is none, which reading it will say."""
+    """Return a file's size in bytes; 0 for a missing one, which is an error when it is read."""
     try:
         return entry.stat().st_size if entry.is_file() else 0
     except OSError:

@@ -25,10 +25,10 @@ _NAMED_MAX: Final = 5
 
 @dataclass(slots=True, kw_only=True)
 class Facts:
-    """Everything that was found out about one replica.
+    """Everything that is known of one replica.
 
     Attributes:
-        spans: from ``LogTables.spans``; none where it holds no row.
+        spans: from ``LogTables.spans``; empty where it holds no row.
         hole: how many records it skips and the first one's offset.
         odd_epochs: at how many offsets its epoch is wrong, and the first one.
     """
@@ -71,7 +71,7 @@ class Facts:
 
     @property
     def epochs(self) -> list[EpochRun]:
-        """From where to where it has records of each leader epoch, in order."""
+        """The first and last offset of its records of each leader epoch, in order."""
         offsets_by_epoch: dict[int, tuple[int, int]] = {}
         for span in self.spans:
             if span["epoch"] is not None:
@@ -104,16 +104,16 @@ class Facts:
 
     @property
     def epochs_told(self) -> bool:
-        """True if its records' leader epochs, which are under no checksum, can be believed."""
+        """True if its records' leader epochs, which no checksum covers, can be trusted."""
         return not [*disordered(self), *contradicted(self)]
 
 
 def state(facts: Facts, *, lacking: bool) -> InspectedReplica:
-    """Return a replica in the words of ``highwater inspect``.
+    """Return a replica with its findings, for ``highwater inspect``.
 
     Args:
-        facts: what was found out.
-        lacking: whether no other replica has what is missing below this replica's high watermark.
+        facts: of the replica.
+        lacking: whether no other replica has the records missing below this one's high watermark.
     """
     replica = facts.replica
     ended = {row["ending"]: row for row in facts.transactions}
@@ -162,7 +162,7 @@ def _findings(facts: Facts, *, lacking: bool) -> Iterator[LogFinding]:
 
 
 def _damages(facts: Facts) -> Iterator[LogFinding]:
-    """Bytes that are no sound batch: an error, unless a kill or preallocation explains them."""
+    """Yield bytes that are no sound batch: an error unless a kill or preallocation explains it."""
     last = facts.last_segment
     for row in facts.damage:
         where = f"{row['segment']:020d}.log, byte {row['position']}"
@@ -184,11 +184,11 @@ def _damages(facts: Facts) -> Iterator[LogFinding]:
 
 
 def _zeros(facts: Facts, row: Row, says: str) -> LogFinding:
-    """Zeros up to a segment's end: a note where preallocation explains them, else an error.
+    """Yield zeros up to a segment's end: a note where preallocation explains them, else an error.
 
-    A broker that preallocates cuts a segment off where its records end once it is no longer the
-    active one (LogSegment.onBecomeInactiveSegment). In the active one no record need be, as long as
-    there is one in front of it, or its broker wrote down that there is nothing to have.
+    A broker that preallocates truncates a segment to its records once it is no longer the active
+    one (LogSegment.onBecomeInactiveSegment). The active one may be without records if there is one
+    in front of it, or if the broker's checkpoints say that the log is empty.
     """
     segment, replica = row["segment"], facts.replica
     due = next(
@@ -227,7 +227,7 @@ def _order(facts: Facts) -> Iterator[LogFinding]:
 
 
 def _checkpoints(facts: Facts, *, lacking: bool) -> Iterator[LogFinding]:
-    """Offsets that a broker had written down, and that its log does not reach."""
+    """Yield checkpointed offsets that the log does not reach."""
     broken = any(row["damage"] in ("corrupt", "unreadable") for row in facts.damage)
     for finding in beyond(facts):
         if finding.kind != "hw-above-leo":
@@ -239,7 +239,7 @@ def _checkpoints(facts: Facts, *, lacking: bool) -> Iterator[LogFinding]:
 
 
 def beyond(facts: Facts) -> Iterator[LogFinding]:
-    """Checkpoints that lie above the log end offset, which Kafka never lets them."""
+    """Yield checkpoints above the log end offset, where Kafka never has them."""
     replica, leo = facts.replica, facts.leo
     if replica.hw is not None and replica.hw > leo:
         count = replica.hw - leo
@@ -261,10 +261,10 @@ def _are(number: int) -> str:
 
 
 def disordered(facts: Facts) -> list[LogFinding]:
-    """Leader epochs that do not only grow along the log.
+    """Yield leader epochs that fall along the log.
 
-    A batch of another epoch amid others is damage. Epochs that fall and stay low are what losing
-    the cluster's metadata, and starting with the old logs, leaves.
+    A batch of another epoch amid others is damage. Epochs that fall and stay low come from a
+    cluster that lost its metadata and started with the old logs.
     """
     findings = []
     runs = facts.epochs
@@ -285,10 +285,10 @@ def disordered(facts: Facts) -> list[LogFinding]:
 
 
 def contradicted(facts: Facts) -> list[LogFinding]:
-    """Return where leader-epoch-checkpoint says otherwise than the records (LeaderEpochFileCache).
+    """Yield differences between leader-epoch-checkpoint and the records (LeaderEpochFileCache).
 
-    An entry is an epoch and its first offset, and holds up to the next entry's. What lies before
-    the log's start offset has no entry any more.
+    An entry is an epoch and its first offset, and holds up to the next entry's. Offsets before the
+    log's start offset have no entry any more.
     """
     entries = facts.replica.epochs
     if entries is None:

@@ -5,18 +5,18 @@ from typing import Final, Literal
 import msgspec
 
 Verdict = Literal["agree", "lag", "fork", "corrupt", "unknown"]
-"""Of a partition. agree: the same records; lag: the same, some replicas hold fewer; fork: other
-records at one offset; corrupt: a log is damaged, and no sound records differ; unknown: something
-could not be read, or is zeros where records should be."""
+"""The verdict on a partition. agree: the same records; lag: the same, some replicas hold fewer;
+fork: other records at one offset; corrupt: a log is damaged, and no sound records differ; unknown:
+something could not be read, or is zeros where records should be."""
 
 WORST_FIRST: Final[tuple[Verdict, ...]] = ("fork", "corrupt", "unknown", "lag", "agree")
 
 Severity = Literal["error", "warning", "note"]
-"""error: the log is not what Kafka wrote; warning: Kafka should not leave it so; note: ordinary."""
+"""error: not what Kafka wrote; warning: Kafka should not leave it so; note: ordinary."""
 
 
 class LogFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing to know of a log.
+    """One finding about a log.
 
     Attributes:
         kind: a short word, see docs/inspect.md.
@@ -83,7 +83,7 @@ class InspectedReplica(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of one replica at a divergent offset; ``text`` is cut short."""
+    """The record of one replica at a divergent offset; ``text`` is shortened."""
 
     broker: int
     epoch: int | None
@@ -92,7 +92,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DivergentOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """One offset at which replicas differ, and what each holds there.
+    """One offset at which replicas differ, and the record of each there.
 
     Attributes:
         below_hw: whether it lies below the HW of each of them: replication will not repair it.
@@ -104,7 +104,7 @@ class DivergentOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InspectedPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """All replicas of one partition, held against one another.
+    """The comparison of all replicas of one partition.
 
     Attributes:
         says: the verdict in a sentence or two.
@@ -131,7 +131,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         verdict: the worst of all partitions'.
-        notes: what to know of the folders that were given.
+        notes: about the folders that were given.
     """
 
     verdict: Verdict
@@ -140,5 +140,5 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
-    """Return the one that says most against a log; ``agree`` when there is none."""
+    """Return the worst verdict; ``agree`` when there is none."""
     return next((word for word in WORST_FIRST if word in verdicts), "agree")

@@ -1,1 +1,1 @@
-"""Foreign evidence: the histories of ``jepsen.tests.kafka``, read and judged by our checkers."""
+"""Histories of ``jepsen.tests.kafka``, read and judged by our checkers."""

@@ -1,4 +1,4 @@
-"""Reads what ``jepsen.tests.kafka``'s clients sent and polled, one pass over the bytes."""
+"""Reads the sends and polls of ``jepsen.tests.kafka``'s clients, in one pass over the bytes."""
 
 import numpy as np
 from numba.extending import register_jitable as rule
@@ -169,7 +169,7 @@ def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tupl
 
 @rule
 def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """Rows of an ``:assign`` or ``:subscribe``: of none, one without a key; then where to seek."""
+    """Return the rows of an ``:assign`` or ``:subscribe``, at least one, and then of its seeks."""
     first = used
     rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, entry[F])
     if used == first:
@@ -199,7 +199,7 @@ def put_end(text: Bytes, at: int, row: Rows) -> None:
 def put_ends(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
     """Return a row for each key of ``{key {:offset n …} …}``: where its log ended.
 
-    So Bufstream's client answers; others give of partitions what tells no offset, or nothing.
+    Bufstream's client answers so; other clients give no offset here.
     """
     if text[at] != _MAP:
         return rows, used
@@ -216,7 +216,7 @@ def put_ends(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows
 
 @rule
 def put_operation(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """All rows of one operation of a client; its moves come before what it then read."""
+    """Return all rows of one operation of a client; its moves come before its reads."""
     at = entry[VALUE_AT]
     if entry[F] == OTHER or at == NONE or not opens(text[at]):
         return rows, used
@@ -240,14 +240,13 @@ def scan(
         at: where to begin, between two operations.
         ops: is filled, a row an operation in ``OP_COLUMNS``.
         rows: is filled, a row a micro-operation in ``COLUMNS``, and replaced when it is too small.
-        invocations: read rows from these too, whose values tell what was asked for.
+        invocations: read rows from these too; their values are the requests.
 
     Returns:
         Where it stopped, how many operations, how many rows, the rows, and 0, or ``CUT`` when the
         operation at which it stopped does not end.
 
-    Raises:
-        MalformedError: not what Jepsen writes.
+    Raises: MalformedError: not Jepsen's format.
     """
     count = used = 0
     while count < len(ops):

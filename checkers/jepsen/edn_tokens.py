@@ -1,8 +1,8 @@
 """Tokens of an EDN text: plain functions over bytes, which Numba compiles.
 
 A history is ``[:send 3 [17 641]]`` a million times over, and an object for each of its forms takes
-minutes (Python's EDN library reads 700 operations a second). Here a form is no more than the byte
-where it begins and the byte behind it. Uncompiled, the functions are the quicker for a small file.
+minutes (Python's EDN library reads 700 operations a second). Here a form is only the byte where it
+begins and the byte behind it. For a small file the uncompiled functions are faster.
 
 Metadata (``^``) and discarded forms (``#_``), which Jepsen's printer never writes, are refused.
 """
@@ -16,7 +16,7 @@ Bytes: TypeAlias = Any
 """``bytes`` for Python, an array of uint8 when compiled: both give numbers."""
 
 CUT: Final = -1
-"""Where a form would end that the file does not."""
+"""The end of a form that is not complete in the file."""
 
 NONE: Final = -(2**63)
 """No number."""
@@ -52,7 +52,7 @@ def _classes() -> Any:  # noqa: ANN401
 
 
 _CLASS: Final = _classes()
-"""What each byte is to an atom: it goes on ``_WITHIN`` alone."""
+"""The class of each byte for an atom, which continues only ``_WITHIN``."""
 
 
 _ASIDE: Final = 2**40
@@ -67,11 +67,11 @@ def _depths() -> Any:  # noqa: ANN401
 
 
 _DEPTH: Final = _depths()
-"""How much deeper the next byte is; ``_ASIDE`` where brackets may follow that are none."""
+"""The change of depth by each byte; ``_ASIDE`` where brackets that follow may not count."""
 
 
 class MalformedError(Exception):
-    """Not what Jepsen writes. Arguments: the byte, and which of ``COMPLAINTS``."""
+    """The text is not in Jepsen's format. Arguments: the byte, and the index in ``COMPLAINTS``."""
 
 
 @rule
@@ -103,7 +103,7 @@ def closes(byte: int) -> bool:
 
 @rule
 def atom_end(text: Bytes, at: int) -> int:
-    """Past the string, number, keyword, symbol, character or tag that begins at ``at``; or CUT."""
+    """Return the end of the string, number, keyword, symbol, character or tag at ``at``; or CUT."""
     if text[at] == _QUOTE:
         at += 1
         while at < len(text) and text[at] != _QUOTE:
@@ -149,7 +149,7 @@ def _collection_end(text: Bytes, at: int) -> int:
 
 @rule
 def form_end(text: Bytes, at: int) -> int:
-    """Past the form that begins at ``at``, or CUT."""
+    """Return the end of the form that begins at ``at``, or CUT."""
     at = untagged(text, blank(text, at))
     if at >= len(text):
         return CUT
@@ -164,7 +164,7 @@ def form_end(text: Bytes, at: int) -> int:
 def word(text: Bytes, at: int, end: int) -> int:
     """Return a number for the keyword that stands there: its length, and its first seven letters.
 
-    No two words of ``jepsen.tests.kafka`` share it, nor any with another that Jepsen writes.
+    No word of ``jepsen.tests.kafka`` shares its number with another word that Jepsen writes.
     """
     code = 0
     for place in range(at + 1, min(end, at + 8)):

@@ -1,9 +1,9 @@
-"""Final coverage: did the final readers come as far as any client had?
+"""Final coverage: did the final readers reach the greatest offset that any client knew?
 
-Jepsen's clients end with that (``final-polls`` of ``jepsen.tests.kafka``): they seek the beginning
-of every key and poll until they are where the test had come. Where none gets there, a partition may
-have been wiped after it was read, have expired, or not have answered: polls that return nothing
-tell no difference. Jepsen's checker calls such a history valid.
+Jepsen's clients end a test so (``final-polls`` of ``jepsen.tests.kafka``): they seek the beginning
+of every key and poll until they have read as far as the test wrote. If none gets there, the
+partition may have been wiped after it was read, have expired, or not have answered: empty polls
+look the same in each case. Jepsen's checker calls such a history valid.
 """
 
 from typing import Final
@@ -25,20 +25,20 @@ def short(view: ClientHistory) -> list[tuple[str, int, int]]:
     """Find partitions whose greatest known offset no final reader reached.
 
     The foremost ``SHOWN`` of them. Counted are readers that sought the beginning (an offset that is
-    null) after that offset was known; where there are none, the history does not tell.
+    null) after that offset was known; without one, the history does not tell.
     """
     if not view.tells(SEEK_FLAG):
         return []
-    ends = view.strides.by(["slot"], _short, _END).table()
+    ends = view.offset_runs.by(["slot"], _short, _END).table()
     names = view.names.select(["slot", "topic", "partition"])
     rows = ends.join(names, "slot", join_type="inner").to_pylist()
     unread = sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
     return unread[:SHOWN_MAX]
 
 
-def _short(strides: pa.Table) -> pa.Table:
-    """Choose the slots of ``STRIDE`` whose end no reader reached. A kernel by ``slot``."""
-    columns = numbers(strides)
+def _short(offset_runs: pa.Table) -> pa.Table:
+    """Choose the slots of ``OFFSET_RUN`` whose end no reader reached. A kernel by ``slot``."""
+    columns = numbers(offset_runs)
     what, at, last_at = columns["what"], columns["at"], columns["last_at"]
     slots, slot = np.unique(columns["slot"], return_inverse=True)
     client = np.unique(columns["client"], return_inverse=True)[1]

@@ -53,7 +53,7 @@ _FUNCTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An operation as the history has it: what tells a person which one is meant."""
+    """An operation in the words of the history, by which a person finds it."""
 
     index: int | None
     process: int
@@ -66,8 +66,8 @@ class Read:
     """The result of reading a history.
 
     Attributes:
-        operations: how many sends, polls and transactions clients began.
-        rows: how many rows of ``OPERATIONS`` tell what they and others did.
+        operations: the number of sends, polls and transactions that clients began. rows: the number
+            of rows of ``OPERATIONS`` made of them and of other operations.
         subscribed: whether any client was subscribed to topics.
         polled: whether any poll ended well, with records or without.
         cut: why not all of it could be read, a sentence; empty when it could.
@@ -101,10 +101,10 @@ class History:
             raise UsageError(f"{self.path} cannot be read: {error.strerror}.", hint=_HINT) from None
 
     def to_parquet(self, target: Path) -> Read:
-        """Write what clients did as ``OPERATIONS``; ``op`` is the byte where the operation begins.
+        """Write the clients' operations as ``OPERATIONS``; ``op`` is the byte of its begin.
 
         A completion is an operation, from its invocation on. An invocation without one is an
-        operation too, whose end is unknown: its value tells what was to be sent.
+        operation too, whose end is unknown: its value holds the records to send.
 
         Raises:
             UsageError: the file is no EDN, or no history of ``jepsen.tests.kafka``.
@@ -171,7 +171,7 @@ class History:
         read.cut = self._finish(at, in_vector=in_vector, cut=state == CUT)
 
     def _finish(self, at: int, *, in_vector: bool, cut: bool) -> str:
-        """Return whether that was the file's end: nothing, or how it was cut short."""
+        """Return how the file was cut short, a sentence; empty at its proper end."""
         if cut:
             where = f"on line {self._line(at)} (byte {at})"
             return f"The operation {where} does not end: what came before it was judged."
@@ -191,7 +191,7 @@ class History:
         return any(b":poll" in self._text[start:stop] for start, stop in transactions.tolist())
 
     def _unanswered(self, invocations: Numbers) -> OperationBatch:
-        """Operations that were never completed, with what they were to send."""
+        """Return operations that were never completed, with the records to send."""
         blocks = [np.empty((0, s.COLUMNS), np.int64)]
         op_row, rows = np.empty((1, o.OP_COLUMNS), np.int64), np.empty((16, s.COLUMNS), np.int64)
         for place, start in enumerate(invocations[:, o.START].tolist()):
@@ -220,7 +220,7 @@ class History:
 
 
 def _completed(batch: OperationBatch) -> OperationBatch:
-    """Without invocations and what no client did."""
+    """Return operations without invocations, and without those of no client."""
     clients = (batch.ops[:, o.PROCESS] != NONE) & (batch.ops[:, o.TYPE] != o.INVOKE)
     place = np.cumsum(clients) - 1
     rows = batch.rows.copy()

@@ -19,7 +19,7 @@ _ROLES: Final = {
     "unseen": ("writer",),
     "vanished": ("writer", "reader", "max-read"),
 }
-"""What each witness is to the record at fault."""
+"""The relation of each witness to the record at fault."""
 
 Row = dict[str, Any]
 
@@ -64,7 +64,7 @@ def entry(row: Row, history: History) -> Row:
 
 
 def _witness(step: Row, topic: str, history: History) -> Row:
-    """Return a client's operation, and what of it takes part in the anomaly."""
+    """Return a client's operation, with its part in the anomaly."""
     operation = history.operation(step["op"])
     row = {
         "index": operation.index,
@@ -131,10 +131,10 @@ _DETAILS: Final[dict[str, Callable[[Row], Row]]] = {
 
 
 def key(topic: str, partition: int | None) -> int | str | None:
-    """Return the key of a record: a number, or whatever else, as EDN."""
+    """Return the key of a record: a number, or EDN text for anything else."""
     return partition if topic == TOPIC else topic
 
 
 def _value(text: str | None) -> int | str | None:
-    """Return a value: a number, or whatever else, as EDN."""
+    """Return a value: a number, or EDN text for anything else."""
     return int(text) if text is not None and _NUMBER.fullmatch(text) else text

@@ -1,6 +1,6 @@
-"""Judges a history of Jepsen's: what was found, and whether that breaks what Kafka promises.
+"""Judges a history of Jepsen's: its anomalies, and whether they break Kafka's promises.
 
-Which kinds of anomaly do not is Jepsen's rule (``allowed-error-types`` of ``jepsen.tests.kafka``).
+The kinds that break none follow Jepsen's rule (``allowed-error-types`` of ``jepsen.tests.kafka``).
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ MEANS: Final = {
     "G0": "operations follow each other in a circle, by the order of their records in the log",
     "G1c": "operations follow each other in a circle, by what they sent and read",
 }
-"""Kinds in the order in which they are told, and what a finding of each is."""
+"""Kinds in the order of the report, each with its finding in words."""
 
 for _kind in ("G0", "G1c"):
     MEANS[f"{_kind}-process"] = f"{MEANS[_kind]}, and by what each client did first"
@@ -60,7 +60,7 @@ _UNREAD: Final = frozenset(("unseen",))  # of a history without polls: nobody ha
 _ALLOWED_WITH_WW: Final = frozenset(("G1c", "G1c-process", "G1c-realtime"))
 
 OPERATIONS_FILE: Final = "history.parquet"
-"""What the history is called in the folder of its judgement."""
+"""The name of the history in the folder of its judgement."""
 
 _SHOWN_MAX: Final = 32
 _STEPS_SHOWN: Final = 8  # of kinds with a delta, the worst; of cycles, the shortest
@@ -72,10 +72,10 @@ class Judgement:
 
     Attributes:
         history: that was judged.
-        read: what reading it came to.
+        read: the result of reading it.
         counts: how many anomalies of each kind were found.
         breaking: the kinds among them that break a promise.
-        doubts: why the history does not tell all, a sentence each.
+        doubts: why the history is not conclusive, a sentence each.
         reasons: of the verdict, the doubts among them.
         verdict: ``unknown`` where not all could be read, or not all was judged; ``invalid`` where
             a promise is broken; else ``unknown`` where there is any other doubt.
@@ -124,10 +124,10 @@ def judge(
 
     Args:
         history: opened.
-        read: what ``history.to_parquet(folder / OPERATIONS_FILE)`` came to.
+        read: the result of ``history.to_parquet(folder / OPERATIONS_FILE)``.
         spark: from ``checkers.spark.session.spark``.
-        folder: holds that file, and outlives the judgement.
-        every: list all anomalies, and not just the first of each kind.
+        folder: holds that file, and must exist until the judgement ends.
+        every: list all anomalies instead of the first of each kind.
         ww: whether the log's order of records is one of operations (Jepsen's ``ww-deps``).
     """
     path, name = folder / OPERATIONS_FILE, history.path.stem
@@ -166,7 +166,7 @@ def judge(
 
 
 def _operations(engine: Engine, path: Path, name: str, rows: int) -> DataFrame:
-    """Return the operations of a history; a small one goes to Spark from here, wherever that is."""
+    """Return the operations of a history; a small one is sent to Spark from this process."""
     if rows > engine.here:
         return in_order(engine.spark.read.parquet(str(path))).withColumn("run", F.lit(name))
     return from_here(engine, path, name)
@@ -176,7 +176,7 @@ def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:
     """Return the kinds that break no promise.
 
     Args:
-        subscribed: whether clients were subscribed, and may have lost a partition at any time.
+        subscribed: whether clients were subscribed, so that a rebalance may take a partition.
         ww: whether cycles count the order of writes, which Kafka does not isolate.
     """
     readers = _ALLOWED_TO_SUBSCRIBERS if subscribed else frozenset[str]()
@@ -189,7 +189,7 @@ def reason(kind: str, count: int) -> str:
 
 
 def _acknowledged(path: Path) -> int:
-    """Return how many sends a table of ``OPERATIONS`` says were acknowledged."""
+    """Return the number of acknowledged sends in a table of ``OPERATIONS``."""
     sent = (ds.field("kind").cast("string") == SEND) & (ds.field("outcome").cast("string") == OK)
     return int(ds.dataset(path, format="parquet").count_rows(filter=sent))
 
@@ -203,7 +203,7 @@ _ORDER: Final = ("topic", "partition", "offset", "value")
 
 
 def _sorted(table: pa.Table) -> pa.Table:
-    """Kind by kind, and then by the record."""
+    """Return the sort key of an anomaly: its kind, then its record."""
     kind = pc.index_in(table["kind"], pa.array(list(MEANS)))
     order = table.select(_ORDER).append_column("nth", kind)
     return table.take(pc.sort_indices(order, _ascending("nth", *_ORDER)))
@@ -227,7 +227,7 @@ def _ascending(*names: str) -> list[tuple[str, str, str]]:
 
 
 def _untested(acknowledged: int, *, polled: bool) -> str:
-    """Why a history puts no promise to the test, a sentence; empty where it does."""
+    """Return why a history tests no promise, a sentence; empty where it does."""
     if not acknowledged:
         return "No send was acknowledged, so no promise was put to the test."
     if not polled:

@@ -1,4 +1,4 @@
-"""From the scanner's rows of numbers to a table of our operations."""
+"""Turns the scanner's rows of numbers into a table of our operations."""
 
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -28,7 +28,8 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
 TOPIC: Final = "jepsen"
-"""The topic whose partitions are the keys that are numbers. Any other key is a topic of its own."""
+"""The topic whose partitions are the keys that are numbers. Each other key is a topic of its
+own."""
 
 _KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, END)
 _OUTCOMES: Final = (INFO, OK, FAIL, INFO)  # in the order of operations.INVOKE, OK, FAIL, INFO
@@ -37,7 +38,7 @@ _KEY_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class OperationBatch:
-    """Some operations, and what they sent, polled or were assigned.
+    """Some operations, with the records that they sent or polled, and their assignments.
 
     Attributes:
         ops: the columns of ``operations.START …``, an operation a row.
@@ -51,10 +52,10 @@ class OperationBatch:
 
 
 class StrictClock:
-    """Makes times grow strictly from one operation of the history to the next.
+    """Times that grow strictly from one operation of the history to the next.
 
     Jepsen's order of real time is the order of its history, in which two times may be equal, and a
-    hand-made history may have none. Each is moved as little as that takes.
+    hand-made history may have none. Each is moved as little as possible.
     """
 
     def __init__(self) -> None:
@@ -137,7 +138,7 @@ def _word(codes: Numbers, words: tuple[str, ...]) -> pa.Array:
 
 
 def _places(text: Bytes, rows: Numbers) -> dict[str, pa.Array]:
-    """``topic`` and ``partition`` of every key; a row without one has no partition."""
+    """Return ``topic`` and ``partition`` of every key; a row without a key has no partition."""
     key, none = rows[:, s.KEY], rows[:, s.KEY_AT] == NONE
     is_partition = (key >= 0) & (key <= _KEY_MAX)
     named = ~is_partition & ~none
@@ -154,7 +155,7 @@ def _places(text: Bytes, rows: Numbers) -> dict[str, pa.Array]:
 
 
 def _strings(text: Bytes, starts: Numbers, ends: Numbers) -> pa.Array:
-    """Return what stands at these places; nothing where there is none.
+    """Return the text at these places; null without a place.
 
     Raises:
         pa.ArrowInvalid: it is not UTF-8.

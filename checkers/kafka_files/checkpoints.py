@@ -1,9 +1,9 @@
-"""Kafka's checkpoint files as values: what a replica had written down about itself.
+"""Kafka's checkpoint files as values: what a replica last wrote down about itself.
 
-Text: a version (0), how many entries follow, an entry a line. Kafka writes them aside and renames,
-so a half-written one is never ordinary; an empty one is, which a broker makes when it starts.
-Source: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile (storage module; before 2.8
-kafka.server.checkpoints).
+Text: a version (0), the number of entries, an entry a line. Kafka writes a temporary file and
+renames it, so a half-written file is damage; an empty one is not, because a broker makes it when it
+starts. Source: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile (storage module;
+before 2.8 kafka.server.checkpoints).
 """
 
 from pathlib import Path
@@ -76,7 +76,7 @@ def _text(path: Path) -> str:
 
 
 def _entries(text: str, path: Path, *, width: int) -> list[tuple[int, list[str]]]:
-    """Line numbers and words of the entries, their number checked."""
+    """Return line numbers and words of the entries, after checking how many there are."""
     lines = text.splitlines()
     if not lines:
         return []  # made at the start of its broker, and not written yet

@@ -1,4 +1,4 @@
-"""Whole columns at once: what both on-disk formats need to decode without a loop over records."""
+"""Decoding of whole columns, for both on-disk formats, without a loop over records."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -58,10 +58,10 @@ Flaws = dict[int, Flaw]
 """By the index of the batch in its chunk."""
 
 BATCH_BYTES_MAX: Final = 128 << 20
-"""What is decoded at once at the least is a batch: a larger one is left out, as ``unreadable``."""
+"""A larger batch is left out, as ``unreadable``: a batch is decoded as a whole."""
 
 ARENA_BYTES_MAX: Final = 64 << 20
-"""Decompressed batches of a chunk; of more than that, its halves are decoded one by one."""
+"""Decompressed size of a chunk at most; of a larger one each half is decoded alone."""
 
 
 class ArenaFullError(Exception):
@@ -75,9 +75,8 @@ class Chunk:
     Attributes:
         positions: where each begins in the file, bytes.
         sizes: whole size of each, bytes, its offset and length fields included.
-        following: the first offset that may come behind, as the next batch or segment claims.
-        context: whether it lies before what is to be read, and only tells which offset that may
-            begin with.
+        following: the least offset of the next batch or segment. context: whether it lies before
+            the range to read, and only tells the least offset there.
     """
 
     legacy: bool
@@ -98,8 +97,8 @@ class DecodedColumns:
         owner: for every record the index of its batch.
         offset: absolute offset of every record, as ``timestamp_ms``, ``sequence``, ``crc``;
             -1 means none.
-        damage: the batches that were left out, and why.
-        last: the greatest offset that any sound batch covers; None when there was no sound batch.
+        damage: the batches that were left out, with the reason.
+        last: the greatest offset that any sound batch covers; None without a sound batch.
     """
 
     batches: dict[str, npt.NDArray[np.generic]]
@@ -115,10 +114,11 @@ class DecodedColumns:
 
 
 def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Zigzag varints, up to 64 bits wide, at every one of the positions ``at``.
+    """Return the zigzag varints, up to 64 bits wide, at each of the positions ``at``.
 
     Returns:
-        The values, and the positions behind them. What is no varint yields some value or other.
+        The values, and the positions behind them. The value of bytes that are no varint is
+            undefined.
     """
     at = np.minimum(at, len(data) - _VARINT_BYTES_MAX)
     first = data[at]
@@ -136,7 +136,7 @@ def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def fields(data: Bytes, at: Ints, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """One fixed-size structure at every one of the positions ``at``."""
+    """Return the fixed-size structure at each of the positions ``at``."""
     window = np.lib.stride_tricks.sliding_window_view(data, dtype.itemsize)
     return np.ascontiguousarray(window[at]).view(dtype)[:, 0]
 
@@ -182,7 +182,7 @@ def texts(values: Sequence[str]) -> pa.StringArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checksum:
-    """The checksum of a format: what it is called, whose it is, what it covers, how it is taken."""
+    """The checksum of a format: its name, its owner, the bytes that it covers, its function."""
 
     name: str
     owner: str
@@ -193,7 +193,7 @@ class Checksum:
 def mismatches(
     data: memoryview, chunk: Chunk, stored: Ints, checksum: Checksum, flaws: Flaws
 ) -> set[int]:
-    """Every batch or message whose checksum does not match; ``flaws`` gets these, and huge ones."""
+    """Return batches or messages with a wrong checksum; ``flaws`` gets these, and huge ones."""
     wrong = set()
     spans = zip(chunk.positions.tolist(), chunk.sizes.tolist(), stored.tolist(), strict=True)
     for index, (position, size, stated) in enumerate(spans):
@@ -215,7 +215,7 @@ def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
     Args:
         first: claimed first offset of each batch.
         last: claimed last offset of each.
-        floor: the least offset that may come.
+        floor: the least offset allowed.
         following: the first offset claimed behind the last batch.
     """
     sound = np.ones(len(first), dtype=np.bool_)
@@ -237,7 +237,7 @@ OFFSET_MAX: Final = (1 << 63) - 1
 
 
 def claimed_end(base_offset: int, delta: int) -> int | None:
-    """Return the last offset that a damaged batch claims; None when there is no such number."""
+    """Return the last offset that a damaged batch claims; None if it claims none."""
     end = base_offset + delta
     return end if -OFFSET_MAX <= end <= OFFSET_MAX else None
 
@@ -261,5 +261,5 @@ def record_ids(values: pa.BinaryArray) -> pa.StringArray:
 
 
 def join(parts: Sequence[object]) -> bytes:
-    """Return an arena: the parts one behind the other, with padding behind them."""
+    """Return an arena: all parts in sequence, and padding at the end."""
     return b"".join((*parts, PADDING))  # type: ignore[arg-type]

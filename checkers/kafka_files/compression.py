@@ -17,8 +17,8 @@ NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by the codec number in the lowest three bits of the attributes; 5 to 7 mean nothing."""
 
 SWOLLEN_BYTES_MAX: Final = 128 << 20
-"""What a batch may decompress to, of 4 KB at the least. Kafka has no such limit, but producers end
-a batch at batch.size before it is compressed; one of this size was made to be a bomb."""
+"""The largest decompressed size of a batch. Kafka has no such limit, but producers end a batch at
+batch.size before compression; one of this size is a decompression bomb."""
 
 _SWELLS: Final = 16  # times its size that room is made for at first, and no less than:
 _ROOM_BYTES: Final = 1 << 16
@@ -35,7 +35,7 @@ class CodecError(Exception):
 
 
 class TooLargeError(CodecError):
-    """They may be sound, but there are more than ``SWOLLEN_BYTES_MAX`` in them."""
+    """They may be sound, but decompress to more than ``SWOLLEN_BYTES_MAX``."""
 
 
 def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
@@ -43,12 +43,12 @@ def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
 
     Args:
         codec: 1 gzip, 2 snappy, 3 lz4, 4 zstd (v2 alone).
-        data: what was compressed.
+        data: the compressed bytes.
         magic: 0, 1 or 2; before 2 the checksum of an LZ4 header may be the wrong one.
 
     Raises:
         CodecError: an unknown codec, or bytes that it does not accept.
-        TooLargeError: too much comes out.
+        TooLargeError: it decompresses to too many bytes.
     """
     try:
         match codec:
@@ -67,7 +67,7 @@ def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
 
 
 def _into(decompress_into: Callable[..., int], data: memoryview | bytes) -> memoryview:
-    """Decompress into room of a bounded size; a larger one when the first does not suffice."""
+    """Decompress into a buffer of bounded size, which grows when it does not suffice."""
     room = min(max(_SWELLS * len(data), _ROOM_BYTES), SWOLLEN_BYTES_MAX)
     while True:
         out = np.empty(room, dtype=np.uint8)
@@ -106,7 +106,7 @@ def _snappy(data: memoryview) -> memoryview:
 
 
 def _raw_snappy(block: memoryview, room: int) -> memoryview:
-    """One block, which says itself how long it is."""
+    """Return one block, which begins with its own size."""
     if cramjam.snappy.decompress_raw_len(block) > room:
         raise _swollen()
     return memoryview(cramjam.snappy.decompress_raw(block))

@@ -1,4 +1,4 @@
-"""From bytes to batches: where each begins, and what to say of bytes that begin none."""
+"""From bytes to batches: where each begins, and the damage of bytes that begin none."""
 
 import errno
 import os
@@ -21,8 +21,8 @@ from highwater.checkers.kafka_files.column_decoding import (
 from highwater.harness.base.wording import count
 
 CHUNK_BYTES: Final = 1 << 21
-"""Batches are decoded together until they fill this many bytes of the file, a quarter of it where
-they are compressed: an arena of tens of megabytes falls out of the processor's caches."""
+"""Batches are decoded together up to this many bytes of the file, a quarter of it where they are
+compressed: an arena of tens of megabytes does not fit into the processor's caches."""
 
 _FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
 _OFFSET_AND_LENGTH: Final = 12
@@ -40,7 +40,7 @@ def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumn
     Args:
         data: the segment.
         chunk: of one family of formats.
-        floor: the least offset that may come.
+        floor: the least offset allowed.
     """
     family = message_set_v0_v1 if chunk.legacy else record_batch_v2
     try:
@@ -71,9 +71,8 @@ def frames(data: memoryview, start: int, stop: int, limit: int) -> Iterator[Chun
 
     Args:
         data: the segment.
-        start: batches that begin before this byte are left out.
-        stop: and those that begin at this byte or behind it.
-        limit: the first offset that cannot be in the segment.
+        start: batches that begin before this byte are left out. stop: batches that begin at this
+            byte or behind it are left out. limit: the first offset that cannot be in the segment.
     """
     context: list[int] = []
     positions: list[int] = []
@@ -124,13 +123,13 @@ def _chunk(
 
 
 def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
-    """Return what to say of the bytes from ``at`` on, which do not begin a whole batch.
+    """Return the damage of the bytes from ``at`` on, which do not begin a whole batch.
 
     Args:
         data: the segment.
         at: where the walk ended.
-        file: the descriptor of what ``data`` is, which may tell of holes in it.
-        floor: the least offset that may come.
+        file: the descriptor of the file behind ``data``, for finding its holes.
+        floor: the least offset allowed.
     """
     left = len(data) - at
     if _blank(data, at, file):
@@ -178,7 +177,7 @@ def _blank(data: memoryview, at: int, file: int | None) -> bool:
 
 
 def _whole(data: memoryview, at: int, magic: int) -> bool:
-    """Return whether the checksum fits all that is left: then only the length is broken."""
+    """Return whether the checksum matches up to the end: then only the length is broken."""
     if len(data) - at < _LEAST[magic]:
         return False
     crc_at, covers_from, compute = (17, 21, crc32c) if magic == 2 else (12, 16, zlib.crc32)  # noqa: PLR2004
@@ -186,7 +185,7 @@ def _whole(data: memoryview, at: int, magic: int) -> bool:
 
 
 def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> bool:
-    """Return whether a sound batch of a greater offset lies behind: then a length was broken."""
+    """Return whether a sound batch of a greater offset follows: then a length was broken."""
     end = min(len(data), begin + _SEARCH_BYTES_MAX)
     trials = 0
     for start in range(begin, end, _WINDOW_BYTES):

@@ -77,7 +77,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
     Args:
         data: the segment.
         chunk: messages whose whole bytes lie in ``data``.
-        floor: the least offset that may come.
+        floor: the least offset allowed.
     """
     header = fields(np.frombuffer(data, dtype=np.uint8), chunk.positions, HEADER)
     flaws: Flaws = {}
@@ -91,7 +91,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 
 
 def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws) -> _Messages:
-    """Put every good message into one arena, a wrapper replaced by what it holds."""
+    """Put every sound message into one arena; a wrapper's messages replace it."""
     codecs = header["attributes"] & _CODEC
     if not (codecs.any() or flaws):  # as they lie in the file
         first, end = int(chunk.positions[0]), int(chunk.positions[-1] + chunk.sizes[-1])
@@ -178,7 +178,7 @@ def _inner(inner: memoryview, magic: int, wrapper_offset: int) -> tuple[list[int
 def _columns(
     messages: _Messages, header: np.ndarray, chunk: Chunk, flaws: Flaws, floor: int
 ) -> DecodedColumns | None:
-    """Every field of every message; None if some make no sense: ``flaws`` names them then."""
+    """Return every field of every message; None if some are invalid: ``flaws`` names them then."""
     data: Bytes = np.frombuffer(messages.arena, dtype=np.uint8)
     starts, owner = messages.starts, messages.owner
     message = fields(data, starts, HEADER)

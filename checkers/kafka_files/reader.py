@@ -1,7 +1,7 @@
 """Kafka's log segments as Arrow tables, without Spark: every record of a ``.log`` file.
 
-A broken segment is a finding, never an exception: what is sound is read, and each range that is
-not yields one row with a null ``offset``, its ``damage`` and an ``error``.
+A broken segment is a finding, never an exception: sound batches are read, and each damaged range
+    yields one row with a null ``offset``, its ``damage`` and an ``error``.
 """
 
 import mmap
@@ -79,9 +79,9 @@ def read_segment(
     """Yield the records of one segment as batches of ``SCHEMA``.
 
     Args:
-        segment: the file, or what ``segments`` found.
-        start: leave out batches that begin before this byte of the file.
-        stop: and those that begin at this byte or behind it; None reads to the end.
+        segment: the file, or one from ``segments``. start: batches that begin before this byte are
+            left out. stop: batches that begin at this byte or behind it are left out; None reads to
+            the end.
 
     Rows come in order of offset; the findings of a range of the file come behind its records.
     """
@@ -97,7 +97,7 @@ def read_segment(
 def read_file(
     file: IO[bytes], where: Segment, *, start: int = 0, stop: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the same of a file that is open, wherever its content is from."""
+    """Yield the same from an open file."""
     whole = file.seek(0, os.SEEK_END)
     if stop is not None and stop > whole:
         error = f"the file had {stop:,} bytes and has {whole:,}"
@@ -120,7 +120,7 @@ def _read(
     """Yield the rows of the batches that begin in ``start`` to ``stop``.
 
     Args:
-        file: the descriptor of what ``data`` is, which may tell of holes in it.
+        file: the descriptor of the file behind ``data``, for finding its holes.
     """
     floor = where.base_offset
     for frame in frames(data, start, stop, where.end):
@@ -190,7 +190,7 @@ def _findings(damage: list[Damage], where: Segment) -> pa.RecordBatch:
 
 
 def _table(columns: dict[str, pa.Array], rows: int, where: Segment) -> pa.RecordBatch:
-    """Fill in where the rows come from, and null for what they do not have."""
+    """Add the columns of the rows' origin, and nulls for missing columns."""
     for name in ("run", "topic"):
         columns[name] = pa.repeat(texts([getattr(where, name)])[0], rows)
     for name, value in (

@@ -13,7 +13,7 @@ FILE_BYTES_MAX: Final = (1 << 31) - 1
 """No segment is longer: log.segment.bytes is an int (FileRecords)."""
 
 OFFSETS_MAX: Final = 1 << 31
-"""Nor does it span as many offsets: an index entry holds 31 bits (LogSegment.append; a log in which
+"""No segment spans more offsets: an index entry holds 31 bits (LogSegment.append; a log in which
 compaction had joined more than that was split by the next start, KAFKA-6264)."""
 
 PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
@@ -23,12 +23,12 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z\d+.-]*:/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """One ``.log`` file, and what its place says of it.
+    """One ``.log`` file, with what its path tells.
 
     Attributes:
         path: of the file; a URI where only Spark can read it (``checkers.remote_runs``).
-        limit: the first offset that it cannot hold: where the next segment begins; None when
-            nobody looked for that one.
+        limit: the first offset that it cannot hold: where the next segment begins; None when that
+            is not known.
     """
 
     path: str
@@ -99,7 +99,7 @@ def inside(folder: Path) -> list[Segment]:
 
 
 def limited(unordered: Sequence[Segment]) -> list[Segment]:
-    """Segments in order, each told where the next one of its replica begins."""
+    """Return the segments in order, each with the begin of the next one of its replica."""
 
     def replica(segment: Segment) -> tuple[int, str, int]:
         return segment.broker, segment.topic, segment.partition

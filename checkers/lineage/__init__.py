@@ -1,1 +1,1 @@
-"""Why a record is gone: the evidence about it, in order of time, as witnesses and one sentence."""
+"""Why a record is lost: the evidence about it in order of time, as witnesses and one sentence."""

@@ -19,7 +19,7 @@ Place = tuple[int, int]
 """Partition and offset."""
 
 _ROWS_MAX: Final = 200_000
-"""Of a table of events, per run: what a person can no longer read is not worth the memory."""
+"""Rows of a table of events at most, per run: more than a person reads."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def gather(tables: Tables, suspects: dict[str, list[Row]]) -> dict[str, RecordEv
 
 
 def places(rows: Iterable[Row]) -> set[Place]:
-    """Every place that some anomalies are about."""
+    """Return every place that some anomalies are about."""
     place_set = {(row["partition"], row["offset"]) for row in rows}
     for row in rows:
         place_set |= {(copy["partition"], copy["offset"]) for copy in row["copies"] or ()}
@@ -119,7 +119,7 @@ def _operations(case: RunFiles, place_set: set[Place], values: set[str]) -> list
 def _read(
     case: RunFiles, name: str, where: pc.Expression | None, *, time: str = "time_ns"
 ) -> list[Row]:
-    """Rows of one table in order of time; none when it cannot be read."""
+    """Return rows of one table in order of time; none when it cannot be read."""
     part = case.tables.get(name)
     if part is None:
         return []
@@ -145,7 +145,7 @@ def _plain(column: pa.Field) -> pa.Field:
 
 
 def _disks(tables: Tables, suspects: dict[str, list[Row]]) -> dict[tuple[str, int, int], list[Row]]:
-    """Return what the replicas hold at the places of all suspects: one Spark job for all runs."""
+    """Return the replicas' records at the places of all suspects: one Spark job for all runs."""
     asked_places = [
         {"run": run, "partition": partition, "offset": offset}
         for run, rows in suspects.items()

@@ -61,7 +61,7 @@ def _cut(subject: Subject) -> list[str]:
 
 
 def _removed(gone: list[ReplicaTruncation]) -> list[str]:
-    """Return whose disk lost it to a fault, which is no cut of Kafka's."""
+    """Return the broker whose disk lost it to a fault, without a truncation of Kafka's."""
     brokers = sorted({cut.broker for cut in gone})
     disks = "the disk of broker" if len(brokers) == 1 else "the disks of brokers"
     return [f"Then a fault took R from {disks} {joined(map(str, brokers))}."] if gone else []
@@ -79,7 +79,7 @@ def _by_themselves(subject: Subject, cuts: list[ReplicaTruncation]) -> list[str]
 
 
 def _succession(subject: Subject) -> list[str]:
-    """Return who led without R: the last leader elected before R's offset was written anew."""
+    """Return the leader without R: the last one elected before R's offset was written anew."""
     elected = [row for row in subject.elections if row["leader"] >= 0]
     if not elected:
         return []
@@ -111,7 +111,7 @@ def _divergence(row: Row) -> str:
 
 
 def _depth(copies: Sequence[Row]) -> str:
-    """Return whether every side had committed the offset, as far as brokers had written."""
+    """Return whether every side had committed the offset, by the brokers' checkpoints."""
     notes = [(copy["broker"], copy.get("note") or "") for copy in copies]
     above = [(broker, note) for broker, note in notes if note.startswith(ABOVE)]
     if above:

@@ -1,4 +1,4 @@
-"""Why a record is gone, or there twice: evidence as witnesses in order of time."""
+"""Why a record is lost, or duplicated: evidence as witnesses in order of time."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,14 +10,14 @@ from highwater.harness.runs.history import FINAL, INFO, OK
 from highwater.harness.runs.verdict import ACKNOWLEDGED, Witness
 
 _FAULTS_MAX: Final = 12
-"""Of more faults in a record's life, the first half and the last half of this many are told."""
+"""Faults listed of a record's life; of more, the first half and the last half of this many."""
 
 _OPS, _LEADERS, _REPLICAS = "history/ops", "events/partitions", "events/replicas"
 _FAULTS, _LINES, _DISKS = "events/faults", "events/log_lines", "replicas"
 
 
 def witnesses(subject: Subject) -> tuple[Witness, ...]:
-    """Everything known about an anomaly, in order of time; what the disks show comes last."""
+    """Return everything known about an anomaly, in order of time; the disks come last."""
     evidence = [
         *_sent(subject),
         *_acknowledged(subject),

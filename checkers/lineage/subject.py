@@ -1,4 +1,4 @@
-"""The subject of an anomaly, and the questions that its story asks of the evidence."""
+"""The subject of an anomaly, and the evidence that its story needs."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +15,7 @@ NEVER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaTruncation:
-    """A replica that held an offset and then did not: LEO before and after, HW before."""
+    """The truncation of a replica that held an offset: LEO before and after, HW before."""
 
     broker: int
     time_ns: int
@@ -28,8 +28,8 @@ class ReplicaTruncation:
 class Subject:
     """The subject of an anomaly: a place in a partition, and the record that should be there.
 
-    Its story lasts from the record's sending until nothing can change it any more. Answers are
-    kept, since each walks through all that was observed.
+    Its story lasts from the record's sending until nothing can change it any more. Properties are
+    cached, because each reads all observations.
     """
 
     evidence: RecordEvidence
@@ -73,10 +73,10 @@ class Subject:
 
     @cached_property
     def ended_ns(self) -> int:
-        """When the story was over; what happened later explains nothing.
+        """The end of the story; later events explain nothing.
 
-        A lost record's is, once a replica leads that has cut it off, or another record has its
-        offset; a duplicate's, once it is acknowledged. Others have no end.
+        For a lost record it is the time when a replica leads that has truncated it, or when another
+        record has its offset; for a duplicate, when it is acknowledged. Others have no end.
         """
         if self.kind == DUPLICATE:
             return max((row["complete_ns"] or NEVER for row in self.sends), default=NEVER)
@@ -115,7 +115,7 @@ class Subject:
 
     @cached_property
     def holders(self) -> list[list[Row]]:
-        """For each replica that held the offset, what it told of itself while it did."""
+        """For each replica that held the offset, its observations while it did."""
         series = []
         for rows in self._by_broker.values():
             holding = []
@@ -129,7 +129,7 @@ class Subject:
         return series
 
     def leader_at(self, time_ns: int | None) -> Row | None:
-        """Return the last word on the partition's leader at a time."""
+        """Return the last row on the partition's leader at a time."""
         if time_ns is None:
             return None
         rows = [row for row in self._leaders if row["time_ns"] <= time_ns]
@@ -176,7 +176,7 @@ class Subject:
         return rows
 
     def _above(self, row: Row) -> bool:
-        """Return whether a replica that said this holds the offset."""
+        """Return whether a replica with this observation holds the offset."""
         return self.offset is not None and row["leo"] is not None and row["leo"] > self.offset
 
     def _here(self, kind: str) -> list[Row]:

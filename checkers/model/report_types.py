@@ -19,9 +19,9 @@ class ExplanationLink(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         rule: a switch of ``rules.Rules`` (``epochs``: KIP-101), or a plain name such as ``acks=1``.
         says: the link as one sentence, for a person.
-        event: what was observed, in the words of its source; None for what was not seen.
-        broker: whom it happened to; None for clients and the controller.
-        time_ns: nanoseconds since the run's start; None for what the disks show at the end.
+        event: the observation, in the words of its source; None if it was not observed. broker: the
+            broker concerned; None for clients and the controller.
+        time_ns: nanoseconds since the run's start; None for evidence of the disks at the end.
     """
 
     rule: str
@@ -32,16 +32,16 @@ class ExplanationLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One anomaly, or one thing that no rule of the release allows, and why it came to be.
+    """One anomaly, or one event that no rule of the release allows, with its explanation.
 
     Attributes:
         kind: of the anomaly (lost-write, unseen, divergence, duplicate, corrupt); else ``trace``,
-            an event that the rules do not allow, or ``books``, what the records of the run
-            contradict each other in.
+            an event that the rules do not allow, or ``books``, a contradiction among the records of
+            the run.
         offset: where it is; None where no offset is known.
-        record: its id; None when it cannot be read, or none is concerned.
-        because: the chain, in order of time. The reason stands last in an ``unexplained`` one.
-        count: more than 1 where one finding stands for so many anomalies alike.
+        record: its id; None when it cannot be read, or there is none.
+        because: the chain, in order of time. The last link of an ``unexplained`` one is the reason.
+        count: the number of equal anomalies for which this finding stands.
     """
 
     kind: str
@@ -58,10 +58,10 @@ class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a partition.
 
     Attributes:
-        lost: ids of acknowledged records that no replica gives back, sorted.
+        lost: ids of acknowledged records that no replica returns, sorted.
         forked: offsets at which replicas hold different records, sorted.
         logs: the record ids of each replica, by broker id as text, in order of offset; empty where
-            they were not compared (a random run has too many).
+            they were not compared (a random run has too many records).
     """
 
     lost: tuple[str, ...] = ()
@@ -92,8 +92,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """One place at which the predicted and the observed log of a replica differ.
 
     Attributes:
-        predicted: the record's id; None: the log was to end before.
-        observed: the same of what is there.
+        predicted: the record's id; None: the log should end before. observed: the id of the record
+            there; None without one.
     """
 
     broker: int
@@ -114,10 +114,10 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
             trace.
         status: ``as-predicted``: exactly what was predicted; ``explained``: every anomaly follows
             from the rules; ``unexplained``: something does not; ``not-reproduced``: what was
-            predicted did not happen; ``unknown``: it could not be told, ``reasons`` say why.
+            predicted did not happen; ``unknown``: not known, ``reasons`` say why.
         predicted: None for a random run.
         findings: one for each anomaly of the verdict, and one for each event outside the rules.
-        absent: what was predicted and did not happen, a sentence each.
+        absent: predictions that did not happen, a sentence each.
         differences: record by record, where predicted and observed logs differ.
         course: the model's states, line by line of its script; empty where it played none.
         checked: how many events of each kind were found to be within the rules: elections, cuts,
@@ -142,7 +142,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def software(self) -> str:
-        """The software whose rules they are: ``Kafka 0.11.0.3 speaking protocol 0.10.2``."""
+        """The software whose rules hold: ``Kafka 0.11.0.3 speaking protocol 0.10.2``."""
         verbs = (("speaking protocol", self.protocol), ("writing format", self.written))
         limits = " and ".join(f"{what} {most}" for what, most in verbs if most)
         return f"Kafka {self.kafka} {limits}".rstrip()

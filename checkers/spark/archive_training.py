@@ -1,6 +1,6 @@
 """The training run of Spark's class archive: ``-m …archive_training FLAG ...``.
 
-In a process of its own, because a process has one JVM of Spark's.
+It is a process of its own, because a process can have only one JVM of Spark's.
 """
 
 import os
@@ -14,7 +14,7 @@ from highwater.harness.base.spark_options import SparkOptions
 
 
 def main(sharing: list[str]) -> None:
-    """Judge once in a JVM with these flags, and let it end in order: it writes the archive then."""
+    """Judge once in a JVM with these flags, and let it exit: then it writes the archive."""
     threading.Thread(target=_end_with_who_asked, name="asked", daemon=True).start()
     options = SparkOptions(driver_memory="1g")
     started = classic.start(options, SETTINGS, sharing=tuple(sharing))

@@ -1,6 +1,6 @@
-"""Files that Spark reads by its source ``binaryFile``, cut in pieces that Arrow and a driver hold.
+"""Files that Spark reads by its source ``binaryFile``, in pieces that fit into Arrow and a driver.
 
-Spark itself holds a file whole while it reads it, and several times: one of 1 GB takes a heap of 8.
+Spark itself holds a whole file several times while it reads it: one of 1 GB takes a heap of 8.
 """
 
 import re
@@ -58,5 +58,5 @@ def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, IO[byt
 
 
 def literal(path: str) -> str:
-    """Return a path for Spark's readers, which would take some letters for a pattern of names."""
+    """Return a path with letters escaped that Spark's readers would take for a pattern of names."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)

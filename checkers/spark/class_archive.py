@@ -18,7 +18,7 @@ _LIMIT_S: Final = 240.0
 
 
 def flags(java_home: Path) -> Flags:
-    """JVM flags that use the archive, made first if that was never tried.
+    """Return JVM flags that use the archive; make it first if that was never tried.
 
     Args:
         java_home: of the Java that Spark will start on.

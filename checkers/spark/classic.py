@@ -1,8 +1,8 @@
-"""A classic Spark session: its JVM is a child of this process, quiet, and gone when that is.
+"""A classic Spark session: its JVM is a quiet child of this process, and ends with it.
 
 Spark's JVM ends when its standard input does, so neither Ctrl-C nor ``kill -9`` of this process
-leaves one behind. What Spark has to say goes to a file beside its temporary data, and with that it
-is removed. Nothing but this file needs a SparkContext.
+leaves one behind. Spark's output goes to a file beside its temporary data, and is removed with it.
+Nothing but this file needs a SparkContext.
 """
 
 import contextlib
@@ -83,9 +83,9 @@ def start(
 
     Args:
         options: its master, heap and settings.
-        settings: those of SQL that verdicts need; who asked may change them.
-        heavy: whether better machine code is worth its making.
-        sharing: the JVM's flags of class data sharing; None: the archive's, made if need be.
+        settings: those of SQL that verdicts need; the caller may change them. heavy: whether better
+            machine code is worth compiling. sharing: the JVM's flags of class data sharing; None:
+            those of the archive, made if missing.
 
     Raises:
         HarnessError: there is no Java that Spark starts on, or Spark did not start.
@@ -121,7 +121,7 @@ def start(
 
 
 def _require_answer(master: str) -> None:
-    """Go on if any of a standalone cluster's masters answers: Spark would try for a minute.
+    """Return if any of a standalone cluster's masters answers: Spark would try for a minute.
 
     Raises:
         HarnessError: none does.
@@ -148,7 +148,7 @@ def _python(master: str, conf: "Mapping[str, str]") -> str:
 
 
 def _quiet(context: SparkContext) -> SparkContext:
-    """Have nothing printed where the JVM ends while PySpark waits for its accumulators' values."""
+    """Silence PySpark where the JVM ends while it waits for its accumulators' values."""
     server: Any = context._accumulatorServer  # noqa: SLF001 - nothing public
     server.handle_error = lambda *_: None
     return context
@@ -172,7 +172,7 @@ def _configuration(
 
 
 def _await_executor(context: SparkContext) -> None:
-    """Go on when a cluster has given us an executor; Spark itself would wait for ever.
+    """Wait until a cluster has given us an executor; Spark itself would wait for ever.
 
     Raises:
         WaitTimeoutError: it gave none.
@@ -194,7 +194,7 @@ def _java_options(temporary: Path, sharing: Flags, *, heavy: bool) -> str:
 
 
 def _nearby(master: str) -> bool:
-    """Return whether no other machine has to reach the driver."""
+    """Return whether all of Spark runs on this machine."""
     host = urlsplit(master).hostname if "://" in master else _LOOPBACK
     return host in (_LOOPBACK, "localhost")
 
@@ -208,7 +208,7 @@ def _temporary_folder() -> Path:
 
 @contextlib.contextmanager
 def _temporary_files_in(folder: Path) -> "Iterator[None]":
-    """Have PySpark wait for its JVM in a folder of ours: it leaves its own where it is ended."""
+    """Give PySpark a folder of ours for starting its JVM: a killed one leaves its own behind."""
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)
     try:
@@ -228,7 +228,7 @@ def _clear(folder: Path) -> None:
 
 
 def end_in_order(session: SparkSession) -> None:
-    """Stop the session and await the end of its JVM, which does then what it does at its end."""
+    """Stop the session and wait until its JVM has exited in order."""
     gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - nothing public
     session.stop()
     gateway.proc.stdin.close()
@@ -236,9 +236,10 @@ def end_in_order(session: SparkSession) -> None:
 
 
 def _end(gateway: Any) -> None:  # noqa: ANN401 - py4j has no types
-    """End the JVM: nothing in it is wanted. Stopping it first ends this side of it quietly.
+    """Kill the JVM.
 
-    Its Python workers end with it, lest one write into a folder that is being removed.
+    Stopping the session first ends this side of it quietly. The Python workers are killed too, so
+    that none writes into a folder that is being removed.
     """
     workers: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _ANSWER_LIMIT_S: Final = 10.0
 _RETRIES: Final = 6
-"""So often a call is sent again, within about half a minute: Spark's own 15 take over ten."""
+"""Attempts to send a call again, within about half a minute: Spark's own 15 take over ten."""
 
 _sessions: "dict[str, SparkSession]" = {}
 
@@ -64,7 +64,7 @@ def start(remote: str, settings: Mapping[str, str]) -> "SparkSession":
 
 
 def _await_answer(remote: str, place: str) -> None:
-    """Go on when the server answers: Spark would try for ten minutes."""
+    """Wait until the server answers: Spark would try for ten minutes."""
     try:
         import grpc  # noqa: PLC0415 - needed here only
         from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - for the same reason
@@ -97,12 +97,12 @@ def _session(remote: str, settings: Mapping[str, str]) -> "SparkSession":
 
 
 def _feature(version: str) -> list[str]:
-    """Return the part of a version that tells what a server understands: 4.3 of 4.3.0."""
+    """Return the part of a version that decides compatibility: 4.3 of 4.3.0."""
     return version.split(".")[:2]
 
 
 def _end(session: "SparkSession") -> None:
-    """Let the server forget the session; if it has ended, that is as well."""
+    """Release the session on the server, if that still runs."""
     client: Any = session.client
     client.set_retry_policies([])
     with warnings.catch_warnings():

@@ -1,8 +1,8 @@
 """Rows on their way to a kernel: in this process where they are few, else by Spark.
 
-A *kernel* is a function from one Arrow table to another. It holds nothing, opens nothing, and is
-the same for a history of ten rows and for one of a hundred million: of few rows Spark would take
-longer to begin than the kernel takes to end. Spark reads, shuffles, joins and keeps rows; kernels
+A *kernel* is a function from one Arrow table to another. It has no state, opens no file, and is the
+same for a history of ten rows and for one of a hundred million. For few rows Spark would take
+longer to start than the kernel to finish. Spark reads, shuffles, joins and keeps rows; kernels
 compute.
 """
 
@@ -24,24 +24,24 @@ Kernel: TypeAlias = Callable[[pa.Table], pa.Table]
 How: TypeAlias = Literal["inner", "semi", "anti"]
 
 HERE_ROWS: Final = 2_000_000
-"""This many rows, or fewer, are brought to this process."""
+"""At most this many rows are brought to this process."""
 
 _STRETCH_ROWS: Final = 500_000
-"""This many rows of a task ``map`` gives to a kernel at once."""
+"""Rows of a task that ``map`` gives to a kernel at once."""
 
 _BROADCAST_ROWS: Final = 1_000_000
-"""This many rows, or fewer, are sent to every task that joins with them."""
+"""At most this many rows are broadcast to join with them."""
 
 _SHUFFLED_ROWS: Final = 1_000_000
-"""About this many rows make a partition, which ``by`` gives to a kernel at once."""
+"""Rows of a partition, about, which ``by`` gives to a kernel at once."""
 
 
 class Engine:
-    """Makes ``Rows``, and gives back what was kept of them: ``with Engine(spark) as engine``.
+    """Makes ``Rows``, and releases those that were persisted: ``with Engine(spark) as engine``.
 
     Args:
         spark: the session, of any kind.
-        here: this many rows are brought to this process.
+        here: at most this many rows are brought to this process.
     """
 
     def __init__(self, spark: SparkSession, here: int | None = None) -> None:
@@ -58,23 +58,23 @@ class Engine:
         self._persisted.clear()
 
     def table(self, table: pa.Table) -> "Rows":
-        """Rows that are here."""
+        """Return rows in this process."""
         return Rows(self, table.schema, table=table)
 
     def frame(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
-        """Rows that Spark has.
+        """Return rows in Spark.
 
         Args:
             frame: columns of the schema, in its order.
-            schema: what the rows are in Arrow.
-            size: how many they are, or a few more.
+            schema: of the rows in Arrow.
+            size: their number, or a few more.
         """
         if size <= self.here:
             return self.table(collected(frame, schema))
         return self.there(frame, schema, size)
 
     def there(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
-        """Return the same, left to Spark however few they are."""
+        """Return the same, left in Spark even if they are few."""
         return Rows(self, schema, frame=frame, size=size)
 
     def given(self, table: pa.Table) -> DataFrame:
@@ -85,14 +85,14 @@ class Engine:
         return self.spark.createDataFrame(table.combine_chunks())
 
     def few(self, frame: DataFrame, schema: pa.Schema) -> "Rows":
-        """Rows of an unknown number, computed once."""
+        """Return rows of an unknown number, computed once."""
         first_rows = collected(frame.limit(self.here + 1), schema)
         if len(first_rows) <= self.here:
             return self.table(first_rows)
         return Rows(self, schema, frame=frame, size=len(first_rows)).persist()
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """Persist a frame: computed once, and again where a worker that had it is lost."""
+        """Persist a frame: computed once, and again after the loss of a worker."""
         rows = frame.persist()
         self._persisted.append(rows)
         return rows
@@ -131,17 +131,17 @@ class Rows:
         return self._table is not None
 
     def table(self) -> pa.Table:
-        """All of them, brought here."""
+        """All of them, in this process."""
         return collected(self.frame(), self.schema) if self._table is None else self._table
 
     def frame(self) -> DataFrame:
-        """All of them, for a query of Spark's."""
+        """All of them, in Spark."""
         if self._frame is None:
             self._frame = self._engine.given(self.table())
         return self._frame
 
     def map(self, kernel: Kernel, schema: pa.Schema) -> "Rows":
-        """Return what a kernel makes of any range of them."""
+        """Return a kernel's result over ranges of them."""
         if self._table is not None:
             return self._engine.table(_whole(kernel, schema, self._table))
         run = partial(_stretches, kernel=kernel, schema=schema, given=self.schema)
@@ -157,7 +157,7 @@ class Rows:
         return self._there(mapped(moved, run, schema), schema)
 
     def where(self, bits: int, column: str = "fact") -> "Rows":
-        """Those that have any of these bits in a column."""
+        """Return rows that have any of these bits in a column."""
         if self._table is not None:
             unequal = pc.not_equal(
                 pc.bit_wise_and(self._table[column], pa.scalar(bits, pa.int32())), 0
@@ -167,20 +167,20 @@ class Rows:
         return self._there(rows, self.schema)
 
     def only(self, column: str, *values: int | str) -> "Rows":
-        """Those that have one of these values in a column."""
+        """Return rows that have one of these values in a column."""
         if self._table is not None:
             mask = pc.is_in(self._table[column], pa.array(values, self._table[column].type))
             return self._engine.table(self._table.filter(mask))
         return self._there(self.frame().where(F.col(column).isin(*values)), self.schema)
 
     def but(self, column: str, value: int) -> "Rows":
-        """Those that have another one."""
+        """Return rows that have another value."""
         if self._table is not None:
             return self._engine.table(self._table.filter(pc.not_equal(self._table[column], value)))
         return self._there(self.frame().where(F.col(column) != value), self.schema)
 
     def not_null(self, column: str) -> "Rows":
-        """Those that have any, and not null."""
+        """Return rows whose value is not null."""
         if self._table is not None:
             return self._engine.table(self._table.filter(self._table[column].is_valid()))
         return self._there(self.frame().where(F.col(column).isNotNull()), self.schema)
@@ -193,7 +193,7 @@ class Rows:
         return self._there(self.frame().select(*names), schema)
 
     def counts(self, names: Sequence[str]) -> pa.Table:
-        """Return how often each value of some columns occurs (``count``), brought here."""
+        """Return how often each value of some columns occurs (``count``), in this process."""
         if self._table is not None:
             grouped = self._table.group_by(list(names)).aggregate([([], "count_all")])
             return grouped.rename_columns([*names, "count"])
@@ -209,16 +209,16 @@ class Rows:
         return self._there(self.frame().toDF(*schema.names), schema)
 
     def distinct(self, names: Sequence[str]) -> pa.Table:
-        """Return what occurs in some columns, once each, brought here; it has to be little."""
+        """Return the distinct values of some columns, in this process; they must be few."""
         if self._table is not None:
             return self._table.group_by(list(names)).aggregate([])
         few = self.select(names)
         return collected(few.frame().distinct(), few.schema)
 
     def join(self, other: "Rows", keys: Sequence[str], how: How = "inner") -> "Rows":
-        """Each of them with each of the others that is equal in ``keys``, which are not null.
+        """Join them with others on ``keys``, which are not null.
 
-        ``semi``: each of them of which there is another; ``anti``: of which there is none.
+        ``semi``: rows with an equal one among the others; ``anti``: rows without.
         """
         added = (
             [field for field in other.schema if field.name not in keys] if how == "inner" else []
@@ -232,7 +232,7 @@ class Rows:
         return self._there(rows, schema)
 
     def union(self, *others: "Rows") -> "Rows":
-        """Them and others; columns that are lacking are null."""
+        """Return them and others; missing columns are null."""
         all_of_them = (self, *others)
         schema = pa.unify_schemas([part.schema for part in all_of_them])
         if all(part.here for part in all_of_them):
@@ -244,13 +244,13 @@ class Rows:
         return Rows(self._engine, schema, frame=union.select(*schema.names), size=size)
 
     def collect_if_few(self) -> "Rows":
-        """Return the same, here if they are few: for rows that are read once."""
+        """Return the same, in this process if they are few: for rows that are read once."""
         if self._table is not None:
             return self
         return self._engine.frame(self.frame(), self.schema, len(self))
 
     def persist(self) -> "Rows":
-        """Return the same, computed once; here where they are few."""
+        """Return the same, computed once; in this process where they are few."""
         if self._table is not None:
             return self
         frame = self._engine.keep(self.frame())
@@ -262,7 +262,7 @@ class Rows:
 
 
 def complete(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table in the columns of a schema; those that it lacks are null."""
+    """Return a table in the columns of a schema; missing ones are null."""
     columns = [
         table[field.name].cast(field.type)
         if field.name in table.column_names
@@ -285,7 +285,7 @@ def mapped(
     kernel: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: pa.Schema,
 ) -> DataFrame:
-    """Return what a function over Arrow's batches makes of a frame."""
+    """Return the result of a function over a frame's Arrow batches."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # for the same reason
         return frame.mapInArrow(kernel, from_arrow_schema(schema))
@@ -294,7 +294,7 @@ def mapped(
 def _joined(
     left: pa.Table, right: pa.Table, keys: Sequence[str], how: How, schema: pa.Schema
 ) -> pa.Table:
-    """Two tables joined. Arrow joins no lists, so that only numbers of rows are joined by it."""
+    """Return two tables joined. Arrow cannot join lists, so it joins only the numbers of rows."""
     sides = [
         side.select(list(keys)).append_column(name, pa.array(np.arange(len(side))))
         for side, name in ((left, "_left"), (right, "_right"))
@@ -332,7 +332,7 @@ def _stretches(
 def _partition(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what a task of ``by`` does: all rows of its partition at once."""
+    """Yield the result of a task of ``by``: all rows of its partition at once."""
     whole = list(batches)
     if whole:
         table = pa.Table.from_batches(whole).cast(given)

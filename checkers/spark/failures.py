@@ -13,7 +13,7 @@ _LINE_MAX: Final = 300  # characters of a crash that a verdict quotes
 _RAISED: Final = re.compile(
     r"Traceback \(most recent .*?^((?!pyspark\.)[\w.]+: .+?)$", re.MULTILINE | re.DOTALL
 )
-"""What Python says behind a stack."""
+"""The last line of a Python stack."""
 
 
 def first_line(error: Exception) -> str:
@@ -26,10 +26,10 @@ def first_line(error: Exception) -> str:
 
 
 def require_alive(session: "SparkSession") -> None:
-    """Go on if a session still answers.
+    """Return if a session still answers.
 
     Raises:
-        HarnessError: it does not, so that nothing it says of a run means anything.
+        HarnessError: it does not, so that its errors say nothing about a run.
     """
     try:
         session.sql("SELECT 1").collect()

@@ -26,7 +26,7 @@ _ASK_LIMIT_S: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """A Java home, what it is, and why it will not do ("" when it will)."""
+    """A Java home, its description, and why it does not suffice ("" when it does)."""
 
     home: Path
     version: str
@@ -36,10 +36,8 @@ class Java:
 def find_java() -> Path:
     """Return the home of the first Java that Spark can start on.
 
-    Looked for in ``JAVA_HOME``, on ``PATH``, then where systems usually put them.
-
-    Raises:
-        HarnessError: there is none; the message names what was found instead.
+    Searched in ``JAVA_HOME``, on ``PATH``, then where systems usually put them. Raises:
+    HarnessError: there is none; the message names those that do not suffice.
     """
     rejected: dict[Path, str] = {}
     for origin, home in _candidates():
@@ -68,7 +66,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _examine(home: Path) -> Java:
-    """Return what Java this is: from its ``release`` file, or asked of it."""
+    """Return the version of a Java: from its ``release`` file, or from its own output."""
     if not (home / "bin/java").is_file():
         return Java(home=home, version="of no known version", fault="which has no bin/java")
     try:

@@ -3,14 +3,14 @@
     register(spark)
     spark.read.format("kafka-log").load("store/latest")
 
-Arrow batches go to Spark as they are decoded; no row is ever a Python object. A scan's cost is its
-columns: Spark's JVM copies every value of a batch into a row, which takes longer than decoding the
-segment. So a caller names the columns that it needs, by ``read_log`` or as a schema:
+Arrow batches go to Spark as they are decoded; no row is ever a Python object. The cost of a scan is
+that of its columns: Spark's JVM copies every value of a batch into a row, which takes longer than
+decoding the segment. So a caller names the columns that it needs, by ``read_log`` or as a schema:
 
     spark.read.schema("topic string, offset long").format("kafka-log").load("store/latest")
 
-The judge calls ``read_log``: for a source written in Python, Spark starts three processes more, to
-look it up, to make it and to plan its read, which take 3 CPU seconds of a first judgement.
+The judge calls ``read_log``: for a source written in Python, Spark starts three more processes, to
+find it, to create it and to plan its read.
 """
 
 import json
@@ -36,21 +36,22 @@ NAME: Final = "kafka-log"
 SPARK_SCHEMA: Final[StructType] = from_arrow_schema(SCHEMA)
 
 TASK_BYTES_MIN: Final = 1 << 20
-"""No task reads less if there is more: each costs Spark's Python worker 50 ms before it begins."""
+"""Bytes of a task at least: each costs Spark's Python worker 50 ms before it begins."""
 
 TASK_BYTES_MAX: Final = 32 << 20
-"""Nor more than this: it becomes one partition, in memory a multiple of it if it was compressed."""
+"""Bytes of a task at most: it becomes one partition, larger in memory if it was compressed."""
 
 HERE_BYTES: Final = 1 << 16
-"""So little is read here: Spark's Python worker takes half a second to begin at all."""
+"""At most this many bytes are read in this process: Spark's Python worker takes half a second to
+start."""
 
 _DECODED_MAX: Final = 64 << 20
-"""No more is held here, whatever it was compressed to."""
+"""The most bytes held in this process, decompressed."""
 
 _RECORD_BYTES: Final = 100
 
 Stretch = tuple[Segment, int, int]
-"""A segment, and the bytes from and to which it is read."""
+"""A segment, with the range of bytes to read."""
 
 
 class KafkaLog(DataSource):
@@ -62,11 +63,11 @@ class KafkaLog(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``spark.read.format`` calls it."""
+        """Return its name for ``spark.read.format``."""
         return NAME
 
     def schema(self) -> StructType:
-        """Return the columns of ``segments.reader.SCHEMA``, where the caller named none."""
+        """Return the columns of ``segments.reader.SCHEMA`` if the caller named none."""
         return SPARK_SCHEMA
 
     def reader(self, schema: StructType) -> "SegmentReader":
@@ -126,14 +127,14 @@ def replicas_of(path: Path) -> Path:
 
 
 def about(segments_read: Iterable[Segment]) -> int:
-    """About how many records some segments hold; 0 only if all are empty, and none is a URI."""
+    """Return about how many records segments hold; 0 only if all are empty, and none is a URI."""
     return -(-sum(map(_size, segments_read)) // _RECORD_BYTES)
 
 
 def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[Stretch]]:
-    """Share the bytes of the segments out to tasks, in order: about one task a core.
+    """Divide the bytes of the segments among tasks, in order: about one task a core.
 
-    Long segments are split between batches, short ones are put together.
+    Long segments are split between batches, short ones are joined.
     """
     sizes = [_size(segment) for segment in segments_read]
     share = -(-sum(sizes) // cores)
@@ -156,7 +157,7 @@ def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[Stretch]]
 
 
 def _size(segment: Segment) -> int:
-    """Bytes of a segment that are worth a task: no hole at its end, which only wants mention."""
+    """Return the bytes of a segment to read, without a hole at its end, which is only reported."""
     if segment.remote:
         return 1
     try:
@@ -203,7 +204,7 @@ def read_log(
     Args:
         spark: the session.
         paths: the runs.
-        columns: what is read of each record; Spark does not find out by itself what is not used.
+        columns: read of each record; Spark itself does not find out which are not used.
 
     Raises:
         UsageError: a path is no folder, or there is no such column.
@@ -220,13 +221,12 @@ def read_log(
 def read_segments(
     spark: SparkSession, segments_read: Sequence[Segment], columns: Iterable[str]
 ) -> DataFrame:
-    """Return the records of segments anywhere; ``run`` and ``broker`` are as each one says.
+    """Return the records of segments anywhere; ``run`` and ``broker`` are those of each segment.
 
     Args:
         spark: the session.
-        segments_read: the segments; their paths must be good wherever Spark's tasks run, or be
-            URIs.
-        columns: what is read of each record.
+        segments_read: the segments; their paths must be valid where Spark's tasks run, or be URIs.
+        columns: read of each record.
 
     Raises:
         UsageError: there is no such column.
@@ -259,7 +259,7 @@ def _read_there(
 
 
 def _read(spark: SparkSession, segments_read: Sequence[Segment], schema: StructType) -> DataFrame:
-    """Yield the same rows as the data source's: a task for each number of a range, or read here."""
+    """Yield the same rows as the data source, in a task for each number of a range, or here."""
     tasks = plan(segments_read, cores=os.cpu_count() or 1)
     names = schema.names
     if sum(map(_size, segments_read)) <= HERE_BYTES and (few := _here(tasks, names)) is not None:

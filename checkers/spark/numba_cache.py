@@ -24,12 +24,12 @@ _IN_USE_S: Final = 3600.0
 
 @contextmanager
 def cached_compilation(name: str, sources: Iterable[Path]) -> Iterator[None]:
-    """Let what is declared here, with ``cache=True``, keep its machine code.
+    """Keep the machine code of functions declared in this block with ``cache=True``.
 
     Args:
         name: of the folder in the cache directory.
-        sources: every file that what is declared here is made of. Where they are in a zip, as on a
-            worker of Spark's, Numba finds a place by itself.
+        sources: all source files of these functions. Where they are in a zip, as on a worker of
+            Spark's, Numba chooses the place.
     """
     sources = tuple(sources)
     if not all(path.is_file() for path in sources):
@@ -49,7 +49,7 @@ def cached_compilation(name: str, sources: Iterable[Path]) -> Iterator[None]:
 
 
 def _use(folder: Path) -> None:
-    """Make the folder and mark it as used now; of the others all but the latest few are removed.
+    """Make the folder and mark it as used now; remove the others except the latest few.
 
     One that was used within the hour stays, because another process may be compiling into it.
     """

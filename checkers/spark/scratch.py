@@ -1,4 +1,4 @@
-"""Folders for files of this process alone, which go when it ends; those of killed ones go later."""
+"""Folders for files of this process, removed when it ends, or later if it was killed."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def scratch(name: str) -> Path:
 
 
 def _clear_left() -> None:
-    """Remove the folders of processes that are no more."""
+    """Remove the folders of processes that have ended."""
     import psutil  # noqa: PLC0415 - workers, who import this module, need not have it
 
     for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*"):

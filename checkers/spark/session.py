@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 _lock = threading.Lock()
 
 HEAVY_BYTES: Final = 64 << 20
-"""From this many bytes of histories and replicas on, better machine code is worth its making.
-
-A first small judgement takes 14 CPU seconds with the JVM's quick compiler alone and 25 with both.
-Ten million operations of clients, which Spark numbers and shuffles, take 28 s with the quick one
-and 21 with both.
+"""From this many bytes of histories and replicas on, the JVM's optimising compiler is worth its
+time (docs/results.md).
 """
 
 SETTINGS: Final = {
@@ -38,15 +35,14 @@ SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.shuffle.partitions": "32",  # the most; AQE joins small ones together
 }
-"""What a session is set to, however much is judged; ``--spark-conf`` may say otherwise.
-
-Arrow's batches of 10,000 rows, which is Spark's default, take a fifth more of the processor."""
+"""Settings of a session for any amount of data; ``--spark-conf`` may change them. Arrow's batches
+of 10,000 rows, which is Spark's default, take a fifth more of the processor."""
 
 _ON_THIS_MACHINE: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
 }
-"""Here AQE would make of each stage of a small query a job of its own."""
+"""A setting for this machine: AQE would make each stage of a small query a job of its own."""
 
 
 def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> "SparkSession":
@@ -54,7 +50,7 @@ def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> "SparkSession
 
     Args:
         options: what kind, where, and with which settings.
-        heavy: whether much will be judged, more than ``HEAVY_BYTES``.
+        heavy: whether more than ``HEAVY_BYTES`` will be judged.
 
     Raises:
         HarnessError: Spark did not start or does not answer, or its workers cannot judge.
@@ -63,12 +59,12 @@ def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> "SparkSession
 
 
 class SparkStarter:
-    """Starts the session at once, and hands it out when it is needed.
+    """Starts the session at once, and returns it when it is needed.
 
     ``with SparkStarter() as starter: ...; session = starter.session()``. Until it is needed, a
     session on this machine judges a tiny run of its own, because a JVM's first judgement is several
-    times as slow as its second. Leaving the block stops nothing: the process has one session, and
-    ends it.
+    times slower than its second. Leaving the block does not stop the session, which ends with the
+    process.
 
     Attributes:
         future: the session, as soon as it can be used.
@@ -88,7 +84,7 @@ class SparkStarter:
         self._thread.start()
 
     def session(self) -> "SparkSession":
-        """Return the session, waited for. Raises what ``spark`` raises."""
+        """Wait for the session, and return it. Raises what ``spark`` raises."""
         self._needed.set()
         session = self.future.result()
         self._thread.join()

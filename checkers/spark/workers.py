@@ -1,4 +1,4 @@
-"""Makes Spark's workers able to judge: sends them this project's packages, and tries that they run.
+"""Prepares Spark's workers: sends them this project's packages, and tests that these run.
 
 Kernels are sent by name, so a worker imports their modules. It gets these with the session, as one
 zip; the libraries that they import have to be there (docs/spark.md).
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PACKAGES: Final = ("highwater.checkers", "highwater.harness")
-"""What kernels and the modules they stand in import of this project."""
+"""The modules of this project that kernels import."""
 
 _TASKS: Final = 8
 _FIRST_DAY: Final = (1980, 1, 1, 0, 0, 0)
@@ -48,13 +48,13 @@ _LACKS: Final = (
         "Name one that they have: --spark-conf spark.pyspark.python=/path/to/python",
     ),
 )
-"""What a failed try says, what that means, and what to do about it."""
+"""Texts in the error of a failed test, each with its meaning and its remedy."""
 
 _prepared: "WeakSet[SparkSession]" = WeakSet()
 
 
 def prepare(session: "SparkSession") -> None:
-    """Send a session's workers our packages, once, and try that they can be imported there.
+    """Send a session's workers our packages, once, and test that they can be imported there.
 
     Raises:
         HarnessError: a worker lacks something, or has another Python.
@@ -95,7 +95,7 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 
 def _try(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield what a worker tries: to import all that it will be asked for."""
+    """Import on a worker all that it will need, and yield the errors."""
     importlib.import_module(_KERNELS)
     yield from batches
 

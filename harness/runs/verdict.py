@@ -39,7 +39,7 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of evidence. An anomaly's witnesses, in order of time, are its story.
 
     Attributes:
-        time_ns: nanoseconds since the run's start; None for what the disks show at the end.
+        time_ns: nanoseconds since the run's start; None for evidence of the disks at the end.
         who: ``producer-0``, ``broker 2``, ``reader``, ``nemesis``, ``controller``.
         what: acknowledged, appended, held, killed, elected, truncated, replaced, read, disk …
         leader_epoch: the epoch in which it happened, where one is known.

@@ -1,4 +1,4 @@
-"""Consistency: clients and disks must agree on each record, whatever the release.
+"""Consistency: clients and disks must agree on each record, in every release.
 
 Nothing here knows a rule of Kafka's. A history from which something was dropped, or a disk that was
 edited, contradicts what the others hold.
@@ -22,7 +22,7 @@ _NAMED_MAX: Final = 5
 
 
 def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, RuleViolation]]:
-    """Yield what does not fit, with the partition that it is about."""
+    """Yield contradictions, each with its partition."""
     sends = observed.ops.filter(pc.equal(observed.ops["kind"], SEND))
     sent = set(sends["value"].to_pylist())
     yield from ((None, wrong) for wrong in _gaps(sent))
@@ -108,7 +108,7 @@ def _disks(trace: Trace) -> Iterator[RuleViolation]:
 
 
 def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
-    """Offset and id of the partition's last record, as far as it was acknowledged."""
+    """Return offset and id of the partition's last acknowledged record."""
     ours = pc.and_(pc.equal(sends["process"], FENCE), pc.equal(sends["outcome"], OK))
     here = sends.filter(pc.and_(ours, pc.equal(sends["partition"], trace.partition)))
     rows = zip(here["offset"].to_pylist(), here["value"].to_pylist(), strict=True)
@@ -159,7 +159,8 @@ def _jumps(
 ) -> Iterator[RuleViolation]:
     """Yield gaps in what a consumer read while no leader was elected.
 
-    Not so a member of a group; and markers of transactions, and what was not committed, are no gap.
+    Members of a group are left out. Markers of transactions, and records that were not committed,
+    are no gap.
     """
     if len({row.leader for row in trace.leaderships}) > 1:
         return

@@ -1,4 +1,4 @@
-"""Every election and every change of an ISR must be one that may be."""
+"""Every election and every change of an ISR must be one that the rules allow."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -19,7 +19,7 @@ _AWAY: Final = frozenset(
 
 
 def wrong_elections(observed: RunTraces, trace: Trace) -> Iterator[RuleViolation]:
-    """Decisions about a partition that no rule allows."""
+    """Yield decisions about a partition that no rule allows."""
     first = next(iter(trace.leaderships), None)
     assigned = frozenset(first.isr if first else ())
     for row in trace.leaderships:
@@ -54,10 +54,11 @@ def _elected(
 
 
 def _decided_unheard(trace: Trace, now: LeadershipRow) -> bool:
-    """Return whether more was decided before this election than was said or seen.
+    """Return whether decisions before this election were neither logged nor observed.
 
     The partition epoch rises with each decision (KIP-497). A controller may take a replica into the
-    ISR and move the leader to it before the old leader has heard of the first: the next says both.
+    ISR and move the leader to it before the old leader learns of the first: the next decision names
+    both.
     """
     lines = [
         line
@@ -92,7 +93,7 @@ def _changed(
 
 
 def _away(observed: RunTraces, broker: int, time_ns: int) -> bool:
-    """Return whether a broker was surely down: struck well before, and healed well after."""
+    """Return whether a broker was surely down: from well before until well after a time."""
     return any(
         fault.broker == broker
         and fault.fault in _AWAY

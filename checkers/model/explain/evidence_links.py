@@ -1,4 +1,4 @@
-"""The links that a chain is made of: an observed event each, in a sentence that names the rule."""
+"""The links of an explanation: an observed event each, in a sentence that names the rule."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,14 +16,14 @@ from highwater.checkers.model.report_types import ExplanationLink
 
 Row = dict[str, Any]
 _CLIENT: Final = 6 * SECOND
-"""For so long after a change a client may still send to where the leader was."""
+"""The time after a change in which a client may still send to the old leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
     """Links in order; ``why_not`` is empty when they explain the anomaly.
 
-    ``open``: nothing contradicts it, and yet no rule that is looked for here leads to it.
+    ``open``: nothing contradicts it, but no rule known here leads to it.
     """
 
     links: tuple[ExplanationLink, ...] = ()
@@ -61,8 +61,8 @@ def disturbed(
 ) -> ExplanationLink | None:
     """Return what kept a leader from answering, around a time: its fault, or a change of leader.
 
-    With acks=all it waits for the whole ISR, so that their faults delay it as well; and for
-    whom it would take in, before the controller has agreed (KIP-497, the maximal ISR).
+    With acks=all it waits for the whole ISR, so that their faults delay it as well; and those of
+    brokers that it wants to add, before the controller has agreed (KIP-497, the maximal ISR).
     """
     rows = _around(trace, since_ns, until_ns)
     waited = observed.plan.workload.acks == "all"
@@ -93,10 +93,11 @@ def disturbed(
 def hung_up(
     observed: RunTraces, trace: Trace, since_ns: int, until_ns: int
 ) -> ExplanationLink | None:
-    """Return the change of leader of another partition upon which a broker hung up on acks=0.
+    """Return the other partition's change of leader for which a broker closed the connection.
 
-    It has no other way to say that it leads a partition no more (``KafkaApis.handleProduceRequest``
-    closes the connection). What is under way on that connection, for whatever partition, is gone.
+    It has no other way to say that it no longer leads a partition
+    (``KafkaApis.handleProduceRequest`` closes the connection). Requests under way on that
+    connection are lost, for every partition.
     """
     then = trace.leader_at(since_ns)
     if then is None or observed.plan.workload.acks != "0":
@@ -126,7 +127,7 @@ def _around(trace: Trace, since_ns: int, until_ns: int) -> list[Any]:
 
 
 def fault_link(broker: FaultOnBroker) -> ExplanationLink:
-    """Return a fault."""
+    """Return a fault as a link."""
     return ExplanationLink(
         rule=broker.fault,
         says=f"{broker.says[:1].upper()}{broker.says[1:]}.",
@@ -137,7 +138,7 @@ def fault_link(broker: FaultOnBroker) -> ExplanationLink:
 
 
 def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:
-    """Return the beginning of a leadership without a record."""
+    """Return the beginning of a leadership without a record, as a link."""
     how = " from outside the ISR" if start.unclean else ""
     if start.last_leader:
         how = ", as the last that had led,"
@@ -153,7 +154,7 @@ def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:
 
 
 def cut_link(line: BrokerLogLine, rule: str) -> ExplanationLink:
-    """Return a cut as a link."""
+    """Return a truncation as a link."""
     return ExplanationLink(
         rule=rule,
         says=f"Broker {line.broker} cut its log to {line.offset}.",

@@ -40,7 +40,7 @@ _EXPLAIN: Final = {
 """Explainers by kind of anomaly."""
 
 UNKNOWN_RULE: Final = "unknown"
-"""In place of a rule: nothing contradicts the events, and yet no rule is known to lead there."""
+"""In place of a rule: nothing contradicts the events, but no known rule leads there."""
 
 _WORDS_MAX: Final = 300
 
@@ -93,7 +93,7 @@ def _unread(outcome: PartitionOutcome, rows: Iterable[Row], why: str) -> Partiti
 
 
 def _anomalies(run: Run) -> list[Row]:
-    """All that stand for themselves, that Kafka promises anything against, and that are ours."""
+    """Return the anomalies of our own kinds that break a promise and follow from no other one."""
     names = {name for name, kind in our_kinds().items() if kind.severity is not Severity.EXPECTED}
     rows: list[Row] = pq.read_table(run.anomalies).to_pylist() if run.anomalies.exists() else []
     return [row for row in rows if row.get("cause") is None and row["kind"] in names]
@@ -106,7 +106,7 @@ def _records(rows: Iterable[Row]) -> set[str]:
 
 
 def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
-    """Events and books that are not as they must be."""
+    """Yield events and records of the run that break a rule or contradict each other."""
     for partition, trace in observed.traces.items():
         for wrong in (*wrong_cuts(trace, observed.rules), *wrong_elections(observed, trace)):
             yield _outside(observed, partition, wrong, "trace")
@@ -150,7 +150,7 @@ def _finding(row: Row, chain: Chain) -> ModelFinding:
 
 
 def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
-    """One finding for anomalies that only differ in their record: the first, and how many."""
+    """Return one finding for anomalies that differ only in their record, with their number."""
     by_subject: dict[tuple[object, ...], ModelFinding] = {}
     for finding in findings:
         links = (link for link in finding.because if not link.rule.startswith("acks="))
@@ -164,7 +164,7 @@ def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
 
 
 def _checked(observed: RunTraces) -> dict[str, int]:
-    """Return how much was held against the rules."""
+    """Return how many events of each kind were checked against the rules."""
     traces = observed.traces.values()
     return {
         "elections": sum(len(trace.starts) for trace in traces),

@@ -1,4 +1,4 @@
-"""Why replicas differ: one came back with what a new leader never had, and could keep it."""
+"""Why replicas differ: one returned with records that a new leader never had, and kept them."""
 
 from highwater.checkers.model.explain.evidence_links import (
     Chain,
@@ -21,7 +21,7 @@ from highwater.checkers.model.report_types import ExplanationLink
 
 
 def fork(observed: RunTraces, anomaly: Row) -> Chain:
-    """Why replicas differ at an offset: one came back with what a new leader never had."""
+    """Explain a divergent offset: a replica returned with records that a new leader never had."""
     trace = observed.traces.get(anomaly["partition"])
     offset = anomaly["offset"]
     if trace is None or offset is None or not trace.leaderships:
@@ -46,7 +46,7 @@ def fork(observed: RunTraces, anomaly: Row) -> Chain:
 
 
 def _hole(trace: Trace, broker: int, offset: int) -> ExplanationLink | None:
-    """Return the cut that took a whole batch with it, of which only the rest was fetched again."""
+    """Return the truncation that removed a whole batch if only its rest was fetched again."""
     disk = trace.disks[broker]
     cut = None if offset in disk.at else trace.cut_within(broker, disk.after(offset))
     return None if cut is None else cut_link(cut, "cut")
@@ -55,7 +55,7 @@ def _hole(trace: Trace, broker: int, offset: int) -> ExplanationLink | None:
 def _strayed(
     observed: RunTraces, trace: Trace, broker: int, offset: int, value: str | None
 ) -> Chain:
-    """Why one replica kept its own record."""
+    """Explain why one replica kept its own record."""
     send = observed.suspects.get(value or "")
     if send is None:
         return refuse(f"{value}, which broker {broker} holds, was never sent.")
@@ -106,7 +106,8 @@ def _noop_truncation(
 ) -> BrokerLogLine | None:
     """Return the line by which a replica kept an offset though its leader began below it.
 
-    None, when it was cut to that offset or below afterwards: then it fetched what others have.
+    None if it was truncated to that offset or below afterwards: then it fetched the leader's
+        records.
     """
     lines = [
         line

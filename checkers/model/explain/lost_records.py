@@ -34,7 +34,7 @@ to follow only then, as on a busy machine."""
 
 
 def lost(observed: RunTraces, anomaly: Row) -> Chain:
-    """Why an acknowledged record is gone."""
+    """Explain why an acknowledged record is lost."""
     trace = observed.traces.get(anomaly["partition"])
     send = observed.suspects.get(anomaly["value"])
     if send is None or send["outcome"] != OK:
@@ -50,7 +50,7 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
 
 
 def _held_after_all(trace: Trace, anomaly: Row) -> str:
-    """Return a log of the last ISR that holds the record contradicts that it is lost."""
+    """Return the contradiction that a log of the last ISR holds the lost record."""
     last = trace.leaderships[-1] if trace.leaderships else None
     if last is None:
         return "Nobody was ever seen to lead."
@@ -65,7 +65,7 @@ def _held_after_all(trace: Trace, anomaly: Row) -> str:
 def _lost_unanswered(
     observed: RunTraces, trace: Trace, send: Row, ack_link: ExplanationLink
 ) -> Chain:
-    """acks=0: no broker acknowledged the write, and yet something must explain its loss."""
+    """Explain a loss with acks=0: no broker acknowledged the write, but the loss needs a reason."""
     since_ns = send["invoke_ns"]
     until_ns = send["complete_ns"] or since_ns
     # A broker that refuses one record of acks=0 hangs up, and what was under way with it is gone.
@@ -88,8 +88,8 @@ def _not_to_the_leader(observed: RunTraces, trace: Trace, send: Row) -> Explanat
 def _went_with_its_log(trace: Trace, send: Row) -> ExplanationLink | None:
     """Explain a record that was beyond the end of the log of a later leader.
 
-    It was written at the LEO that its leader last told, or behind it, and a look later there was
-    something behind it.
+    It was written at the last observed LEO of its leader, or behind it, and the next observation
+    shows records behind it.
     """
     invoked_ns = send["invoke_ns"]
     if (then := trace.leader_at(invoked_ns)) is None:
@@ -169,8 +169,8 @@ def _successors(trace: Trace, send: Row) -> list[LeadershipStart]:
     """Return the leaders after the append that started at or below it, likeliest first.
 
     Or with an older record there: an uncleanly elected leader may have a fork. The broker that
-    appended it does not lack it, whatever the observer saw of its LEO, unless it followed somebody
-    since and cut its log for them.
+    appended it does not lack it, even if an observed LEO says so, unless it has since followed
+    another leader and truncated its log.
     """
     offset, since_ns, until_ns = send["offset"], send["invoke_ns"], send["complete_ns"]
     before = trace.leader_at(since_ns - LOOK) or trace.leaderships[0]
@@ -194,7 +194,7 @@ def _successors(trace: Trace, send: Row) -> list[LeadershipStart]:
 def _lost_at_once(
     observed: RunTraces, trace: Trace, send: Row, link: ExplanationLink
 ) -> list[Chain]:
-    """Explain a record appended by a deposed leader that had not heard of its successor."""
+    """Explain a record appended by a deposed leader that did not know its successor."""
     if observed.plan.workload.acks == "all":
         return []
     now = trace.leader_at(send["invoke_ns"] - LOOK) or trace.leaderships[0]
@@ -269,7 +269,7 @@ def _gave_up(trace: Trace, start: LeadershipStart, send: Row) -> bool:
 
 
 def _cut(trace: Trace, broker: int, send: Row) -> ExplanationLink | None:
-    """Return the cut by which a replica gave up an offset that it may have held."""
+    """Return the truncation by which a replica removed an offset that it may have held."""
     for line in trace.of_kind(broker, "truncation"):
         if line.offset <= send["offset"] and line.time_ns >= send["invoke_ns"] - LOOK:
             return cut_link(line, "cut")
@@ -283,7 +283,7 @@ def _lost_though_committed(
     start: LeadershipStart,
     links: tuple[ExplanationLink, ExplanationLink | None, ExplanationLink],
 ) -> Chain:
-    """acks=all and a leader from the ISR: only a release's own faults explain that."""
+    """Explain a loss with acks=all and a leader from the ISR: only a bug of the release can."""
     ack_link, cut, led_link = links
     rules, present = observed.rules, tuple(link for link in links if link)
     if gone := _removed_by(observed, trace, start, send):
@@ -331,7 +331,7 @@ def _ranges(observed: RunTraces, trace: Trace, broker: FaultOnBroker) -> list[ra
 
 
 def _was_unknown(trace: Trace, cut: ExplanationLink) -> bool:
-    """Return whether the leader had said that it does not know the follower's epoch."""
+    """Return whether the leader had answered that it does not know the follower's epoch."""
     return any(
         "unknown offset" in line.text and 0 <= (cut.time_ns or 0) - line.time_ns < SECOND
         for line in trace.of_kind(cut.broker if cut.broker is not None else -1, "answer")

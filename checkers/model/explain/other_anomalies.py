@@ -1,4 +1,4 @@
-"""Why a record stands twice, too late, or was not looked for; what explains a damaged disk."""
+"""Explains duplicates, records out of order, unseen records, and damaged disks."""
 
 from highwater.checkers.model.explain.evidence_links import (
     Chain,
@@ -20,7 +20,7 @@ def duplicate(observed: RunTraces, anomaly: Row) -> Chain:
 
     A broker knows a record of an idempotent producer again by producer id, epoch and sequence
     (KIP-98). A client that takes a new epoch after requests without an answer, as librdkafka does,
-    and sends their records again, is not known.
+    and sends their records again, is not recognised.
     """
     send = observed.suspects.get(anomaly["value"])
     if send is None:
@@ -36,10 +36,10 @@ def duplicate(observed: RunTraces, anomaly: Row) -> Chain:
 
 
 def reordered(observed: RunTraces, anomaly: Row) -> Chain:
-    """Why a record stands before one that was sent earlier: that was sent again, behind it.
+    """Explain a record before one that was sent earlier: the earlier one was sent again, behind it.
 
-    A producer has several requests on their way; without idempotence (KIP-98) the leader does not
-    know that one before was refused (``max.in.flight.requests.per.connection`` in Kafka's docs).
+    A producer has several requests in flight; without idempotence (KIP-98) the leader does not know
+    that an earlier one was refused (``max.in.flight.requests.per.connection`` in Kafka's docs).
     """
     if observed.plan.workload.idempotence:
         return refuse("Its producer is idempotent: the broker should have kept the order.")
@@ -71,7 +71,7 @@ def _sent_again(observed: RunTraces, anomaly: Row, send: Row, how: str) -> Chain
 
 
 def unseen(observed: RunTraces, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
-    """Explain that no reader looked: the harness must have said that the final read ended early."""
+    """Explain an unseen record: the harness must have reported that the final read ended early."""
     if not observed.status.problems:
         return refuse("The final read ended without a problem, and yet not with the fence.")
     says = observed.status.problems[0]

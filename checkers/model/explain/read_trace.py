@@ -34,7 +34,7 @@ _IGNORED: Final = frozenset({"error", "election", "kept"})
 
 
 def observe(run: Run) -> RunTraces:
-    """Read everything about a run that the rules can be held against.
+    """Read everything about a run that the rules can be checked against.
 
     Raises:
         StoreError: a table is missing or broken.
@@ -80,7 +80,10 @@ def _plain(table: pa.Table) -> pa.Table:
 
 
 def _leaderships(run: Run, *, kraft: bool) -> dict[int, list[LeadershipRow]]:
-    """Rows in order of time. On KRaft brokers tell them, and some lag behind others."""
+    """Return rows in order of time.
+
+    On KRaft the brokers report them, and some lag behind others.
+    """
     decisions: dict[int, list[LeadershipRow]] = defaultdict(list)
     for row in _rows(run, "events/partitions"):
         now = LeadershipRow(
@@ -105,7 +108,7 @@ def _marks(run: Run) -> dict[int, dict[int, list[ReplicaSample]]]:
 
 
 def _lines(run: Run, plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
-    """Lines by partition and broker; what a broker says of itself is told of each partition."""
+    """Return lines by partition and broker; those about the broker itself count for each."""
     lines: dict[int, dict[int, list[BrokerLogLine]]] = defaultdict(lambda: defaultdict(list))
     for row in _rows(run, "events/log_lines"):
         if row["kind"] in _IGNORED:
@@ -132,7 +135,7 @@ def _faults(run: Run, lines: dict[int, list[BrokerLogLine]]) -> list[FaultOnBrok
     """Pair each fault with its healing; unhealed faults end never. Without a broker it is -1.
 
     A fault is recorded when it has taken effect. It begins when the schedule's step is taken; a
-    shutdown of a story, which has no such steps, when its broker says so.
+    shutdown in a story, which has no such steps, begins with its broker's log line.
     """
     open_: dict[object, FaultOnBroker] = {}
     strikes_of = strikes(run)
@@ -159,7 +162,7 @@ def _faults(run: Run, lines: dict[int, list[BrokerLogLine]]) -> list[FaultOnBrok
 
 
 def _began_to_stop(lines: list[BrokerLogLine], time_ns: int) -> int:
-    """When a broker that is shut down now began to be."""
+    """Return the time when a broker's shutdown began."""
     began = None
     for line in lines:
         if line.time_ns <= time_ns and line.kind in {"start", "stop"}:
@@ -199,7 +202,7 @@ def _disk(batches: list[pa.RecordBatch]) -> FrozenReplica:
 
 
 _Tail: TypeAlias = tuple[FaultOnBroker, range]
-"""A fault, and what it took from the end of its broker's log."""
+"""Return a fault with the offsets that it removed from the end of its broker's log."""
 
 
 def _tails(faults: list[FaultOnBroker], plan: Plan, partition: int) -> list[_Tail]:
@@ -211,7 +214,7 @@ def _tails(faults: list[FaultOnBroker], plan: Plan, partition: int) -> list[_Tai
 
 
 def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
-    """Every beginning of a leadership: a broker's own line where it writes one, or its LEO then."""
+    """Return every beginning of a leadership, with its logged offset, or its LEO."""
     lines = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
     by_epoch = {(line.broker, line.epoch): line for line in reversed(lines)}
     starts: list[LeadershipStart] = []
@@ -266,7 +269,7 @@ def _start(
 
 
 def _began(broker: int, outside: str | None, **fields: Any) -> LeadershipStart:  # noqa: ANN401 - Start's
-    """Return the start of a leadership; KRaft says of an unclean one whether it led last."""
+    """Return the start of a leadership; for unclean ones KRaft logs whether the broker led last."""
     again = outside is not None and f"lastKnownElr: [{broker}] ->" in outside
     return LeadershipStart(
         broker=broker,
@@ -279,7 +282,7 @@ def _began(broker: int, outside: str | None, **fields: Any) -> LeadershipStart: 
 def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tuple[int, bool]:
     """Return where a log ended by its last observation, and whether a fault left it so.
 
-    It was observed, or the broker wrote a line on a cut.
+    It was observed, or the broker logged a truncation.
     """
     mark = trace.mark_at(broker, time_ns)
     cuts = [line for line in trace.of_kind(broker, "fetcher") if line.time_ns <= time_ns]

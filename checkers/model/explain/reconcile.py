@@ -1,4 +1,4 @@
-"""The model's whole answer about a run: what was predicted, observed, explained, and what not."""
+"""The model's answer about a run: predicted, observed, explained and unexplained events."""
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -51,12 +51,12 @@ def as_scripted(
     remedies: Sequence[tuple[str, ...]] = (),
     course: Sequence[ModelSnapshot] = (),
 ) -> Reconciliation:
-    """Return the answer about a run whose script the model has played, too.
+    """Return the answer about a run whose script the model has also played.
 
     Args:
-        foretold: what the model made of it; ``logs`` in the order of the assignment.
-        remedies: sets of switches of which each, were it on, would have the model keep everything.
-        course: how the model came there, in its own names A, B and C.
+        foretold: the model's outcome; ``logs`` in the order of the assignment.
+        remedies: sets of switches; with any one of them on the model keeps everything.
+        course: the model's states on the way, with its own names A, B and C.
     """
     explained = explain(run)
     predicted = _cast(foretold, explained.trace)
@@ -162,10 +162,10 @@ def _absent(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable
 def _foretold(
     finding: ModelFinding, predicted: PartitionOutcome, remedies: Sequence[tuple[str, ...]]
 ) -> ModelFinding:
-    """Return a finding with the model's word on it: what it does not predict, no chain explains.
+    """Return a finding corrected by the model: one that it does not predict is unexplained.
 
-    What it does predict, and no chain contradicts, follows from the rule without which it would
-    not.
+    One that it predicts and no chain contradicts follows from the rule whose absence would prevent
+    it.
     """
     expected = (finding.kind == "lost-write" and finding.record in predicted.lost) or (
         finding.kind == "divergence" and finding.offset in predicted.forked

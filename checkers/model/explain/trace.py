@@ -1,6 +1,6 @@
 """One partition of one run as a trace: leaders, observations, log lines, and disks.
 
-Plain Python values. A trace is small (it has what changed, not what was sent); disks and operations
+Plain Python values. A trace is small (it holds changes, not records); disks and operations
 are Arrow tables and NumPy arrays.
 """
 
@@ -24,7 +24,7 @@ MS: Final = 1_000_000
 SECOND: Final = 1000 * MS
 NEVER: Final = (1 << 63) - 1
 LOOK: Final = 250 * MS
-"""Two looks of the observer at one broker are never farther apart, if the machine can keep up."""
+"""The longest time between two observations of one broker, if the machine can keep up."""
 
 _EPOCH: Final = re.compile(r"[Ll]eader [Ee]poch (\d+)")
 _DECISION: Final = re.compile(r"partition epoch (\d+)|[vV]ersion updated to \[?(\d+)")
@@ -45,7 +45,7 @@ class LeadershipRow:
 
     @property
     def event(self) -> str:
-        """It in words."""
+        """The row in words."""
         return f"leader {self.leader}, leader epoch {self.epoch}, ISR {list(self.isr)}"
 
 
@@ -70,25 +70,25 @@ class BrokerLogLine:
 
     @property
     def epoch(self) -> int:
-        """The leader epoch that it tells, -1 for none."""
+        """The leader epoch in the line, -1 for none."""
         match = _EPOCH.search(self.text)
         return int(match[1]) if match else -1
 
     @property
     def partition_epoch(self) -> int:
-        """The number of the decision about the partition that it tells, -1 for none."""
+        """The partition epoch in the line, -1 for none."""
         match = _DECISION.search(self.text)
         return int(match[1] or match[2]) if match else -1
 
     @property
     def isr(self) -> frozenset[int]:
-        """The ISR that it tells, as it is to be."""
+        """The new ISR in the line."""
         match = _ISR.search(self.text)
         return frozenset(map(int, re.findall(r"\d+", match[1]))) if match else frozenset()
 
     @property
     def leader(self) -> int:
-        """The leader that it tells, -1 for none."""
+        """The leader in the line, -1 for none."""
         match = _LEADER.search(self.text)
         return int(match[1] or match[2]) if match else -1
 
@@ -106,13 +106,14 @@ class FaultOnBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadershipStart:
-    """A broker began to lead: from which offset on, and what shows it.
+    """The beginning of a broker's leadership: its offset, and its evidence.
 
     Attributes:
-        unclean: what shows that it was elected from outside the ISR; None: nothing does.
-        last_leader: what shows that it was elected because it had led last, when nobody was in
-            sync any more (KIP-966); None: nothing does. Kafka calls that unclean, and allows it.
-        logged: the broker itself wrote the offset down; else it is the LEO that was last observed.
+        unclean: evidence that it was elected from outside the ISR;
+        None: there is none.
+        last_leader: evidence that it was elected as the last leader of an empty ISR (KIP-966);
+        None: there is none. Kafka calls that unclean, and allows it.
+        logged: the broker itself logged the offset; else it is the last observed LEO.
     """
 
     time_ns: int
@@ -145,12 +146,12 @@ class FrozenReplica:
     producers: list[tuple[int | None, int | None]] = field(default_factory=list)
 
     def writers(self, record: str) -> set[tuple[int | None, int | None]]:
-        """Under which producer ids and epochs a record stands there."""
+        """Each record's producer ids and epochs."""
         return {by for name, by in zip(self.ids, self.producers, strict=False) if name == record}
 
     @cached_property
     def records(self) -> frozenset[str | None]:
-        """The records that stand there, wherever."""
+        """The ids of all records."""
         return frozenset(self.ids)
 
     @cached_property
@@ -169,7 +170,7 @@ class FrozenReplica:
         return -1 if index is None else int(self.epochs[index])
 
     def after(self, offset: int) -> int:
-        """Return the offset that follows on another."""
+        """Return the next offset after another that holds a record."""
         index = int(np.searchsorted(self.offsets, offset, side="right"))
         return int(self.offsets[index]) if index < len(self.offsets) else self.end
 
@@ -196,7 +197,7 @@ class Trace:
         return self.leaderships[index - 1] if index else None
 
     def mark_at(self, broker: int, time_ns: int) -> ReplicaSample | None:
-        """Return what a replica last told before."""
+        """Return a replica's last observation before a time."""
         marks = self.marks.get(broker, [])
         index = bisect_right(marks, time_ns, key=lambda mark: mark.time_ns)
         return marks[index - 1] if index else None
@@ -217,21 +218,22 @@ class Trace:
         return next(cuts, None)
 
     def cut_within(self, broker: int, offset: int) -> BrokerLogLine | None:
-        """Return the cut of a replica to an offset, which may have been in the midst of a batch.
+        """Return the truncation of a replica to an offset, which may lie inside a batch.
 
-        All of that batch goes, and what is fetched next stands where the log was to be cut: a gap
-        (``LogSegment.truncateTo`` cuts the file before the batch, ``Log.truncateTo`` sets the LEO).
+        The whole batch goes, and the next fetched batch begins at the offset of the truncation: a
+        gap (``LogSegment.truncateTo`` cuts the file before the batch, ``Log.truncateTo`` sets the
+        LEO).
         """
         cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == offset)
         return next(cuts, None)
 
     def older(self, broker: int, offset: int, epoch: int) -> bool:
-        """Return whether a replica holds at an offset what was written before a leader epoch."""
+        """Return whether a replica's record at an offset was written before a leader epoch."""
         disk = self.disks.get(broker)
         return disk is not None and 0 <= disk.epoch(offset) < epoch
 
     def joined(self, broker: int, before: LeadershipRow, now: LeadershipRow) -> bool:
-        """Return whether a leader says that it took a broker into the ISR between two looks."""
+        """Return whether a leader logged that it added a broker to the ISR between two times."""
         return any(
             before.time_ns - LOOK <= line.time_ns <= now.time_ns + LOOK and broker in line.isr
             for leader in self.lines

@@ -1,4 +1,4 @@
-"""Every cut of a log must be one that the release's rules allow, for a reason that was observed."""
+"""Every truncation of a log must be one that the release's rules allow, for an observed reason."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _KINDS: Final = ("fetcher", "answer", "range", "truncation", "leader", "start", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleViolation:
-    """Something that the rules do not allow, why not, and the event."""
+    """Something that the rules do not allow: the event, and the reason."""
 
     rule: str
     says: str
@@ -24,8 +24,8 @@ class RuleViolation:
 def wrong_cuts(trace: Trace, rules: Rules) -> Iterator[RuleViolation]:
     """Yield truncations of a partition's replicas that no rule allows.
 
-    From 0.11 on the fetcher's thread says first where it is going to cut; with an old protocol or
-    message format it asks nobody, and answers itself with its HW.
+    From 0.11 on the fetcher thread logs first where it will truncate; with an old protocol or
+    message format it asks no leader, and uses its own HW.
     """
     for broker in sorted(trace.lines):
         kind = trace.of_kind(broker, *_KINDS)
@@ -35,14 +35,14 @@ def wrong_cuts(trace: Trace, rules: Rules) -> Iterator[RuleViolation]:
 
 
 def cut_count(trace: Trace) -> int:
-    """Return how many cuts were observed."""
+    """Return how many truncations were observed."""
     return sum(len(trace.of_kind(broker, "truncation")) for broker in trace.lines)
 
 
 def _to_the_own_hw(
     trace: Trace, _: Rules, broker: int, lines: list[BrokerLogLine]
 ) -> Iterator[RuleViolation]:
-    """To 0.10.2: a new follower cuts to its HW, and then has a fetcher that begins there."""
+    """Check a follower up to 0.10.2: it truncates to its HW, and then its fetcher begins there."""
     for index, line in enumerate(lines):
         if line.kind != "truncation":
             continue
@@ -70,9 +70,9 @@ def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | 
 
 
 def _not_its_hw(trace: Trace, broker: int, line: BrokerLogLine) -> str:
-    """Why a replica's HW cannot have been there; empty when it can.
+    """Return why a replica's HW cannot have been there; empty when it can.
 
-    One that was taken away and comes again begins with nothing, whatever it had.
+    A replica that was removed and added again begins with an empty log.
     """
     made = [line.time_ns for line in trace.of_kind(broker, "created")]
     made_ns = max((at for at in made if at <= line.time_ns), default=0)
@@ -100,9 +100,8 @@ class _Following:
     """The state of a replica since it last began to follow or to lead.
 
     Attributes:
-        since_ns: when it had begun to do what it did before, if that came to anything.
-        question: what its leader told it last, until it has acted on that.
-        cut: where it last cut its log.
+        since_ns: the begin of its role before this one, if it fetched or led in it. question: its
+            leader's last answer, until it has acted on it. cut: the offset of its last truncation.
     """
 
     cause: BrokerLogLine | None = None
@@ -114,7 +113,7 @@ class _Following:
 def _to_the_leaders_answer(
     trace: Trace, rules: Rules, _: int, lines: list[BrokerLogLine]
 ) -> Iterator[RuleViolation]:
-    """Since 0.11: to where an epoch of the leader ends, to the HW if it cannot say, or its LEO."""
+    """Check a follower since 0.11: it truncates to an epoch's end, its HW, or the leader's LEO."""
     now = _Following()
     for line in _in_order(lines):
         if line.kind in {"fetcher", "leader"}:
@@ -130,7 +129,7 @@ def _to_the_leaders_answer(
 def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
     """Return the time from which epochs count that its new leader may know better.
 
-    Where nothing came of whom it followed before (that one was gone), they count from before that.
+    If it fetched nothing from its previous leader (which was down), they count from before that.
     """
     cause = before.cause
     if cause is None:
@@ -142,8 +141,8 @@ def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
 def _in_order(lines: list[BrokerLogLine]) -> list[BrokerLogLine]:
     """Return the lines in order of when their events began.
 
-    A fetcher is told of when its thread runs and may have cut; but it is never older than its
-    broker's last leadership.
+    A fetcher is logged when its thread runs, which may be after its truncation; but it is never
+    older than its broker's last leadership.
     """
     began, led_ns = [], 0
     for line in sorted(lines, key=lambda line: line.time_ns):
@@ -160,7 +159,7 @@ def _rule(rules: Rules) -> str:
 
 
 def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -> str:
-    """Why a cut is not allowed; empty when it is."""
+    """Return why a truncation is not allowed; empty when it is."""
     cause, question = now.cause, now.question
     if cause is None or cause.kind == "leader":
         return "it did not follow anybody"
@@ -186,9 +185,9 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
 
 
 def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> bool:
-    """Return whether its log was seen to grow under this leader: questions come before.
+    """Return whether its log grew under this leader: its question comes before that.
 
-    What was seen before its last start does not count: it may have written more before it ended.
+    Observations before its last start do not count: it may have written more before it ended.
     """
     starts = trace.of_kind(line.broker, "start")
     alive_ns = max((start.time_ns for start in starts if start.time_ns <= cause.time_ns), default=0)
@@ -199,7 +198,7 @@ def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> boo
 
 
 def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
-    """Return where epochs ended that others begun since it last followed, or led."""
+    """Return the ends of epochs that other leaders began since it last followed or led."""
     return {
         start.offset
         for start in trace.starts

@@ -1,4 +1,4 @@
-"""A broker's process and session: kill, pause, stop, start, and what follows."""
+"""A broker's process and session: kill, pause, stop, start, and their effects."""
 
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.controller import elect, lose, welcome
@@ -77,7 +77,7 @@ def kill(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def pause(s: State, k: Constants, b: int) -> bool:
-    """SIGSTOP: it does nothing, and what was sent to it waits."""
+    """SIGSTOP: it does nothing, and messages to it wait."""
     if not is_up(s, b) or not _spend_failure(s, k):
         return False
     put(s, b, PROCESS, _PAUSED)
@@ -86,7 +86,7 @@ def pause(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def resume(s: State, b: int) -> bool:
-    """SIGCONT: it goes on where it was, not knowing what it has missed."""
+    """SIGCONT: it continues where it was, without knowing what it has missed."""
     if get(s, b, PROCESS) != _PAUSED:
         return False
     put(s, b, PROCESS, _UP)
@@ -95,7 +95,7 @@ def resume(s: State, b: int) -> bool:
 
 @rule
 def expire(s: State, k: Constants, b: int, successor: int) -> bool:
-    """Return the controller gives a broker up that is dead or paused."""
+    """End the session of a broker that is dead or paused: the controller gives it up."""
     if not is_live(s, b) or is_up(s, b):
         return False
     s[LATE_JOINERS] = int(s[LATE_JOINERS]) | (1 << b)
@@ -150,7 +150,7 @@ def move(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def checkpoint(s: State, b: int) -> bool:
-    """Return a broker writes its HW to disk, as it does every few seconds."""
+    """Write a broker's HW to disk, as it does every few seconds."""
     if not is_up(s, b) or get(s, b, DISK) == get(s, b, HW):
         return False
     put(s, b, DISK, get(s, b, HW))

@@ -44,7 +44,7 @@ def decide(s: State, leader: int, isr: int, bump: int) -> None:
 def eligible(s: State, k: Constants) -> int:
     """Return who may be elected: the live ISR, else the live ELR, else the last leader, else any.
 
-    The ELR and the last known leader count from KIP-966 on; anybody in unclean elections only.
+    The ELR and the last known leader count from KIP-966 on; any broker only in unclean elections.
     """
     live = int(s[LIVE])
     clean = isr_of(s, newest(s)) & live

@@ -33,7 +33,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def progress(s: State, k: Constants, leader: int, b: int) -> None:
-    """Return the leader notes how far a follower is; it may join the ISR, and the HW may rise."""
+    """Note a follower's progress at the leader; it may join the ISR, and the HW may rise."""
     leo = get(s, b, LEO)
     put(s, leader, REMOTE + b, leo)
     if not (get(s, leader, VIEW) >> b) & 1 and _may_join(s, k, leader, b, leo):
@@ -102,7 +102,7 @@ def shrink(s: State, k: Constants, leader: int, b: int) -> bool:
 
 @rule
 def lag(s: State, k: Constants, leader: int, b: int) -> bool:
-    """Drop a live follower that does not get through from the ISR: a network failure."""
+    """Drop a live follower that does not reach the leader from the ISR: a network failure."""
     if s[FAILURES] >= k[K_FAILURES] or not is_up(s, b):
         return False
     s[FAILURES] = int(s[FAILURES]) + 1

@@ -42,10 +42,10 @@ _FETCHING = int(Fetcher.FETCHING)
 
 @rule
 def learn(s: State, k: Constants, b: int) -> bool:
-    """Apply the next decision; a broker whose session had ended hears only the newest one.
+    """Apply the next decision; a broker whose session had ended gets only the newest one.
 
-    With ZooKeeper, brokers pass over a decision that names no leader: they keep the epoch and the
-    leader that they know (``ReplicaManager.makeFollowers``), so that an epoch can be missed.
+    With ZooKeeper, brokers ignore a decision that names no leader: they keep the epoch and the
+        leader that they know (``ReplicaManager.makeFollowers``), so that an epoch can be missed.
     """
     applied, last = get(s, b, APPLIED_DECISION), newest(s)
     if not is_up(s, b) or not (is_live(s, b) or (k[K_KRAFT] and applied >= 0)):
@@ -63,7 +63,7 @@ def learn(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def skip(s: State, k: Constants, b: int) -> bool:
-    """Return a KRaft broker applies several decisions as one: the newest image against its own."""
+    """Apply several decisions as one, as a KRaft broker does: the newest image against its own."""
     applied, last = get(s, b, APPLIED_DECISION), newest(s)
     if not k[K_KRAFT] or not is_up(s, b) or applied < 0 or applied + 1 >= last:
         return False
@@ -74,7 +74,7 @@ def skip(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def apply_decision(s: State, k: Constants, b: int, decision: int) -> None:
-    """Take in one decision."""
+    """Apply one decision."""
     before, old_epoch = follows(s, b), epoch_of(s, b)
     put(s, b, APPLIED_DECISION, decision)
     leader = leader_of(s, decision)
@@ -89,7 +89,7 @@ def apply_decision(s: State, k: Constants, b: int, decision: int) -> None:
 
 @rule
 def _become_leader(s: State, k: Constants, b: int, before: int, old_epoch: int) -> None:
-    """Lead with one's own, maybe stale, HW; nothing is known of the others' LEO."""
+    """Become leader with the broker's own, maybe stale, HW; the others' LEO is unknown."""
     applied = get(s, b, APPLIED_DECISION)
     put(s, b, VIEW, isr_of(s, applied))
     put(s, b, PENDING, 0)
@@ -105,7 +105,7 @@ def _become_leader(s: State, k: Constants, b: int, before: int, old_epoch: int) 
 
 @rule
 def _become_follower(s: State, k: Constants, b: int, before: int, old_epoch: int) -> None:
-    """Decide where to cut, each release in its own way; see ``rules``."""
+    """Decide where to truncate, by the release's rules; see ``rules_by_release``."""
     _retire(s, b)
     leader = follows(s, b)
     gap = epoch_of(s, b) - old_epoch

@@ -50,9 +50,10 @@ from highwater.checkers.model.protocol.state_layout import (
 
 
 class Move(IntEnum):
-    """Kinds of step. Those up to LAG are done to the cluster; the others it takes by itself.
+    """Kinds of step.
 
-    RUN, TELL and SAVE are of a search by rounds: they stand for many of the others at once.
+    Those up to LAG come from outside; the cluster takes the others by itself. RUN, TELL and SAVE
+    belong to a search by rounds: they stand for many of the others at once.
     """
 
     SEND = 0
@@ -97,10 +98,8 @@ _UNKNOWN, _ACKNOWLEDGED = int(ProducerStatus.UNKNOWN), int(ProducerStatus.ACKNOW
 def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
     """All steps that the scope could ever need, one ``(kind, broker, other broker)`` a row.
 
-    Of a round the broker is a mask: who runs.
-
-    The other broker is the successor of STOP and EXPIRE (the same broker: nobody), and the follower
-    of LAG and SHRINK; elsewhere it is 0.
+    In a round the broker is a mask of the brokers that run. The other broker is the successor of
+    STOP and EXPIRE (the same broker: none), and the follower of LAG and SHRINK; elsewhere it is 0.
     """
     brokers = range(scope.brokers)
     kinds = [kind for kind in Move if kind not in (ROUNDS if scope.by == "message" else _MESSAGES)]
@@ -123,7 +122,7 @@ def _firsts(kind: Move, scope: Scope) -> range:
 
 @rule
 def send(s: State, k: Constants, b: int) -> bool:
-    """Return a producer's record reaches a broker that takes itself for the leader."""
+    """Append a producer's record at a broker that believes it leads."""
     record = int(s[SENT])
     if record >= k[K_RECORDS] or not presumes(s, b) or get(s, b, LEO) >= MAX_RECORDS:
         return False
@@ -144,7 +143,7 @@ def send(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001 - as apply
-    """Return whether a step is worth a try: a cheap test that refuses most others.
+    """Return whether a step may be possible: a cheap test that refuses most impossible ones.
 
     Never false where ``apply`` would be true. The search asks it before it copies a state.
     """
@@ -175,7 +174,7 @@ def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001
 
 @rule
 def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
-    """Take one step in place. False: it cannot be taken, and ``s`` is of no use any more."""
+    """Take one step in place. False: it cannot be taken, and ``s`` is undefined afterwards."""
     if kind >= _RUN:
         return _round(s, k, kind, b)
     if kind >= _LEARN:
@@ -232,9 +231,9 @@ def _by_itself(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
 
 
 def attempt(s: State, k: Constants, row: tuple[int, int, int]) -> State | None:
-    """Return the state after a step that was found under other rules, maybe; None if these lack it.
+    """Return the state after a step that may come from other rules; None if these lack it.
 
-    Whom an election chooses is the rules' own affair: where the one named cannot be, another is.
+    The rules decide whom an election chooses: if the named broker cannot be elected, another is.
     """
     kind, b, other = row
     for successor in (other, *range(3)) if kind in (Move.STOP, Move.EXPIRE) else (other,):

@@ -51,14 +51,14 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 class FetchAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A fetch answer under way.
+    """A fetch answer in flight.
 
     Attributes:
-        leader: who gave it.
+        leader: the broker that gave it.
         kind: ``records``, or ``diverging``.
-        offset: asked for, or at which the diverging epoch ends.
-        epoch: the diverging one; None of records.
-        hw: the leader's, as told.
+        offset: of the fetch, or the end of the diverging epoch.
+        epoch: the diverging one; None for records.
+        hw: the leader's, in the answer.
     """
 
     leader: int
@@ -74,12 +74,12 @@ class ModelReplica(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         process: ``up``, ``paused``, ``dead`` (killed) or ``stopped`` (in order).
-        hw_on_disk: what it would start with.
+        hw_on_disk: the HW with which it would start.
         follows: the broker it takes for the leader, itself maybe; -1 for none.
         epoch: the leader epoch that it knows; -1 for none.
-        isr: of whom takes itself for the leader: the ISR that it believes in.
+        isr: the ISR that it believes in, if it believes that it leads.
         fetcher: ``none``, ``truncating`` (it must ask where to cut) or ``fetching``.
-        answer: what is under way to it.
+        answer: the fetch answer in flight to it.
     """
 
     process: str
@@ -107,7 +107,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         elr: replicas that may lead although they are not in the ISR (KIP-966).
         last_leader: the last leader, which KIP-966 remembers while there is none; -1 is none.
         acked: records that producers were told are stored.
-        read: what a consumer has read, offset by offset; None where nothing was.
+        read: the record that a consumer has read, offset by offset; None where it read none.
     """
 
     leader: int

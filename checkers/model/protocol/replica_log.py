@@ -104,7 +104,7 @@ def told_epoch(s: State, k: Constants, b: int, number: int) -> int:
 
 @rule
 def expose(s: State, k: Constants, b: int, offset: int) -> None:
-    """Expose a record below a leader's HW: consumers read it, its producer hears of it."""
+    """Expose a record below a leader's HW: consumers read it, and its producer gets an answer."""
     entry = get(s, b, LOG + offset)
     record = (entry & 7) - 1
     if s[READ + offset] == 0:

@@ -1,4 +1,4 @@
-"""Fetching: how records, cuts and high watermarks travel from a leader to its followers."""
+"""Fetching: how records, truncations and high watermarks reach followers from their leader."""
 
 from highwater.checkers.model.protocol.broker_process import crash
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
@@ -72,7 +72,7 @@ def _serves(s: State, fenced: bool, leader: int, b: int) -> bool:
 
 @rule
 def truncate(s: State, k: Constants, b: int) -> bool:
-    """Return a new follower asks its leader where its last epoch ended, and cuts its log there."""
+    """Truncate a new follower where its leader says that the follower's last epoch ended."""
     leader = follows(s, b)
     if (
         not is_up(s, b)
@@ -96,7 +96,7 @@ def truncate(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def _end_by_first_rule(s: State, leader: int, b: int, number: int) -> int:
-    """KIP-101: the start of the leader's first larger epoch, or the follower's HW if undefined."""
+    """Truncate by KIP-101: to the leader's first larger epoch, or to the follower's HW."""
     latest = last_epoch(s, leader)
     if number == latest:
         return get(s, leader, LEO)
@@ -107,7 +107,7 @@ def _end_by_first_rule(s: State, leader: int, b: int, number: int) -> int:
 
 @rule
 def cut_to_epoch(s: State, k: Constants, b: int, number: int, end: int) -> bool:
-    """KIP-279: cut to where the leader's largest common epoch ends in both; False: ask again.
+    """Truncate by KIP-279: to the end of the largest common epoch in both logs; False: ask again.
 
     Args:
         number: the epoch that the leader's answer is for, UNDEFINED if it has none.
@@ -129,7 +129,7 @@ def cut_to_epoch(s: State, k: Constants, b: int, number: int, end: int) -> bool:
 
 @rule
 def fetch(s: State, k: Constants, b: int) -> bool:
-    """Return a follower fetches from its leader, and takes the answer in."""
+    """Fetch from the leader, and apply the answer."""
     if not request(s, k, b):
         return False
     return get(s, b, ANSWER) == 0 or take(s, k, b)
@@ -137,7 +137,7 @@ def fetch(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def ask(s: State, k: Constants, b: int) -> bool:
-    """Return a follower fetches; the leader has answered, and the answer is under way."""
+    """Fetch from the leader, which answers; the answer is in flight afterwards."""
     if s[LATES] >= k[K_LATE] or not request(s, k, b) or get(s, b, ANSWER) == 0:
         return False
     if get(s, b, ANSWER) == _RECORDS and get(s, b, ANSWER_COUNT) == 0:
@@ -148,13 +148,13 @@ def ask(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def receive(s: State, k: Constants, b: int) -> bool:
-    """Return a late answer arrives."""
+    """Apply an answer in flight."""
     return get(s, b, ANSWER) != 0 and is_up(s, b) and take(s, k, b)
 
 
 @rule
 def request(s: State, k: Constants, b: int) -> bool:
-    """Return the leader handles a fetch: it notes the follower's progress, and answers."""
+    """Handle a fetch at the leader: note the follower's progress, and answer."""
     leader = follows(s, b)
     if (
         not is_up(s, b)
@@ -199,7 +199,7 @@ def _put_answer(s: State, b: int, kind: int, offset: int, count: int) -> None:
 
 @rule
 def clear_answer(s: State, b: int) -> None:
-    """Nothing is under way to ``b`` any more."""
+    """Drop the answer in flight to ``b``."""
     for field in range(ANSWER, BLOCK):
         put(s, b, field, 0)
 

@@ -1,9 +1,9 @@
 """Rounds: brokers are frozen, or left running until nothing more happens.
 
-SIGSTOP holds a broker back, and everybody else goes on. So a schedule for real brokers is made of
-commands and rounds: in a round some brokers run until they are quiet, and the others are frozen. A
-search by rounds meets fewer interleavings than one by single messages, and what it finds can be
-replayed without holding back messages.
+SIGSTOP freezes a broker while the others continue. So a schedule for real brokers is made of
+commands and rounds: in a round some brokers run until they are idle, and the others are frozen. A
+search by rounds reaches fewer interleavings than one by single messages, but its findings can be
+replayed without holding messages.
 """
 
 from highwater.checkers.model.protocol.broker_process import register
@@ -42,9 +42,9 @@ _RECORDS = int(AnswerKind.RECORDS)
 
 @rule
 def run(s: State, k: Constants, running: int) -> bool:
-    """Let some brokers run, the others frozen, until none of them has anything to do.
+    """Let some brokers run, the others frozen, until all of them are idle.
 
-    An idle follower's fetch is parked at its leader, so that a raised HW has not come to it yet.
+    An idle follower's fetch is parked at its leader, so it does not know a raised HW yet.
     """
     changed = False
     for _ in range(_LONGEST):
@@ -81,7 +81,7 @@ def tell(s: State, k: Constants, running: int) -> bool:
 
 @rule
 def _idle(s: State, k: Constants, b: int, leader: int) -> bool:
-    """Return whether a follower has nothing to get or to cut, as far as its leader can see."""
+    """Return whether a follower has nothing to fetch or to truncate, by its leader's knowledge."""
     leo, last = get(s, b, LEO), last_epoch(s, b)
     if leo != get(s, leader, LEO):
         return False
@@ -103,7 +103,7 @@ def save(s: State, k: Constants, running: int) -> bool:
 
 @rule
 def _step(s: State, k: Constants, b: int, running: int) -> bool:
-    """Let one broker do the next thing that it has to do. Who was frozen learns all in one go."""
+    """Let one broker take its next step. A broker that was frozen learns all decisions at once."""
     if register(s, k, b) or skip(s, k, b) or learn(s, k, b) or confirm(s, k, b):
         return True
     leader = follows(s, b)
@@ -114,7 +114,7 @@ def _step(s: State, k: Constants, b: int, running: int) -> bool:
 
 @rule
 def _fetch(s: State, k: Constants, b: int, leader: int) -> bool:
-    """Fetch; if there is nothing to get, the fetch is parked, but the leader has noted it."""
+    """Fetch; if there is nothing to fetch, the fetch is parked, but the leader has noted it."""
     leo, remote_leo, last = get(s, b, LEO), get(s, leader, REMOTE + b), last_epoch(s, b)
     view, hw = get(s, leader, VIEW), get(s, leader, HW)
     if not request(s, k, b):

@@ -143,15 +143,16 @@ SWITCHES: Final = tuple(switch.name for switch in fields(Rules))
 
 
 def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
-    """Return the rules of a catalogued release, as far as it is allowed to follow them.
+    """Return the rules of a catalogued release under limits on its protocol and format.
 
     Args:
         name: such as ``2.8.2``, or ``3.9.2-zk`` for the same jars on ZooKeeper.
-        protocol: the newest ``inter.broker.protocol.version``, if not the release's own. What
-            followers ask, and leaders of the controller, follows it (``ReplicaFetcherThread``). On
-            KRaft the newest ``metadata.version``, with the features of that release (KIP-584).
-        written: the newest ``log.message.format.version``. A log of an older format has no
-            epochs; since 2.1 a follower then asks nobody, and cuts to its HW
+        protocol: the newest ``inter.broker.protocol.version``, if not the release's own. The
+            requests of followers to leaders and of leaders to the controller follow it
+            (``ReplicaFetcherThread``). On KRaft the newest ``metadata.version``, with the features
+            of that release (KIP-584).
+        written: the newest ``log.message.format.version``. A log of an older format has no epochs;
+            since 2.1 a follower then asks no leader, and truncates to its HW
             (``AbstractFetcherThread.fetchTruncatingPartitions``).
 
     Raises:
@@ -195,7 +196,7 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
 
 
 def old_format(protocol: str, written: str) -> bool:
-    """Return whether records have no leader epochs, under limits as ``rules_of`` has them."""
+    """Return whether records have no leader epochs, under the limits of ``rules_of``."""
     return any(most and _numbers(most) < (0, 11) for most in (protocol, written))
 
 

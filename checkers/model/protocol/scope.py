@@ -42,15 +42,15 @@ class Scope:
 
     Attributes:
         brokers: replicas of the partition, 2 or 3.
-        records: how many are sent at most, 1 to 6.
+        records: the most records sent, 1 to 6.
         failures: kills, pauses and lagging followers at most. A leadership move is no failure.
         moves: leadership moves and orderly stops at most.
-        late: fetch answers at most that arrive after other things have happened.
+        late: fetch answers at most that arrive after other moves.
         acks: what producers wait for.
         min_isr: ``min.insync.replicas``.
         unclean: ``unclean.leader.election.enable``.
-        by: what is one step: every message, or a round in which some brokers run until they are
-            quiet and the others are frozen, which is what can be done to real ones.
+        by: what one step is: a message, or a round in which some brokers run until they are idle
+            and the others are frozen, which real brokers can replay.
         stops: whether a planned move may be an orderly stop too.
         old_format: records are written as before 0.11, without leader epochs.
 
@@ -71,7 +71,7 @@ class Scope:
     stops: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit in a state."""
+        """Raise an error for bounds that do not fit in a state."""
         bounds = {**BOUNDS, "min_isr": (1, self.brokers)}
         for name, (low, high) in bounds.items():
             value = getattr(self, name)

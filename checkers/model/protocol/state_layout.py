@@ -150,14 +150,14 @@ def set_isr(s: State, decision: int, isr: int) -> None:
 
 @rule
 def follows(s: State, b: int) -> int:
-    """Return the broker that ``b`` believes to lead, -1 for none or if it knows nothing yet."""
+    """Return the broker that ``b`` believes to lead, -1 for none or before its first decision."""
     applied = get(s, b, APPLIED_DECISION)
     return -1 if applied < 0 else leader_of(s, applied)
 
 
 @rule
 def epoch_of(s: State, b: int) -> int:
-    """Return the leader epoch that ``b`` believes in, -1 if it knows nothing yet."""
+    """Return the leader epoch that ``b`` believes in, -1 before its first decision."""
     applied = get(s, b, APPLIED_DECISION)
     return -1 if applied < 0 else int(s[EPOCH + applied])
 

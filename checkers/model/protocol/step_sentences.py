@@ -1,4 +1,4 @@
-"""Every step in words, with its effect."""
+"""Every step as a sentence, with its effect."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -29,7 +29,7 @@ def says(kind: int, a: int, b: int, before: State, after: State) -> str:
 
     Args:
         kind: of ``Move``; ``a`` and ``b`` are its brokers.
-        before: the state that it was taken in; ``after`` is what came of it.
+        before: the state in which it was taken; ``after`` is the state after it.
     """
     return _SENTENCES[Move(kind)](a, b, before, after)
 
@@ -48,7 +48,7 @@ def _decided(after: State) -> str:
 
 
 def _change(b: int, before: State, after: State) -> str:
-    """Return what became of a replica's log and HW."""
+    """Return the change of a replica's log and HW."""
     leo, now = get(before, b, LEO), get(after, b, LEO)
     parts = []
     if now < leo:

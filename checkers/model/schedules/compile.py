@@ -1,8 +1,8 @@
 """A counterexample as a schedule that real brokers can follow.
 
-Only one that was found by rounds can be: between its commands everybody who is not frozen runs
-until nothing is left to do, as real brokers do. What is expected after each step is what the rules
-make of it of the release that it is played on, which need not be the one that it was found on.
+Only a counterexample of a search by rounds can be replayed: between its commands every broker that
+    is not frozen runs until it is idle, as real brokers do. The expected states follow from the
+    rules of the release that replays it, which need not be the release of the search.
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,11 +57,11 @@ _ACTIONS: Final[dict[Move, Action]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledStep:
-    """A step of a schedule: a move, who runs meanwhile (a mask), and all that happens in it.
+    """A step of a schedule: a move, the brokers that run meanwhile (a mask), and all its moves.
 
     Attributes:
-        moves: the move, with the rounds of those who are not frozen, before it and after it. Real
-            brokers do not wait until a command has been given.
+        moves: the move, with the rounds of brokers that are not frozen before and after it: real
+            brokers do not wait for a command.
     """
 
     move: Row
@@ -72,10 +72,9 @@ class CompiledStep:
 def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
     """Return the schedule that plays a counterexample on a release.
 
-    Raises:
-        UsageError: it was found by messages; or it cannot be followed, because brokers that must
-            run for a command would run ahead, or because its elections need an order of the
-            assignment that there is not; or the model knows no such release.
+    Raises: UsageError: it comes from a search by messages; or it cannot be followed, because
+        brokers that must run for a command would run ahead, or because no order of the assignment
+        gives its elections; or the model knows no such release.
     """
     if counterexample.scope.by != "round":
         raise UsageError(
@@ -156,7 +155,7 @@ def _beat(row: Row, running: int) -> CompiledStep:
 
 
 def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
-    """Return the state after some moves; one that these rules do not have changes nothing."""
+    """Return the state after some moves; a move that these rules lack changes nothing."""
     for row in rows:
         after = attempt(state, k, row)
         state = state if after is None else after
@@ -168,7 +167,7 @@ def _revived(
 ) -> tuple[tuple[ScheduleStep, ...], tuple[Row, ...]]:
     """Return steps that restart a broker that ended itself, being ahead of its leader.
 
-    It is killed first: 0.10.2.2 was seen to wait for itself for ever in that shutdown.
+    It is killed first, because 0.10.2.2 may wait for itself for ever in that shutdown.
     """
     everybody = (1 << int(k[K_BROKERS])) - 1
     run = (int(Move.RUN), everybody, 0)
@@ -210,7 +209,7 @@ def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> Sc
 
 
 def _expect(seen: State, numbers: set[int], kind: Move, a: int) -> Expect:
-    """Return what the controller, the brokers that run, the disks and the producers must show."""
+    """Return the expected state of controller, running brokers, disks and producers."""
     replicas = seen.replicas
     members = set(_members(a)) if kind in (Move.TELL, Move.SAVE) else set()
     leading = {b for b in numbers if replicas[b].follows == b}

@@ -1,4 +1,4 @@
-"""A way to break an invariant, step by step, as a file; and what a search has to say for itself."""
+"""A way to break an invariant, step by step, as a file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,10 +25,8 @@ class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     Attributes:
         move: its kind, as ``moves.Move`` calls it, in lower case.
-        brokers: whose move it is, and the other broker that it names, where it names one; of a
-            round all that run.
-        says: the move as a sentence.
-        after: what everybody holds and believes after it.
+        brokers: the broker of the move, and the other broker that it names, if any; in a round all
+            that run. says: the move as a sentence. after: the state after it.
     """
 
     move: str
@@ -37,7 +35,7 @@ class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     after: State
 
     def numbers(self) -> tuple[int, int, int]:
-        """Kind and brokers as the rules take them."""
+        """Its kind and brokers, as arguments of the rules."""
         kind = Move[self.move.upper()]
         if kind in ROUNDS:
             return int(kind), sum(1 << broker for broker in set(self.brokers)), 0
@@ -50,8 +48,8 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     Attributes:
         kafka: the release whose rules hold.
-        switched: rules that are other than the release has them.
-        invariant: what the last step breaks, and no step before it.
+        switched: rules changed from those of the release.
+        invariant: broken by the last step, and by no step before it.
         says: the invariant as a sentence.
         shortest: whether a search has shown that there is no shorter one.
     """
@@ -72,7 +70,7 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def setting(self) -> ModelSettings:
-        """The model that it was found in."""
+        """The model of its search."""
         return ModelSettings(kafka=self.kafka, scope=self.scope, switched=self.switched)
 
     def to_json(self) -> bytes:
@@ -114,7 +112,7 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
     def replay(self) -> tuple[PathStep, ...] | None:
-        """Return the states on its way by the rules of today; None if it breaks nothing any more.
+        """Return its states by the rules of today; None if it no longer breaks the invariant.
 
         Raises:
             UsageError: a release, rule, move or invariant that the model does not know.

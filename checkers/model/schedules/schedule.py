@@ -1,9 +1,9 @@
-"""One schedule, two executors: what the model found, in words that real brokers can follow too.
+"""One schedule for two executors: the model and real brokers.
 
 A schedule is a list of steps for one partition. The model plays it on its own state, and
-``nemesis.model_replay.schedule_replay`` on real brokers; a step says what is done, who is frozen
-meanwhile, and what must be seen before the next one. Replicas have the model's numbers, 0 to
-``replicas`` - 1.
+``nemesis.model_replay.schedule_replay`` on real brokers; a step has an action, the brokers to
+freeze meanwhile, and the state expected before the next one. Replicas have the model's numbers, 0
+to ``replicas`` - 1.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ Action = Literal[
 ]  # fmt: skip
 
 COMMANDED: Final = frozenset({"send", "kill", "pause", "resume", "start", "stop", "move"})
-"""Actions from outside. The others happen by themselves and are awaited; a session
-is ended by ``expire`` where the coordination can be made to."""
+"""Actions from outside. The others happen by themselves and are awaited; ``expire`` ends a session
+where the coordination allows it."""
 
 _NEEDS_BROKER: Final = COMMANDED - {"send"} | {"expire", "learn"}
 
@@ -35,15 +35,15 @@ OLD_FORMAT: Final[Mapping[str, str]] = {"log.message.format.version": "0.10.2"}
 
 
 class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The state to see after a step; None is "do not care".
+    """The expected state after a step; None is "do not care".
 
-    A frozen or dead broker cannot be asked for its LEO and HW, so of those nothing is awaited.
+    The LEO and HW of a frozen or dead broker are not awaited, because it does not answer.
 
     Attributes:
         leader: the broker that the controller has elected; -1 is none.
         isr: as the controller has it, in any order.
         leo: of a replica.
-        hw: of a replica, as it knows it itself.
+        hw: of a replica, by its own knowledge.
         hw_on_disk: in a replica's ``replication-offset-checkpoint``.
         acked: every record that has been acknowledged so far.
         refused: every record whose producer got an error so far.
@@ -70,13 +70,13 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """One step: freeze the held brokers, do one thing, wait for the expected state.
 
     Attributes:
-        action: what is done, or what is awaited.
+        action: done or awaited.
         broker: the broker concerned; of a send its target, by default the leader.
         record: the record's name, of a send.
         says: the step in a sentence, for a person.
         held: replicas that are frozen from before the step until after it, so that they do not run
-            ahead. What was appended while a replica was held reaches it after that, never before.
-        expect: what must be seen before the next step.
+            ahead. Records appended meanwhile reach them after that, never before. expect: the state
+            to await before the next step.
     """
 
     action: Action
@@ -88,14 +88,14 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Steps for one partition, with the settings they were found under.
+    """Steps for one partition, with the settings of their search.
 
     Attributes:
-        kafka: catalogue name of the release whose rules it was found under.
+        kafka: catalogue name of the release of the search.
         order: replicas in the order of the partition's assignment; the first leads at the start.
-        moves: the same steps as the model takes them; none if a person wrote the schedule.
+        moves: the same steps as moves of the model; empty if a person wrote the schedule.
         settings: broker settings above those of every replay, as Kafka spells them.
-        name: what to call it, in a few words.
+        name: a few words.
     """
 
     format: int = FORMAT
@@ -115,7 +115,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     def plain(self) -> dict[str, object]:
-        """Return the schedule as a plan holds it: of nothing but what JSON knows."""
+        """Return the schedule as a plan holds it, in JSON types."""
         plain_values: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
         return plain_values
 
@@ -165,7 +165,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def _check(schedule: Schedule) -> None:
-    """Refuse what cannot mean anything."""
+    """Raise an error for a schedule without meaning."""
     if sorted(schedule.order) != list(range(schedule.replicas)):
         raise UsageError(
             f"the order {list(schedule.order)} does not name each of {schedule.replicas} replicas",

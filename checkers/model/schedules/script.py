@@ -1,17 +1,17 @@
-"""A story as moves of the model: what a release's rules make of it, before any broker runs.
+"""A story as moves of the model: its outcome by a release's rules, before any broker runs.
 
 A script is a few lines of text, played by the rules as plain Python:
 
-    settle m0 m1 m2     send each to the leader, and let everybody catch up
-    send m3 to A        nobody fetches it before the script says so
+    settle m0 m1 m2     send each to the leader, and let all brokers catch up
+    send m3 to A        no follower fetches it before the script says so
     fetch B C           one fetch each, in this order
-    let C               C does all that it can do by itself: learn, cut, fetch
-    follow C            C learns whom it follows, and cuts its log, but fetches nothing
+    let C               C does all that it can do by itself: learn, truncate, fetch
+    follow C            C learns its leader, and truncates its log, but fetches nothing
     kill A, pause A, resume A, start A, stop B, checkpoint A
-    cut A to 3          a fault takes from A, which is dead, what it has from offset 3 on
-    expire A for B      A's session ends and B is elected; without a name, nobody is
+    cut A to 3          a fault removes A's records from offset 3 on, while it is dead
+    expire A for B      A's session ends and B is elected; without a name, no broker is
     retry m3 to B       unless it was acknowledged, its producer sends it again
-    heal                heal everything, and go on until everybody is at rest
+    heal                heal everything, and continue until all brokers are idle
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,7 +51,7 @@ _FOLLOWING: Final = (Move.LEARN, Move.TRUNCATE)
 _MENDED: Final = (Move.RESUME, Move.REGISTER, Move.START)
 _TURNS_MAX: Final = 200
 _NO_REMEDY: Final = frozenset({"kraft"})
-"""What is no rule of replication, but decides which of them there are."""
+"""Settings that are no rules of replication, but decide which rules hold."""
 
 
 class ScriptError(HarnessError):
@@ -64,7 +64,7 @@ class ScriptSettings:
 
     Attributes:
         rules: of the release.
-        unclean: whether unclean elections are allowed, and heeded.
+        unclean: whether unclean elections are allowed, and the release heeds it.
         old_format: whether records are written without leader epochs.
     """
 
@@ -76,7 +76,7 @@ class ScriptSettings:
 
 
 def play(script: str, setting: ScriptSettings) -> PartitionOutcome:
-    """Return what becomes of the records of a script. ``logs`` are those of A, B and C.
+    """Return the outcome of the records of a script. ``logs`` are those of A, B and C.
 
     Raises:
         ScriptError: a step cannot be taken; the message names it.
@@ -88,7 +88,7 @@ def play(script: str, setting: ScriptSettings) -> PartitionOutcome:
 
 
 def perform(script: str, stage: "ScriptState") -> Iterator[str]:
-    """Play a script line by line; each is given out when the stage is as it is after it.
+    """Play a script line by line; yield each line when the stage is in the state after it.
 
     Raises:
         ScriptError: as ``play``.
@@ -105,14 +105,15 @@ def perform(script: str, stage: "ScriptState") -> Iterator[str]:
 
 
 def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOutcome:
-    """Return what becomes of the records of a schedule that has moves, once everything is healed.
+    """Return the outcome of the records of a schedule with moves, once everything is healed.
 
     Args:
-        rules: of the release that it is played on, which need not be the one that it was found on.
-        unclean: whether unclean elections are allowed, and heeded.
+        rules: of the release that plays it, which need not be that of the search.
+        unclean: whether unclean elections are allowed, and the release heeds it.
 
     Raises:
-        ScriptError: nobody comes to rest, or there are more decisions than the model can keep.
+        ScriptError: the brokers do not become idle, or there are more decisions than the model
+            holds.
     """
     sends = sum(kind == Move.SEND for kind, _, _ in schedule.moves)
     scope = Scope(
@@ -137,10 +138,10 @@ def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOut
 def remedies(
     tell: Callable[[Rules], PartitionOutcome], rules: Rules
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the fewest switches which, were they on, would have nothing lost and nothing forked.
+    """Return the fewest switches with which nothing is lost and nothing forks.
 
     Args:
-        tell: what becomes of a script under some rules.
+        tell: the outcome of a script under some rules.
         rules: those of the release.
 
     Returns:
@@ -226,7 +227,7 @@ class ScriptState:
         )
 
     def let(self, brokers: tuple[int, ...], moves: tuple[Move, ...] = _ALONE) -> bool:
-        """Let brokers do what they can do by themselves, until nothing changes; True."""
+        """Let brokers do what they can do by themselves, until nothing changes; return True."""
         for _ in range(_TURNS_MAX):
             before = self.state.copy()
             for b in brokers:
@@ -237,7 +238,7 @@ class ScriptState:
         raise ScriptError("the brokers do not come to rest")
 
     def heal(self) -> bool:
-        """Heal everything; whether everybody is at rest then."""
+        """Heal everything; return whether all brokers are idle then."""
         for _ in range(_TURNS_MAX):
             before = self.state.copy()
             for b in range(3):
@@ -254,9 +255,9 @@ class ScriptState:
         any(self.take(Move.EXPIRE, b, other) for other in (*_others(b), b))
 
     def follow(self, moves: Iterable[tuple[int, int, int]]) -> None:
-        """Take moves that were found under other rules, maybe; what these do not have is left out.
+        """Take moves that may come from other rules; a move that these rules lack is left out.
 
-        A record is called after the order of its sending, from m1 on.
+        Records are named in the order of their sending, from m1 on.
         """
         for row in moves:
             after = attempt(self.state, self.k, row)
@@ -266,7 +267,7 @@ class ScriptState:
                     self.names.append(f"m{len(self.names) + 1}")
 
     def cut(self, b: int, end: int) -> bool:
-        """Take the end of a dead broker's log, as no rule of Kafka's does."""
+        """Remove the end of a dead broker's log, as no rule of Kafka's does."""
         leo = get(self.state, b, LEO)
         if get(self.state, b, PROCESS) != ProcessState.DEAD or end > leo:
             return False
@@ -339,7 +340,7 @@ def _cut(stage: ScriptState, words: list[str]) -> bool:
 
 
 def _stop(stage: ScriptState, words: list[str]) -> bool:
-    """Followers, so that no leadership moves; the others learn of their leaving."""
+    """Followers, so that no leadership moves; the others learn that they left."""
     return all(stage.take(Move.STOP, b, b) and stage.let((0, 1, 2)) for b in _brokers(words))
 
 

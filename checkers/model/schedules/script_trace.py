@@ -1,4 +1,4 @@
-"""A script line by line: how the model has everybody after each."""
+"""A script line by line, with the model's state after each."""
 
 from collections.abc import Sequence
 

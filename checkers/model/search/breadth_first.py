@@ -2,7 +2,7 @@
 
 Level by level, so that the first breach that is met is one of the fewest moves. States are kept
 whole only while they wait to be expanded; of all others there is a fingerprint and its parent's,
-from which a path is found again by going forward once more.
+from which a path is reconstructed by a second pass forward.
 """
 
 import time
@@ -38,7 +38,7 @@ _BITS: Final = 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When to give up.
+    """Limits of a search.
 
     Attributes:
         memory: bytes for the table and the states that wait.
@@ -117,8 +117,8 @@ def explore(
     Args:
         machine: what to search.
         invariants: names of its invariants; none to meet every state.
-        limits: when to give up. What was found by then is kept.
-        jobs: threads. With more than one, which of several shortest paths is found is chance.
+        limits: of the search. Findings up to them are kept.
+        jobs: threads. With more than one, chance decides which of several shortest paths is found.
         watch: told about the progress, several times a second.
     """
     compiled = kernels(machine.laws)
@@ -143,7 +143,7 @@ def explore(
 
 
 def compile_all(machine: Machine) -> float:
-    """Have every kernel of a search compiled, or loaded; seconds it took."""
+    """Compile or load every kernel of a search; return the seconds that it took."""
     began = time.perf_counter()
     compiled, none = kernels(machine.laws), new_table(2)
     states = np.empty((0, machine.initial.nbytes // 8), np.uint64)
@@ -157,14 +157,14 @@ def compile_all(machine: Machine) -> float:
 
 @dataclass(slots=True)
 class _Output:
-    """The output of one thread: blocks of new states, the last of them not full yet."""
+    """The output of one thread: blocks of new states, of which the last is not full."""
 
     words: int
     blocks: list[Words] = field(default_factory=list)
     filled: int = BLOCK
 
     def room(self, least: int) -> Words:
-        """Rows to write to, at least so many."""
+        """Return rows to write to, at least so many."""
         if BLOCK - self.filled < least:
             self._trim()
             self.blocks.append(np.empty((BLOCK, self.words), np.uint64))
@@ -208,7 +208,7 @@ class _Search:
         self._process = psutil.Process()
 
     def run(self, limits: Limits, watch: Watch, began: float) -> Reason | None:
-        """Level after level; why it ended early, if it did."""
+        """Search level after level; return why it ended early, if it did."""
         self._begin()
         while self.frontier and not self._all_broken():
             next_level = [_Output(self.machine.initial.nbytes // 8) for _ in range(self.jobs)]
@@ -230,7 +230,7 @@ class _Search:
         return None
 
     def breaches(self) -> Iterator[tuple[str, int]]:
-        """Each invariant that was broken, with the fingerprint of a state that breaks it."""
+        """Return each broken invariant, with the fingerprint of a state that breaks it."""
         for name, bit in self.bits.items():
             if mark := self.marks[:, bit].max():
                 yield name, int(mark)
@@ -248,7 +248,7 @@ class _Search:
                 self.marks[0, bit] = key
 
     def _rounds(self, outputs: Sequence[_Output]) -> Iterator[None]:
-        """Expand the frontier; a pause after each round."""
+        """Expand the frontier; yield after each round."""
         while self.frontier:
             now = _deal(self.frontier, self.jobs)
             calls = [
@@ -278,7 +278,7 @@ class _Search:
         return bool(self.bits) and all(self.marks[:, bit].any() for bit in self.bits.values())
 
     def _make_room(self, memory: int, outputs: Sequence[_Output]) -> bool:
-        """Return whether the next round fits; the table is doubled for that if it must be."""
+        """Return whether the next round fits; double the table if necessary."""
         after = self.states + self.jobs * BLOCK
         waiting = sum(rows.nbytes for rows in self.frontier)
         waiting += sum(output.nbytes() for output in outputs)

@@ -92,7 +92,7 @@ def _round(lane: np.uint64, word: np.uint64) -> np.uint64:
 
 @rule
 def fingerprint(state: Words) -> np.uint64:
-    """64 bits that stand for a state: four lanes of xxHash64's rounds, MurmurHash3's finish."""
+    """Return a state's 64-bit fingerprint: xxHash64's rounds, MurmurHash3's finish."""
     a, b, c, d = _PRIME_1, _PRIME_2, _PRIME_4, _MIX_1
     words, at = state.shape[0], 0
     while at + 4 <= words:
@@ -110,7 +110,7 @@ def fingerprint(state: Words) -> np.uint64:
 
 
 def _exchange(_: Any, array: Any, slot: Any, value: Any) -> Any:  # noqa: ANN401 - Numba's
-    """Write a value to a slot if it holds 0, atomically; what the slot held before."""
+    """Write a value to a slot if it holds 0, atomically; return the slot's old value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
         kind = signature.args[0]
@@ -130,7 +130,7 @@ _take: Any = intrinsic(_exchange)
 
 @rule
 def insert(table: Table, key: np.uint64, parent: np.uint64) -> bool:
-    """Put a fingerprint in if it is not there; whether it was new. Compiled code only."""
+    """Insert a fingerprint if it is missing; return whether it was. Compiled code only."""
     keys = table.keys
     mask = np.uint64(keys.shape[0] - 1)
     slot = key & mask

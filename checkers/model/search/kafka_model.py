@@ -27,8 +27,8 @@ class ModelSettings:
     """The settings of a model: its release and its bounds.
 
     Attributes:
-        kafka: a release that the model knows.
-        switched: rules that are other than the release has them, by name.
+        kafka: a release that the model knows. switched: rules changed from those of the release, by
+            name.
     """
 
     kafka: str

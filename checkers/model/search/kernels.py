@@ -21,7 +21,7 @@ _MODEL: Final = "highwater.checkers.model."
 _FOLDER: Final = Path(__file__).parents[1]
 
 _RECENT: Final = 1 << 17
-"""Fingerprints of states before renaming that a call remembers: most successors have been met a
+"""Fingerprints of states before renaming that a call remembers: most successors were reached a
 moment ago by another order of the same moves, and need not be renamed again."""
 
 

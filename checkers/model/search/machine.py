@@ -1,4 +1,4 @@
-"""A machine to search: an initial state, moves, and what must hold."""
+"""A machine to search: an initial state, moves, and invariants."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Moves = np.ndarray[Any, np.dtype[np.int64]]
 
 @rule
 def anything(state: State, constants: Constants, kind: int, b: int) -> bool:  # noqa: ARG001
-    """Every move is worth a try."""
+    """Return that every move may be possible."""
     return True
 
 
@@ -23,8 +23,8 @@ class MachineFunctions:
     """The functions that a search compiles. Each must be marked as a ``rule``.
 
     Attributes:
-        apply: does a move in place; False if it is not enabled, and the state is then undefined.
-        possible: a cheap look at a move's kind and first argument, before the state is copied;
+        apply: takes a move in place; False if it is not enabled, and the state is then undefined.
+            possible: a cheap test of a move's kind and first argument, before the state is copied;
             false only where ``apply`` would be false too.
         canonical: writes to its second argument a state that stands for all of the same shape
             (broker names exchanged). The fewer it chooses from, the fewer states there are.
@@ -42,8 +42,7 @@ class Machine:
     """A system with a finite number of states, within the bounds that ``constants`` holds.
 
     Attributes:
-        laws: what happens and what must not.
-        moves: every move there may be.
+        laws: its functions. moves: every possible move.
         constants: handed to every law.
         initial: the first state, whole words of eight bytes.
         invariants: name to its bit in what ``broken`` returns, from 0.

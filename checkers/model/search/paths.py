@@ -1,4 +1,4 @@
-"""From fingerprints back to states: which moves lead along a chain that a search has found."""
+"""From fingerprints back to states: the moves along a chain that a search has found."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class PathStep:
 def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
     """Return the moves along the fingerprints of canonical states, the initial one first.
 
-    The search sees every state with its brokers renamed, and forgets how. So here it goes forward
-    once more in two lines of the same shapes, one renamed as the search's and one not.
+    The search renames the brokers of every state, and does not keep the names. So the path is
+    followed again in two lines of equal shapes, one renamed as in the search and one not.
 
     Raises:
         HarnessError: no move leads on, which means that the laws treat brokers differently.
@@ -42,7 +42,7 @@ def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
 
 
 def successors(machine: Machine, state: State) -> list[tuple[tuple[int, int, int], State]]:
-    """Every move that can be taken, with the state it leads to, by the laws as plain Python."""
+    """Yield every move that can be taken, with the state after it, by the laws as plain Python."""
     steps = []
     for kind, a, b in machine.moves.tolist():
         after = state.copy()

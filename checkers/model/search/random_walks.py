@@ -1,6 +1,6 @@
-"""Random walks, for bounds that no search can exhaust: what they find is real, though not shortest.
+"""Random walks, for bounds that no search can exhaust.
 
-They prove nothing about what they do not find.
+Their findings are real, though not the shortest; they do not prove that there are no others.
 """
 
 import time
@@ -18,7 +18,7 @@ from highwater.checkers.model.search.paths import PathStep
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _MASK: Final = (1 << 64) - 1
 _AT_ONCE_S: Final = 0.2
-"""Walks are taken for about so long between two looks at the limits."""
+"""Seconds of walking, about, between two checks of the limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,8 +67,7 @@ def walk(
         walks: how many at most; each follows from the seed and its number alone.
         depth: moves of each at most.
         seed: what every choice follows from.
-        limits: when to give up.
-        watch: told about the progress, several times a second.
+        limits: of the walks. watch: told about the progress, several times a second.
     """
     take, compile_seconds = _compile(machine)
     began = time.perf_counter()
@@ -107,10 +106,10 @@ def walk(
 
 
 def play(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[PathStep, ...] | None:
-    """Take those of the moves that can be taken, up to the first state that breaks an invariant.
+    """Take the moves that can be taken, up to the first state that breaks an invariant.
 
     Returns:
-        The way there; None if no state on the way breaks it.
+        The path to it; None if no state on the path breaks it.
     """
     state, leaps = machine.initial, []
     for kind, a, b in moves:

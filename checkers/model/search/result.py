@@ -27,10 +27,10 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         holds: true if no state within the scope breaks it; false if one does; null if it is not
-            known, because not every state was met.
+            known, because not every state was reached.
         reason: why it is not known: ``memory``, ``time``, ``stopped``, or ``walks`` (random walks
             meet some states); null where it is.
-        states: distinct states met by the whole search, or steps of all walks.
+        states: distinct states reached by the whole search, or steps of all walks.
         depth: moves from the initial state to the farthest state that was met.
         seconds: of searching; ``compile_seconds`` went before, for machine code.
         rate: states per second of searching.
@@ -81,7 +81,7 @@ def search(
 def results(
     setting: ModelSettings, invariants: Sequence[str], outcome: SearchOutcome
 ) -> tuple[SearchAnswer, ...]:
-    """Return what a search means for each invariant that was asked for."""
+    """Return the result of a search for each invariant that was asked for."""
     return tuple(_searched(setting, name, outcome) for name in invariants)
 
 

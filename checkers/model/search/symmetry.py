@@ -58,7 +58,7 @@ def canonical(s: State, out: State, k: Constants) -> None:
 
 @rule
 def signature(s: State, b: int) -> int:
-    """Return a number of what a broker is, apart from names."""
+    """Return a number for a broker's state, apart from names."""
     mixed = 0
     for field in range(BLOCK):
         if field in (VIEW, PENDING, REMOTE, REMOTE + 1, REMOTE + 2, ANSWER_FROM):
@@ -75,7 +75,7 @@ def signature(s: State, b: int) -> int:
 
 @rule
 def _forget(s: State, n: int) -> None:
-    """Drop the decisions that every broker has applied or will never hear of."""
+    """Drop the decisions that every broker has applied or will never get."""
     oldest = newest(s)
     for b in range(n):
         applied = get(s, b, APPLIED_DECISION)

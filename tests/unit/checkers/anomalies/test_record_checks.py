@@ -12,7 +12,7 @@ from highwater.checkers.anomalies.shared_offsets import (
     shared_offsets,
 )
 from highwater.checkers.history.findings import FINDING
-from highwater.checkers.history.offset_runs import READS, SENDS, SLOT_TOLD, STRIDE
+from highwater.checkers.history.offset_runs import OFFSET_RUN, READS, SENDS, SLOT_TOLD
 from highwater.checkers.history.view import ClientHistory
 from tests.histories.clients import by_run, rows
 from tests.support.plain_records import Plain
@@ -184,7 +184,7 @@ def test_known_places_are_counted_once() -> None:
         {"what": 8192, "slot": 1},
         {"what": 8192, "slot": 2, "place": 0},
     ]
-    table = pa.Table.from_pylist(stretches, STRIDE)
+    table = pa.Table.from_pylist(stretches, OFFSET_RUN)
     for seed in range(5):
         found = known_places(shuffled(table, seed)).cast(PLACES).sort_by("slot").to_pylist()
         assert [tuple(row.values()) for row in found] == [(0, 1, 6, None), (1, 6, 10, 8)]

@@ -24,12 +24,12 @@ from highwater.checkers.history.findings import STEP as STEP_PART
 from highwater.checkers.history.offset_runs import (
     COUNTED,
     INPUT,
+    OFFSET_RUN,
     READS,
     SENDS,
     SINGLE,
     SLOT_TOLD,
-    STRIDE,
-    strides,
+    offset_runs,
 )
 from highwater.checkers.history.row_flags import EVERYWHERE, SEEK_FLAG
 from highwater.checkers.history.rows import ROW
@@ -72,14 +72,14 @@ def test_neither_the_order_of_rows_nor_how_they_are_shared_changes_a_step(seed: 
 
 
 def dealt(rows: list[Row], seed: int) -> ClientHistory:
-    """A view of which strides were made of several stretches, in any order, as of any rows."""
+    """A view whose offset runs were made of several stretches, in any order, as of any rows."""
     view, dice = view_of(rows), random.Random(seed)  # noqa: S311 - histories are no secrets
     table = shuffled(view._all.table(), seed)
     part = pa.array([dice.randrange(4) for _ in rows])
     parts = [table.filter(pc.equal(part, number)).select(INPUT) for number in range(4)]
-    found = pa.concat_tables([strides(one) for one in parts if len(one)])
+    found = pa.concat_tables([offset_runs(one) for one in parts if len(one)])
     view.__dict__["_all"] = view.engine.table(table)
-    view.__dict__["_strides"] = view.engine.table(shuffled(found, seed))
+    view.__dict__["_offset_runs"] = view.engine.table(shuffled(found, seed))
     return view
 
 
@@ -89,7 +89,7 @@ def test_histories_have_what_is_to_be_found() -> None:
     assert {step.kind for each in found for step in each.steps} == {*KINDS, None}
     assert sum(len(each.steps) < len([*each._steps()]) for each in found) > 10  # excused
     views = [dealt(random_steps(seed), seed) for seed in range(100)]
-    tangled = [any(steps(one.strides.table())["overlaps"].to_pylist()) for one in views]
+    tangled = [any(steps(one.offset_runs.table())["overlaps"].to_pylist()) for one in views]
     assert 10 < sum(tangled) < 90
 
 
@@ -175,20 +175,20 @@ def test_who_stepped_over_an_offset_last(seed: int) -> None:
 
 
 def _read(**columns: Any) -> Row:  # noqa: ANN401 - of columns
-    """A stride of one row."""
+    """An offset run of one row."""
     row = {"what": READS, "client": 1, "slot": 7, "sent": False, "ok": True, "sure": True} | columns
     return row | {f"last_{name}": row[name] for name in ("op", "at", "place")}
 
 
 def _steps(rows: list[Row]) -> list[Row]:
-    found = steps(pa.Table.from_pylist(rows, STRIDE))
+    found = steps(pa.Table.from_pylist(rows, OFFSET_RUN))
     assert found.schema == STEP
     some: list[Row] = found.to_pylist()
     return some
 
 
 def expected(rows: list[Row]) -> Iterator[Row]:
-    """The steps of some strides, by the words of ``checkers.history.steps``."""
+    """The steps of some offset runs, by the words of ``checkers.history.steps``."""
     for _, sequence in groupby(sorted(rows, key=_OF_PAIR), key=_OF_PAIR):
         past: list[Row] = []
         for row in sorted(sequence, key=itemgetter("op", "at")):
@@ -245,7 +245,7 @@ def _drawn(seed: int, *, tangled: bool) -> list[Row]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_strides_are_linked_as_plain_words_link_them(seed: int) -> None:
+def test_offset_runs_are_linked_as_plain_words_link_them(seed: int) -> None:
     """All offsets are known, so that whatever is odd is not right."""
     rows = _drawn(seed, tangled=False)
     known = [{"what": SLOT_TOLD, "slot": slot, "place": 0, "last_place": 99} for slot in (3, 4)]
@@ -261,14 +261,14 @@ def test_strides_are_linked_as_plain_words_link_them(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_sequence_whose_strides_overlap_is_known_by_neighbours(seed: int) -> None:
-    """Whichever strides overlap, those that stand side by side do, too."""
+def test_a_sequence_whose_offset_runs_overlap_is_known_by_neighbours(seed: int) -> None:
+    """Whichever offset runs overlap, those that stand side by side do, too."""
     rows = _drawn(seed, tangled=True)
     found = {_OF_PAIR(step) for step in _steps(rows) if step["overlaps"]}
     assert found == {_OF_PAIR(step) for step in expected(rows) if step["overlaps"]}
 
 
-def test_rows_that_are_no_strides_are_passed_over() -> None:
+def test_rows_that_are_no_offset_runs_are_passed_over() -> None:
     known = _read(op=1, at=1, place=1) | {"what": SLOT_TOLD, "sent": None, "last_place": 9}
     counted = known | {"what": COUNTED}
     later, read = _read(op=2, at=2, place=5), _read(op=1, at=1, place=1)
@@ -349,7 +349,7 @@ def test_every_offset_that_is_known_is_in_one_stretch(seed: int) -> None:
         assert there.all()
 
 
-def test_only_strides_of_what_is_committed_tell_offsets() -> None:
+def test_only_offset_runs_of_what_is_committed_tell_offsets() -> None:
     sure, unsure = _read(op=5, at=5, place=4), _read(op=6, at=6, place=6) | {"sure": False}
     others = [row | {"client": 2} for row in (sure, unsure)]
     sends = _read(op=7, at=7, place=5) | {"what": SENDS, "sent": True, "client": 3}

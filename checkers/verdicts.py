@@ -37,7 +37,7 @@ DETAILED_MAX: Final = 50
 NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
 
 
-_UNSTRUCK: Final = "No fault struck ({} was asked for), so no promise was put to the test."
+_UNSTRUCK: Final = "No fault was injected (planned: {}), so no promise was tested."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,7 @@ def _headline(findings: Findings, counts: dict[str, int]) -> str:
     if forks := counts.get(DIVERGENCE, 0):
         did += f" and holds different records at {forks:,} offset{'s' * (forks > 1)}"
     if _unstruck(findings):
-        did += ", and no fault struck"
+        did += ", and no fault was injected"
     elif plan.calm:
         did += " in a calm run"
     return f"Kafka {plan.software} {did} {settings}"

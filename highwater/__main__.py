@@ -1,7 +1,7 @@
 """The command's way in and out: signals, errors, exit codes. What it can do is in ``app``.
 
 Signals are taken before anything slow is imported, so that Ctrl-C is answered at any moment. Exit
-code 1 is a verdict's alone: a closed pipe, a full device and a fault of ours have others.
+code 1 comes only from a verdict: a closed pipe, a full device and a fault of ours have others.
 """
 
 import contextlib

@@ -46,7 +46,7 @@ class Nemesis:
     """Injects faults into one cluster, knows the open ones, and heals them.
 
     At most one fault is open on a broker at a time, one on the topic and one on the coordination;
-    one that strikes every broker is alone, and one that waits for sessions is not injected while
+    one of every broker is alone, and one that waits for sessions is not injected while
     no controller grants them. Safe to use from several threads.
 
     Args:
@@ -87,20 +87,20 @@ class Nemesis:
         """Open a fault on a target that has none, or kill a broker that is paused as it is.
 
         Args:
-            broker: whom to strike, of a fault that strikes a broker.
+            broker: the target, for a fault of a broker.
             partition: of the topic, that it is about.
             choice: 0 up to 1, for what the fault leaves to chance.
 
         Raises:
             UsageError: no such fault, or no such broker.
-            FaultConflictError: the target is struck already.
+            FaultConflictError: the target has a fault already.
             HarnessError: another nemesis has faults open on this cluster.
         """
         chosen = find_fault(name)
         self._rule()
         if broker is not None and broker not in self._cluster.brokers:
             raise UsageError(
-                f"there is no broker {broker} to strike", hint=f"{[*self._cluster.brokers]} run."
+                f"there is no broker {broker}", hint=f"{[*self._cluster.brokers]} run."
             )
         stack = contextlib.ExitStack()
         target = _target(chosen, broker)
@@ -108,7 +108,7 @@ class Nemesis:
             before = self._in_the_way(chosen, broker)
             kills = before is not None and (before.fault.name, name) == ("pause", "kill")
             if before is not None and (not kills or target in self._mending):
-                raise FaultConflictError(f"{target} is struck already, by {before.fault.name}")
+                raise FaultConflictError(f"{target} has a fault already: {before.fault.name}")
             whom = broker if chosen.scope == "broker" else None
             self._open[target] = _Open(fault=chosen, target=target, broker=whom, stack=stack)
         aim = FaultTarget(
@@ -166,7 +166,7 @@ class Nemesis:
             self._mending.add(target)
         try:
             opened.stack.close()
-        finally:  # only now, so that nothing strikes a broker that still starts
+        finally:  # only now, so that no fault hits a broker that still starts
             with self._lock:
                 self._open.pop(target)
                 self._mending.discard(target)
@@ -182,7 +182,7 @@ class Nemesis:
 
 
 def _target(chosen: Fault, broker: int | None) -> str:
-    """Return what a fault strikes, in words."""
+    """Return a fault's target in words."""
     if chosen.scope == "broker":
         return f"broker {broker}"
     return "every broker" if chosen.scope == "cluster" else f"the {chosen.scope}"

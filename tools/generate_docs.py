@@ -31,33 +31,31 @@ _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
 _FAULTS_INTRO: Final = (
     "`highwater run --nemesis kill,pause` mixes faults at random, from `--seed`; `--story NAME`"
     " plays a schedule. To add one see [adding-a-fault.md](adding-a-fault.md).\n\n"
-    "`kill@leader=3,power-failure@all` says whom a fault strikes, and that the first is drawn three"
-    " times as often; without a target the leader, a follower or any broker of a partition is"
-    " drawn. No two faults are open on one broker, and what would overlap is left out. Every broker"
-    " has to be in sync before the first fault; at the end everything is healed, and every replica"
-    " has to be in sync again. The first fault strikes within `--for`, which is 1.5 s at least; if"
-    " none does (whom it means is not there, the budget is spent), the verdict is `unknown`.\n\n"
-    "`--to 0.11.0.3,1.1.1,2.8.2` says to which releases `upgrade` takes the brokers, step by step:"
-    " of each release first its jars, then its protocol, then its message format where records are"
-    " written otherwise, each on one broker after the other. A story is played when all of that is"
-    " done;"
+    "In `kill@leader=3,power-failure@all` the first fault hits the leader, and is drawn three times"
+    " as often; without a target the leader, a follower or any broker of a partition is drawn. No"
+    " two faults are open on one broker, and steps that would overlap are left out. Every replica"
+    " must be in sync before the first fault; at the end everything is healed, and every replica"
+    " must be in sync again. The first fault is injected within `--for`, which is 1.5 s at least;"
+    " if none is (its target is missing, or the budget is used up), the verdict is `unknown`.\n\n"
+    "`--to 0.11.0.3,1.1.1,2.8.2` names the releases to which `upgrade` takes the brokers, step by"
+    " step: for each release first its jars, then its protocol, then its message format if it has a"
+    " new one, each on one broker after the other. A story is played when all of that is done;"
     " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
-    " ZooKeeper stays as the first release brought it. On KRaft (`--kafka 3.9.2 --to 4.3.1`) the"
-    " controller gets the jars before the brokers do, and then the cluster metadata.version and the"
-    " other features of the release, without a restart; `--protocol 3.9` keeps those of 3.9."
-    " Faults that have leaders elected from outside the ISR need `--unclean`, since such a run"
-    " promises less.\n\n"
+    " ZooKeeper stays at the version of the first release. On KRaft (`--kafka 3.9.2 --to 4.3.1`)"
+    " the controller gets the jars before the brokers do, and then the cluster metadata.version and"
+    " the other features of the release, without a restart; `--protocol 3.9` keeps those of 3.9."
+    " Faults that elect leaders from outside the ISR need `--unclean`, because such a run promises"
+    " less.\n\n"
     "Faults had other names up to 0.1, which are still read: "
     + ", ".join(f"`{old}` is `{new}`" for old, new in RENAMED_FAULTS.items())
     + ".\n\n"
-    "[schedules.md](schedules.md) tells how a schedule is limited, repeated, written by hand and"
-    " made small.\n"
+    "[schedules.md](schedules.md) explains how to limit, replay, write and shrink a schedule.\n"
 )
 _TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
 _WHERE_NOTE: Final = (
     "How many of the releases that a driver can run have a fault, and why the others have not."
-    " Faults of the disk kill their broker first, and are healed by a start on what they left."
-    " What [a cluster of your own](external.md) needs is in the last column.\n"
+    " Faults of the disk kill their broker first; healing starts it on the changed files."
+    " The last column has the commands that [a cluster of your own](external.md) needs.\n"
 )
 _STORIES_NOTE: Final = (
     "They need three replicas and min.insync.replicas=1; `power-failure` takes 2 as well. `--acks`"
@@ -65,16 +63,16 @@ _STORIES_NOTE: Final = (
     " could not be played as written makes the verdict `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
-    "A checker finds; whether that breaks a promise which the run's settings made is said by"
-    " `breaks` in its decorator (`checkers/core/promises.py`). To add one see"
-    " [adding-a-checker.md](adding-a-checker.md). Kinds that clients see bear the names and have"
-    " the definitions of Jepsen's Kafka workload; where ours differ on purpose, their modules in"
-    " `checkers/clients/` say so.\n"
+    "A checker finds anomalies; `breaks` in its decorator decides whether one breaks a promise of"
+    " the run's settings (`checkers/core/promises.py`). To add one see"
+    " [adding-a-checker.md](adding-a-checker.md). Kinds that clients see have the names and"
+    " definitions of Jepsen's Kafka workload; where ours differ on purpose, their modules in"
+    " `checkers/anomalies/` say so.\n"
 )
 _FOREIGN: Final = (
-    "\nIn histories of others there is no fence and no disk. There lost-write is what was never"
-    " read although somebody read further, unseen is *late* (nobody read as far) or *undecidable*"
-    " (nobody knows its offset), and these are found too:\n"
+    "\nJepsen's histories have no fence and no disk. There, lost-write is a record that was never"
+    " read although a reader went further, unseen is *late* (no reader went as far) or"
+    " *undecidable* (its offset is not known), and these are found too:\n"
 )
 _VERSIONS_INTRO: Final = (
     "`highwater versions` lists them; `--json` has the whole catalogue. Releases that run on"
@@ -99,7 +97,7 @@ def faults() -> str:
             "# Faults and stories\n",
             _NOTE,
             _FAULTS_INTRO,
-            _table(("fault", "family", "strikes", "what it does"), rows),
+            _table(("fault", "family", "scope", "what it does"), rows),
             "\n## Where they are available\n",
             _WHERE_NOTE,
             _table(("fault", *DRIVERS, "external: commands of the inventory"), where),
@@ -190,8 +188,8 @@ def commands() -> str:
     parts = ["# The command `highwater`\n", _NOTE]
     parts.append(
         "Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness"
-        " itself failed, 130 interrupted, 141 nobody reads the output any more. Exit code 1 is a"
-        " verdict's alone.\n"
+        " itself failed, 130 interrupted, 141 the reader of the output has ended. Only a verdict"
+        " gives exit code 1.\n"
     )
     for name, command in _commands(group):
         context = typer.Context(command, info_name=f"highwater {name}", terminal_width=100)

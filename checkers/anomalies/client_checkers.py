@@ -49,7 +49,7 @@ _cycle = partial(
 CONTENTS: Final = (
     Kind(
         "inconsistent-offsets",
-        guarantee="Whoever names an offset, producer or reader, names the same record.",
+        guarantee="Producers and readers know the same record at an offset.",
         singular="offset is several records'",
         plural="offsets are several records'",
         severity=Severity.CRITICAL,
@@ -62,7 +62,7 @@ CONTENTS: Final = (
         singular="record was read and never sent",
         plural="records were read and never sent",
         severity=Severity.CRITICAL,
-        promise="integrity: what is read was sent",
+        promise="integrity: every record that is read was sent",
         breaks=always,
         absence=True,
     ),
@@ -111,19 +111,19 @@ STEPS: Final = (
     ),
     _sent_in_order(
         "nonmonotonic-send",
-        guarantee="A producer's records stand in the log in the order of their sending.",
+        guarantee="A producer's records are in the log in the order of their sending.",
         singular="record stands before one that was sent earlier",
         plural="records stand before ones that were sent earlier",
     ),
     _sent_in_order(
         "int-nonmonotonic-send",
-        guarantee="So do those of one transaction.",
+        guarantee="The records of one transaction are in the log in the order of their sending.",
         singular="record stands before one that its transaction sent earlier",
         plural="records stand before ones that their transaction sent earlier",
     ),
     Kind(
         "int-send-skip",
-        guarantee="The records of one transaction stand side by side.",
+        guarantee="The records of one transaction are side by side.",
         singular="transaction has others' records among its own",
         plural="times a transaction has others' records among its own",
         severity=Severity.EXPECTED,
@@ -142,15 +142,15 @@ def clients(tables: Tables) -> Rows:
 @checker(
     _cycle(
         "G1c",
-        guarantee="No two transactions read from each other, however many are in between.",
+        guarantee="No circle of transactions read from each other.",
     ),
     _cycle(
         "G1c-process",
-        guarantee="Nor does one that its own process did before another that it reads from.",
+        guarantee="No such circle includes the order of one process.",
     ),
     _cycle(
         "G1c-realtime",
-        guarantee="Nor does one that had ended before another that it reads from began.",
+        guarantee="No such circle includes the order of real time.",
     ),
 )
 def operations(tables: Tables) -> Rows | pa.Table:

@@ -145,7 +145,7 @@ def checkpoint(tables: Tables) -> pa.Table:
 @checker(
     Kind(
         "repeated-sequence",
-        guarantee="No sequence number of a producer stands in a log twice.",
+        guarantee="No sequence number of a producer is in a log twice.",
         singular="sequence number stands in a log twice",
         plural="sequence numbers stand in a log twice",
         severity=Severity.SERIOUS,

@@ -9,7 +9,7 @@ from typing import Final
 from highwater.harness.runs.plan import Plan
 
 DURABLE: Final = "durability: acks=all and clean elections (ProducerConfig acks, KIP-106)"
-AGREED: Final = "agreement: an offset is one record's, whoever is asked (KIP-101)"
+AGREED: Final = "agreement: every replica gives the same record at an offset (KIP-101)"
 ISOLATED: Final = "isolation: read_committed sees committed transactions alone (KIP-98)"
 UNORDERED: Final = "none: transactions of several producers share a log (KIP-98)"
 """Promises that kinds of several modules break."""

@@ -1,6 +1,6 @@
 """Counts of the faults in a run's cluster, from the record and not from the plan.
 
-A schedule may strike less often than it was drawn, end early, or never strike at all.
+A schedule may inject fewer faults than were drawn, end early, or inject none at all.
 """
 
 import re
@@ -98,7 +98,7 @@ class Happening:
         if plan.calm and (deeds is None or deeds.nothing):
             return cls(value="nothing", means="a calm run")
         if deeds is not None and deeds.nothing:
-            return cls(value="nothing", means=f"no fault struck; asked for: {requested(plan)}")
+            return cls(value="nothing", means=f"no fault was injected; planned: {requested(plan)}")
         scripted = plan.story or (plan.schedule and str(plan.schedule.get("name", "schedule")))
         if scripted:
             means = "a story" if plan.story else "a replay of the model's schedule"
@@ -112,7 +112,7 @@ def title(plan: Plan, deeds: FaultCounts | None) -> str:
     """Return what happened, as a title has room for it: ``kill 3 times``, ``loss``, ``calm``."""
     scripted = plan.story or plan.schedule is not None
     if deeds is not None and deeds.nothing and not plan.calm:
-        return "no fault struck"
+        return "no fault was injected"
     if deeds is None or deeds.nothing or scripted:
         return plan.happens.replace(",", ", ")
     return deeds.counted

@@ -34,7 +34,7 @@ class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         at_s: seconds from the moment at which every replica was in sync to the fault.
         lasts_s: seconds from when it has taken effect to its healing.
         target: a broker's id, or a word that is looked up in that moment, such as ``leader``; of
-            no meaning for what strikes no broker.
+            no meaning for a fault without a broker.
         partition: of which the target is the leader, and that the fault is about.
         choice: 0 up to 1; which of several candidates, and what else a fault leaves to chance.
     """

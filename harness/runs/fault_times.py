@@ -9,7 +9,7 @@ from highwater.harness.runs.history import STEPS_TABLE
 from highwater.harness.runs.store import Run
 
 Strikes: TypeAlias = Mapping[tuple[str, int | None], Sequence[int]]
-"""Fault and broker (None of what strikes none) to when a schedule's steps began to inject it."""
+"""Fault and broker (None for a fault without one) to when a schedule's steps began to inject it."""
 
 
 def strikes(run: Run) -> Strikes:

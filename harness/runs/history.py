@@ -157,7 +157,7 @@ STEPS: Final = pa.schema(
         pa.field("step", pa.int32()),  # which; null of begin and left-out
         pa.field("fault", pa.string()),
         pa.field("target", pa.string()),  # as the schedule has it: leader, any, 2
-        pa.field("broker", pa.int32()),  # whom that was; null of what strikes no broker
+        pa.field("broker", pa.int32()),  # its target; null for a fault without a broker
         pa.field("partition", pa.int32()),
         pa.field("choice", pa.float64()),
         pa.field("says", pa.string()),

@@ -166,7 +166,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """The ids of brokers that a fault can strike."""
+        """The ids of brokers that a fault can hit."""
         if self.external is not None:
             return self.external.brokers
         return tuple(range(1, self.brokers + 1))

@@ -1,8 +1,8 @@
 """The command ``highwater``: words in, values out, exit codes.
 
 Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness failed;
-130 interrupted, 141 nobody reads the output any more. Imports that take time (Spark, clients) wait
-until a command needs them.
+130 interrupted, 141 the reader of the output has ended. Imports that take time (Spark, clients)
+wait until a command needs them.
 """
 
 from pathlib import Path
@@ -116,7 +116,7 @@ def check(
 ) -> None:
     """Judge stored runs, or all of a matrix, again without any broker; write reports anew.
 
-    A run at a URI (s3a://bucket/run) is read and written by Spark. Or judge what Jepsen recorded.
+    A run at a URI (s3a://bucket/run) is read and written by Spark. Or judge a history of Jepsen's.
     """
     from highwater import api
     from highwater.campaigns.matrix_run import recheck
@@ -158,7 +158,7 @@ def doctor(
     inventory: InventoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what this machine has and lacks, or what a cluster of yours does, and how to get it."""
+    """Check what this machine, or a cluster of yours, has and lacks, and how to get it."""
     from highwater.cli.doctor import examine, examine_cluster
 
     findings = examine(store) if inventory is None else examine_cluster(inventory)

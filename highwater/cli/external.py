@@ -91,10 +91,10 @@ def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
 
 def heal(
     *,
-    inventory: Annotated[Path, typer.Option(metavar="FILE", help="Of the cluster to mend.")],
+    inventory: Annotated[Path, typer.Option(metavar="FILE", help="Inventory of the cluster.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False,
 ) -> None:
-    """Heal what a run that died left broken on a cluster of yours, and delete its topics.
+    """Heal the faults that a dead run left on a cluster of yours, and delete its topics.
 
     The next run does this too, and so does a guard process as soon as a run dies.
     """

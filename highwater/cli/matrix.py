@@ -53,14 +53,14 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     driver: Annotated[
         str, typer.Option("--cluster", "--driver", help="Cluster drivers: local, docker.")
     ] = "local",
-    seed: Annotated[str, typer.Option(help="A run each.")] = "0",
+    seed: Annotated[str, typer.Option(help="Seeds: a run for each.")] = "0",
     jobs: Annotated[int, typer.Option(min=1, max=8, help="Clusters side by side.")] = 1,
     name: Annotated[
-        str | None, typer.Option(help="Of its folder in the store.  [default: matrix-<time>]")
+        str | None, typer.Option(help="Name of its folder in the store.  [default: matrix-<time>]")
     ] = None,
     resume: Annotated[
         str | None,
-        typer.Option(metavar="MATRIX", help="Go on with one; what is run is as it was planned."),
+        typer.Option(metavar="MATRIX", help="Continue this matrix, as it was planned."),
     ] = None,
     expect: Annotated[
         bool, typer.Option("--expect", help="Exit with 0 when all ended as their rules predict.")

@@ -88,7 +88,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     ] = False,
     rule: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=on|off", help="A rule other than the release has it."),
+        typer.Option(metavar="NAME=on|off", help="Change a rule of the release."),
     ] = None,
     memory: Annotated[
         str | None, typer.Option(help="Give up above this.  [default: half of what is free]")
@@ -101,7 +101,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         int, typer.Option(min=0, help="Walk at random so often instead of searching.")
     ] = 0,
     depth: Annotated[int, typer.Option(min=1, help="Moves of a walk at most.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="What the walks follow from.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the walks.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Write the counterexample there.", show_default=False)
     ] = None,
@@ -168,10 +168,10 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     file: Annotated[Path, typer.Argument(help="A counterexample, or a schedule.")],
     *,
     kafka: Annotated[
-        str | None, typer.Option(help="Releases, by commas.  [default: the one it was found for]")
+        str | None, typer.Option(help="Releases, by commas.  [default: that of its search]")
     ] = None,
     runs: Annotated[int, typer.Option(min=1, max=1000, help="On each release.")] = 1,
-    seed: Annotated[int, typer.Option(help="Of the first run; the next has the next.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the first run; it rises by one.")] = 0,
     cluster: Annotated[str, typer.Option(help="Cluster driver: local, docker.")] = "local",
     store: StoreOption = DEFAULT_STORE,
     report: Annotated[

@@ -30,7 +30,9 @@ PreviousOption = Annotated[
 @app.command()
 def plan(  # noqa: PLR0913 - a command's options are its arguments
     *,
-    night: Annotated[int | None, typer.Option(help="Days since 2026-01-01.", min=0)] = None,
+    night: Annotated[
+        int | None, typer.Option(help="The night by number: days since 2026-01-01.", min=0)
+    ] = None,
     on: Annotated[
         str | None, typer.Option("--date", help="The night's date.  [default: today, UTC]")
     ] = None,
@@ -82,7 +84,9 @@ def summarize(
     *,
     planned: Annotated[
         Path | None,
-        typer.Option("--plan", help="night.json, to miss what left no result.", show_default=False),
+        typer.Option(
+            "--plan", help="night.json, to find cells without a result.", show_default=False
+        ),
     ] = None,
     previous: PreviousOption = None,
     on: Annotated[

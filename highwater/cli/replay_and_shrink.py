@@ -69,13 +69,13 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
     *,
     limit: Annotated[str, typer.Option("--for", help="Begin no run after this long: 20m.")] = "1h",
     tries: Annotated[int, typer.Option(min=1, max=100, help="Runs of a plan at most.")] = 3,
-    hits: Annotated[int, typer.Option(min=1, help="So many have to do it.")] = 1,
+    hits: Annotated[int, typer.Option(min=1, help="Runs that must show the anomaly.")] = 1,
     kind: Annotated[
         str | None, typer.Option(help="Anomalies to keep.  [default: the worst]")
     ] = None,
     by: ByOption = "broker",
     out: Annotated[
-        Path | None, typer.Option(help="Folder of what is found.  [default: RUN/shrunk]")
+        Path | None, typer.Option(help="Folder of the results.  [default: RUN/shrunk]")
     ] = None,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,

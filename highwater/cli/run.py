@@ -40,7 +40,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
             " 1.5s at least for a nemesis.",
         ),
     ] = "30s",
-    seed: Annotated[int, typer.Option(help="What every random choice follows from.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
     acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
     min_isr: Annotated[
         int, typer.Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")
@@ -78,7 +78,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         float, typer.Option(help=f"Share of transactions to abort, {limits.ABORTS.says}.")
     ] = 0.2,
     transform: Annotated[
-        bool, typer.Option("--transform", help="Transactions also read, and commit how far.")
+        bool, typer.Option("--transform", help="Transactions also read, and commit their offsets.")
     ] = False,
     isolation: Annotated[
         str, typer.Option(help="Of readers: read_committed, read_uncommitted, or both.")
@@ -102,7 +102,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     budget: Annotated[
         str,
         typer.Option(
-            help="The most of a fault, and of brokers hurt at a time: kill=5,brokers=1; of a fault"
+            help="At most so many of a fault, and brokers with a fault at a time:"
+            " kill=5,brokers=1; of a fault"
             f" {limits.TIMES.says}, of brokers 1 to --brokers."
         ),
     ] = "none",

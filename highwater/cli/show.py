@@ -126,7 +126,7 @@ def serve(
     *,
     store: StoreOption = DEFAULT_STORE,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0 is one that is free.")
+        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
     ] = 8080,
     show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:

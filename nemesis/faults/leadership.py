@@ -51,7 +51,7 @@ def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Take a follower's replica away; healing assigns it anew, and it copies all there is."""
     name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
     others = _others(cluster, state)
-    # Kafka waits with it for who is struck and not yet out of the ISR.
+    # Kafka waits for a broker that has a fault and is still in the ISR.
     runs = all(cluster.brokers[broker].state == "running" for broker in state.isr)
     if len(state.isr) < aim.topic.replication_factor or not others or not runs:
         raise NothingDoneError(f"{name} is not whole, and no replica of it is taken away")

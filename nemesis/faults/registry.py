@@ -19,7 +19,7 @@ from highwater.harness.runs.fault_steps import current_fault
 from highwater.harness.runs.plan import Plan, Topic
 
 Scope = Literal["broker", "topic", "coordination", "cluster"]
-"""What a fault strikes, and so what it may not overlap with: one broker; the topic under test, by
+"""The scope of a fault, in which no other may overlap with it: one broker; the topic under test, by
 requests to running brokers; ZooKeeper or the KRaft controller; or every broker at once."""
 
 
@@ -32,9 +32,9 @@ class FaultTarget:
     """The target of a fault.
 
     Attributes:
-        broker: id of the one that it strikes; None of one whose scope is no broker.
+        broker: id of its target; None if its scope is no broker.
         topic: the topic under test, as the plan has it.
-        partition: the one that the strike is about.
+        partition: the one concerned.
         choice: 0 up to 1, for what a fault leaves to chance.
         levels: of the upgrade under way, from where all brokers began to where they are to be.
         note: tells the run what happens to a broker before all of the fault has happened.
@@ -49,13 +49,13 @@ class FaultTarget:
 
     @property
     def victim(self) -> int:
-        """The broker, of a fault that strikes one.
+        """The broker of a fault that has one.
 
         Raises:
             HarnessError: no broker was named.
         """
         if self.broker is None:
-            raise HarnessError("the fault strikes a broker, and none was named")
+            raise HarnessError("the fault needs a broker, and none was named")
         return self.broker
 
 
@@ -77,14 +77,14 @@ class Fault:
 
     Attributes:
         family: the module that has it.
-        scope: what it strikes.
+        scope: of the fault.
         why_not: why a release or driver does not have it; empty where it does.
         needs: what a run has to ask for beside it: ``--unclean``, because leaders are elected from
             outside the ISR, or ``--to``, because it upgrades to what that names.
         commands: of an inventory, which it needs on an external cluster; None: they
             are not enough for it.
         awaits_sessions: its injection ends only when a broker's session has begun or ended, which
-            ZooKeeper or a controller must say: so not while those are struck.
+            ZooKeeper or a controller must report: so not while these have a fault.
     """
 
     name: str

@@ -28,7 +28,7 @@ def upgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
     On KRaft the controller goes first, and metadata.version is raised without a restart. The next
     broker is stopped when every replica is in sync again. Nothing is healed: the cluster stays
-    where it is, and the next strike goes on from there.
+    where it is, and the next injection continues from there.
     """
     at = _height(cluster, aim.levels)
     if at + 1 >= len(aim.levels):

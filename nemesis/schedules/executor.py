@@ -58,7 +58,7 @@ class ActiveFault:
 
 
 def targets(scene: ScheduleContext, step: PlannedFault) -> list[int | None]:
-    """Return the brokers that a step means now; none where it strikes no broker."""
+    """Return the current target brokers of a step; none if its fault has no broker."""
     if find_fault(step.fault).scope != "broker":
         return [None]
     return [*resolve(scene, step.target, step.partition, step.choice)]
@@ -88,14 +88,14 @@ class ScheduleExecutor:
         """Look up the brokers that a step means now; a step without any is left out."""
         numbers = targets(self._scene, step)
         if not numbers:
-            self.leave_out(step, None, f"there is no {step.target} that could be struck")
+            self.leave_out(step, None, f"there is no {step.target} for it")
         return numbers
 
     def strike(self, step: PlannedFault, broker: int | None) -> ActiveFault | None:
         """Inject a fault; None when it is left out, of which a note is made.
 
         Args:
-            broker: whom; None of what strikes no broker.
+            broker: the target; None for a fault without a broker.
         """
         nemesis, log = self._scene.nemesis, self._scene.log
         if not nemesis.can(step.fault, broker):
@@ -181,7 +181,7 @@ def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
     failure of the harness. A broker that does not come back is one.
 
     Args:
-        ended: whether the broker was down before, though no fault had struck it.
+        ended: whether the broker was down before without a fault.
 
     Raises:
         HarnessError: the error itself.

@@ -64,7 +64,7 @@ class FaultSpec:
             raise UsageError(f"no fault can be aimed at {target!r}", hint=nearest(target, TARGETS))
         if target is not None and fault.scope != "broker":
             raise UsageError(
-                f"{fault.name} strikes the {fault.scope}, and cannot be aimed at a broker",
+                f"{fault.name} hits the {fault.scope}, and cannot be aimed at a broker",
                 hint=f"Write {fault.name} alone.",
             )
         if not WEIGHT.least <= weight <= WEIGHT.most:
@@ -102,15 +102,13 @@ class FaultSpec:
         ids = plan.broker_ids
         if self.target and self.target.isdecimal() and int(self.target) not in ids:
             known_ids = ", ".join(map(str, ids)) if plan.external else f"1 to {plan.brokers}"
-            raise UsageError(
-                f"there is no broker {self.target} to strike", hint=f"Brokers are {known_ids}."
-            )
+            raise UsageError(f"there is no broker {self.target}", hint=f"Brokers are {known_ids}.")
 
 
 def resolve(scene: ScheduleContext, target: str, partition: int, choice: float) -> list[int]:
     """Return the brokers that a target means now, those that a fault is open on left out.
 
-    Where that one is struck already, or there is no leader, it is another one.
+    If that one has a fault already, or there is no leader, another one is hit.
 
     Args:
         choice: 0 up to 1; which of several candidates.

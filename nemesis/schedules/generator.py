@@ -44,7 +44,7 @@ class GroupedFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultGroup:
-    """Wait ``after_s``, strike, wait ``lasts_s``, heal."""
+    """Wait ``after_s``, inject, wait ``lasts_s``, heal."""
 
     after_s: float
     lasts_s: float
@@ -54,7 +54,7 @@ class FaultGroup:
 def draw(plan: Plan, lane: int = 0) -> list[FaultGroup]:
     """Return the bouts of a plan's random schedule; the same plan gives the same bouts.
 
-    One broker is struck in three bouts of four, several in the rest; never more than all. There is
+    Three bouts of four hit one broker, the rest several; never more than all. There is
     a bout in every schedule of ``LEAST_S`` or longer: the first is shortened where it must be.
 
     Args:
@@ -142,7 +142,7 @@ def _shortened(bout: FaultGroup, most_s: float) -> FaultGroup:
 
 
 def _strike(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -> GroupedFault:
-    """Draw a strike; a target is drawn even where the word names one, to keep other draws."""
+    """Draw a fault; a target is drawn even where the word names one, to keep other draws."""
     chosen, target = dice.choice(choices), dice.choice(("leader", "follower", "any"))
     return GroupedFault(
         fault=chosen.fault.name,

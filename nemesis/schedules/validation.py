@@ -31,10 +31,10 @@ def check_budget(plan: Plan) -> None:
 
 
 def check_steps(plan: Plan, kafka: Release) -> None:
-    """Refuse steps that name what there is not, or of which two strike one target at a time.
+    """Refuse steps with unknown names, and two faults of one target at a time.
 
-    Whom a word such as ``leader`` means is not known yet; one that turns out to be struck already
-    is left out when its moment has come.
+    The target of a word such as ``leader`` is not known yet; one that turns out to have a fault
+    already is left out when its moment has come.
 
     Raises:
         UsageError: says which step, and why.
@@ -76,7 +76,7 @@ def _refuse_overlap(steps: Sequence[FaultStep], target: str) -> None:
     for before, after in pairwise(in_order(steps)):
         if after.at_s < before.ends_s:
             raise UsageError(
-                f"{before.fault} and {after.fault} would both strike {target} at"
+                f"{before.fault} and {after.fault} would both hit {target} at"
                 f" {after.at_s:g} s, and a target has one fault at a time",
                 hint=f"The first is healed at {before.ends_s:g} s; let the second begin then.",
             )

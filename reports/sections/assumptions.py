@@ -95,12 +95,10 @@ def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Ass
 
 
 def _window(effects: list[Effect]) -> Assumption:
-    name = "The HW-lag window was open when a fault struck"
+    name = "The HW-lag window was open at a fault"
     watched = [effect for effect in effects if effect.watched]
     if not watched:
-        return Assumption(
-            name=name, word="not observed", observed="No fault was observed to strike."
-        )
+        return Assumption(name=name, word="not observed", observed="No fault was observed.")
     open_ = [effect for effect in watched if effect.window]
     sentence = (
         f"Just before {len(open_):,} of {count(len(watched), 'fault')} some replica held records"

@@ -86,7 +86,7 @@ def test_inject_and_heal_are_written_down_and_happen_once(mended: list[int]) -> 
 def test_a_struck_broker_is_not_struck_again(mended: list[int]) -> None:
     nemesis = Nemesis(CLUSTER, Diary())
     nemesis.inject("itch", 1)
-    with pytest.raises(HarnessError, match="struck already"):
+    with pytest.raises(HarnessError, match="has a fault already"):
         nemesis.inject("itch", 1)
     nemesis.heal_all()
     assert mended == [1]
@@ -141,7 +141,7 @@ def test_what_overlaps_on_one_target_is_refused(
     if together:
         nemesis.inject(*second)
     else:
-        with pytest.raises(HarnessError, match=f"struck already, by {first[0]}"):
+        with pytest.raises(HarnessError, match=f"has a fault already: {first[0]}"):
             nemesis.inject(*second)
     nemesis.heal_all()
     assert nemesis.can(*second)

@@ -26,7 +26,7 @@ def test_a_request_that_nobody_answers_or_that_does_nothing_is_left_out(
 
 
 def test_what_overlaps_is_left_out() -> None:
-    assert why_not_now("kill", FaultConflictError("broker 1 is struck already")).startswith(
+    assert why_not_now("kill", FaultConflictError("broker 1 has a fault already")).startswith(
         "it would"
     )
 

@@ -79,15 +79,15 @@ def test_a_plan_with_steps_is_the_same_when_it_is_read_back(many: tuple[FaultSte
         (plan(msgspec.structs.replace(KILL, lasts_s=float("nan"))), "nan seconds of it"),
         (
             plan(KILL, msgspec.structs.replace(PAUSE, target="1")),
-            "pause and kill would both strike broker 1 at 1 s",
+            "pause and kill would both hit broker 1 at 1 s",
         ),
         (
             plan(KILL, FaultStep(fault="rolling-restart", at_s=2, lasts_s=1)),
-            "kill and rolling-restart would both strike broker 1 at 2 s",
+            "kill and rolling-restart would both hit broker 1 at 2 s",
         ),
         (
             plan(*[FaultStep(fault="controller-kill", at_s=at, lasts_s=3) for at in (1, 2)]),
-            "would both strike the coordination at 2 s",
+            "would both hit the coordination at 2 s",
         ),
         (
             plan(FaultStep(fault="session-expiry", at_s=1)),
@@ -316,7 +316,7 @@ def test_a_random_strike_that_means_nobody_is_left_out(brokers: Brokers, tmp_pat
         generator.play(on, [bout], duration_s=0.2)
     found = footsteps(run)
     assert len(found.taken) == 1
-    assert [one.why for one in found.left_out] == ["there is no 1 that could be struck"]
+    assert [one.why for one in found.left_out] == ["there is no 1 for it"]
 
 
 def test_sequences_overlap_and_the_first_is_as_without_the_others() -> None:

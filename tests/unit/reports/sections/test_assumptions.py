@@ -99,7 +99,7 @@ def rested(run: Run) -> dict[str, Assumption]:
 
 
 FAULTS = "Every fault did something"
-WINDOW = "The HW-lag window was open when a fault struck"
+WINDOW = "The HW-lag window was open at a fault"
 SIGHT = "Every broker was in sight but for faults"
 CLOCKS = "Brokers' logs and the observer tell the same time"
 FLUSH = "Brokers flush as Kafka does by default"

@@ -1,4 +1,4 @@
-"""A run in which no fault struck, though some were asked for, is never a pass, and says so."""
+"""A run without an injected fault, though some were planned, is never a pass, and says so."""
 
 import html
 import json
@@ -94,18 +94,18 @@ def test_it_is_unknown_and_says_so_everywhere(
     verdict = verdicts[asked]
     assert verdict.verdict == "unknown"
     assert verdict.headline == (
-        "Kafka 4.3.1 kept all 3 acknowledged records, and no fault struck"
+        "Kafka 4.3.1 kept all 3 acknowledged records, and no fault was injected"
         " (acks=all, clean elections)"
     )
-    assert [reason for reason in verdict.reasons if reason.startswith("No fault struck")]
-    assert verdict.happened.startswith("nothing (no fault struck; asked for: ")
+    assert [reason for reason in verdict.reasons if reason.startswith("No fault was injected")]
+    assert verdict.happened.startswith("nothing (no fault was injected; planned: ")
     printed = json.loads(json.dumps(verdict.summary(None)))
     assert printed["verdict"] == "unknown"
     assert printed["happened"] == verdict.happened
-    assert any("No fault struck" in reason for reason in printed["reasons"])
+    assert any("No fault was injected" in reason for reason in printed["reasons"])
     text = page(runs[asked])
-    assert "<title>unknown: Kafka 4.3.1, no fault struck, acks=all</title>" in text
-    assert "<dt>What happened</dt><dd><b>nothing</b> <span>no fault struck; asked for: " in text
+    assert "<title>unknown: Kafka 4.3.1, no fault was injected, acks=all</title>" in text
+    assert "<dt>What happened</dt><dd><b>nothing</b> <span>no fault was injected; planned: " in text
     assert verdict.headline in text
     assert html.escape(verdict.reasons[0]).replace("&#x27;", "&#39;") in text
 
@@ -150,8 +150,8 @@ def test_leadership_moved_by_plan_counts_as_done(verdicts: dict[str, Verdict]) -
 def test_a_broken_promise_stays_one_and_the_rest_is_said_too(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["forked"]
     assert verdict.verdict == "invalid"
-    assert "and no fault struck" in verdict.headline
-    assert any(reason.startswith("No fault struck") for reason in verdict.reasons)
+    assert "and no fault was injected" in verdict.headline
+    assert any(reason.startswith("No fault was injected") for reason in verdict.reasons)
 
 
 @pytest.mark.parametrize("name", ["cut", "unrecorded"])
@@ -160,5 +160,5 @@ def test_nothing_is_claimed_of_a_run_that_did_not_end_or_has_no_table(
 ) -> None:
     verdict = verdicts[name]
     assert verdict.verdict == "unknown"
-    assert "no fault struck" not in verdict.headline
-    assert not any("No fault struck" in reason for reason in verdict.reasons)
+    assert "no fault was injected" not in verdict.headline
+    assert not any("No fault was injected" in reason for reason in verdict.reasons)

@@ -188,10 +188,10 @@ def _play(plan: Plan, scene: ScheduleContext) -> None:
     if script is not None:
         script.play(scene)
     elif plan.steps or plan.overlap > 1:
-        steps = plan.steps or generator.draw_steps(plan)
+        steps = plan.steps or generator.draw_lanes(plan)
         step_executor.play(scene, steps, duration_s=plan.duration_s)
     else:
-        generator.play(scene, generator.draw(plan), duration_s=plan.duration_s)
+        step_executor.play_in_turn(scene, generator.draw(plan), duration_s=plan.duration_s)
 
 
 def _heal(

@@ -7,7 +7,8 @@ after the ``yield``. Write one in a file of its family and decorate it; see docs
 import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypedDict
+from functools import wraps
+from typing import Final, Literal
 
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.releases.release import Release
@@ -135,33 +136,6 @@ def by_request(kafka: Release, driver: str) -> str:
     return ""
 
 
-def fault(
-    name: str,
-    *,
-    why_not: WhyNot = anywhere,
-    commands: Collection[str] | None = None,
-    awaits_sessions: bool = False,
-) -> Callable[[Body], Body]:
-    """Register a generator as the fault ``name`` of a broker, which it is given the id of."""
-
-    def register(body: Body) -> Body:
-        def aimed_body(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-            return body(cluster, aim.victim)
-
-        _registry[name] = Fault(
-            name=name,
-            scope="broker",
-            body=aimed_body,
-            why_not=why_not,
-            commands=None if commands is None else frozenset(commands),
-            awaits_sessions=awaits_sessions,
-            **_described(body),
-        )
-        return body
-
-    return register
-
-
 def aimed(
     name: str,
     *,
@@ -171,37 +145,43 @@ def aimed(
     commands: Collection[str] | None = None,
     awaits_sessions: bool = False,
 ) -> Callable[[AimedBody], AimedBody]:
-    """Register a generator as the fault ``name`` that wants to know more than a broker's id."""
+    """Register a generator as the fault ``name``; it gets a ``FaultTarget``."""
 
     def register(body: AimedBody) -> AimedBody:
         _registry[name] = Fault(
             name=name,
+            family=body.__module__.rpartition(".")[2],
+            summary=(body.__doc__ or "").partition("\n")[0],
             scope=at,
             body=body,
             why_not=why_not,
             needs=needs,
             commands=None if commands is None else frozenset(commands),
             awaits_sessions=awaits_sessions,
-            **_described(body),
         )
         return body
 
     return register
 
 
-class _Description(TypedDict):
-    """The description of a fault's body."""
+def fault(
+    name: str,
+    *,
+    why_not: WhyNot = anywhere,
+    commands: Collection[str] | None = None,
+    awaits_sessions: bool = False,
+) -> Callable[[Body], Body]:
+    """Register a generator as the fault ``name`` of a broker; it gets the broker's id."""
 
-    family: str
-    summary: str
+    def register(body: Body) -> Body:
+        @wraps(body)
+        def of_victim(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+            return body(cluster, target.victim)
 
+        aimed(name, why_not=why_not, commands=commands, awaits_sessions=awaits_sessions)(of_victim)
+        return body
 
-def _described(body: Callable[..., object]) -> _Description:
-    """Return the module's name, and the first line of the docstring."""
-    return {
-        "family": body.__module__.rpartition(".")[2],
-        "summary": (body.__doc__ or "").partition("\n")[0],
-    }
+    return register
 
 
 def faults() -> Mapping[str, Fault]:

@@ -1,4 +1,4 @@
-"""Takes the steps of a schedule of faults, keeps to its budget, and records what comes of them."""
+"""Injects and heals the steps of a schedule within its budget, and records each."""
 
 import itertools
 import threading
@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.fault_steps import FaultStep
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.registry import NothingDoneError, find_fault
 from highwater.nemesis.injector import FaultConflictError
@@ -22,26 +23,6 @@ HEALTH_LIMIT_S: Final = 30.0
 BROKERS: Final = "brokers"
 """In a budget: on how many brokers a fault may be open at a time."""
 _OVERLAPS: Final = "it would overlap with an open fault"
-
-
-class PlannedFault(Protocol):
-    """A fault and its target, drawn or written down."""
-
-    @property
-    def fault(self) -> str:
-        """Name of a registered fault."""
-
-    @property
-    def target(self) -> str:
-        """A word of ``nemesis.schedules.fault_spec.TARGETS``, or a broker's id."""
-
-    @property
-    def partition(self) -> int:
-        """The partition that it is about."""
-
-    @property
-    def choice(self) -> float:
-        """0 up to 1; which of several candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +38,7 @@ class ActiveFault:
     broker: int | None
 
 
-def targets(scene: ScheduleContext, step: PlannedFault) -> list[int | None]:
+def targets(scene: ScheduleContext, step: FaultStep) -> list[int | None]:
     """Return the current target brokers of a step; none if its fault has no broker."""
     if find_fault(step.fault).scope != "broker":
         return [None]
@@ -84,14 +65,14 @@ class ScheduleExecutor:
         require_health(self._scene)
         self._scene.log.step("begin")
 
-    def aim(self, step: PlannedFault) -> list[int | None]:
+    def aim(self, step: FaultStep) -> list[int | None]:
         """Look up the brokers that a step means now; a step without any is left out."""
         numbers = targets(self._scene, step)
         if not numbers:
             self.leave_out(step, None, f"there is no {step.target} for it")
         return numbers
 
-    def strike(self, step: PlannedFault, broker: int | None) -> ActiveFault | None:
+    def inject(self, step: FaultStep, broker: int | None) -> ActiveFault | None:
         """Inject a fault; None when it is left out, of which a note is made.
 
         Args:
@@ -122,7 +103,7 @@ class ScheduleExecutor:
         return fault
 
     def leave_out(
-        self, step: PlannedFault, broker: int | None, why: str, *, number: int | None = None
+        self, step: FaultStep, broker: int | None, why: str, *, number: int | None = None
     ) -> None:
         """Say that a step is not taken, and why; its number, if it has one already."""
         self._scene.note(f"{step.fault} is left out: {why}", broker)
@@ -196,7 +177,7 @@ def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
     raise error
 
 
-def _row(step: PlannedFault, broker: int | None) -> dict[str, object]:
+def _row(step: FaultStep, broker: int | None) -> dict[str, object]:
     return {
         "fault": step.fault,
         "target": step.target,

@@ -1,12 +1,14 @@
-"""Takes the steps of a schedule (``harness.runs.fault_steps``) on a scene, each at its own time.
+"""Executes the steps of a schedule (``harness.runs.fault_steps``).
 
-Steps may overlap, so each is injected and healed on a thread of its own; whom a step means is
-looked up here, in the order of their starts.
+``play`` takes each step at its own time. Steps may overlap, so each is injected and healed on a
+thread of its own; its target is looked up here, in the order of starts. ``play_in_turn`` takes
+groups of steps one after the other, as random schedules do.
 """
 
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import groupby
 from typing import Final
 
 from highwater.harness.runs.fault_steps import FaultStep, end_of, in_order
@@ -15,8 +17,8 @@ from highwater.nemesis.faults.registry import find_fault
 from highwater.nemesis.schedules.executor import ScheduleExecutor
 
 _TURN_S: Final = 20.0
-"""How long a step waits for its target, on which an earlier fault is healed more slowly than when
-the steps were written down."""
+"""How long a step waits for its target, if an earlier fault there takes longer to heal than when
+the steps were recorded."""
 
 _LOOK_S: Final = 0.05
 _THREADS_MOST: Final = 64
@@ -28,8 +30,8 @@ def play(scene: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: floa
     Raises:
         HarnessError: a fault could not be injected or healed, or the run has to end.
     """
-    striker, ended = ScheduleExecutor(scene), threading.Event()
-    striker.begin()
+    executor, ended = ScheduleExecutor(scene), threading.Event()
+    executor.begin()
     start = scene.clock()
     pool = ThreadPoolExecutor(min(_THREADS_MOST, max(1, len(steps))), thread_name_prefix="step")
     futures: list[Future[None]] = []
@@ -37,8 +39,8 @@ def play(scene: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: floa
         for step in in_order(steps):
             _hold_until(scene, start + step.at_s, futures)
             futures += [
-                pool.submit(_take, scene, striker, step, broker, ended)
-                for broker in _whom(striker, step)
+                pool.submit(_take, scene, executor, step, broker, ended)
+                for broker in _targets(executor, step)
             ]
         _hold_until(scene, start + max(duration_s, end_of(steps)), futures)
         while not all(future.done() for future in futures):
@@ -47,6 +49,37 @@ def play(scene: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: floa
     finally:
         ended.set()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def play_in_turn(scene: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: float) -> None:
+    """Take groups of steps with the same start one after the other, each healed before the next.
+
+    Healing takes time of its own (a broker boots in seconds), so later groups come later than
+    planned; except the first, no group begins that could not end within ``duration_s``.
+
+    Raises:
+        HarnessError: the run has to end.
+    """
+    executor = ScheduleExecutor(scene)
+    executor.begin()
+    deadline = scene.clock() + duration_s
+    end_s = 0.0
+    for at_s, group in groupby(in_order(steps), key=lambda step: step.at_s):
+        faults = list(group)
+        calm_s, trouble_s = at_s - end_s, faults[0].lasts_s
+        if end_s and scene.clock() + calm_s + trouble_s > deadline:
+            break
+        end_s = at_s + trouble_s
+        scene.hold(calm_s)
+        active = [
+            injected
+            for step in faults
+            for broker in executor.aim(step)
+            if (injected := executor.inject(step, broker)) is not None
+        ]
+        scene.hold(trouble_s)
+        executor.mend(*active)
+    scene.hold(max(0.0, deadline - scene.clock()))
 
 
 def _hold_until(scene: ScheduleContext, deadline: float, futures: Sequence[Future[None]]) -> None:
@@ -61,16 +94,16 @@ def _raise_failed(futures: Sequence[Future[None]]) -> None:
             future.result()
 
 
-def _whom(striker: ScheduleExecutor, step: FaultStep) -> list[int | None]:
+def _targets(executor: ScheduleExecutor, step: FaultStep) -> list[int | None]:
     """Return the brokers a step means: a named one waits for its turn, others are looked up."""
     if find_fault(step.fault).scope == "broker" and step.target.isdecimal():
         return [int(step.target)]
-    return striker.aim(step)
+    return executor.aim(step)
 
 
 def _take(
     scene: ScheduleContext,
-    striker: ScheduleExecutor,
+    executor: ScheduleExecutor,
     step: FaultStep,
     broker: int | None,
     ended: threading.Event,
@@ -80,7 +113,7 @@ def _take(
     while not scene.nemesis.can(step.fault, broker) and scene.clock() < deadline:
         if ended.wait(_LOOK_S):
             return
-    active = striker.strike(step, broker)
-    # Who ends the schedule early heals all that is open, or ends the cluster.
+    active = executor.inject(step, broker)
+    # If the schedule ends early, all open faults are healed at its end, or the cluster is closed.
     if active is not None and not ended.wait(step.lasts_s):
-        striker.mend(active)
+        executor.mend(active)

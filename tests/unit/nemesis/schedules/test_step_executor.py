@@ -273,21 +273,17 @@ def test_a_budget_limits_faults_and_brokers(brokers: Brokers, tmp_path: Path) ->
     ]
 
 
-def test_random_bouts_record_their_steps_too(brokers: Brokers, tmp_path: Path) -> None:
+def test_groups_of_steps_are_recorded_too(brokers: Brokers, tmp_path: Path) -> None:
     drawn = Plan(kafka="4.3.1", nemesis=("itch",), topic=Topic(partitions=3), duration_s=2)
-    bouts = [
-        generator.FaultGroup(
-            after_s=0.1,
-            lasts_s=0.2,
-            strikes=(generator.GroupedFault(fault="itch", target="leader", partition=at, choice=0),)
-            * 2,
-        )
-        for at in (0, 2)
+    groups = [
+        FaultStep(fault="itch", at_s=at_s, lasts_s=0.2, target="leader", partition=partition)
+        for at_s, partition in ((0.1, 0), (0.4, 2))
+        for _ in range(2)
     ]
     with scene(brokers, tmp_path, drawn) as (on, run):
-        generator.play(on, bouts, duration_s=2)
+        step_executor.play_in_turn(on, groups, duration_s=2)
     found = footsteps(run)
-    # A leader that is struck already is nobody's aim; then it is another.
+    # If the leader has a fault already, another broker is the target.
     assert [one.broker for one in found.taken] == [1, 2, 3, 1]
     assert all(one.lasts_s and one.lasts_s > 0.15 for one in found.taken)
 
@@ -302,18 +298,15 @@ def test_the_first_bout_is_played_even_if_it_takes_all_the_time(
         duration_s=generator.LEAST_S,
     )
     with scene(brokers, tmp_path, drawn) as (on, run):
-        generator.play(on, generator.draw(drawn), duration_s=drawn.duration_s)
+        step_executor.play_in_turn(on, generator.draw(drawn), duration_s=drawn.duration_s)
     assert footsteps(run).taken
 
 
-def test_a_random_strike_that_means_nobody_is_left_out(brokers: Brokers, tmp_path: Path) -> None:
+def test_a_step_in_turn_without_a_target_is_left_out(brokers: Brokers, tmp_path: Path) -> None:
     drawn = Plan(kafka="4.3.1", nemesis=("itch",), topic=Topic(partitions=3), duration_s=2)
-    strikes = [
-        generator.GroupedFault(fault="itch", target="1", partition=0, choice=0) for _ in range(2)
-    ]
-    bout = generator.FaultGroup(after_s=0, lasts_s=0.1, strikes=tuple(strikes))
+    group = [FaultStep(fault="itch", at_s=0, lasts_s=0.1, target="1")] * 2
     with scene(brokers, tmp_path, drawn) as (on, run):
-        generator.play(on, [bout], duration_s=0.2)
+        step_executor.play_in_turn(on, group, duration_s=0.2)
     found = footsteps(run)
     assert len(found.taken) == 1
     assert [one.why for one in found.left_out] == ["there is no 1 for it"]
@@ -321,8 +314,8 @@ def test_a_random_strike_that_means_nobody_is_left_out(brokers: Brokers, tmp_pat
 
 def test_sequences_overlap_and_the_first_is_as_without_the_others() -> None:
     of = Plan(kafka="4.3.1", nemesis=("kill", "pause"), seed=3, duration_s=60, overlap=2)
-    both = generator.draw_steps(of)
-    alone = generator.draw_steps(msgspec.structs.replace(of, overlap=1))
+    both = generator.draw_lanes(of)
+    alone = generator.draw_lanes(msgspec.structs.replace(of, overlap=1))
     assert set(alone) < set(both)
     assert len(both) > len(alone) + 3
     assert end_of(both) <= 60

@@ -18,7 +18,7 @@ from highwater.checkers.kafka_files.segment_files import Segment, inside, limite
 from highwater.checkers.remote_runs import RemoteRun
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs import manifest
-from highwater.harness.runs.history import ADDED, OPERATIONS_TABLE, TABLES, read_stream
+from highwater.harness.runs.history import ADDED, OPERATIONS_TABLE, TABLES, completed, read_stream
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, RunStatus
 from highwater.harness.runs.verdict import UnusedFile
@@ -221,7 +221,7 @@ def _copy_stream(stream: Path, part: Path, name: str) -> int:
     rows = 0
     with pq.ParquetWriter(part, table) as writer:
         for batch in read_stream(stream):
-            writer.write_batch(batch)
+            writer.write_table(completed(pa.Table.from_batches([batch]), table))
             rows += batch.num_rows
     return rows
 

@@ -25,7 +25,7 @@ from highwater.checkers.spark import kafka_log
 from highwater.checkers.spark.binary_files import literal
 from highwater.checkers.spark.engine import Engine, Rows
 from highwater.checkers.spark.scratch import scratch
-from highwater.harness.runs.history import OPERATIONS_TABLE, TABLES
+from highwater.harness.runs.history import OPERATIONS_TABLE, REMOVED, TABLES
 from highwater.harness.runs.store import Run
 
 _SPARK_TYPES: Final = {
@@ -33,6 +33,13 @@ _SPARK_TYPES: Final = {
     pa.int32(): T.IntegerType(),
     pa.int64(): T.LongType(),
     pa.list_(pa.int32()): T.ArrayType(T.IntegerType()),
+    pa.list_(REMOVED): T.ArrayType(
+        T.StructType()
+        .add("topic", T.StringType())
+        .add("partition", T.IntegerType())
+        .add("first", T.LongType())
+        .add("end", T.LongType())
+    ),
 }
 
 

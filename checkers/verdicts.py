@@ -18,7 +18,7 @@ from highwater.checkers.lineage.story import witnesses
 from highwater.checkers.lineage.subject import Subject
 from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.fault_counts import FaultCounts, Happening, requested
+from highwater.harness.runs.faults.counts import FaultCounts, Happening, requested
 from highwater.harness.runs.history import OPERATIONS_TABLE
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import (

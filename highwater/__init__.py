@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from highwater.harness.base.errors import StoreError as StoreError
     from highwater.harness.base.errors import UsageError as UsageError
     from highwater.harness.base.spark_options import SparkOptions as SparkOptions
-    from highwater.harness.runs.fault_steps import FaultStep as FaultStep
-    from highwater.harness.runs.fault_steps import overlap as overlap
-    from highwater.harness.runs.fault_steps import sequence as sequence
-    from highwater.harness.runs.fault_steps import stagger as stagger
+    from highwater.harness.runs.faults.steps import FaultStep as FaultStep
+    from highwater.harness.runs.faults.steps import overlap as overlap
+    from highwater.harness.runs.faults.steps import sequence as sequence
+    from highwater.harness.runs.faults.steps import stagger as stagger
     from highwater.harness.runs.plan import Plan as Plan
     from highwater.harness.runs.plan import Topic as Topic
     from highwater.harness.runs.plan import Workload as Workload
@@ -60,7 +60,7 @@ _PLACES: Final = {
     "clusters.core.interfaces": ("Broker", "Cluster"),
     "harness.base.errors": ("HarnessError", "HighwaterError", "StoreError", "UsageError"),
     "harness.base.spark_options": ("SparkOptions",),
-    "harness.runs.fault_steps": ("FaultStep", "overlap", "sequence", "stagger"),
+    "harness.runs.faults.steps": ("FaultStep", "overlap", "sequence", "stagger"),
     "harness.runs.plan": ("Plan", "Topic", "Workload"),
     "harness.runs.store": ("Run", "Store"),
     "harness.runs.verdict": ("Anomaly", "Ledger", "Verdict"),

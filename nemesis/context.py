@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.faults.missed_step import MissedStep
 from highwater.harness.runs.history import OK
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.injector import FaultLog, Nemesis
@@ -17,7 +18,15 @@ _APPENDED_S: Final = 5.0
 
 
 class ScheduleNotFollowedError(HarnessError):
-    """A schedule could not be played as written, so its run proves nothing either way."""
+    """A schedule could not be played as written, so its run proves nothing either way.
+
+    Args:
+        missed: the step, of a model's schedule.
+    """
+
+    def __init__(self, message: str, missed: MissedStep | None = None) -> None:
+        super().__init__(message)
+        self.missed = missed
 
 
 class Acknowledgement(Protocol):
@@ -93,9 +102,9 @@ class ScheduleContext:
     log: StepLog = field(default_factory=NullStepLog)
     clock: Callable[[], float]
 
-    def note(self, says: str, broker: int | None = None) -> None:
-        """Record what was seen or decided, for readers of the run."""
-        self.scribe.fault("step", "note", says, broker)
+    def note(self, says: str, broker: int | None = None, *, step: int | None = None) -> None:
+        """Record an observation or a decision; ``step`` is that of a model's schedule."""
+        self.scribe.fault("step", "note", says, broker, step=step)
 
     def send(self, value: str, *, leader: int, limit_s: float | None = None) -> int:
         """Send one record to partition 0, which has no other writer.

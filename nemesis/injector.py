@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.runs.faults.effects import FaultEffect
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults.registry import Fault, FaultTarget, find_fault
 
@@ -23,7 +24,9 @@ class FaultConflictError(HarnessError):
 class FaultLog(Protocol):
     """Writes what the nemesis does into the run; the recorder is one."""
 
-    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+    def fault(
+        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
+    ) -> None:
         """Record one row of ``events/faults``: phase is inject, heal or note."""
 
 
@@ -120,14 +123,15 @@ class Nemesis:
             note=partial(self._scribe.fault, name, "note"),
         )
         try:
-            says = stack.enter_context(contextlib.contextmanager(chosen.body)(self._cluster, aim))
+            effect = stack.enter_context(contextlib.contextmanager(chosen.body)(self._cluster, aim))
         except BaseException:
             self._open.pop(target, None)
             raise
         if before is not None:
             before.stack.close()  # nobody is left to be woken
             self._scribe.fault(before.fault.name, "heal", f"{target} is paused no more", broker)
-        self._scribe.fault(name, "inject", says, whom)
+        effect = FaultEffect(effect) if isinstance(effect, str) else effect
+        self._scribe.fault(name, "inject", effect.says, whom, removed=effect.rows)
 
     def _rule(self) -> None:
         """Be the only nemesis of the cluster: two would heal each other's faults."""

@@ -1,10 +1,10 @@
 """Group an anomaly's witnesses into titled beats: written, fault, cut, elected, replaced, end."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from highwater.harness.runs.faults import legacy_sentences
 from highwater.harness.runs.verdict import Anomaly, Witness
 from highwater.reports.observations import PAST
 
@@ -14,7 +14,6 @@ Group: TypeAlias = tuple[str, list[Witness]]
 TANGLE_NS: Final = 500_000_000
 NEAR: Final = 2
 """Findings at most so many offsets apart are told as one."""
-_BROKER: Final = re.compile(r"\bbroker (\d+)", re.IGNORECASE)
 _BEATS: Final = {
     "step": "",
     "sent": "",
@@ -59,12 +58,14 @@ def beat(witness: Witness) -> str:
 
 
 def actors(witnesses: Sequence[Witness]) -> list[int]:
-    """Return ids of brokers that acted: the witness itself, or the first in its sentence."""
+    """Return ids of the brokers that acted or were acted upon."""
     brokers: dict[int, None] = {}
     for witness in witnesses:
-        named = _BROKER.search(witness.who) or _BROKER.search(witness.says)
-        if named:
-            brokers[int(named[1])] = None
+        broker = witness.broker
+        if broker is None:  # of a verdict up to 0.2, maybe
+            broker = legacy_sentences.broker(witness.who, witness.says)
+        if broker is not None:
+            brokers[broker] = None
     return list(brokers)
 
 

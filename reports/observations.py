@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from highwater.harness.runs.fault_counts import FaultCounts
+from highwater.harness.runs.faults.counts import FaultCounts
 from highwater.harness.runs.history import LOG_LINES
 
 Partition: TypeAlias = tuple[str, int]
@@ -129,7 +129,11 @@ class TruncationEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultInterval:
-    """One fault from inject to heal; ``end_ns`` is None when it was never healed."""
+    """One fault from inject to heal, or a note; ``end_ns`` is None if it was never healed.
+
+    Attributes:
+        step: the step of a model's schedule that a note is about.
+    """
 
     name: str
     broker: int | None
@@ -137,6 +141,7 @@ class FaultInterval:
     end_ns: int | None
     says: str
     healed: str = ""
+    step: int | None = None
 
     @property
     def past(self) -> str:

@@ -13,9 +13,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.fault_counts import FaultCounts
-from highwater.harness.runs.fault_times import Strikes, begun, strikes
-from highwater.harness.runs.history import OK, RUN, SEND, STEPS_TABLE, TABLES, read_stream
+from highwater.harness.runs.faults.counts import FaultCounts
+from highwater.harness.runs.faults.effects import step_of
+from highwater.harness.runs.faults.times import Strikes, begun, strikes
+from highwater.harness.runs.history import (
+    OK,
+    RUN,
+    SEND,
+    STEPS_TABLE,
+    TABLES,
+    completed,
+    read_stream,
+)
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import ACKNOWLEDGED
 from highwater.reports.observations import (
@@ -101,9 +110,9 @@ def _table(run: Run, name: str, missing: list[str], without: Collection[str]) ->
         return schema.empty_table()
     try:
         if run.parquet(name).exists():
-            return pq.read_table(run.parquet(name)).select(schema.names)
+            return completed(pq.read_table(run.parquet(name)), schema)
         if run.stream(name).exists():
-            return pa.Table.from_batches(list(read_stream(run.stream(name))), schema=schema)
+            return completed(pa.Table.from_batches(read_stream(run.stream(name))), schema)
         missing.append(f"{name} is missing.")
     except (pa.ArrowException, OSError, KeyError) as error:
         missing.append(f"{name} cannot be read: {error}")
@@ -242,7 +251,12 @@ def _faults(
         note = row["phase"] == "note"
         since_ns = time_ns if note else begun(strikes, name, broker, time_ns)
         fault = FaultInterval(
-            name=name, broker=broker, start_ns=since_ns, end_ns=None, says=row["says"]
+            name=name,
+            broker=broker,
+            start_ns=since_ns,
+            end_ns=None,
+            says=row["says"],
+            step=step_of(row) if note else None,
         )
         (steps if note else spans).append(fault)
     return tuple(spans), tuple(steps)

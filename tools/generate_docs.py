@@ -17,7 +17,7 @@ from highwater.checkers.core.jepsen_kinds import FOREIGN
 from highwater.cli.app import app
 from highwater.clusters.drivers import DRIVERS
 from highwater.clusters.releases.catalogue import CATALOGUE, Release, Truncation
-from highwater.harness.runs.fault_steps import RENAMED_FAULTS
+from highwater.harness.runs.faults.steps import RENAMED_FAULTS
 from highwater.nemesis.faults.registry import Fault
 from highwater.nemesis.faults.registry import faults as registered_faults
 from highwater.nemesis.schedules.fault_spec import TARGETS

@@ -71,6 +71,7 @@ def _acknowledged(subject: Subject) -> Iterator[Witness]:
         at = "" if row["offset"] is None else f" at offset {row['offset']}"
         yield Witness(
             who="cluster" if leader is None else f"broker {leader['leader']}",
+            broker=None if leader is None else leader["leader"],
             what="acknowledged",
             time_ns=row["complete_ns"],
             leader_epoch=_epoch(row, leader),
@@ -99,6 +100,7 @@ def _copies(subject: Subject) -> Iterator[Witness]:
             says += f" above its HW, which was still {hw}: to it the record was not committed."
         yield Witness(
             who=f"broker {broker}",
+            broker=broker,
             what="held",
             time_ns=first["time_ns"],
             says=says,
@@ -117,6 +119,7 @@ def _faults(subject: Subject) -> Iterator[Witness]:
     for row in faults:
         yield Witness(
             who="nemesis",
+            broker=row["broker"],
             what="healed" if row["phase"] == "heal" else row["fault"],
             time_ns=row["time_ns"],
             says=_sentence(row["says"]),
@@ -129,6 +132,7 @@ def _truncated(subject: Subject) -> Iterator[Witness]:
         if subject.taken_from(cut):
             yield Witness(
                 who=f"broker {cut.broker}",
+                broker=cut.broker,
                 what="taken",
                 time_ns=cut.time_ns,
                 says=f"Broker {cut.broker} came back with LEO {cut.after}, which had been"
@@ -139,6 +143,7 @@ def _truncated(subject: Subject) -> Iterator[Witness]:
         reason = f" Its HW had been {cut.hw}." if cut.hw is not None and cut.hw <= cut.after else ""
         yield Witness(
             who=f"broker {cut.broker}",
+            broker=cut.broker,
             what="truncated",
             time_ns=cut.time_ns,
             says=f"Broker {cut.broker} cut its log: LEO {cut.before} became {cut.after}.{reason}",
@@ -152,6 +157,7 @@ def _truncated(subject: Subject) -> Iterator[Witness]:
         if at <= subject.offset and subject.began_ns <= time_ns <= subject.ended_ns:
             yield Witness(
                 who=f"broker {row['broker']}",
+                broker=row["broker"],
                 what="truncated",
                 time_ns=row["time_ns"],
                 says=f"Broker {row['broker']} logged: “{row['line'].strip()}”",
@@ -169,6 +175,7 @@ def _elected(subject: Subject) -> Iterator[Witness]:
             says = f"Broker {row['leader']} became leader{epoch}, ISR [{isr}]."
         yield Witness(
             who="controller",
+            broker=row["leader"] if row["leader"] >= 0 else None,
             what="elected",
             time_ns=row["time_ns"],
             leader_epoch=row["leader_epoch"],
@@ -183,6 +190,7 @@ def _replaced(subject: Subject) -> Iterator[Witness]:
         by = "The cluster" if leader is None else f"Broker {leader['leader']}"
         yield Witness(
             who="cluster" if leader is None else f"broker {leader['leader']}",
+            broker=None if leader is None else leader["leader"],
             what="replaced",
             time_ns=row["complete_ns"],
             leader_epoch=_epoch(row, leader),
@@ -249,6 +257,7 @@ def _disks(subject: Subject) -> Iterator[Witness]:
                 says = f"The disk of broker {broker} holds no record at {place}."
             yield Witness(
                 who=f"broker {broker}",
+                broker=broker,
                 what="disk",
                 leader_epoch=epoch,
                 says=says,

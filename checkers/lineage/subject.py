@@ -7,7 +7,7 @@ from typing import Final
 
 from highwater.checkers.core.anomaly_kinds import DUPLICATE, LOST
 from highwater.checkers.lineage.evidence import RecordEvidence, Row
-from highwater.harness.runs.fault_effects import removed_offsets
+from highwater.harness.runs.faults.effects import removed_offsets
 from highwater.harness.runs.history import FENCE, OK, READ, SEND
 
 NEVER: Final = (1 << 63) - 1
@@ -105,7 +105,7 @@ class Subject:
             self.offset in offsets
             for row in self.evidence.faults
             if row["broker"] == cut.broker and self.began_ns <= row["time_ns"] <= cut.time_ns
-            for offsets in removed_offsets(row["says"], self.evidence.topic, self.partition or 0)
+            for offsets in removed_offsets(row, self.evidence.topic, self.partition or 0)
         )
 
     @cached_property

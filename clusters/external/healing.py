@@ -61,7 +61,7 @@ class ClusterHealer:
         address = self._addresses[broker]
         if answers(address) and self._has_session(broker):
             return
-        if any(cure.what.startswith("start ") for cure in cures):
+        if any(cure.verb == "start" for cure in cures):
             self._await_session_end(broker)
         failed = []
         for cure in cures:

@@ -60,6 +60,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         what: what it does, such as ``pause broker 2``.
+        verb: the same in one word: pause.
         line: argument of ``/bin/sh -c``.
         limit_s: seconds after which it counts as hanging.
     """
@@ -67,6 +68,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     line: str
     limit_s: float
+    verb: str = ""
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -137,7 +139,8 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             )
         values = {"id": str(broker), **self.brokers[broker], **extra}
         filled = _PLACEHOLDER.sub(lambda match: shlex.quote(str(values[match[1]])), line)
-        return Command(what=f"{verb} broker {broker}", line=filled, limit_s=self.limit_s(verb))
+        what = f"{verb} broker {broker}"
+        return Command(what=what, verb=verb, line=filled, limit_s=self.limit_s(verb))
 
     def limit_s(self, verb: str) -> float:
         """Return the seconds after which a command counts as hanging."""

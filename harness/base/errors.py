@@ -62,7 +62,13 @@ class NotThereError(StoreError):
 
 
 class WaitTimeoutError(HarnessError):
-    """A condition did not come true within its limit; the message says which, and what was seen."""
+    """A condition did not come true within its limit; the message says which, and what was seen.
+
+    Attributes:
+        seen: the last observation.
+    """
+
+    seen: object = None
 
 
 class RenamedWarning(FutureWarning):

@@ -44,7 +44,9 @@ def await_condition(
         except passing as error:
             seen = error
         if time.monotonic() >= deadline:
-            raise WaitTimeoutError(f"waited {limit_s:g} s for {what}; last seen: {seen}")
+            late = WaitTimeoutError(f"waited {limit_s:g} s for {what}; last seen: {seen}")
+            late.seen = seen
+            raise late
         time.sleep(every_s)
 
 

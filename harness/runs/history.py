@@ -103,6 +103,15 @@ REPLICAS: Final = pa.schema(
 )
 """One row whenever a replica's LEO or HW differ from the row before."""
 
+REMOVED: Final = pa.struct(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("first", pa.int64()),
+        pa.field("end", pa.int64()),  # the offset after the last
+    ]
+)
+
 FAULTS: Final = pa.schema(
     [
         pa.field("time_ns", pa.int64(), nullable=False),
@@ -110,6 +119,9 @@ FAULTS: Final = pa.schema(
         pa.field("phase", pa.string(), nullable=False),  # inject, heal, note
         pa.field("broker", pa.int32()),  # whom; null: nobody in particular
         pa.field("says", pa.string(), nullable=False),  # one sentence for a person
+        # offsets that it removed from its broker's logs; see harness.runs.faults.effects
+        pa.field("removed", pa.list_(REMOVED)),
+        pa.field("step", pa.int32()),  # of a note: the step of a model's schedule, from 1 on
     ]
 )
 
@@ -166,7 +178,7 @@ STEPS: Final = pa.schema(
 """What a schedule of faults did and when, exactly enough to be done again. Stories have none of it,
 and no checker asks for it; the model learns from it when a fault began."""
 
-ADDED: Final = frozenset(("op", "isolation"))
+ADDED: Final = frozenset(("op", "isolation", "removed", "step"))
 """Columns that runs recorded before them lack; all may be null."""
 
 OPERATIONS_TABLE: Final = "history/ops"
@@ -273,6 +285,18 @@ class StreamWriter:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table in the columns of a schema; ``ADDED`` ones that it lacks are null.
+
+    Raises:
+        KeyError: it lacks another column.
+    """
+    for name in sorted(ADDED.intersection(schema.names).difference(rows.column_names)):
+        kind = schema.field(name).type
+        rows = rows.append_column(name, pa.nulls(len(rows), kind))
+    return rows.select(schema.names)
 
 
 def read_stream(path: Path) -> Iterator[pa.RecordBatch]:

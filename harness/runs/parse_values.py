@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from highwater.harness.base.errors import RenamedWarning, UsageError
-from highwater.harness.runs.fault_steps import current_fault
+from highwater.harness.runs.faults.steps import current_fault
 from highwater.harness.runs.history import READ_COMMITTED, READ_UNCOMMITTED
 from highwater.harness.runs.plan import Acks, Isolation
 

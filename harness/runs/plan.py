@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.fault_steps import Steps, current_fault
+from highwater.harness.runs.faults.steps import Steps, current_fault
 
 SCHEMA_VERSION = 1
 
@@ -106,7 +106,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         budget: how often a fault is injected at most, by its name, and by ``brokers`` on how many
             brokers one is open at a time.
         overlap: how many sequences of random faults go on at the same time.
-        steps: what is to happen instead, step by step; see ``harness.runs.fault_steps``.
+        steps: what is to happen instead, step by step; see ``harness.runs.faults.steps``.
         schedule: what to replay, as plain JSON (see ``checkers.model.schedules.schedule``), or
             None.
         duration_s: how long a random schedule goes on; with steps, the least.

@@ -98,9 +98,11 @@ class Recorder:
         """
         self._add(OPERATIONS_TABLE, row)
 
-    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
-        """Record what the nemesis does (phase inject, heal or note); on disk when this returns."""
-        row = {"fault": name, "phase": phase, "says": says, "broker": broker}
+    def fault(
+        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
+    ) -> None:
+        """Record a row of ``FAULTS`` (phase inject, heal or note); on disk when this returns."""
+        row = {"fault": name, "phase": phase, "says": says, "broker": broker, **fields}
         self._append_now("events/faults", row)
 
     def step(self, event: str, **row: object) -> None:

@@ -27,7 +27,8 @@ import pyarrow.parquet as pq
 
 from highwater.harness.base.errors import NotThereError, StoreError
 from highwater.harness.base.files import is_file, open_regular, write_whole
-from highwater.harness.runs.history import TABLES, UNJUDGED, read_stream, to_parquet
+from highwater.harness.runs.faults.missed_step import MissedStep
+from highwater.harness.runs.history import TABLES, UNJUDGED, completed, read_stream, to_parquet
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.verdict import Verdict
 
@@ -45,9 +46,9 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
         quiesced: every replica was back in the ISR before the final read.
         problems: what the harness could not do, a sentence each.
         seconds: from the run's creation to its last phase.
-        manifest: SHA-256 of ``manifest.json`` (``harness.runs.manifest``); empty while the run goes
-        on,
+        manifest: SHA-256 of ``manifest.json`` (``harness.runs.manifest``); empty during the run,
             and in runs of before there was one.
+        missed: the step of a model's schedule that brokers did not follow.
     """
 
     phase: Phase
@@ -55,6 +56,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     seconds: float = 0.0
     manifest: str = ""
+    missed: MissedStep | None = None
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +149,7 @@ class Run:
                 open_regular(self.parquet(name)).close()  # PyArrow would wait for a pipe
                 return pq.read_table(self.parquet(name))
             open_regular(self.stream(name)).close()
-            return pa.Table.from_batches(read_stream(self.stream(name)), schema=_SCHEMAS[name])
+            return completed(pa.Table.from_batches(read_stream(self.stream(name))), _SCHEMAS[name])
         except (OSError, pa.ArrowInvalid) as error:
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
 

@@ -43,6 +43,7 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
         who: ``producer-0``, ``broker 2``, ``reader``, ``nemesis``, ``controller``.
         what: acknowledged, appended, held, killed, elected, truncated, replaced, read, disk …
         leader_epoch: the epoch in which it happened, where one is known.
+        broker: the broker that acted or was acted upon, if there is one.
         says: the evidence as one sentence.
         source: the file inside the run that shows it, such as ``events/replicas``.
     """
@@ -53,6 +54,7 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     time_ns: int | None = None
     leader_epoch: int | None = None
+    broker: int | None = None
 
 
 class Anomaly(msgspec.Struct, frozen=True, kw_only=True):

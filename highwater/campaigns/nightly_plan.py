@@ -19,7 +19,7 @@ from highwater.clusters.drivers import DRIVERS, find_driver
 from highwater.clusters.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
-from highwater.harness.runs.fault_steps import current_fault
+from highwater.harness.runs.faults.steps import current_fault
 from highwater.harness.runs.nightly_cells import (
     NEMESIS_S,
     CellResult,

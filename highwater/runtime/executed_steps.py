@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from highwater.harness.base.errors import StoreError, UsageError
-from highwater.harness.runs.fault_steps import FaultStep, Steps, in_order
+from highwater.harness.runs.faults.steps import FaultStep, Steps, in_order
 from highwater.harness.runs.history import STEPS_TABLE
 from highwater.harness.runs.store import Run
 

@@ -11,6 +11,7 @@ import msgspec
 from highwater.harness.base.errors import HarnessError, HighwaterError, Interruption
 from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.store import Phase, Run, RunStatus
+from highwater.nemesis.context import ScheduleNotFollowedError
 from highwater.runtime.workload import Counts
 
 FULL_DISK_BYTES: Final = 1 << 20
@@ -26,10 +27,12 @@ class ProgressLine:
         self._recorder = recorder
         self._last = ""
 
-    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+    def fault(
+        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
+    ) -> None:
         """Record one row of ``events/faults``."""
         self._last = says
-        self._recorder.fault(name, phase, says, broker)
+        self._recorder.fault(name, phase, says, broker, **fields)
 
     def line(self, counts: Counts) -> str:
         """Return the number of records so far by outcome, and the last fault."""
@@ -78,6 +81,8 @@ class StatusKeeper:
         try:
             yield
         except kinds as error:
+            if isinstance(error, ScheduleNotFollowedError):
+                self._status = msgspec.structs.replace(self._status, missed=error.missed)
             self.add([error.message])
 
     def __enter__(self) -> Self:

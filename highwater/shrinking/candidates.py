@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from highwater.harness.runs.fault_steps import FaultStep, Steps, end_of, in_order
+from highwater.harness.runs.faults.steps import FaultStep, Steps, end_of, in_order
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import find_fault
 

@@ -22,7 +22,7 @@ from highwater.checkers.kafka_files.checkpoints import (
     read_offsets,
 )
 from highwater.checkers.kafka_files.segment_files import PARTITION, SEGMENT
-from highwater.harness.runs.fault_effects import phrase
+from highwater.harness.runs.faults.effects import RemovedOffsets
 
 META_PROPERTIES: Final = "meta.properties"
 """Says which node of which cluster a log directory is of; KRaft does not start without it."""
@@ -47,21 +47,6 @@ class BatchOnDisk:
     end: int
     first: int
     last: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostOffsets:
-    """The offsets that a replica lost: from ``after`` on, up to ``before``."""
-
-    topic: str
-    partition: int
-    before: int
-    after: int
-
-    @property
-    def says(self) -> str:
-        """It in the words of ``harness.runs.fault_effects``."""
-        return phrase(self.topic, self.partition, self.after, self.before)
 
 
 def partitions(directory: Path, topic: str | None = None) -> list[Path]:
@@ -113,7 +98,7 @@ def batches(segment: Path) -> Iterator[BatchOnDisk]:
 
 def lose_unflushed(
     directory: Path, topic: str, *, flushes: int | None, spared: float = 0.0
-) -> list[LostOffsets]:
+) -> list[RemovedOffsets]:
     """Cut from a topic's replicas, and Kafka's own, what a power failure may take.
 
     That is what was never flushed: from the recovery point on, and only of the newest segment,
@@ -138,14 +123,14 @@ def lose_unflushed(
         key = (before.topic, before.partition)
         point = max(flushed.get(key, 0), survived.get(key, 0))
         if flushes is not None:
-            point = max(point, before.before - (flushes - 1))
+            point = max(point, before.end - (flushes - 1))
         _lose_tail(replica, point, spared)
-        survived[key] = _whole(replica).before
-        lost.append(_cut(replica, survived[key], before.before))
+        survived[key] = _whole(replica).end
+        lost.append(_cut(replica, survived[key], before.end))
     lines = [f"{topic} {partition} {end}\n" for (topic, partition), end in survived.items()]
     text = f"0\n{len(lines)}\n{''.join(lines)}"
     (directory / SURVIVED).write_text(text, encoding="ascii")
-    return [loss for loss in lost if loss.before > loss.after]
+    return [loss for loss in lost if loss.end > loss.first]
 
 
 def _offsets(checkpoint: Path) -> Offsets:
@@ -165,7 +150,7 @@ def _lose_tail(replica: Path, point: int, spared: float) -> None:
         os.truncate(replica_segments[-1], start + int(spared * (end - start)))
 
 
-def wipe(directory: Path) -> list[LostOffsets]:
+def wipe(directory: Path) -> list[RemovedOffsets]:
     """Remove all files of a broker but its identity: a new disk in place of the old one."""
     ranges = [_whole(replica) for replica in partitions(directory)]
     for entry in directory.iterdir():
@@ -173,21 +158,21 @@ def wipe(directory: Path) -> list[LostOffsets]:
             shutil.rmtree(entry)
         elif entry.name != META_PROPERTIES:
             entry.unlink()
-    return [loss for loss in ranges if loss.before > loss.after]
+    return [loss for loss in ranges if loss.end > loss.first]
 
 
-def remove_segment(directory: Path, topic: str) -> list[LostOffsets]:
+def remove_segment(directory: Path, topic: str) -> list[RemovedOffsets]:
     """Remove the oldest segment of each replica of a topic, and its indexes with it."""
     lost = []
     for replica in partitions(directory, topic):
         replica_segments = segments(replica)
         if replica_segments:
             whole = _whole(replica)
-            end = int(replica_segments[1].stem) if len(replica_segments) > 1 else whole.before
-            lost.append(_cut(replica, whole.after, end))
+            end = int(replica_segments[1].stem) if len(replica_segments) > 1 else whole.end
+            lost.append(_cut(replica, whole.first, end))
             for file in replica.glob(f"{replica_segments[0].stem}.*"):
                 file.unlink()
-    return [loss for loss in lost if loss.before > loss.after]
+    return [loss for loss in lost if loss.end > loss.first]
 
 
 def remove_indexes(directory: Path, topic: str) -> int:
@@ -221,7 +206,7 @@ def flip_bit(
     return None
 
 
-def _whole(replica: Path) -> LostOffsets:
+def _whole(replica: Path) -> RemovedOffsets:
     """All that a replica holds."""
     replica_segments = segments(replica)
     first = int(replica_segments[0].stem) if replica_segments else 0
@@ -237,9 +222,9 @@ def _whole(replica: Path) -> LostOffsets:
     )
 
 
-def _cut(replica: Path, after: int, before: int) -> LostOffsets:
+def _cut(replica: Path, after: int, before: int) -> RemovedOffsets:
     name = PARTITION.fullmatch(replica.name)
     assert name is not None
-    return LostOffsets(
-        topic=name["topic"], partition=int(name["partition"]), before=before, after=after
+    return RemovedOffsets(
+        topic=name["topic"], partition=int(name["partition"]), first=after, end=before
     )

@@ -1,6 +1,6 @@
 """Faults, and their registry.
 
-A fault is a generator: it breaks something, yields one sentence that says what, and heals it again
+A fault is a generator: it breaks something, yields one sentence about that, and heals it again
 after the ``yield``. Write one in a file of its family and decorate it; see docs/adding-a-fault.md.
 """
 
@@ -16,7 +16,8 @@ from highwater.clusters.releases.software_level import Level
 from highwater.harness.base import extensions
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.suggestions import nearest
-from highwater.harness.runs.fault_steps import current_fault
+from highwater.harness.runs.faults.effects import FaultEffect
+from highwater.harness.runs.faults.steps import current_fault
 from highwater.harness.runs.plan import Plan, Topic
 
 Scope = Literal["broker", "topic", "coordination", "cluster"]
@@ -61,8 +62,9 @@ class FaultTarget:
 
 
 Needs = Literal["", "--unclean", "--to"]
-Body = Callable[[Cluster, int], Iterator[str]]
-AimedBody = Callable[[Cluster, FaultTarget], Iterator[str]]
+Body = Callable[[Cluster, int], Iterator[str | FaultEffect]]
+AimedBody = Callable[[Cluster, FaultTarget], Iterator[str | FaultEffect]]
+"""Yields a sentence about its effect, or a ``FaultEffect`` if it removed records."""
 WhyNot = Callable[[Release, str], str]
 """Says of a release and a driver why a fault is not available there; empty if it is."""
 
@@ -175,7 +177,7 @@ def fault(
 
     def register(body: Body) -> Body:
         @wraps(body)
-        def of_victim(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+        def of_victim(cluster: Cluster, target: FaultTarget) -> Iterator[str | FaultEffect]:
             return body(cluster, target.victim)
 
         aimed(name, why_not=why_not, commands=commands, awaits_sessions=awaits_sessions)(of_victim)

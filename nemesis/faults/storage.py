@@ -15,7 +15,7 @@ from highwater.clusters.core.interfaces import Broker, Cluster, UnreachableError
 from highwater.clusters.releases.release import Release
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.runs.fault_effects import phrase
+from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import disk_damage
 from highwater.nemesis.faults.registry import FaultTarget, aimed, fault
@@ -42,15 +42,16 @@ def _dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
         target.start()
 
 
-def _loss_sentence(
-    aim: FaultTarget, cuts: Iterable[disk_damage.LostOffsets], otherwise: str
-) -> str:
-    """Return what the topic under test lost, in words."""
-    return ", ".join(cut.says for cut in cuts if cut.topic == aim.topic.name) or otherwise
+def _loss(
+    aim: FaultTarget, cuts: Iterable[RemovedOffsets], says: str, otherwise: str
+) -> FaultEffect:
+    """Return what the topic under test lost."""
+    lost = [cut for cut in cuts if cut.topic == aim.topic.name]
+    return FaultEffect(f"{says}: {', '.join(map(str, lost)) or otherwise}", lost)
 
 
 @aimed("power-failure")
-def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Kill a broker and remove from its logs what was never flushed, as a power failure does.
 
     No lower than the recovery point, and nothing of a segment that a newer one has followed: what
@@ -61,27 +62,26 @@ def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         cuts = disk_damage.lose_unflushed(
             target.directory, aim.topic.name, flushes=flushes(aim.topic), spared=aim.choice
         )
-        sentence = _loss_sentence(aim, cuts, "all it held had been flushed")
-        yield f"broker {target.id} lost its power: {sentence}"
+        says = f"broker {target.id} lost its power"
+        yield _loss(aim, cuts, says, "all it held had been flushed")
 
 
 @aimed("wipe")
-def wipe(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+def wipe(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Kill a broker and empty its log directory; it comes back under its old id with nothing."""
     with _dead(cluster, aim) as target:
-        sentence = _loss_sentence(
-            aim, disk_damage.wipe(target.directory), "there was nothing on it"
+        cuts = disk_damage.wipe(target.directory)
+        yield _loss(
+            aim, cuts, f"the disk of broker {target.id} is empty", "there was nothing on it"
         )
-        yield f"the disk of broker {target.id} is empty: {sentence}"
 
 
 @aimed("segment-deleted")
-def segment_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+def segment_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Kill a broker and delete the oldest segment of each of the topic's replicas there."""
     with _dead(cluster, aim) as target:
         cuts = disk_damage.remove_segment(target.directory, aim.topic.name)
-        lost = _loss_sentence(aim, cuts, "it was empty")
-        yield f"a segment of broker {target.id} is deleted: {lost}"
+        yield _loss(aim, cuts, f"a segment of broker {target.id} is deleted", "it was empty")
 
 
 @aimed("index-deleted")
@@ -93,7 +93,7 @@ def index_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 @aimed("bit-flip")
-def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Kill a broker and flip one bit of a record of the partition.
 
     Kafka checks, as it starts, what lies above the recovery point, and cuts the log where a
@@ -105,8 +105,9 @@ def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         if flipped is None:
             yield f"broker {target.id} holds nothing of {topic}-{partition} to flip a bit of"
         else:
-            lost = phrase(topic, partition, flipped[0].first, flipped[1])
-            yield f"one bit is flipped on broker {target.id}; cut there, {lost}"
+            lost = RemovedOffsets(topic, partition, flipped[0].first, flipped[1])
+            says = f"one bit is flipped on broker {target.id}; cut there, {lost}"
+            yield FaultEffect(says, [lost])
 
 
 def _checkpoint(directory: Path, aim: FaultTarget, name: str) -> list[Path]:

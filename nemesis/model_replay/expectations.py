@@ -2,8 +2,10 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from highwater.checkers.model.schedules.schedule import Expect
+from highwater.harness.runs.faults.missed_step import StateDifference, StateDifferences, StateValue
 from highwater.harness.runs.history import OK
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.stories.helpers import hw_on_disk
@@ -22,8 +24,8 @@ class ReplicaAssignment:
 
 def differences(
     scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect, *, silent: Collection[int]
-) -> dict[str, str]:
-    """Return differences between expected and actual state, each with the actual value.
+) -> StateDifferences:
+    """Return the differences between expected and actual state.
 
     Args:
         silent: replicas that cannot be asked for LEO and HW, because they are frozen or dead.
@@ -36,15 +38,16 @@ def differences(
         *_records(scene, expect),
         *_replicas(scene, cast, expect, silent),
     ]
-    return {
-        what: f"{_plain(seen_value)} instead of {_plain(expected)}"
-        for what, expected, seen_value in seen
-        if expected is not None and expected != seen_value
-    }
+    return StateDifferences(
+        StateDifference(what, replica, _value(actual), _value(expected))
+        for what, replica, expected, actual in seen
+        if expected is not None and expected != actual
+    )
 
 
-Seen = list[tuple[str, object, object]]
-"""Yield each property, its expected value (None: any), and its actual value."""
+Value: TypeAlias = int | Collection[int] | Collection[str] | None
+Seen: TypeAlias = list[tuple[str, int | None, Value, Value]]
+"""Each property, its replica, its expected value (None: any), and its actual value."""
 
 
 def _controller(scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect) -> Seen:
@@ -52,11 +55,14 @@ def _controller(scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect)
     if expect.leader is not None or expect.isr is not None:
         state = scene.probe.partition(scene.topic, 0)
         isr = frozenset(cast.number(broker) for broker in state.isr)
-        seen += [("leader", expect.leader, cast.number(state.leader)), ("ISR", expect.isr, isr)]
+        seen += [
+            ("leader", None, expect.leader, cast.number(state.leader)),
+            ("ISR", None, expect.isr, isr),
+        ]
     if expect.alive is not None:
         live = scene.probe.live_brokers()
         alive = frozenset(number for number, broker in cast.brokers.items() if broker in live)
-        seen.append(("alive", expect.alive, alive))
+        seen.append(("alive", None, expect.alive, alive))
     return seen
 
 
@@ -64,7 +70,10 @@ def _records(scene: ScheduleContext, expect: Expect) -> Seen:
     answers = {name: answer for name, answer in scene.direct.answers.items() if answer is not None}
     acked = frozenset(name for name, answer in answers.items() if answer.outcome == OK)
     refused = frozenset(answers) - acked
-    return [("acknowledged", expect.acked, acked), ("refused", expect.refused, refused)]
+    return [
+        ("acknowledged", None, expect.acked, acked),
+        ("refused", None, expect.refused, refused),
+    ]
 
 
 def _replicas(
@@ -74,13 +83,16 @@ def _replicas(
     leos, hws = expect.leo or {}, expect.hw or {}
     for number in sorted((set(leos) | set(hws)) - set(silent)):
         state = scene.probe.replica(cast.brokers[number], scene.topic, 0)
-        seen.append((f"LEO of {number}", leos.get(number), state.leo))
-        seen.append((f"HW of {number}", hws.get(number), state.hw))
+        seen.append(("LEO", number, leos.get(number), state.leo))
+        seen.append(("HW", number, hws.get(number), state.hw))
     for number, hw in (expect.hw_on_disk or {}).items():
         disk = hw_on_disk(scene, cast.brokers[number])
-        seen.append((f"HW on disk of {number}", hw, disk))
+        seen.append(("HW on disk", number, hw, disk))
     return seen
 
 
-def _plain(value: object) -> object:
-    return sorted(value) if isinstance(value, frozenset) else value
+def _value(value: Value) -> StateValue:
+    """Return a value as a number, or as sorted replicas or records; -1 for none."""
+    if value is None or isinstance(value, int):
+        return -1 if value is None else value
+    return tuple(sorted(value))

@@ -13,8 +13,9 @@ from typing import Final
 from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.clusters.releases.catalogue import release
-from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.faults.missed_step import MissedStep, StateDifferences
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.hw_lag_window import widen
@@ -129,8 +130,12 @@ def play(scene: ScheduleContext, schedule: Schedule) -> None:
                 player.take(step)
             except HarnessError as error:
                 scene.check()  # the end of the run is no missed step
-                raise ScheduleNotFollowedError(f"{title}: {error.message}") from error
-            scene.note(title, None if step.broker is None else player.broker(step.broker))
+                seen = error.seen if isinstance(error, WaitTimeoutError) else None
+                differences = seen if isinstance(seen, StateDifferences) else ()
+                missed = MissedStep(number=number, differences=differences)
+                raise ScheduleNotFollowedError(f"{title}: {error.message}", missed) from error
+            broker = None if step.broker is None else player.broker(step.broker)
+            scene.note(title, broker, step=number)
 
 
 def _title(step: ScheduleStep) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from highwater.harness.base.errors import UsageError
-from highwater.harness.runs.fault_steps import FaultStep, Steps, overlap
+from highwater.harness.runs.faults.steps import FaultStep, Steps, overlap
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.schedules.fault_spec import FaultSpec
 

@@ -1,4 +1,4 @@
-"""Executes the steps of a schedule (``harness.runs.fault_steps``).
+"""Executes the steps of a schedule (``harness.runs.faults.steps``).
 
 ``play`` takes each step at its own time. Steps may overlap, so each is injected and healed on a
 thread of its own; its target is looked up here, in the order of starts. ``play_in_turn`` takes
@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
 from typing import Final
 
-from highwater.harness.runs.fault_steps import FaultStep, end_of, in_order
+from highwater.harness.runs.faults.steps import FaultStep, end_of, in_order
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.registry import find_fault
 from highwater.nemesis.schedules.executor import ScheduleExecutor

@@ -7,7 +7,7 @@ from math import isfinite
 from highwater.clusters.releases.release import Release
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.limits import FAULTS_S, TIMES, out_of_range
-from highwater.harness.runs.fault_steps import FaultStep, in_order
+from highwater.harness.runs.faults.steps import FaultStep, in_order
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import find_fault
 from highwater.nemesis.schedules.executor import BROKERS

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, Reconciliation
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.fault_counts import title
+from highwater.harness.runs.faults.counts import title
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import ACKNOWLEDGED, INVALID, Anomaly, Verdict
@@ -105,8 +105,7 @@ def page(run: Run) -> str:
     missing = [*evidence.missing, *unread]
     environment = _or_none(run.environment, missing)
     status = _or_none(run.status, missing)
-    is_cut_short = any("cut short" in reason for reason in verdict.reasons)
-    if status is not None and status.phase != "frozen" and not is_cut_short:
+    if status is not None and status.phase != "frozen" and not verdict.cut:
         missing.insert(0, f"The run was cut short while it was {status.phase}.")
     partitions = _partitions(verdict, evidence)
     holdings = {p: read_holdings(run, p, missing, without) for p in partitions}

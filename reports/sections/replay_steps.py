@@ -1,12 +1,10 @@
 """The states a schedule predicts after each step, beside the states the brokers showed.
 
 A replay takes a step, then polls the brokers until they show the state that the model predicts
-(``nemesis.model_replay.step_player``), and only then notes the step. So a noted step was seen as
-predicted at that time; for any other step the run's problem says what was seen instead.
+(``nemesis.model_replay.step_player``), and only then notes the step. So a noted step was
+observed as predicted at that time; for another step the run's status has the differences.
 """
 
-import ast
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -14,16 +12,14 @@ from typing import Final, Literal
 from highwater.checkers.model.protocol.step_sentences import NAMES
 from highwater.checkers.model.schedules.schedule import Expect, Schedule
 from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.faults import legacy_sentences
+from highwater.harness.runs.faults.missed_step import StateDifference, StateValue
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import RunStatus
 from highwater.reports.observations import RunObservations
 
 Word = Literal["as foretold", "otherwise", "not taken"]
 
-_STEP: Final = re.compile(r"step (\d+) of \d+: ")
-_SEEN: Final = re.compile(r"last seen: (\{.*\})")
-_OF: Final = re.compile(r"\bof (\d)$")
-_NUMBER: Final = re.compile(r"-?\d+")
 _BROKERS: Final = frozenset(("leader", "ISR", "alive"))
 """What is told in numbers of replicas; LEO and HW are told in offsets."""
 
@@ -56,9 +52,8 @@ def foreseen(
         schedule = Schedule.from_plain(plan.schedule)
     except UsageError:
         return ()
-    noted = dict(_noted((step.says, step.start_ns) for step in evidence.steps))
-    missed = dict(_noted((problem, problem) for problem in (status.problems if status else ())))
-    return tuple(_steps(schedule, noted, missed))
+    noted = {step.step: step.start_ns for step in evidence.steps if step.step is not None}
+    return tuple(_steps(schedule, noted, dict(_missed(status)) if status else {}))
 
 
 def cast(plan: Plan, evidence: RunObservations) -> str:
@@ -74,26 +69,33 @@ def cast(plan: Plan, evidence: RunObservations) -> str:
     return ", ".join(f"{NAMES[number]} is broker {broker}" for number, broker in pairs)
 
 
-def _noted(events: Iterable[tuple[str, object]]) -> Iterator[tuple[int, object]]:
-    for says, what in events:
-        if match := _STEP.match(says):
-            yield int(match[1]), what
+def _missed(status: RunStatus) -> Iterator[tuple[int, str]]:
+    """Yield steps that were not followed, with the observed state, else the problem."""
+    for problem in status.problems:
+        if (number := legacy_sentences.step(problem)) is None:
+            continue
+        if status.missed is not None and status.missed.number == number:
+            differences = tuple(status.missed.differences)
+        else:  # a run up to 0.2
+            differences = tuple(StateDifference(*d) for d in legacy_sentences.differences(problem))
+        named = "; ".join(map(_named, differences))
+        yield number, named or legacy_sentences.without_step(problem)
 
 
 def _steps(
-    schedule: Schedule, noted: Mapping[int, object], missed: Mapping[int, object]
+    schedule: Schedule, noted: Mapping[int, int], missed: Mapping[int, str]
 ) -> Iterator[ReplayStep]:
     for number, step in enumerate(schedule.steps, start=1):
-        time = noted.get(number)
-        problem = str(missed.get(number, ""))
-        word: Word = "as foretold" if time is not None else "otherwise" if problem else "not taken"
+        time_ns, problem = noted.get(number), missed.get(number, "")
+        is_noted = time_ns is not None
+        word: Word = "as foretold" if is_noted else "otherwise" if problem else "not taken"
         yield ReplayStep(
             number=number,
             says=step.says or f"{step.action} {step.record or ''}".strip(),
             foretold=tuple(_foretold(step.expect)),
             word=word,
-            seen=_instead(problem) if word == "otherwise" else "",
-            time_ns=time if isinstance(time, int) else None,
+            seen=problem if word == "otherwise" else "",
+            time_ns=time_ns,
         )
 
 
@@ -113,28 +115,25 @@ def _foretold(expect: Expect) -> Iterator[str]:
         yield f"alive {_names(expect.alive)}"
 
 
-def _instead(problem: str) -> str:
-    """Return the differences a missed step last saw, with names; else the problem as it is."""
-    match = _SEEN.search(problem)
-    try:
-        seen = ast.literal_eval(match[1]) if match else None
-    except (ValueError, SyntaxError):
-        seen = None
-    if not isinstance(seen, dict):
-        return _STEP.sub("", problem)
-    return "; ".join(
-        f"{_whose(str(what))} {_values(str(what), str(v))}" for what, v in seen.items()
+def _named(difference: StateDifference) -> str:
+    """Return a difference with the names of replicas."""
+    whose = difference.what if difference.replica is None else f"{difference.what} of"
+    name = "" if difference.replica is None else f" {_name(difference.replica)}"
+    seen, expected = (
+        _value(difference.what, value) for value in (difference.seen, difference.expected)
     )
+    return f"{whose}{name} {seen} instead of {expected}"
 
 
-def _whose(what: str) -> str:
-    return _OF.sub(lambda match: f"of {_name(int(match[1]))}", what)
-
-
-def _values(what: str, text: str) -> str:
-    if what not in _BROKERS:
-        return text
-    return _NUMBER.sub(lambda match: _name(int(match[0])), text)
+def _value(what: str, value: StateValue) -> str:
+    numbers = value if isinstance(value, tuple) else (value,)
+    words = [
+        _name(int(number))
+        if what in _BROKERS and str(number).lstrip("-").isdecimal()
+        else str(number)
+        for number in numbers
+    ]
+    return f"[{', '.join(words)}]" if isinstance(value, tuple) else words[0]
 
 
 def _name(number: int) -> str:

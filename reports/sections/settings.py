@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.harness.runs.fault_counts import FaultCounts, Happening
+from highwater.harness.runs.faults.counts import FaultCounts, Happening
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Environment
 

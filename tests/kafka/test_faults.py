@@ -20,6 +20,7 @@ from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.clusters.local.driver import open_cluster
 from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.history import FAULTS
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import disk_damage
 from highwater.nemesis.faults.registry import faults
@@ -115,7 +116,10 @@ def ring(
 
 
 class Silence:
-    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+    def fault(
+        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
+    ) -> None:
+        assert set(fields) <= set(FAULTS.names)
         assert name
         assert phase in {"inject", "heal"}
         assert says

@@ -7,6 +7,7 @@ from highwater.clusters.admin.sessions import await_sessions
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.history import FAULTS
 from highwater.nemesis.hw_lag_window import await_settled, await_window
 from highwater.nemesis.injector import Nemesis
 
@@ -16,7 +17,10 @@ STRUCK = {"kill": "down", "pause": "paused", "stop": "down", "power-failure": "d
 
 
 class Silence:
-    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+    def fault(
+        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
+    ) -> None:
+        assert set(fields) <= set(FAULTS.names)
         assert name
         assert phase in ("inject", "heal")
         assert says

@@ -8,6 +8,7 @@ import pytest
 from highwater.api import JudgedRun, judge_all
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.checkers.spark.session import spark
+from highwater.harness.runs.faults.missed_step import StateDifference
 from highwater.harness.runs.store import Store
 from highwater.nemesis.model_replay import step_player
 from highwater.runtime.cluster_pool import ClusterPool
@@ -59,6 +60,9 @@ def test_what_does_not_come_true_is_named_and_never_judged(
     [one] = judged("0.11.0.3", tmp_path, two_moves())
     [problem] = one.run.status().problems
     assert problem.startswith("step 4 of 8: C hears of B, and cannot fetch: waited 3 s")
-    assert "'LEO of 2': '2 instead of 1'" in problem
+    assert "LEO of 2 2 instead of 1" in problem
+    missed = one.run.status().missed
+    assert missed is not None
+    assert StateDifference("LEO", 2, 2, 1) in missed.differences
     assert one.verdict.verdict == "unknown"
     assert Schedule.load(one.run.path / "schedule.json") == two_moves()

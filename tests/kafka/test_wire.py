@@ -19,6 +19,7 @@ from highwater.clusters.core.interfaces import Cluster, Network, Probe, Unreacha
 from highwater.clusters.drivers import DRIVERS
 from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.history import FAULTS
 from highwater.nemesis.hw_lag_window import await_settled, await_window, hold_window
 from highwater.nemesis.injector import Nemesis
 
@@ -50,7 +51,10 @@ class Scribe:
     def __init__(self) -> None:
         self.says: list[str] = []
 
-    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+    def fault(
+        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
+    ) -> None:
+        assert set(fields) <= set(FAULTS.names)
         del name, phase, broker
         self.says.append(says)
 

@@ -25,7 +25,6 @@ from highwater.checkers.model.explain.trace import (
     Trace,
 )
 from highwater.checkers.model.report_types import ExplanationLink
-from highwater.harness.runs.fault_effects import removed_offsets
 from highwater.harness.runs.history import OK
 
 _ZOMBIE: Final = 2 * SECOND
@@ -327,7 +326,7 @@ def _removed_by(
 
 def _ranges(observed: RunTraces, trace: Trace, broker: FaultOnBroker) -> list[range]:
     """Return the offsets that a fault took from its broker's replica."""
-    return list(removed_offsets(broker.says, observed.topic, trace.partition))
+    return list(broker.removed_from(observed.topic, trace.partition))
 
 
 def _was_unknown(trace: Trace, cut: ExplanationLink) -> bool:

@@ -12,7 +12,6 @@ from highwater.checkers.model.explain.evidence_links import (
 )
 from highwater.checkers.model.explain.trace import SECOND, BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
-from highwater.harness.runs.fault_effects import removed_offsets
 
 
 def duplicate(observed: RunTraces, anomaly: Row) -> Chain:
@@ -87,7 +86,7 @@ def corrupt(observed: RunTraces, anomaly: Row) -> Chain:
         if cut:
             return Chain(links=(cut_link(cut, "cut"), _whole_set(cut, copy)))
         for fault in observed.faults:
-            bits = removed_offsets(fault.says, observed.topic, copy["partition"])
+            bits = fault.removed_from(observed.topic, copy["partition"])
             here = fault.fault == "bit-flip" and fault.broker == copy["broker"]
             if here and any(copy["offset"] in damaged for damaged in bits):
                 return Chain(links=(fault_link(fault),))

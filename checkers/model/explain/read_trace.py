@@ -25,8 +25,7 @@ from highwater.checkers.model.explain.trace import (
     Trace,
 )
 from highwater.checkers.model.protocol.rules_by_release import rules_of
-from highwater.harness.runs.fault_effects import removed_offsets
-from highwater.harness.runs.fault_times import begun, strikes
+from highwater.harness.runs.faults.times import begun, strikes
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 
@@ -156,7 +155,7 @@ def _faults(run: Run, lines: dict[int, list[BrokerLogLine]]) -> list[FaultOnBrok
                 broker=-1 if broker is None else broker,
                 since_ns=since_ns,
                 until_ns=NEVER,
-                says=row["says"],
+                row=row,
             )
     return sorted([*healed, *open_.values()], key=lambda fault: fault.since_ns)
 
@@ -202,14 +201,12 @@ def _disk(batches: list[pa.RecordBatch]) -> FrozenReplica:
 
 
 _Tail: TypeAlias = tuple[FaultOnBroker, range]
-"""Return a fault with the offsets that it removed from the end of its broker's log."""
+"""A fault with the offsets that it removed from its broker's log."""
 
 
 def _tails(faults: list[FaultOnBroker], plan: Plan, partition: int) -> list[_Tail]:
     return [
-        (fault, gone)
-        for fault in faults
-        for gone in removed_offsets(fault.says, plan.topic.name, partition)
+        (fault, gone) for fault in faults for gone in fault.removed_from(plan.topic.name, partition)
     ]
 
 

@@ -6,7 +6,7 @@ are Arrow tables and NumPy arrays.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from highwater.checkers.model.protocol.rules_by_release import Rules
+from highwater.harness.runs.faults.effects import removed_offsets
 from highwater.harness.runs.history import SEND
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import RunStatus
@@ -95,13 +96,22 @@ class BrokerLogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultOnBroker:
-    """A fault on a broker, from its injection until it was healed."""
+    """A fault on a broker, from its injection until it was healed; ``row`` of ``events/faults``."""
 
     fault: str
     broker: int
     since_ns: int
     until_ns: int
-    says: str
+    row: Mapping[str, Any]
+
+    @property
+    def says(self) -> str:
+        """Its effect in a sentence."""
+        return str(self.row["says"])
+
+    def removed_from(self, topic: str, partition: int) -> Iterator[range]:
+        """Yield the offsets of a partition that it removed from its broker's log."""
+        return removed_offsets(self.row, topic, partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +119,9 @@ class LeadershipStart:
     """The beginning of a broker's leadership: its offset, and its evidence.
 
     Attributes:
-        unclean: evidence that it was elected from outside the ISR;
-        None: there is none.
-        last_leader: evidence that it was elected as the last leader of an empty ISR (KIP-966);
-        None: there is none. Kafka calls that unclean, and allows it.
+        unclean: evidence that it was elected from outside the ISR; None if there is none.
+        last_leader: evidence that it was elected as the last leader of an empty ISR (KIP-966), or
+            None. Kafka calls that unclean, and allows it.
         logged: the broker itself logged the offset; else it is the last observed LEO.
     """
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from highwater.checkers.judge import judge
-from highwater.harness.runs.fault_steps import FaultStep
+from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import Verdict

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from highwater.cli.options import replay
 from highwater.harness.base.errors import HarnessError, UsageError
-from highwater.harness.runs.fault_steps import FaultStep, end_of
+from highwater.harness.runs.faults.steps import FaultStep, end_of
 from highwater.harness.runs.plan import External, Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.harness.runs.fault_effects import phrase, removed_offsets
+from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets, removed_offsets
 from highwater.nemesis.faults.disk_damage import (
-    LostOffsets,
     batches,
     flip_bit,
     lose_unflushed,
@@ -45,7 +44,7 @@ def test_what_lies_above_the_recovery_point_is_gone(tmp_path: Path, magic: int) 
     folder = replica(tmp_path, magic=magic)
     flushed(tmp_path, 2)
     assert lose_unflushed(tmp_path, "events", flushes=None) == [
-        LostOffsets(topic="events", partition=0, before=6, after=2)
+        RemovedOffsets(topic="events", partition=0, first=2, end=6)
     ]
     assert end(folder) == 2
 
@@ -56,7 +55,7 @@ def test_without_a_recovery_point_the_newest_segment_is_lost_and_the_older_kept(
     folder = replica(tmp_path)
     before = (folder / f"{0:020}.log").read_bytes()
     replica(tmp_path, base=6)
-    assert lose_unflushed(tmp_path, "events", flushes=None)[0].after == 6
+    assert lose_unflushed(tmp_path, "events", flushes=None)[0].first == 6
     assert (folder / f"{0:020}.log").read_bytes() == before
     assert end(folder) == 6
 
@@ -64,20 +63,20 @@ def test_without_a_recovery_point_the_newest_segment_is_lost_and_the_older_kept(
 def test_what_had_reached_the_disk_stays_be_it_half_a_batch(tmp_path: Path) -> None:
     folder = replica(tmp_path)
     whole = (folder / f"{0:020}.log").stat().st_size
-    assert lose_unflushed(tmp_path, "events", flushes=None, spared=0.5)[0].after == 2
+    assert lose_unflushed(tmp_path, "events", flushes=None, spared=0.5)[0].first == 2
     assert (folder / f"{0:020}.log").stat().st_size == whole // 2
 
 
 def test_what_outlived_one_power_failure_outlives_the_next(tmp_path: Path) -> None:
     folder = replica(tmp_path)
-    assert lose_unflushed(tmp_path, "events", flushes=None, spared=0.7)[0].after == 4
+    assert lose_unflushed(tmp_path, "events", flushes=None, spared=0.7)[0].first == 4
     assert lose_unflushed(tmp_path, "events", flushes=None) == []
     with (folder / f"{0:020}.log").open("r+b") as log:  # Kafka cuts what is torn, and appends
         log.truncate([*batches(folder / f"{0:020}.log")][-1].end)
         log.seek(0, 2)
         log.write(batch(4, RECORDS))
     assert lose_unflushed(tmp_path, "events", flushes=None) == [
-        LostOffsets(topic="events", partition=0, before=6, after=4)
+        RemovedOffsets(topic="events", partition=0, first=4, end=6)
     ]
     assert end(folder) == 4
 
@@ -106,7 +105,7 @@ def test_a_wiped_disk_still_knows_whose_it_is(tmp_path: Path) -> None:
     replica(tmp_path)
     flushed(tmp_path, 6)
     (tmp_path / "meta.properties").write_text("node.id=1\n", encoding="ascii")
-    assert wipe(tmp_path) == [LostOffsets(topic="events", partition=0, before=6, after=0)]
+    assert wipe(tmp_path) == [RemovedOffsets(topic="events", partition=0, first=0, end=6)]
     assert [one.name for one in tmp_path.iterdir()] == ["meta.properties"]
 
 
@@ -114,9 +113,9 @@ def test_the_oldest_segment_goes_with_its_indexes(tmp_path: Path) -> None:
     folder = replica(tmp_path)
     (folder / f"{0:020}.index").touch()
     replica(tmp_path, base=6)
-    assert [cut.says for cut in remove_segment(tmp_path, "events")] == ["events-0 lost 0 up to 6"]
+    assert [str(cut) for cut in remove_segment(tmp_path, "events")] == ["events-0 lost 0 up to 6"]
     assert [one.name for one in folder.iterdir()] == [f"{6:020}.log"]
-    assert [cut.says for cut in remove_segment(tmp_path, "events")] == ["events-0 lost 6 up to 12"]
+    assert [str(cut) for cut in remove_segment(tmp_path, "events")] == ["events-0 lost 6 up to 12"]
     assert remove_segment(tmp_path, "events") == []
 
 
@@ -142,8 +141,17 @@ def test_exactly_one_bit_of_one_batch_is_flipped(tmp_path: Path, choice: float, 
     assert (before[changed[0]] ^ after[changed[0]]).bit_count() == 1
 
 
-def test_the_sentence_of_a_loss_can_be_read_again() -> None:
-    says = f"broker 1 lost its power: {phrase('a-b', 0, 3, 5)}, {phrase('a-b', 1, 7, 8)}"
-    assert list(removed_offsets(says, "a-b", 0)) == [range(3, 5)]
-    assert list(removed_offsets(says, "a-b", 1)) == [range(7, 8)]
-    assert list(removed_offsets(says, "b", 0)) == []
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_offsets_of_a_loss_are_read_from_its_row(recorded: bool) -> None:
+    lost = RemovedOffsets("a-b", 0, 3, 5), RemovedOffsets("a-b", 1, 7, 8)
+    effect = FaultEffect(f"broker 1 lost its power: {lost[0]}, {lost[1]}", lost)
+    # Runs up to 0.2 have the sentence alone.
+    row = {"says": effect.says} | ({"removed": effect.rows} if recorded else {})
+    assert list(removed_offsets(row, "a-b", 0)) == [range(3, 5)]
+    assert list(removed_offsets(row, "a-b", 1)) == [range(7, 8)]
+    assert list(removed_offsets(row, "b", 0)) == []
+
+
+def test_a_row_with_the_column_is_not_read_from_its_sentence() -> None:
+    row = {"says": "events-0 lost 3 up to 5", "removed": []}
+    assert list(removed_offsets(row, "events", 0)) == []

@@ -8,6 +8,7 @@ import pytest
 
 from highwater.clusters.core.interfaces import Cluster
 from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.runs.history import FAULTS
 from highwater.nemesis.faults import registry as fault_module
 from highwater.nemesis.faults.registry import FaultTarget, Scope, aimed, fault, faults, find_fault
 from highwater.nemesis.injector import Nemesis
@@ -19,7 +20,10 @@ class Diary:
     def __init__(self) -> None:
         self.rows: list[tuple[str, str, int | None]] = []
 
-    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+    def fault(
+        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
+    ) -> None:
+        assert set(fields) <= set(FAULTS.names)
         assert says
         self.rows.append((name, phase, broker))
 

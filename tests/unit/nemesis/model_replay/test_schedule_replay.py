@@ -16,6 +16,8 @@ from highwater.clusters.core.interfaces import (
 )
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.clients.record_sender import SendOutcome
+from highwater.harness.runs.faults.missed_step import MissedStep, StateDifference, StateDifferences
+from highwater.harness.runs.history import FAULTS
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.injector import Nemesis
@@ -108,7 +110,10 @@ class Stage:
         self.live.discard(broker)
         return True
 
-    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+    def fault(
+        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
+    ) -> None:
+        assert set(fields) <= set(FAULTS.names)
         self.says.append(f"{name} {phase} {broker or ''} {says}")
 
     def send(self, identity: str, partition: int, *, address: str) -> None:
@@ -259,12 +264,23 @@ def test_a_step_that_does_not_come_true_says_what_was_seen(stage: Stage) -> None
     message = missed.value.message
     assert message.startswith("step 2 of 2: B is elected: waited 0.05 s")
     for difference in (
-        "'leader': '0 instead of 1'",
-        "'ISR': '[0, 1, 2] instead of [0]'",
-        "'LEO of 0': '7 instead of 6'",
-        "'acknowledged': \"[] instead of ['m1']\"",
+        "leader 0 instead of 1",
+        "ISR [0, 1, 2] instead of [0]",
+        "LEO of 0 7 instead of 6",
+        "acknowledged [] instead of [m1]",
     ):
         assert difference in message
+    assert missed.value.missed == MissedStep(
+        number=2,
+        differences=StateDifferences(
+            (
+                StateDifference("leader", None, 0, 1),
+                StateDifference("ISR", None, (0, 1, 2), (0,)),
+                StateDifference("acknowledged", None, (), ("m1",)),
+                StateDifference("LEO", 0, 7, 6),
+            )
+        ),
+    )
     assert "HW" not in message
 
 

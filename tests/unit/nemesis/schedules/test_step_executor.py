@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from highwater.clusters.core.interfaces import Cluster, PartitionState
 from highwater.harness.base.errors import HarnessError, StoreError, UsageError
-from highwater.harness.runs.fault_steps import FaultStep, end_of, overlap, sequence, stagger
+from highwater.harness.runs.faults.steps import FaultStep, end_of, overlap, sequence, stagger
+from highwater.harness.runs.history import FAULTS
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Run, RunStatus, Store
@@ -159,7 +160,10 @@ def brokers() -> Iterator[Brokers]:
 
 
 class Scribe:
-    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+    def fault(
+        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
+    ) -> None:
+        assert set(fields) <= set(FAULTS.names)
         assert name
         assert phase
         assert says

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from highwater.checkers.model.schedules.schedule import Schedule
+from highwater.harness.runs.faults.missed_step import MissedStep, StateDifference
 from highwater.harness.runs.store import Run, RunStatus
 from highwater.reports.drawings.counterexample_svg import harm
 from highwater.reports.drawings.model_frames import rehearsal
@@ -20,13 +21,25 @@ from tests.support.schedules import LOSS
 from tests.unit.reports.pages.test_run import parsed
 
 MISSED = 6
-PROBLEM = (
+OLD_PROBLEM = (
     f"step {MISSED} of {len(LOSS.steps)}: C follows B: waited 3 s for what must follow; last seen:"
     " {'LEO of 2': '2 instead of 1', 'leader': '0 instead of 1', 'ISR': '[0, 2] instead of [1, 2]'}"
 )
+"""As a run up to 0.2 has it, without the step in its status."""
+PROBLEM = f"step {MISSED} of {len(LOSS.steps)}: C follows B: waited 3 s for what must follow"
+STEP = MissedStep(
+    number=MISSED,
+    differences=(
+        StateDifference("LEO", 2, 2, 1),
+        StateDifference("leader", None, 0, 1),
+        StateDifference("ISR", None, (0, 2), (1, 2)),
+    ),
+)
 
 
-def replayed(steps: int, problem: str = "", schedule: Schedule = LOSS) -> Sample:
+def replayed(
+    steps: int, problem: str = "", schedule: Schedule = LOSS, missed: MissedStep | None = None
+) -> Sample:
     """The loss sample as a replay of a schedule, of which so many steps were seen as foretold."""
     sample = SAMPLES["loss"]()
     sample.plan = msgspec.structs.replace(sample.plan, story=None, schedule=schedule.plain())
@@ -36,7 +49,7 @@ def replayed(steps: int, problem: str = "", schedule: Schedule = LOSS) -> Sample
         for n, step in enumerate(schedule.steps[:steps], start=1)
     ]
     problems = (problem,) if problem else ()
-    sample.status = RunStatus(phase="frozen", quiesced=True, problems=problems)
+    sample.status = RunStatus(phase="frozen", quiesced=True, problems=problems, missed=missed)
     return sample
 
 
@@ -62,8 +75,11 @@ def test_every_step_that_was_noted_was_as_foretold(tmp_path: Path) -> None:
     assert "here they part" not in shown
 
 
-def test_the_first_disagreement_is_marked_and_told_in_names(tmp_path: Path) -> None:
-    run = replayed(MISSED - 1, PROBLEM).write(tmp_path)
+@pytest.mark.parametrize(("problem", "missed"), [(OLD_PROBLEM, None), (PROBLEM, STEP)])
+def test_the_first_disagreement_is_marked_and_told_in_names(
+    tmp_path: Path, problem: str, missed: MissedStep | None
+) -> None:
+    run = replayed(MISSED - 1, problem, missed=missed).write(tmp_path)
     found = told(run)
     assert [one.word for one in found[MISSED - 2 :]] == [
         "as foretold", "otherwise", *["not taken"] * (len(LOSS.steps) - MISSED),

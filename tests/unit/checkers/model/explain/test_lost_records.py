@@ -62,7 +62,7 @@ def observed(fault: str, broker: int, says: str, *, after: int = 3) -> RunTraces
         partition=0, leaderships=[led, again], marks={}, lines={}, disks={1: disk}, starts=[start]
     )
     struck = FaultOnBroker(
-        fault=fault, broker=broker, since_ns=5 * SECOND, until_ns=NEVER, says=says
+        fault=fault, broker=broker, since_ns=5 * SECOND, until_ns=NEVER, row={"says": says}
     )
     found = RunTraces(
         plan=plan,

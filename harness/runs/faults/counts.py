@@ -3,19 +3,17 @@
 A schedule may inject fewer faults than were drawn, end early, or inject none at all.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from highwater.harness.base.wording import count
+from highwater.harness.runs.faults.effects import step_of
 from highwater.harness.runs.plan import Plan
 
 _NS: Final = 1_000_000_000
 _STEP: Final = ("step", "note")
-_STEP_TEXT: Final = re.compile(r"step \d+ of \d+: ")
-"""The beginning of a note about a step of a replayed model schedule."""
 
 _KINDS_MAX: Final = 6
 _WHOLE_S: Final = 10
@@ -39,12 +37,12 @@ class FaultCounts:
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]]) -> Self:
         """Count the rows of ``events/faults``, in order of time."""
-        notes = [str(row["says"]) for row in rows if (row["fault"], row["phase"]) == _STEP]
+        notes = [row for row in rows if (row["fault"], row["phase"]) == _STEP]
         injected = [row["fault"] for row in rows if row["phase"] == "inject"]
         times = [row["time_ns"] or 0 for row in rows if row["phase"] in ("inject", "heal")]
         return cls(
             faults=Counter(map(str, injected)),
-            steps=sum(_STEP_TEXT.match(says) is not None for says in notes),
+            steps=sum(step_of(row) is not None for row in notes),
             seconds=(max(times) - min(times)) / _NS if times else 0.0,
         )
 

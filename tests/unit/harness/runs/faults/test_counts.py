@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from highwater.harness.base.errors import UsageError
-from highwater.harness.runs.fault_counts import FaultCounts, Happening, title
-from highwater.harness.runs.fault_steps import FaultStep
+from highwater.harness.runs.faults.counts import FaultCounts, Happening, title
+from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.schedules.generator import LEAST_S
 from highwater.reports.sections.settings import facts

@@ -1,0 +1,53 @@
+"""The effect of a fault: a sentence for people, and the offsets that it removed from logs.
+
+The explanation of a loss needs these offsets: no rule of Kafka's truncates such records, and no
+line of a broker's log mentions it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from highwater.harness.runs.faults import legacy_sentences
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedOffsets:
+    """Offsets of one replica that are gone: from ``first`` up to but not including ``end``."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} lost {self.first} up to {self.end}"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultEffect:
+    """The effect of a fault, with the offsets that it removed."""
+
+    says: str
+    removed: Sequence[RemovedOffsets] = ()
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """The removed offsets as the column ``removed`` of ``events/faults``."""
+        return [asdict(offsets) for offsets in self.removed]
+
+
+def removed_offsets(row: Mapping[str, Any], topic: str, partition: int) -> Iterator[range]:
+    """Yield the offsets of a partition that the fault in a row of ``events/faults`` removed."""
+    removed = row.get("removed")
+    if removed is None:
+        removed = legacy_sentences.removed(row["says"])
+    for offsets in removed:
+        if (offsets["topic"], offsets["partition"]) == (topic, partition):
+            yield range(offsets["first"], offsets["end"])
+
+
+def step_of(row: Mapping[str, Any]) -> int | None:
+    """Return the number of the schedule's step that a row of ``events/faults`` notes, if any."""
+    step = row.get("step")
+    return legacy_sentences.step(row["says"]) if step is None else int(step)

@@ -1,0 +1,52 @@
+"""The step of a model's schedule that real brokers did not follow."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+
+StateValue: TypeAlias = int | tuple[int | str, ...]
+
+
+class StateDifference(msgspec.Struct, frozen=True):
+    """An observed state that differs from the expected one.
+
+    Attributes:
+        what: leader, ISR, alive, acknowledged, refused, LEO, HW, HW on disk.
+        replica: whose LEO or HW, by the model's number; None for the others.
+        seen: an offset, replicas or records, as is ``expected``.
+    """
+
+    what: str
+    replica: int | None
+    seen: StateValue
+    expected: StateValue
+
+    def __str__(self) -> str:
+        whose = self.what if self.replica is None else f"{self.what} of {self.replica}"
+        return f"{whose} {_text(self.seen)} instead of {_text(self.expected)}"
+
+
+class StateDifferences(tuple[StateDifference, ...]):
+    """All differences of one observation; empty if it is the expected one."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self))
+
+
+class MissedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that could not be taken, or had another effect.
+
+    Attributes:
+        number: of the step, from 1 on.
+        differences: of the last observation; empty if there was none.
+    """
+
+    number: int
+    differences: Sequence[StateDifference] = ()
+
+
+def _text(value: StateValue) -> str:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)

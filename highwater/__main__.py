@@ -4,6 +4,7 @@ Signals are taken before anything slow is imported, so that Ctrl-C is answered a
 code 1 comes only from a verdict: a closed pipe, a full device and a fault of ours have others.
 """
 
+import _thread
 import contextlib
 import errno
 import io
@@ -11,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -55,6 +57,7 @@ def _reporting() -> Iterator[None]:
         raise HarnessError(f"standard output cannot be written: {error.strerror}") from error
 
 
+_AGAIN_S: Final = 0.01
 _came: list[int] = []
 """Signals that came: a bare ``except`` of some library may swallow what the handler raises."""
 
@@ -64,10 +67,20 @@ def _interrupt(number: int, _: object) -> NoReturn:
     raise Interruption(_NAMES[number])
 
 
+def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Raise an interruption again that came in a callback whose errors Python ignores."""
+    if isinstance(unraisable.exc_value, Interruption):
+        # From another thread: here it would be raised in this hook, and be ignored as well.
+        threading.Timer(_AGAIN_S, _thread.interrupt_main, (_came[-1],)).start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
 def main() -> None:
     """Run the command line: no traceback for a person's mistake, and a code for scripts."""
     for number in _NAMES:
         signal.signal(number, _interrupt)
+    sys.unraisablehook = _interrupt_again
     sys.stdout = _Output(sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors)
     warnings.showwarning = _note
     # Py4J logs a stack for whatever happens to Spark's JVM; what matters of it is raised as well.

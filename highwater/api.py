@@ -3,9 +3,7 @@
 import contextlib
 import os
 import shutil
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,16 +26,15 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import Verdict
 from highwater.reports.pages.run import write as write_report
+from highwater.runtime.campaign import Campaign, LabelledProgress, PlannedRun
 from highwater.runtime.prediction_check import reconcile
 from highwater.runtime.preflight import check_plan
-from highwater.runtime.runner import execute
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
-Progress = Callable[[str, str], None]
-"""Told whose step begins (a run's label) and what it is."""
+Progress = LabelledProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +86,12 @@ def perform(
     for plan in plans:
         check_plan(plan)
     with SparkStarter(spark) as starter:
-        runs = _execute_all(plans, store, jobs, progress)
+        labels = _labels(plans)
+        planned = [
+            [PlannedRun(plan=plan, label=label)] for plan, label in zip(plans, labels, strict=True)
+        ]
+        with Campaign(store=store, jobs=jobs, own_cluster=True, progress=progress) as campaign:
+            runs = campaign.perform_all(planned)
         progress("judge", f"judging {len(runs)} run{'s' * (len(runs) > 1)} in Spark")
         return judge_all(runs, starter.session())
 
@@ -137,7 +139,7 @@ def check(runs: Sequence[Run | str], *, spark: SparkOptions = HERE) -> list[Judg
             run if isinstance(run, Run) else fetch(session, run, folder / str(number))
             for number, run in enumerate(runs)
         ]
-        return [_sent_back(execute_one, session) for execute_one in judge_all(opened, session)]
+        return [_sent_back(judged, session) for judged in judge_all(opened, session)]
 
 
 def _sent_back(judged: JudgedRun, session: "SparkSession") -> JudgedRun:
@@ -147,30 +149,6 @@ def _sent_back(judged: JudgedRun, session: "SparkSession") -> JudgedRun:
         return judged
     send_back(session, run)
     return replace(judged, report_uri=run.uri_of(run.report) if is_file(run.report) else "")
-
-
-def _execute_all(plans: Sequence[Plan], store: Store, jobs: int, progress: Progress) -> list[Run]:
-    labels = _labels(plans)
-
-    def execute_one(plan: Plan, label: str, stop: threading.Event) -> Run:
-        return execute(plan, store, stop=stop, progress=lambda step: progress(label, step))
-
-    stop = threading.Event()
-    if jobs == 1:
-        return [execute_one(plan, label, stop) for plan, label in zip(plans, labels, strict=True)]
-    pool = ThreadPoolExecutor(jobs, thread_name_prefix="run")
-    futures = [
-        pool.submit(execute_one, plan, label, stop)
-        for plan, label in zip(plans, labels, strict=True)
-    ]
-    try:
-        return [future.result() for future in futures]
-    except BaseException:
-        # The other runs end at their next wait; each gives its own brokers back.
-        stop.set()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _labels(plans: Sequence[Plan]) -> list[str]:

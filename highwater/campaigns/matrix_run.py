@@ -1,11 +1,7 @@
 """Runs a matrix: cells on warm clusters, then their verdicts, rows and page."""
 
-import queue
-import shutil
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -22,7 +18,7 @@ from highwater.harness.runs.matrix_cells import Matrix, MatrixCell, MatrixFolder
 from highwater.harness.runs.store import Run
 from highwater.reports import model_text
 from highwater.reports.pages.matrix import write as write_page
-from highwater.runtime.cluster_pool import ClusterPool
+from highwater.runtime.campaign import Campaign, PlannedRun
 from highwater.runtime.prediction_check import as_predicted
 
 OVERALL: Final = "matrix"
@@ -55,12 +51,29 @@ def perform(
         StoreError: the matrix cannot be read or written.
     """
     matrix = folder.matrix()
+    cells, duration_s = unfinished(folder, matrix), matrix.axes.duration_s
+    done = _CellsDone(len(matrix.cells), len(cells), progress)
+    campaign = Campaign(
+        store=folder.store,
+        clusters=folder.path / "clusters",
+        jobs=jobs,
+        progress=progress,
+        failed=done.failed,
+        done=done.count,
+    )
     with SparkStarter(spark) as starter:
-        sitting = _Sitting(folder, matrix, progress)
+        done.tell()
         try:
-            sitting.work(jobs)
+            with campaign:
+                for cell in cells:
+                    _put_aside(folder, cell)
+                groups = grouped(cells, duration_s=duration_s)
+                for _ in campaign.perform(
+                    [_planned(cell, duration_s) for cell in group] for group in groups
+                ):
+                    pass
         finally:
-            folder.write(msgspec.structs.replace(matrix, seconds=matrix.seconds + sitting.seconds))
+            folder.write(msgspec.structs.replace(matrix, seconds=matrix.seconds + done.seconds))
         progress(OVERALL, "judging in Spark")
         return judge_cells(folder, starter.session())
 
@@ -120,21 +133,15 @@ def _is_judged(run: Run) -> bool:
     return (run.analysis / "verdict.json").is_file()
 
 
-class _Sitting:
-    """Runs the remaining cells in one invocation, and reports the progress."""
+class _CellsDone:
+    """Reports how many cells of a matrix are done, and about how long the others take."""
 
-    def __init__(self, folder: MatrixFolder, matrix: Matrix, progress: Progress) -> None:
-        self._folder = folder
-        self._duration_s = matrix.axes.duration_s
+    def __init__(self, total: int, left: int, progress: Progress) -> None:
+        self._total = total
+        self._todo = left
         self._progress = progress
-        self._todo = unfinished(folder, matrix)
-        self._groups: queue.SimpleQueue[list[MatrixCell]] = queue.SimpleQueue()
-        for group in grouped(self._todo, duration_s=self._duration_s):
-            self._groups.put(group)
-        self._total = len(matrix.cells)
-        self._stop = threading.Event()
-        self._started = time.monotonic()
         self._lock = threading.Lock()
+        self._started = time.monotonic()
         self._done = 0
 
     @property
@@ -142,75 +149,37 @@ class _Sitting:
         """Return the seconds since the start."""
         return time.monotonic() - self._started
 
-    def work(self, jobs: int) -> None:
-        """Run every cell, with ``jobs`` clusters at a time."""
-        clusters = self._folder.path / "clusters"
-        shutil.rmtree(clusters, ignore_errors=True)  # of a sitting that was killed
-        self._tell()
-        try:
-            if jobs == 1:
-                self._work(clusters / "1")
-            else:
-                self._share([clusters / str(number + 1) for number in range(jobs)])
-        finally:
-            shutil.rmtree(clusters, ignore_errors=True)
-
-    def _share(self, clusters: Sequence[Path]) -> None:
-        pool = ThreadPoolExecutor(len(clusters), thread_name_prefix="matrix")
-        futures = [pool.submit(self._work, cluster) for cluster in clusters]
-        try:
-            for future in futures:
-                future.result()
-        finally:
-            # If one was interrupted, the others end at their next wait and close their clusters.
-            self._stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-
-    def _work(self, clusters: Path) -> None:
-        """Run one group after the other, with clusters below the folder ``clusters``."""
-        with ClusterPool(clusters) as fleet:
-            while not self._stop.is_set():
-                try:
-                    group = self._groups.get_nowait()
-                except queue.Empty:
-                    return
-                for cell in group:
-                    self._run(cell, fleet)
-
-    def _run(self, cell: MatrixCell, fleet: ClusterPool) -> None:
-        label = f"{cell.kafka} {cell.happened} acks={cell.acks}"
-        self._put_aside(cell)
-        try:
-            fleet.execute(
-                plan_of(cell, duration_s=self._duration_s),
-                self._folder.store,
-                stop=self._stop,
-                progress=lambda step: self._progress(label, step),
-                name=cell.run,
-            )
-        except HarnessError as error:
-            if self._stop.is_set():
-                raise
-            self._progress(OVERALL, f"{label}: harness failed: {error.message}")
-        self._progress(label, "frozen")
+    def count(self, _: PlannedRun) -> None:
+        """Count a cell."""
         with self._lock:
             self._done += 1
-        self._tell()
+        self.tell()
 
-    def _put_aside(self, cell: MatrixCell) -> None:
-        """Move the unfinished run of an earlier invocation out of the way."""
-        run = self._folder.run_of(cell)
-        if run is None:
-            return
-        aside = self._folder.path / "aside"
-        aside.mkdir(exist_ok=True)
-        number = sum(1 for _ in aside.glob(f"{cell.run}.*"))
-        run.path.rename(aside / f"{cell.run}.{number + 1}")
+    def failed(self, planned: PlannedRun, error: HarnessError) -> None:
+        """Report a cell in which the harness failed."""
+        self._progress(OVERALL, f"{planned.label}: harness failed: {error.message}")
 
-    def _tell(self) -> None:
-        left = len(self._todo) - self._done
+    def tell(self) -> None:
+        """Report the number of cells."""
+        left = self._todo - self._done
         words = f"{self._total - left} of {self._total} cells done"
         if self._done and left:
             seconds = round(self.seconds / self._done * left)
             words += f", about {timedelta(seconds=seconds)} left"
         self._progress(OVERALL, words)
+
+
+def _planned(cell: MatrixCell, duration_s: float) -> PlannedRun:
+    label = f"{cell.kafka} {cell.happened} acks={cell.acks}"
+    return PlannedRun(plan=plan_of(cell, duration_s=duration_s), label=label, name=cell.run)
+
+
+def _put_aside(folder: MatrixFolder, cell: MatrixCell) -> None:
+    """Move the unfinished run of an earlier invocation out of the way."""
+    run = folder.run_of(cell)
+    if run is None:
+        return
+    aside = folder.path / "aside"
+    aside.mkdir(exist_ok=True)
+    number = sum(1 for _ in aside.glob(f"{cell.run}.*"))
+    run.path.rename(aside / f"{cell.run}.{number + 1}")

@@ -1,7 +1,5 @@
 """Counterexamples on real brokers: schedules to runs, and how often each was reproduced."""
 
-import tempfile
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +18,11 @@ from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.base.wording import count
-from highwater.harness.runs.store import Run, Store
+from highwater.harness.runs.store import Store
 from highwater.nemesis.model_replay.schedule_replay import plan
 from highwater.reports.model_text import GOOD
 from highwater.reports.pages.counterexample import write
-from highwater.runtime.cluster_pool import ClusterPool
-from highwater.runtime.model_replay import replay
+from highwater.runtime.campaign import Campaign, PlannedRun
 from highwater.runtime.preflight import check_plan
 
 if TYPE_CHECKING:
@@ -116,33 +113,45 @@ def perform(
         UsageError: an unknown release, or an impossible schedule; nothing was started.
         HarnessError: a run could not go on. The runs that ended before are in the store.
     """
-    schedules = {kafka: source.schedule(kafka) for kafka in kafkas}
-    for kafka, schedule in schedules.items():
-        check_plan(plan(schedule, kafka, seed=seed, driver=driver))
-    stop = threading.Event()
-
-    def follow(fleet: ClusterPool, kafka: str, number: int) -> Run:
-        label = f"{kafka} replay {number + 1} of {runs}"
-        return replay(
-            schedules[kafka],
-            kafka,
-            store,
-            stop=stop,
-            seed=seed + number,
-            driver=driver,
-            progress=lambda step: progress(label, step),
-            fleet=fleet,
-        )
-
-    with (
-        SparkStarter(spark) as starter,
-        tempfile.TemporaryDirectory(prefix="highwater-") as folder,
-        ClusterPool(Path(folder) / "clusters") as fleet,
-    ):
-        done = [follow(fleet, kafka, number) for kafka in schedules for number in range(runs)]
-        fleet.close()
+    groups = [
+        [
+            planned_replay(
+                source.schedule(kafka),
+                kafka,
+                label=f"{kafka} replay {number + 1} of {runs}",
+                seed=seed + number,
+                driver=driver,
+            )
+            for number in range(runs)
+        ]
+        for kafka in kafkas
+    ]
+    for group in groups:
+        check_plan(group[0].plan)
+    with SparkStarter(spark) as starter:
+        with Campaign(store=store, progress=progress) as campaign:
+            done = campaign.perform_all(groups)
         progress("judge", f"judging {count(len(done), 'run')} in Spark")
         return judge_all(done, starter.session())
+
+
+def planned_replay(
+    schedule: Schedule, kafka: str, *, label: str = "", seed: int = 0, driver: str = "local"
+) -> PlannedRun:
+    """Return the replay of a schedule on a release, which need not be that of its search.
+
+    A step that fails, or that has another effect than expected, becomes a problem in
+    ``status.json`` that names it; the run is then judged ``unknown``, since the schedule was not
+    reproduced. ``schedule.json`` in the run is the schedule.
+
+    Raises:
+        UsageError: no such release or driver, or the schedule needs something that does not exist.
+    """
+    return PlannedRun(
+        plan=plan(schedule, kafka, seed=seed, driver=driver),
+        label=label,
+        files={"schedule.json": schedule.to_json()},
+    )
 
 
 def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:

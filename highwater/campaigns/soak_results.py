@@ -179,11 +179,16 @@ class SoakFolder:
         text = msgspec.json.format(msgspec.json.encode(row), indent=2)
         Run(self.path).write(f"rows/{row.number:06d}.json", text)
 
-    def unjudged(self) -> list[tuple[int, Run]]:
+    def unjudged(self) -> list[Run]:
         """Return the runs of an earlier invocation that have no row, complete or not."""
         done = {row.number for row in self.rows()}
-        numbers = ((int(name.partition("-")[0]), name) for name in self.runs.names())
-        return [(number, self.runs.open(name)) for number, name in numbers if number not in done]
+        runs = (self.runs.open(name) for name in self.runs.names())
+        return [run for run in runs if number_of(run) not in done]
+
+
+def number_of(run: Run) -> int:
+    """Return the number of a run in its soak, with which its name begins."""
+    return int(run.name.partition("-")[0])
 
 
 def _again(soak: Soak, number: int, run: Run) -> str:

@@ -1,7 +1,5 @@
 """Replays the executed steps of a run, or a plan from a file, on fresh brokers."""
 
-import tempfile
-import threading
 from pathlib import Path
 
 import msgspec
@@ -13,7 +11,7 @@ from highwater.harness.base.spark_options import HERE, SparkOptions
 from highwater.harness.base.wording import count
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
-from highwater.runtime.cluster_pool import ClusterPool
+from highwater.runtime.campaign import Campaign, PlannedRun
 from highwater.runtime.executed_steps import By, whole_steps
 from highwater.runtime.preflight import check_plan
 
@@ -99,20 +97,13 @@ def perform(
         HarnessError: a run could not go on. The runs that ended before are in the store.
     """
     check_plan(plan)
-    stop = threading.Event()
-    with (
-        SparkStarter(spark) as starter,
-        tempfile.TemporaryDirectory(prefix="highwater-") as folder,
-        ClusterPool(Path(folder) / "clusters") as fleet,
-    ):
-        done: list[Run] = []
-        for number in range(repeat):
-            label = f"{plan.kafka} {plan.happens} {number + 1} of {repeat}"
-
-            def tell(step: str, label: str = label) -> None:
-                progress(label, step)
-
-            done.append(fleet.execute(plan, store, stop=stop, progress=tell))
-        fleet.close()
+    happens = f"{plan.kafka} {plan.happens}"
+    runs = [
+        PlannedRun(plan=plan, label=f"{happens} {number + 1} of {repeat}")
+        for number in range(repeat)
+    ]
+    with SparkStarter(spark) as starter:
+        with Campaign(store=store, progress=progress) as campaign:
+            done = campaign.perform_all([runs])
         progress("judge", f"judging {count(len(done), 'run')} in Spark")
         return judge_all(done, starter.session())

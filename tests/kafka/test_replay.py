@@ -1,18 +1,17 @@
 """Schedules on real brokers, judged: exactly what the rules give up is lost."""
 
-import threading
 from pathlib import Path
 
 import pytest
 
 from highwater.api import JudgedRun, judge_all
+from highwater.campaigns.model_schedules import planned_replay
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.checkers.spark.session import spark
 from highwater.harness.runs.faults.missed_step import StateDifference
 from highwater.harness.runs.store import Store
 from highwater.nemesis.model_replay import step_player
-from highwater.runtime.cluster_pool import ClusterPool
-from highwater.runtime.model_replay import replay
+from highwater.runtime.campaign import Campaign
 from tests.support.schedules import LOSS, ZOMBIE, two_moves
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -20,11 +19,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 def judged(kafka: str, tmp_path: Path, *schedules: Schedule) -> list[JudgedRun]:
     """Replay them on one release, and judge them in one pass."""
-    with ClusterPool(tmp_path / "fleet") as fleet:
-        runs = [
-            replay(one, kafka, Store(tmp_path), stop=threading.Event(), fleet=fleet)
-            for one in schedules
-        ]
+    with Campaign(store=Store(tmp_path), clusters=tmp_path / "fleet") as campaign:
+        runs = campaign.perform_all([[planned_replay(one, kafka) for one in schedules]])
     return judge_all(runs, spark())
 
 

@@ -219,3 +219,39 @@ def test_an_interruption_leaves_a_sentence_and_nothing_else(
     assert (process.returncode, lines) == (INTERRUPTED, [f"highwater: interrupted by {name}"])
     assert [*tmp_path.iterdir()] == []
     assert Run(store / "valid").verdict() == before
+
+
+_IN_A_CALLBACK: Final = """
+import itertools, signal, sys, time, weakref
+from highwater import __main__ as main
+from highwater.cli import app as commands
+
+
+class Forgotten:
+    pass
+
+
+def wait():
+    one = Forgotten()
+    watched = weakref.ref(one, lambda _: signal.raise_signal(signal.SIGTERM))
+    del one  # Python ignores what its callback raises
+    print("ignored", watched(), flush=True)
+    for _ in itertools.count():
+        time.sleep(0.01)
+
+
+commands.app = wait
+main.main()
+"""
+
+
+def test_an_interruption_in_a_callback_that_ignores_errors_comes_again() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_A_CALLBACK],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "ignored None\n"
+    assert (done.returncode, done.stderr) == (INTERRUPTED, "highwater: interrupted by SIGTERM\n")

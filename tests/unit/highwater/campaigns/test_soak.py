@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from highwater.campaigns.soak_plan import SHARED, draw
-from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow
+from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow, number_of
 from highwater.campaigns.soak_summary import exit_code, markdown
 from highwater.clusters.releases.catalogue import CATALOGUE, release
 from highwater.harness.base.errors import StoreError, UsageError
@@ -98,7 +98,7 @@ def test_runs_that_a_killed_sitting_left_are_found(tmp_path: Path) -> None:
         (folder.runs.root / soak.name(number)).mkdir()
         (folder.runs.root / soak.name(number) / "plan.json").write_bytes(b"{}")
     folder.write(row(0))
-    assert [number for number, _ in folder.unjudged()] == [1]
+    assert [number_of(run) for run in folder.unjudged()] == [1]
 
 
 def test_the_summary_tells_the_worst_and_how_to_repeat_it() -> None:

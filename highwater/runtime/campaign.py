@@ -1,0 +1,153 @@
+"""The campaign engine: plans in groups, a warm cluster for each group, several groups side by side.
+
+A demo, matrix, soak, night, replay, and the replays of a model's schedule are lists of plans for it
+and a summary of the runs.
+"""
+
+import itertools
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self, TypeAlias
+
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run, Store
+from highwater.runtime.cluster_pool import ClusterPool
+from highwater.runtime.runner import execute
+
+LabelledProgress: TypeAlias = Callable[[str, str], None]
+"""Called with a run's label and the step that begins; from several threads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """A run to perform.
+
+    Attributes:
+        label: the run's name in the progress.
+        name: of its directory; by default the store makes one.
+        files: names and contents of files that the complete run gets.
+    """
+
+    plan: Plan
+    label: str
+    name: str | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+Performed: TypeAlias = list[tuple[PlannedRun, Run | None]]
+"""The runs of a group; None for one that failed and has no directory."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Campaign:
+    """Performs planned runs; a context manager. Leaving it ends every broker.
+
+    Attributes:
+        store: gets the runs.
+        clusters: where clusters live while they run; by default a temporary folder.
+        jobs: groups side by side, each on its own cluster.
+        own_cluster: whether every run has a fresh cluster in its own directory instead.
+        failed: called with a run in which the harness failed, and its error; the others go on.
+            Without it such an error ends the campaign.
+        done: called with each run that has ended; from several threads.
+        is_over: whether no further run may begin.
+    """
+
+    store: Store
+    clusters: Path | None = None
+    jobs: int = 1
+    own_cluster: bool = False
+    progress: LabelledProgress = lambda *_: None
+    failed: Callable[[PlannedRun, HarnessError], None] | None = None
+    done: Callable[[PlannedRun], None] = lambda _: None
+    is_over: Callable[[], bool] = lambda: False
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def __enter__(self) -> Self:
+        if self.clusters is None:
+            folder = tempfile.TemporaryDirectory(prefix="highwater-")
+            self.clusters = Path(self._stack.enter_context(folder)) / "clusters"
+        shutil.rmtree(self.clusters, ignore_errors=True)  # of a campaign that was killed
+        self._stack.callback(shutil.rmtree, self.clusters, ignore_errors=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # If one run was interrupted, the others end at their next wait and close their clusters.
+        self._stop.set()
+        self._stack.close()
+
+    def perform(self, groups: Iterable[Sequence[PlannedRun]]) -> Iterator[Performed]:
+        """Perform the runs of each group one after the other; yield a group when it has ended.
+
+        Raises:
+            UsageError: a plan asks for something that does not exist.
+            HarnessError: the harness could not go on, and there is no ``failed``.
+        """
+        waiting = iter(groups)
+        if self.jobs == 1:
+            yield from itertools.takewhile(bool, map(self._perform, waiting))
+            return
+        pool = ThreadPoolExecutor(self.jobs, thread_name_prefix="run")
+        self._stack.callback(pool.shutdown, wait=True, cancel_futures=True)
+        running: set[Future[Performed]] = set()
+        while True:
+            while len(running) < self.jobs and not self.is_over():
+                if (group := next(waiting, None)) is None:
+                    break
+                running.add(pool.submit(self._perform, group))
+            if not running:
+                return
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in ended)
+
+    def perform_all(self, groups: Sequence[Sequence[PlannedRun]]) -> list[Run]:
+        """Perform all groups, and return their runs in the order of the plans."""
+        runs = {
+            id(planned): run
+            for performed in self.perform(groups)
+            for planned, run in performed
+            if run is not None
+        }
+        return [runs[id(planned)] for group in groups for planned in group]
+
+    def _perform(self, group: Sequence[PlannedRun]) -> Performed:
+        assert self.clusters is not None
+        performed: Performed = []
+        with ClusterPool(self.clusters / str(next(self._numbers))) as pool:
+            for planned in group:
+                if self._stop.is_set() or self.is_over():
+                    break
+                performed.append((planned, self._run(planned, pool)))
+                self.done(planned)
+        return performed
+
+    def _run(self, planned: PlannedRun, pool: ClusterPool) -> Run | None:
+        def progress(step: str) -> None:
+            self.progress(planned.label, step)
+
+        plan, stop = planned.plan, self._stop
+        try:
+            if self.own_cluster:
+                run = execute(plan, self.store, stop=stop, progress=progress)
+            else:
+                run = pool.execute(
+                    plan, self.store, stop=stop, progress=progress, name=planned.name
+                )
+        except HarnessError as error:
+            if self.failed is None or self._stop.is_set():
+                raise
+            self.failed(planned, error)
+            progress("frozen")
+            return self.store.open(planned.name) if planned.name else None
+        for name, content in planned.files.items():
+            run.write(name, content)
+        return run

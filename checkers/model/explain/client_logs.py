@@ -7,7 +7,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from highwater.checkers.model.explain.trace import SECOND, ClientLogLine
+from highwater.checkers.model.explain.tolerances import SECOND
+from highwater.checkers.model.explain.trace import ClientLogLine
 from highwater.harness.runs.history import SEND
 from highwater.harness.runs.store import Run
 

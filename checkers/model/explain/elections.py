@@ -4,13 +4,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from highwater.checkers.model.explain.trace import LOOK, SECOND, LeadershipRow, RunTraces, Trace
+from highwater.checkers.model.explain.tolerances import WITHIN
+from highwater.checkers.model.explain.trace import LeadershipRow, RunTraces, Trace
 from highwater.checkers.model.explain.truncations import RuleViolation
-
-_LAG: Final = 31 * SECOND
-"""The longest replica.lag.time.max.ms that a release has by default, and a little."""
-
-_SLACK: Final = 2 * SECOND
 
 _AWAY: Final = frozenset(
     ("kill", "pause", "zombie", "power-failure", "wipe", "segment-deleted", "bit-flip")
@@ -74,7 +70,7 @@ def _decided_unheard(trace: Trace, now: LeadershipRow) -> bool:
     if not earlier:
         return False
     last = max(earlier, key=lambda line: (line.partition_epoch, -line.time_ns))
-    seen = sum(last.time_ns + LOOK < row.time_ns <= now.time_ns for row in trace.leaderships)
+    seen = sum(last.time_ns + WITHIN.look < row.time_ns <= now.time_ns for row in trace.leaderships)
     return elected - last.partition_epoch > seen
 
 
@@ -97,16 +93,16 @@ def _away(observed: RunTraces, broker: int, time_ns: int) -> bool:
     return any(
         fault.broker == broker
         and fault.fault in _AWAY
-        and fault.since_ns < time_ns - _SLACK
-        and time_ns + _SLACK < fault.until_ns
+        and fault.since_ns < time_ns - WITHIN.outage
+        and time_ns + WITHIN.outage < fault.until_ns
         for fault in observed.faults
     )
 
 
 def _lacks(trace: Trace, broker: int, now: LeadershipRow) -> bool:
     """Return whether a replica surely had less than what its leader had committed well before."""
-    leader = trace.mark_at(now.leader, now.time_ns - SECOND)
-    later = [m.leo for m in trace.marks.get(broker, ()) if m.time_ns >= now.time_ns - LOOK]
+    leader = trace.mark_at(now.leader, now.time_ns - WITHIN.log)
+    later = [m.leo for m in trace.marks.get(broker, ()) if m.time_ns >= now.time_ns - WITHIN.look]
     return leader is not None and bool(later) and max(later) < leader.hw
 
 
@@ -114,7 +110,7 @@ def _may_leave(observed: RunTraces, trace: Trace, broker: int, now: LeadershipRo
     if any(
         fault.broker == broker
         and fault.since_ns <= now.time_ns
-        and fault.until_ns >= now.time_ns - _LAG
+        and fault.until_ns >= now.time_ns - WITHIN.lag
         for fault in observed.faults
     ):
         return True

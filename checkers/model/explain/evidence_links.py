@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
+from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import (
-    SECOND,
     BrokerLogLine,
     FaultOnBroker,
     LeadershipStart,
@@ -15,8 +15,6 @@ from highwater.checkers.model.explain.trace import (
 from highwater.checkers.model.report_types import ExplanationLink
 
 Row = dict[str, Any]
-_CLIENT: Final = 6 * SECOND
-"""The time after a change in which a client may still send to the old leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +68,21 @@ def disturbed(
     if waited and observed.rules.async_isr:
         leaders |= {b for row in trace.leaderships for b in row.isr}
     for fault in observed.faults:
-        ends = fault.until_ns + _CLIENT
-        if fault.broker in leaders and fault.since_ns - _CLIENT <= until_ns and since_ns <= ends:
+        ends = fault.until_ns + WITHIN.client
+        if (
+            fault.broker in leaders
+            and fault.since_ns - WITHIN.client <= until_ns
+            and since_ns <= ends
+        ):
             return fault_link(fault)
     changed = [
-        row for row in trace.leaderships if since_ns - _CLIENT <= row.time_ns <= until_ns + _CLIENT
+        row
+        for row in trace.leaderships
+        if since_ns - WITHIN.client <= row.time_ns <= until_ns + WITHIN.client
     ]
-    before = trace.leader_at(since_ns - _CLIENT) or next(iter(changed), None)  # at a run's begin
+    before = trace.leader_at(since_ns - WITHIN.client) or next(
+        iter(changed), None
+    )  # at a run's begin
     for row in changed:
         if before is not None and (row.leader, row.epoch) != (before.leader, before.epoch):
             who = "nobody" if row.leader < 0 else f"broker {row.leader}"
@@ -105,7 +111,7 @@ def hung_up(
     for other in observed.traces.values():
         for before, now in pairwise(other.leaderships):
             gone = before.leader == then.leader != now.leader
-            if gone and since_ns - _CLIENT <= now.time_ns <= until_ns + SECOND:
+            if gone and since_ns - WITHIN.client <= now.time_ns <= until_ns + WITHIN.log:
                 says = (
                     f"Broker {then.leader} led partition {other.partition} no more, and hung up on"
                     " who sent it something for that with acks=0."
@@ -121,8 +127,8 @@ def hung_up(
 
 
 def _around(trace: Trace, since_ns: int, until_ns: int) -> list[Any]:
-    first = trace.leader_at(since_ns - _CLIENT)
-    rows = [row for row in trace.leaderships if since_ns - _CLIENT <= row.time_ns <= until_ns]
+    first = trace.leader_at(since_ns - WITHIN.client)
+    rows = [row for row in trace.leaderships if since_ns - WITHIN.client <= row.time_ns <= until_ns]
     return [first, *rows] if first else rows
 
 

@@ -9,8 +9,8 @@ from highwater.checkers.model.explain.evidence_links import (
     refuse,
     unknown,
 )
+from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import (
-    LOOK,
     NEVER,
     BrokerLogLine,
     LeadershipStart,
@@ -112,7 +112,7 @@ def _noop_truncation(
     lines = [
         line
         for line in trace.of_kind(broker, "truncation", "fetcher")
-        if line.time_ns >= start.time_ns - LOOK
+        if line.time_ns >= start.time_ns - WITHIN.look
     ]
     if not lines or any(line.offset <= offset for line in lines):
         return None

@@ -10,7 +10,8 @@ from highwater.checkers.model.explain.evidence_links import (
     refuse,
     unanswered,
 )
-from highwater.checkers.model.explain.trace import SECOND, BrokerLogLine, RunTraces
+from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
+from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 
 
@@ -60,7 +61,7 @@ def _sent_again(observed: RunTraces, anomaly: Row, send: Row, how: str) -> Chain
         time_ns=send["complete_ns"],
     )
     # With acks=0 it is told that all is well when its request has left.
-    later_ns = SECOND if observed.plan.workload.acks == "0" else 0
+    later_ns = WITHIN.log if observed.plan.workload.acks == "0" else 0
     unanswered_link = unanswered(observed, send, until_ns + later_ns)
     link = unanswered_link or disturbed(observed, trace, send["invoke_ns"], until_ns)
     link = link or hung_up(observed, trace, send["invoke_ns"], until_ns)

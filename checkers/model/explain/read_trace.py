@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from highwater.checkers.kafka_files.reader import read_segment
 from highwater.checkers.kafka_files.segment_files import segments
 from highwater.checkers.model.explain.client_logs import left, unanswered
+from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import (
     NEVER,
-    SECOND,
     BrokerLogLine,
     FaultOnBroker,
     FrozenReplica,
@@ -301,7 +301,9 @@ def _said_unclean(trace: Trace, leader: int, epoch: int, time_ns: int) -> str | 
             now = (
                 f"-> {leader}," in line.text and f"leaderEpoch: {epoch - 1} -> {epoch}" in line.text
             )
-            then = f"Elect leader {leader} " in line.text and abs(line.time_ns - time_ns) < SECOND
+            then = (
+                f"Elect leader {leader} " in line.text and abs(line.time_ns - time_ns) < WITHIN.log
+            )
             if now or then:
                 return line.text
     return None

@@ -15,17 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.protocol.rules_by_release import Rules
 from highwater.harness.runs.faults.effects import removed_offsets
 from highwater.harness.runs.history import SEND
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import RunStatus
 
-MS: Final = 1_000_000
-SECOND: Final = 1000 * MS
 NEVER: Final = (1 << 63) - 1
-LOOK: Final = 250 * MS
-"""The longest time between two observations of one broker, if the machine can keep up."""
 
 _EPOCH: Final = re.compile(r"[Ll]eader [Ee]poch (\d+)")
 _DECISION: Final = re.compile(r"partition epoch (\d+)|[vV]ersion updated to \[?(\d+)")
@@ -244,7 +241,8 @@ class Trace:
     def joined(self, broker: int, before: LeadershipRow, now: LeadershipRow) -> bool:
         """Return whether a leader logged that it added a broker to the ISR between two times."""
         return any(
-            before.time_ns - LOOK <= line.time_ns <= now.time_ns + LOOK and broker in line.isr
+            before.time_ns - WITHIN.look <= line.time_ns <= now.time_ns + WITHIN.look
+            and broker in line.isr
             for leader in self.lines
             for line in self.of_kind(leader, "isr")
         )

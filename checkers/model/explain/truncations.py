@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.checkers.model.explain.trace import LOOK, SECOND, BrokerLogLine, Trace
+from highwater.checkers.model.explain.tolerances import WITHIN
+from highwater.checkers.model.explain.trace import BrokerLogLine, Trace
 from highwater.checkers.model.protocol.rules_by_release import Rules
 
 _KINDS: Final = ("fetcher", "answer", "range", "truncation", "leader", "start", "stop")
@@ -66,7 +67,7 @@ def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | 
     if then is None or then.kind != "start":
         return False
     seen = (mark.time_ns for mark in trace.marks.get(broker, ()))
-    return not any(line.time_ns + LOOK < at < then.time_ns for at in seen)
+    return not any(line.time_ns + WITHIN.look < at < then.time_ns for at in seen)
 
 
 def _not_its_hw(trace: Trace, broker: int, line: BrokerLogLine) -> str:
@@ -83,7 +84,7 @@ def _not_its_hw(trace: Trace, broker: int, line: BrokerLogLine) -> str:
         return f"no HW was ever above {highest}"
     restarted = (
         any(
-            line.kind == "start" and line.time_ns > seen[-1].time_ns - SECOND
+            line.kind == "start" and line.time_ns > seen[-1].time_ns - WITHIN.log
             for line in trace.lines[broker]
         )
         if seen
@@ -147,7 +148,7 @@ def _in_order(lines: list[BrokerLogLine]) -> list[BrokerLogLine]:
     began, led_ns = [], 0
     for line in sorted(lines, key=lambda line: line.time_ns):
         led_ns = line.time_ns if line.kind == "leader" else led_ns
-        early = max(line.time_ns - LOOK, led_ns) if line.kind == "fetcher" else line.time_ns
+        early = max(line.time_ns - WITHIN.look, led_ns) if line.kind == "fetcher" else line.time_ns
         began.append((early, line))
     return [line for _, line in sorted(began, key=lambda pair: pair[0])]
 
@@ -192,8 +193,8 @@ def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> boo
     starts = trace.of_kind(line.broker, "start")
     alive_ns = max((start.time_ns for start in starts if start.time_ns <= cause.time_ns), default=0)
     marks = [m for m in trace.marks.get(line.broker, ()) if m.time_ns >= alive_ns]
-    begun = [m.leo for m in marks if m.time_ns <= cause.time_ns + LOOK]
-    since = [m.leo for m in marks if cause.time_ns + LOOK < m.time_ns <= line.time_ns]
+    begun = [m.leo for m in marks if m.time_ns <= cause.time_ns + WITHIN.look]
+    since = [m.leo for m in marks if cause.time_ns + WITHIN.look < m.time_ns <= line.time_ns]
     return bool(since) and max(since) > max(begun[-3:] or since[:1])
 
 
@@ -202,7 +203,7 @@ def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
     return {
         start.offset
         for start in trace.starts
-        if since_ns - SECOND <= start.time_ns <= until_ns + SECOND and start.epoch > 0
+        if since_ns - WITHIN.log <= start.time_ns <= until_ns + WITHIN.log and start.epoch > 0
     }
 
 
@@ -210,7 +211,7 @@ def _is_leo_of(trace: Trace, leader: int, line: BrokerLogLine) -> bool:
     """Return whether the leader's log may have ended there: its last epoch ends at its LEO."""
     marks = trace.marks.get(leader, [])
     before = [mark.leo for mark in marks if mark.time_ns <= line.time_ns]
-    after = [mark.leo for mark in marks if line.time_ns < mark.time_ns <= line.time_ns + SECOND]
+    after = [mark.leo for mark in marks if line.time_ns < mark.time_ns <= line.time_ns + WITHIN.log]
     around = before[-1:] + after[:1]
     return bool(around) and min(around) <= line.offset <= max(around)
 

@@ -11,9 +11,9 @@ from highwater.checkers.lineage.sentences import _cut
 from highwater.checkers.lineage.subject import Subject
 from highwater.checkers.model.explain.lost_records import lost
 from highwater.checkers.model.explain.other_anomalies import corrupt
+from highwater.checkers.model.explain.tolerances import SECOND
 from highwater.checkers.model.explain.trace import (
     NEVER,
-    SECOND,
     FaultOnBroker,
     FrozenReplica,
     LeadershipRow,

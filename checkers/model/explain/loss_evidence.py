@@ -1,0 +1,360 @@
+"""The observed events that show how an acknowledged record was lost; one function for each rule."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Self, TypeAlias
+
+from highwater.checkers.model.explain.evidence_links import (
+    Row,
+    cut_link,
+    disturbed,
+    fault_link,
+    hung_up,
+    led_without,
+    unanswered,
+)
+from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
+from highwater.checkers.model.explain.trace import (
+    FaultOnBroker,
+    LeadershipRow,
+    LeadershipStart,
+    RunTraces,
+    Trace,
+)
+from highwater.checkers.model.report_types import ExplanationLink
+
+Links: TypeAlias = tuple[ExplanationLink, ...]
+"""The links of an explanation; empty if there is no evidence for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRecord:
+    """An acknowledged record that is lost.
+
+    Attributes:
+        send: the row of its send.
+        ack: the answer to its producer.
+        start: a later leadership that began without the record, if one is examined.
+    """
+
+    observed: RunTraces
+    trace: Trace
+    send: Row
+    ack: ExplanationLink
+    start: LeadershipStart | None = None
+
+    def after(self, start: LeadershipStart) -> Self:
+        """Return the same with a later leadership to examine."""
+        return replace(self, start=start)
+
+    @property
+    def acks(self) -> str:
+        """The producers' acks."""
+        return self.observed.plan.workload.acks
+
+    @property
+    def unclean(self) -> bool:
+        """True if the later leader was elected from outside the ISR."""
+        return self.start is not None and self.start.unclean is not None
+
+    @property
+    def is_committed(self) -> bool:
+        """True if every member of the ISR should have had it, the later leader among them."""
+        return not self.unclean and self.acks == "all"
+
+    @property
+    def begun_ns(self) -> int:
+        """When it was sent."""
+        return int(self.send["invoke_ns"])
+
+    @property
+    def ended_ns(self) -> int:
+        """When its producer had the answer; when it was sent if it had none."""
+        return int(self.send["complete_ns"] or self.begun_ns)
+
+    @property
+    def faults_removing(self) -> Iterator[FaultOnBroker]:
+        """The faults that removed its offset from a log."""
+        for fault in self.observed.faults:
+            removed = fault.removed_from(self.observed.topic, self.trace.partition)
+            if any(self.send["offset"] in offsets for offsets in removed):
+                yield fault
+
+
+def _links(*links: ExplanationLink | None) -> Links:
+    return tuple(link for link in links if link)
+
+
+def _acked(case: LostRecord, link: ExplanationLink | None) -> Links:
+    return (case.ack, link) if link else ()
+
+
+def disturbance(case: LostRecord) -> Links:
+    """Return a fault or a change of leader around the send."""
+    return _acked(case, disturbed(case.observed, case.trace, case.begun_ns, case.ended_ns))
+
+
+def no_answer(case: LostRecord) -> Links:
+    """Return the client's log line about a request without an answer."""
+    return _acked(case, unanswered(case.observed, case.send, case.ended_ns + WITHIN.log))
+
+
+def client_left(case: LostRecord) -> Links:
+    """Return the last answer to a client that left right after the send."""
+    process = case.send["process"]
+    left_ns = case.observed.left_ns.get(process)
+    if left_ns is None or left_ns > case.ended_ns + WITHIN.look:
+        return ()
+    link = ExplanationLink(
+        rule="acks=0",
+        says=f"{process} left right after it, and nobody waits for what is under way.",
+        event=f"{process}: its last answer",
+        time_ns=left_ns,
+    )
+    return (case.ack, link)
+
+
+def sent_to_deposed(case: LostRecord) -> Links:
+    """Return the deposed leader that may have got a send with acks=0."""
+    now = case.trace.leader_at(case.begun_ns)
+    starts = (start for start in case.trace.starts if now is not None and start.epoch == now.epoch)
+    return _acked(case, _first(_deposed(case, start) for start in starts))
+
+
+def shorter_successor(case: LostRecord) -> Links:
+    """Return a later leader whose log ended before the record.
+
+    It was written at the last observed LEO of its leader, or behind it, and the next observation
+    shows records behind it.
+    """
+    trace = case.trace
+    if (then := trace.leader_at(case.begun_ns)) is None:
+        return ()
+    before = trace.mark_at(then.leader, case.begun_ns)
+    after = trace.mark_at(then.leader, case.ended_ns + WITHIN.look)
+    at_most = max((before.leo if before else -1), (after.leo - 1 if after else -1))
+    later = (start for start in trace.starts if start.epoch > then.epoch)
+    shorter = (start for start in later if 0 <= start.offset <= at_most)
+    return _acked(case, _first(led_without(start, case.send) for start in shorter))
+
+
+def connection_closed(case: LostRecord) -> Links:
+    """Return the other partition's change of leader for which a broker closed the connection."""
+    return _acked(case, hung_up(case.observed, case.trace, case.begun_ns, case.ended_ns))
+
+
+def successors(case: LostRecord) -> list[LeadershipStart]:
+    """Return the leaders after the append that started at or below it, likeliest first.
+
+    Or with an older record there: an uncleanly elected leader may have a fork. The broker that
+    appended it does not lack it, even if an observed LEO says so, unless it has since followed
+    another leader and truncated its log.
+    """
+    trace, offset = case.trace, case.send["offset"]
+    before = _leader_before(case)
+    wrote = trace.leader_at(case.ended_ns) or before
+    starts = [
+        start
+        for start in trace.starts
+        if start.epoch > before.epoch
+        and (
+            trace.older(start.broker, offset, min(wrote.epoch, start.epoch))
+            or (
+                _lacks(case, start)
+                and (start.logged or start.broker != before.leader or _gave_up(case, start))
+            )
+        )
+    ]
+    return sorted(starts, key=lambda start: start.time_ns < case.ended_ns - WITHIN.look)
+
+
+def elected_uncleanly(case: LostRecord) -> Links:
+    """Return the unclean election of a leader without the record."""
+    return _links(case.ack, _election(case))
+
+
+def elected_without(case: LostRecord) -> Links:
+    """Return what happened to the old leader, the truncation, and the new leader's election."""
+    return _links(case.ack, _outage(case), truncation(case), _election(case))
+
+
+def removed_by_fault(case: LostRecord) -> Links:
+    """Return the fault that removed the record from the new leader's disk before its election."""
+    assert case.start is not None
+    for fault in case.faults_removing:
+        before = case.begun_ns <= fault.since_ns <= case.start.time_ns
+        if fault.broker == case.start.broker and before:
+            return _links(case.ack, fault_link(fault), _election(case))
+    return ()
+
+
+def cut_to_its_hw(case: LostRecord) -> Links:
+    """Return the truncation of the new leader to its HW, before its election."""
+    says = f"its own HW, to which {case.send['value']} was not committed."
+    return _cut_before(case, "epochs", says)
+
+
+def cut_at_unknown_epoch(case: LostRecord) -> Links:
+    """Return the truncation of the new leader to its HW because its leader knew no such epoch."""
+    cut = truncation(case)
+    if cut is None or not _was_unknown(case.trace, cut):
+        return ()
+    says = "its own HW, because its leader knew no such epoch."
+    return _cut_before(case, "epoch_on_election", says)
+
+
+def joined_without(case: LostRecord) -> Links:
+    """Return the change that let a replica without the record into the ISR (KAFKA-7128)."""
+    assert case.start is not None
+    broker, trace, isr = case.start.broker, case.trace, None
+    for row in trace.leaderships:
+        joins = isr is not None and broker in row.isr and broker not in isr
+        mark = trace.mark_at(broker, row.time_ns)
+        if joins and mark and mark.leo <= case.send["offset"] and row.time_ns >= case.begun_ns:
+            link = ExplanationLink(
+                rule="join_from_epoch_start",
+                says=f"Broker {broker} joined the ISR with LEO {mark.leo}, without"
+                f" {case.send['value']}.",
+                event=row.event,
+                broker=broker,
+                time_ns=row.time_ns,
+            )
+            return _links(case.ack, link, _election(case))
+        isr = row.isr
+    return ()
+
+
+def acknowledged_by_deposed(case: LostRecord) -> Links:
+    """Return the election that a deposed leader did not know of when it acknowledged."""
+    now = _leader_before(case)
+    for start in case.trace.starts:
+        if start.epoch == now.epoch and _lacks(case, start) and (link := _deposed(case, start)):
+            return (led_without(start, case.send), link, case.ack)
+    return ()
+
+
+def removed_from_the_front(case: LostRecord) -> Links:
+    """Return the fault that deleted the leader's oldest segment, and its leadership after that."""
+    for fault in case.faults_removing:
+        rows = (row for row in case.trace.leaderships if row.time_ns > fault.since_ns)
+        later = next((row for row in rows if row.leader == fault.broker), None)
+        if fault.fault == "segment-deleted" and later and fault.since_ns >= case.begun_ns:
+            link = ExplanationLink(
+                rule="elections",
+                says=f"Broker {fault.broker} led then, in epoch {later.epoch}.",
+                event=later.event,
+                broker=fault.broker,
+                time_ns=later.time_ns,
+            )
+            return (case.ack, fault_link(fault), link)
+    return ()
+
+
+def truncation(case: LostRecord) -> ExplanationLink | None:
+    """Return the truncation by which the new leader removed an offset that it may have held."""
+    return None if case.start is None else _cut(case, case.start.broker)
+
+
+def _cut(case: LostRecord, broker: int) -> ExplanationLink | None:
+    for line in case.trace.of_kind(broker, "truncation"):
+        if line.offset <= case.send["offset"] and line.time_ns >= case.begun_ns - WITHIN.look:
+            return cut_link(line, "cut")
+    return None
+
+
+def _cut_before(case: LostRecord, rule: str, says: str) -> Links:
+    """Return the new leader's truncation, if it came before its election, with its reason."""
+    cut = truncation(case)
+    assert case.start is not None
+    if cut is None or cut.time_ns is None or cut.time_ns > case.start.time_ns + WITHIN.log:
+        return ()
+    because = ExplanationLink(
+        rule=rule,
+        says=f"{cut.says[:-1]}, {says}",
+        event=cut.event,
+        broker=cut.broker,
+        time_ns=cut.time_ns,
+    )
+    return _links(case.ack, because, _election(case))
+
+
+def _election(case: LostRecord) -> ExplanationLink | None:
+    return None if case.start is None else led_without(case.start, case.send)
+
+
+def _leader_before(case: LostRecord) -> LeadershipRow:
+    return case.trace.leader_at(case.begun_ns - WITHIN.look) or case.trace.leaderships[0]
+
+
+def _lacks(case: LostRecord, start: LeadershipStart) -> bool:
+    """Return whether a leadership began at or below the record, and its records replaced it."""
+    trace, offset = case.trace, case.send["offset"]
+    disk = trace.disks.get(trace.leaderships[-1].leader)
+    epoch = -1 if disk is None else disk.epoch(offset)
+    return 0 <= start.offset <= offset and (epoch < 0 or epoch >= start.epoch)
+
+
+def _gave_up(case: LostRecord, start: LeadershipStart) -> bool:
+    """Return whether the new leader had truncated the offset before it began to lead."""
+    cut = _cut(case, start.broker)
+    return cut is not None and cut.time_ns is not None and cut.time_ns <= start.time_ns
+
+
+def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None:
+    """Return the leader before an election that may have answered after it was deposed.
+
+    A broker may have been elected twice in a row: what counts is its first election.
+    """
+    trace, acked_ns = case.trace, case.send["complete_ns"]
+    earlier = [row for row in trace.leaderships if row.time_ns < start.time_ns and row.leader >= 0]
+    same = [*takewhile(lambda row: row.leader == start.broker, reversed(earlier))]
+    others = earlier[: len(earlier) - len(same)]
+    if not others:
+        return None
+    deposed_ns, last = same[-1].time_ns if same else start.time_ns, others[-1]
+    says = f"Broker {last.leader} led before, and had not heard that it led no more."
+    follows = trace.of_kind(last.leader, "truncation", "fetcher")
+    learned_ns = next((line.time_ns for line in follows if line.time_ns > deposed_ns), 0)
+    for fault in case.observed.faults:
+        frozen = fault.fault in {"pause", "zombie"} and fault.broker == last.leader
+        late_ns = max(WITHIN.deposed, learned_ns - fault.until_ns)
+        if (
+            frozen
+            and fault.since_ns < deposed_ns
+            and (-WITHIN.deposed < acked_ns - fault.until_ns < late_ns)
+        ):
+            return ExplanationLink(
+                rule="zombie",
+                says=says,
+                event=f"{fault.says}; woken again {fault.until_ns / SECOND:.3f} s",
+                broker=last.leader,
+                time_ns=fault.until_ns,
+            )
+    if deposed_ns <= acked_ns < max(learned_ns + WITHIN.look, deposed_ns + WITHIN.deposed):
+        return ExplanationLink(  # its last answers
+            rule="zombie", says=says, event=last.event, broker=last.leader, time_ns=last.time_ns
+        )
+    return None
+
+
+def _outage(case: LostRecord) -> ExplanationLink | None:
+    """Return the fault of the broker that acknowledged it, around the later election."""
+    assert case.start is not None
+    for fault in case.observed.faults:
+        around = fault.since_ns - WITHIN.log <= case.start.time_ns
+        if fault.broker == case.ack.broker and around and case.begun_ns <= fault.until_ns:
+            return fault_link(fault)
+    return None
+
+
+def _was_unknown(trace: Trace, cut: ExplanationLink) -> bool:
+    """Return whether the leader had answered that it does not know the follower's epoch."""
+    return any(
+        "unknown offset" in line.text and 0 <= (cut.time_ns or 0) - line.time_ns < WITHIN.log
+        for line in trace.of_kind(cut.broker if cut.broker is not None else -1, "answer")
+    )
+
+
+def _first(links: Iterable[ExplanationLink | None]) -> ExplanationLink | None:
+    return next(filter(None, links), None)

@@ -1,0 +1,224 @@
+"""Each rule of a lost record alone: its evidence explains the loss, and nothing else does."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from highwater.checkers.model.explain.loss_evidence import LostRecord
+from highwater.checkers.model.explain.lost_records import (
+    OTHERWISE,
+    SUCCESSION,
+    UNANSWERED,
+    LossRule,
+    first,
+)
+from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
+from highwater.checkers.model.explain.trace import (
+    NEVER,
+    BrokerLogLine,
+    ClientLogLine,
+    FaultOnBroker,
+    FrozenReplica,
+    LeadershipRow,
+    LeadershipStart,
+    ReplicaSample,
+    RunTraces,
+    Trace,
+)
+from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets
+from highwater.harness.runs.history import OPERATIONS
+from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
+from highwater.harness.runs.store import RunStatus
+
+RULES = {rule.name: rule for rule in (*UNANSWERED, *SUCCESSION, *OTHERWISE)}
+SENT, ACKED, ELECTED = 20 * SECOND, 21 * SECOND, 29 * SECOND
+QUIET = LeadershipRow(time_ns=0, leader=1, epoch=0, isr=(1, 2, 3))
+NEXT = LeadershipRow(time_ns=ELECTED, leader=2, epoch=1, isr=(2, 3))
+START = LeadershipStart(
+    time_ns=ELECTED, broker=2, epoch=1, offset=3, isr=(2, 3), unclean=None, logged=True,
+    event="Leader events-0 starts at leader epoch 1",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """m3 was sent to broker 1 at offset 3 and acknowledged; broker 2 leads later, from 3 on."""
+
+    kafka: str = "3.9.2"
+    acks: Acks = "all"
+    unclean: bool = False
+    rows: tuple[LeadershipRow, ...] = (QUIET, NEXT)
+    start: LeadershipStart | None = START
+    starts: tuple[LeadershipStart, ...] = (START,)
+    faults: tuple[FaultOnBroker, ...] = ()
+    lines: tuple[BrokerLogLine, ...] = ()
+    marks: dict[int, tuple[ReplicaSample, ...]] = field(default_factory=dict)
+    clients: tuple[ClientLogLine, ...] = ()
+    left_ns: int | None = None
+    other: tuple[LeadershipRow, ...] = ()
+    acked_ns: int = ACKED
+
+    def record(self) -> LostRecord:
+        """The record as the explanation has it."""
+        disk = FrozenReplica(
+            offsets=np.arange(4), epochs=np.array([0, 0, 0, 1]), ids=["m0", "m1", "m2", "m4"]
+        )
+        trace = Trace(
+            partition=0,
+            leaderships=list(self.rows),
+            marks={broker: list(marks) for broker, marks in self.marks.items()},
+            lines={b: [line for line in self.lines if line.broker == b] for b in (1, 2, 3)},
+            disks={2: disk},
+            starts=list(self.starts),
+        )
+        other = Trace(
+            partition=1, leaderships=list(self.other), marks={}, lines={}, disks={}, starts=[]
+        )
+        send: dict[str, Any] = {
+            "process": "p0", "outcome": "ok", "invoke_ns": SENT, "complete_ns": self.acked_ns,
+            "offset": 3, "value": "m3",
+        }  # fmt: skip
+        observed = RunTraces(
+            plan=Plan(
+                kafka=self.kafka,
+                topic=Topic(unclean_leader_election=self.unclean),
+                workload=Workload(acks=self.acks),
+            ),
+            status=RunStatus(phase="frozen"),
+            rules=rules_of(self.kafka),
+            faults=list(self.faults),
+            traces={0: trace, 1: other},
+            ops=pa.Table.from_pylist([], schema=OPERATIONS),
+            clients={"p0": list(self.clients)},
+            left_ns={} if self.left_ns is None else {"p0": self.left_ns},
+        )
+        ack = ExplanationLink(rule=f"acks={self.acks}", says="It was acknowledged.", broker=1)
+        return LostRecord(observed=observed, trace=trace, send=send, ack=ack, start=self.start)
+
+
+def fault(name: str, broker: int, at_ns: int, until_ns: int = NEVER, *lost: int) -> FaultOnBroker:
+    effect = FaultEffect(name, [RemovedOffsets("events", 0, at, at + 1) for at in lost])
+    row = {"says": effect.says, "removed": effect.rows}
+    return FaultOnBroker(fault=name, broker=broker, since_ns=at_ns, until_ns=until_ns, row=row)
+
+
+def cut(offset: int, at_ns: int = ELECTED - SECOND) -> BrokerLogLine:
+    return BrokerLogLine(
+        time_ns=at_ns, broker=2, kind="truncation", offset=offset, text="Truncating to 3"
+    )
+
+
+def unknown_epoch(at_ns: int) -> BrokerLogLine:
+    text = "received an unknown offset"
+    return BrokerLogLine(time_ns=at_ns, broker=2, kind="answer", offset=-1, text=text)
+
+
+CALM = Situation(acks="0", rows=(QUIET,), start=None, starts=())
+UNCLEAN = replace(START, unclean="UNCLEAN partition change")
+PAUSED = fault("pause", 1, SENT - 10 * SECOND, ACKED - SECOND)
+DEPOSED = Situation(
+    acks="1",
+    start=None,
+    rows=(QUIET, replace(NEXT, time_ns=SENT - SECOND)),
+    starts=(replace(START, time_ns=SENT - SECOND),),
+    acked_ns=SENT + SECOND // 2,
+)
+MOVED = SENT - 8 * SECOND
+HEARD = BrokerLogLine(time_ns=ACKED, broker=1, kind="fetcher", offset=-1, text="Added fetcher")
+UNAWARE = Situation(
+    acks="0",
+    start=None,
+    rows=(QUIET, replace(NEXT, time_ns=MOVED)),
+    starts=(replace(START, time_ns=MOVED),),
+    lines=(HEARD,),
+)
+JOIN = (QUIET, replace(QUIET, time_ns=SENT - SECOND, isr=(1,)), replace(QUIET, time_ns=ACKED), NEXT)
+
+EXPLAINED = {
+    "fault": replace(CALM, faults=(fault("kill", 1, SENT),)),
+    "retry": replace(CALM, clients=(ClientLogLine(SENT + SECOND, "Timed out"),)),
+    "client-left": replace(CALM, left_ns=ACKED),
+    "zombie-send": UNAWARE,
+    "shorter-log": replace(
+        CALM, starts=(START,), marks={1: (ReplicaSample(time_ns=SENT, leo=3, hw=3),)}
+    ),
+    "connection": replace(
+        CALM, other=(QUIET, replace(NEXT, time_ns=SENT)), rows=(replace(QUIET, isr=(1,)),)
+    ),
+    "unclean": Situation(unclean=True, start=UNCLEAN),
+    "acks": Situation(acks="1"),
+    "disk": Situation(faults=(fault("power-failure", 2, ACKED, ELECTED, 3),)),
+    "epochs": Situation(kafka="0.10.2.2", lines=(cut(3),)),
+    "epoch_on_election": Situation(
+        kafka="0.11.0.3", lines=(unknown_epoch(ELECTED - SECOND), cut(3))
+    ),
+    "join_from_epoch_start": Situation(
+        kafka="2.0.0", rows=JOIN, marks={2: (ReplicaSample(time_ns=SENT, leo=3, hw=3),)}
+    ),
+    "zombie": DEPOSED,
+    "segment-deleted": Situation(
+        start=None,
+        faults=(fault("segment-deleted", 2, ACKED, ACKED, 3),),
+    ),
+}
+"""For each rule a situation in which it explains the loss."""
+
+NOT_EXPLAINED = {
+    "fault": replace(CALM, faults=(fault("kill", 2, 0, SENT - WITHIN.client - SECOND),)),
+    "retry": replace(CALM, clients=(ClientLogLine(ACKED + 2 * WITHIN.log, "Timed out"),)),
+    "client-left": replace(CALM, left_ns=ACKED + 2 * WITHIN.look),
+    "zombie-send": replace(UNAWARE, lines=()),
+    "shorter-log": replace(
+        CALM,
+        starts=(replace(START, offset=4),),
+        marks={1: (ReplicaSample(time_ns=SENT, leo=3, hw=3),)},
+    ),
+    "connection": replace(CALM, other=(QUIET, replace(NEXT, time_ns=ELECTED))),
+    "unclean": Situation(unclean=False, start=UNCLEAN),
+    "acks": Situation(acks="all"),
+    "disk": Situation(faults=(fault("power-failure", 2, ACKED, ELECTED, 2),)),
+    "epochs": Situation(kafka="0.11.0.3", lines=(cut(3),)),
+    "epoch_on_election": Situation(kafka="2.0.1", lines=(unknown_epoch(ELECTED - SECOND), cut(3))),
+    "join_from_epoch_start": Situation(
+        kafka="2.0.1", rows=JOIN, marks={2: (ReplicaSample(time_ns=SENT, leo=3, hw=3),)}
+    ),
+    "zombie": replace(DEPOSED, acks="all"),
+    "segment-deleted": Situation(
+        start=None, faults=(fault("segment-deleted", 3, ACKED, ACKED, 3),)
+    ),
+}
+"""The same with one thing changed: too late, another broker or offset, settings or release."""
+
+
+def test_every_rule_is_tested() -> None:
+    assert EXPLAINED.keys() == NOT_EXPLAINED.keys() == RULES.keys()
+    assert len(RULES) == len(UNANSWERED) + len(SUCCESSION) + len(OTHERWISE)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_rule_explains_a_loss_by_its_evidence(rule: LossRule) -> None:
+    record = EXPLAINED[rule.name].record()
+    links = rule.links(record)
+    assert record.ack in links
+    assert len(links) > 1
+    table = next(rules for rules in (UNANSWERED, SUCCESSION, OTHERWISE) if rule in rules)
+    assert first(table, record) == links  # and no rule before it does
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_rule_does_not_explain_what_is_out_of_its_bounds(rule: LossRule) -> None:
+    assert rule.links(NOT_EXPLAINED[rule.name].record()) == ()
+
+
+def test_a_paused_leader_may_answer_before_it_learns_that_it_is_deposed() -> None:
+    rule = RULES["zombie"]
+    late = replace(DEPOSED, acked_ns=ACKED + SECOND // 2)
+    assert rule.links(late.record()) == ()
+    assert [link.rule for link in rule.links(replace(late, faults=(PAUSED,)).record())] == [
+        "elections", "zombie", "acks=1",
+    ]  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from highwater.checkers.model.explain.lost_records import OTHERWISE, SUCCESSION, UNANSWERED
 from highwater.checkers.model.protocol.invariants import INVARIANTS
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, rules_of
 from highwater.checkers.model.schedules.counterexample import Counterexample
@@ -89,6 +90,7 @@ def model() -> str:
         "searches": lambda: searches(results.scopes),
         "replays": lambda: replays(results.replays),
         "mutations": lambda: mutations(results.mutations),
+        "losses": losses,
     }
     for name, block in blocks.items():
         begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->"
@@ -118,6 +120,17 @@ def invariants() -> str:
         for name, invariant in INVARIANTS.items()
     ]
     return table(("invariant", "what must hold", "who relies on it"), rows)
+
+
+def losses() -> str:
+    """Return the rules by which a lost record is explained, in the order in which they are tried."""
+    tables = {
+        "without an offset": UNANSWERED,
+        "a later leader without it": SUCCESSION,
+        "otherwise": OTHERWISE,
+    }
+    rows = [(case, f"`{rule.name}`", rule.says) for case, rules in tables.items() for rule in rules]
+    return table(("record", "rule", "what explains the loss"), rows)
 
 
 def searches(measured: Sequence[Searched]) -> str:

@@ -123,7 +123,7 @@ def invariants() -> str:
 
 
 def losses() -> str:
-    """Return the rules by which a lost record is explained, in the order in which they are tried."""
+    """Return the rules that explain a lost record, in the order in which they are tried."""
     tables = {
         "without an offset": UNANSWERED,
         "a later leader without it": SUCCESSION,

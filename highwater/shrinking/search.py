@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
+from highwater.harness.base.ddmin import ddmin
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.wording import count
 from highwater.harness.runs.faults.steps import Steps
@@ -30,7 +31,6 @@ from highwater.shrinking.candidates import (
     waits,
     with_steps,
 )
-from highwater.shrinking.ddmin import ddmin
 from highwater.shrinking.exported_test import brief_json
 from highwater.shrinking.trials import HitThreshold, TimeIsUpError, Trials
 

@@ -14,6 +14,7 @@ from highwater.checkers.model.search.breadth_first import Limits, Reason, Search
 from highwater.checkers.model.search.kernels import Problem, kernels
 from highwater.checkers.model.search.machine import Machine
 from highwater.checkers.model.search.paths import PathStep
+from highwater.harness.base.ddmin import ddmin
 
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _MASK: Final = (1 << 64) - 1
@@ -123,28 +124,20 @@ def play(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[Pa
 
 
 def shrink(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[PathStep, ...]:
-    """Drop moves, many at once and then one by one, for as long as the invariant is broken.
+    """Drop moves for as long as the invariant is broken; no single one of the rest can be dropped.
 
     Args:
         machine: where the moves are taken.
         moves: a way to break the invariant.
         bit: the invariant's.
     """
-    best = play(machine, moves, bit)
-    assert best is not None
-    length = len(best)
-    while length:
-        length = min(length, len(best))
-        at = 0
-        while at < len(best):
-            rest = [leap.move for leap in (*best[:at], *best[at + length :])]
-            shorter = play(machine, rest, bit)
-            if shorter is not None and len(shorter) < len(best):
-                best = shorter
-            else:
-                at += length
-        length //= 2
-    return best
+    path = play(machine, moves, bit)
+    assert path is not None
+    steps = [leap.move for leap in path]
+    needed = ddmin(steps, lambda part: play(machine, part, bit) is not None)
+    shorter = play(machine, needed, bit)
+    assert shorter is not None
+    return shorter
 
 
 def _compile(machine: Machine) -> tuple[Callable[..., int], float]:

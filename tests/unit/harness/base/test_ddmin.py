@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.shrinking.ddmin import ddmin
+from highwater.harness.base.ddmin import ddmin
 
 Part = tuple[int, ...]
 

@@ -212,14 +212,16 @@ def _random_cells(
     """Yield every setting, the one whose last run is longest ago first; repeat with more seeds."""
     ran = {mark.key: mark.night for mark in marks}
     dice = random.Random(seed(night))  # noqa: S311 - a draw that can be repeated, no secret
+    every = list(settings())
+    possible = [
+        msgspec.structs.replace(setting, kafka=entry.name, driver=driver)
+        for entry in releases
+        for driver in _drivers(entry, drivers)
+        for setting in every
+        if can_be_had(setting, entry, driver)
+    ]
     for lap in range(LAPS):
-        cells = [
-            msgspec.structs.replace(setting, kafka=entry.name, driver=driver, seed=seed(night, lap))
-            for entry in releases
-            for driver in _drivers(entry, drivers)
-            for setting in settings()
-            if can_be_had(setting, entry, driver)
-        ]
+        cells = [msgspec.structs.replace(cell, seed=seed(night, lap)) for cell in possible]
         dice.shuffle(cells)
         yield from sorted(cells, key=lambda cell: ran.get(cell.key, ""))
 

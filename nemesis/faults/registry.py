@@ -192,12 +192,17 @@ def faults() -> Mapping[str, Fault]:
     Raises:
         HarnessError: a package that has some cannot be loaded.
     """
-    for family in _FAMILIES:
-        importlib.import_module(f"highwater.nemesis.faults.{family}")
-    extensions.load(extensions.FAULTS)
+    _load()
     place = {family: number for number, family in enumerate(_FAMILIES)}
     ordered = sorted(_registry.values(), key=lambda entry: place.get(entry.family, len(place)))
     return {entry.name: entry for entry in ordered}
+
+
+def _load() -> None:
+    """Import every module that registers faults, of other packages too."""
+    for family in _FAMILIES:
+        importlib.import_module(f"highwater.nemesis.faults.{family}")
+    extensions.load(extensions.FAULTS)
 
 
 def find_fault(name: str) -> Fault:
@@ -206,7 +211,8 @@ def find_fault(name: str) -> Fault:
     Raises:
         UsageError: there is none; the nearest names are in the hint.
     """
-    registered, name = faults(), current_fault(name)
-    if name not in registered:
-        raise UsageError(f"no fault is called {name!r}", hint=nearest(name, registered))
-    return registered[name]
+    _load()
+    name = current_fault(name)
+    if name not in _registry:
+        raise UsageError(f"no fault is called {name!r}", hint=nearest(name, faults()))
+    return _registry[name]

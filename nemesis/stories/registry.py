@@ -15,6 +15,15 @@ for _family in _FAMILIES:
     importlib.import_module(f"highwater.nemesis.stories.{_family}")
 
 
+def _family_of(story: Story) -> int:
+    return _FAMILIES.index(story.play.__module__.rpartition(".")[2])
+
+
+_ordered: Final = sorted(STORIES.values(), key=_family_of)  # whichever was imported first
+STORIES.clear()
+STORIES.update({story.name: story for story in _ordered})
+
+
 def find_story(name: str) -> Story:
     """Return the story of that name.
 

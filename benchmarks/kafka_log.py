@@ -26,8 +26,8 @@ from pyspark.sql import SparkSession
 from highwater.checkers.inspection import replica_extents
 from highwater.checkers.kafka_files.reader import SCHEMA, read_segment
 from highwater.checkers.spark import kafka_log, session
-from highwater.clusters.releases.catalogue import release
 from highwater.clusters.releases.jars import classpath, fetch, read_lock
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import record_value
 
 RECORDS: Final = 500_000

@@ -40,7 +40,7 @@ HARNESS = """
 import contextlib, random, sys, time
 from pathlib import Path
 from highwater.clusters.drivers import DRIVERS
-from highwater.clusters.releases.catalogue import release
+from highwater.harness.releases.catalogue import release
 from highwater.nemesis.faults.registry import aimed
 from highwater.nemesis.injector import Nemesis
 driver, kafka, directory, seed, until = sys.argv[1:]

@@ -17,11 +17,11 @@ import psutil
 from confluent_kafka import KafkaError, Message
 
 from highwater.clusters.local.driver import open_cluster
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.operation_buffers import Answered, OperationBuffer, SendBuffer
 from highwater.harness.clients.producer_loop import ProducerLoop
 from highwater.harness.clients.send_rate import RateLimiter
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Run

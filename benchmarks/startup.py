@@ -21,11 +21,11 @@ from typing import NamedTuple
 from highwater.clusters.containers import images
 from highwater.clusters.containers.daemon import connected
 from highwater.clusters.drivers import DRIVERS
-from highwater.clusters.releases.catalogue import SAMPLE, release
 from highwater.clusters.releases.jars import classpath
-from highwater.clusters.releases.release import Release
 from highwater.harness.base.user_dirs import cache_directory
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import SAMPLE, release
+from highwater.harness.releases.release import Release
 
 BROKERS = 3
 WARM_STARTS = 3

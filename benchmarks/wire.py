@@ -24,8 +24,8 @@ from confluent_kafka import Producer
 
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.clusters.drivers import DRIVERS
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
 from highwater.nemesis.hw_lag_window import HELD_CONFIG, hold_window
 
 RELEASES: Final = ("0.10.2.2", "1.1.1", "2.8.2", "3.9.2", "4.3.1")

@@ -6,9 +6,9 @@ from typing import Final
 
 from highwater.clusters.core.interfaces import Cluster, Driver
 from highwater.clusters.local.driver import open_cluster
-from highwater.clusters.releases.release import Release
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
+from highwater.harness.releases.release import Release
 
 
 def _in_containers(

@@ -120,7 +120,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if not any(_case(item) for item in items):
         return
-    from highwater.clusters.releases.catalogue import CATALOGUE  # noqa: PLC0415 - see the module
+    from highwater.harness.releases.catalogue import CATALOGUE  # noqa: PLC0415 - see the module
 
     places = {name: place for place, name in enumerate(CATALOGUE)}
     grouped = config.pluginmanager.hasplugin("xdist")

@@ -16,7 +16,7 @@ from highwater.checkers.catalogue import all_kinds
 from highwater.checkers.core.jepsen_kinds import FOREIGN
 from highwater.cli.app import app
 from highwater.clusters.drivers import DRIVERS
-from highwater.clusters.releases.catalogue import CATALOGUE, Release, Truncation
+from highwater.harness.releases.catalogue import CATALOGUE, Release, Truncation
 from highwater.harness.runs.faults.steps import RENAMED_FAULTS
 from highwater.nemesis.faults.registry import Fault
 from highwater.nemesis.faults.registry import faults as registered_faults

@@ -17,9 +17,9 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from highwater.clusters.admin.kafka_protocol import BrokerConnection, Request
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.clients.delivery_outcomes import delivered
 from highwater.harness.clients.record_sender import SendOutcome
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import FAIL, INFO, OK, RUN, SEND, record_value
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder

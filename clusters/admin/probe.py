@@ -8,7 +8,7 @@ from highwater.clusters.admin.kafka_protocol import ProtocolClient, Request, Res
 from highwater.clusters.admin.metadata import CoordinationView
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PartitionState, ReplicaState, UnreachableError
-from highwater.clusters.releases.release import RequestVersions as Versions
+from highwater.harness.releases.release import RequestVersions as Versions
 
 _CONSUMER = -1
 _DEBUGGING_CONSUMER = -2

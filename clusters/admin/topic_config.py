@@ -13,8 +13,8 @@ from kafka.protocol.admin import IncrementalAlterConfigsRequest
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import ZooKeeperView
 from highwater.clusters.core.addresses import Address
-from highwater.clusters.releases.release import Release
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.releases.release import Release
 
 Changes = Mapping[str, str | None]
 """Setting to value; None restores the brokers' default."""

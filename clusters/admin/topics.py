@@ -15,9 +15,9 @@ from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import ZooKeeperView
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import Probe, UnreachableError
-from highwater.clusters.releases.catalogue import Release
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import Release
 
 _LIMIT_S = 30.0
 _ANSWER_S = 10.0

@@ -29,10 +29,10 @@ from highwater.clusters.nodes.layout import Layout, disk_errors
 from highwater.clusters.nodes.node import START_LIMIT_S, Node
 from highwater.clusters.nodes.site import NodePlan, Site
 from highwater.clusters.relay.network import RelayNetwork, Wiring
-from highwater.clusters.releases.catalogue import Release
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import Release
 
 _GONE_S = 10.0
 

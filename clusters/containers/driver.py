@@ -35,9 +35,9 @@ from highwater.clusters.core.interfaces import BrokerState
 from highwater.clusters.nodes.failure_output import failure_lines
 from highwater.clusters.nodes.jvm import Runtime
 from highwater.clusters.nodes.site import NodePlan
-from highwater.clusters.releases.release import Release
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.release import Release
 
 _TAKES_EFFECT_S: Final = 20.0
 _DROPPED_AFTER_S: Final = 0.2

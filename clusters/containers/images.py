@@ -22,11 +22,11 @@ from highwater.clusters.containers.daemon import Client, connected, errors
 from highwater.clusters.containers.ownership import LABEL
 from highwater.clusters.nodes import jvm
 from highwater.clusters.nodes.jvm import Runtime
-from highwater.clusters.releases.catalogue import Release
 from highwater.clusters.releases.jars import classpath, lock_file
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import COLLECTOR, NOT_SHARED, Archive, exclusive
 from highwater.harness.base.user_dirs import cache_directory
+from highwater.harness.releases.catalogue import Release
 
 REPOSITORY: Final = "highwater/kafka"
 RELEASE_LABEL: Final = "highwater.kafka"

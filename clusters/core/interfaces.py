@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from highwater.clusters.relay.rules import RelayRule
-from highwater.clusters.releases.catalogue import Release
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.releases.catalogue import Release
 
 BrokerState = Literal["running", "paused", "down"]
 
@@ -355,7 +355,7 @@ class Driver(Protocol):
         """Start a cluster below ``directory`` (``replicas/``, ``logs/``, ``coordination/``).
 
         Args:
-            release: from ``clusters.releases.catalogue.release(name)``.
+            release: from ``harness.releases.catalogue.release(name)``.
             directory: directory of the run; log directories are ``directory/replicas/<broker id>``
                 from the start, so that even a killed harness leaves them where the judge looks.
             brokers: number of brokers; ids count from 1.

@@ -10,10 +10,10 @@ from highwater.clusters.external.healing import ClusterHealer, unhealed_error
 from highwater.clusters.external.inventory import Inventory
 from highwater.clusters.external.journal import Journal
 from highwater.clusters.external.metadata import answers
-from highwater.clusters.releases.catalogue import release
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
 
 _SILENT_S: Final = 15.0
 

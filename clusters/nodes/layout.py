@@ -11,8 +11,8 @@ from highwater.clusters.nodes import config_files, jvm, kraft_features, kraft_st
 from highwater.clusters.nodes.node import Node
 from highwater.clusters.nodes.site import NodePlan, Site
 from highwater.clusters.relay.network import Wiring
-from highwater.clusters.releases.catalogue import Release
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.releases.catalogue import Release
 
 _KAFKA = "kafka.Kafka"
 _ZOOKEEPER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

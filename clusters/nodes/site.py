@@ -12,7 +12,7 @@ from typing import Protocol
 from highwater.clusters.core.addresses import Address, Addresses
 from highwater.clusters.core.interfaces import BrokerState
 from highwater.clusters.nodes.jvm import Runtime
-from highwater.clusters.releases.release import Release
+from highwater.harness.releases.release import Release
 
 
 class NodeProcess(Protocol):

@@ -19,8 +19,8 @@ from highwater.clusters.nodes.site import Site
 from highwater.clusters.relay.client import Relay
 from highwater.clusters.relay.event_loop import Route
 from highwater.clusters.relay.rules import COORDINATION, RelayRule
-from highwater.clusters.releases.release import Release
 from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.releases.release import Release
 
 _WAIT_S: Final = 0.01
 LISTENER_NAMES: Final = (0, 10, 2)

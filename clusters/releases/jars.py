@@ -18,10 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from highwater.clusters.releases.catalogue import Release
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import exclusive
 from highwater.harness.base.user_dirs import cache_directory
+from highwater.harness.releases.catalogue import Release
 
 _LOCKS = Path(__file__).parent / "locks"
 _DOWNLOADS_AT_ONCE = 8

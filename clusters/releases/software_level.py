@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from highwater.clusters.releases.release import Release, Truncation
 from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.release import Release, Truncation
 
 PROTOCOL: Final = "inter.broker.protocol.version"
 FORMAT: Final = "log.message.format.version"

@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from highwater.clusters.releases.catalogue import Release, release
 from highwater.clusters.releases.jars import lock_file
+from highwater.harness.releases.catalogue import Release, release
 
 
 def resolve(release: Release, repository: Path) -> dict[str, str]:

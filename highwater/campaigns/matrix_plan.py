@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from highwater.clusters.drivers import find_driver
-from highwater.clusters.releases.catalogue import CATALOGUE, release
 from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.runs.matrix_cells import (
     Axes,
     Matrix,

@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from highwater.clusters.drivers import DRIVERS, find_driver
-from highwater.clusters.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
+from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.runs.faults.steps import current_fault
 from highwater.harness.runs.nightly_cells import (
     NEMESIS_S,

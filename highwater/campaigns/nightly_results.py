@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from highwater.clusters.releases.catalogue import CATALOGUE
+from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs.matrix_cells import MATRIX, MatrixRow
 from highwater.harness.runs.nightly_cells import (
     Canary,

@@ -8,8 +8,8 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.clusters.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.runs.plan import Acks, Isolation, Plan, Topic, Workload
 from highwater.nemesis.faults.registry import Fault, faults, find_fault
 from highwater.nemesis.schedules.upgrade_path import UPGRADE

@@ -16,8 +16,8 @@ import msgspec
 from highwater.api import JudgedRun
 from highwater.campaigns.soak_plan import draw
 from highwater.checkers.model.report_types import Reconciliation
-from highwater.clusters.releases.catalogue import CATALOGUE
 from highwater.harness.base.errors import HighwaterError, StoreError, UsageError
+from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.runtime.executed_steps import whole_steps

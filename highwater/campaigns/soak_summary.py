@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from highwater.campaigns.soak_results import STATES, Soak, SoakRow, State
-from highwater.clusters.releases.catalogue import CATALOGUE
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.wording import count
+from highwater.harness.releases.catalogue import CATALOGUE
 
 EXIT_CODES: Final[dict[State, int]] = {
     "kept": OK,

@@ -141,7 +141,7 @@ def check(
 
 def versions(*, as_json: JsonOption = False) -> None:
     """List the Kafka releases of the catalogue and how each replicates."""
-    from highwater.clusters.releases.catalogue import CATALOGUE
+    from highwater.harness.releases.catalogue import CATALOGUE
 
     if as_json:
         console.print_json([release.describe() for release in CATALOGUE.values()])

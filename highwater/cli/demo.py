@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
-from highwater.clusters.releases.catalogue import release
 from highwater.console import coloured, modelled, table
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.stories.registry import STORIES
 from highwater.reports.model_text import GOOD

@@ -16,9 +16,9 @@ from highwater.clusters.external.commands import run
 from highwater.clusters.external.identity import recognise
 from highwater.clusters.external.inventory import Commands, Inventory
 from highwater.clusters.nodes.jvm import java_version
-from highwater.clusters.releases.catalogue import CATALOGUE
 from highwater.clusters.releases.jars import is_cached
 from highwater.harness.base.errors import HighwaterError
+from highwater.harness.releases.catalogue import CATALOGUE
 
 _GIB: Final = 1 << 30
 _MEMORY_GIB: Final = 4

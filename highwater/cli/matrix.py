@@ -139,7 +139,7 @@ def _axes(  # noqa: PLR0913 - the words of a command
     driver: str,
     seed: str,
 ) -> Axes:
-    from highwater.clusters.releases.catalogue import CATALOGUE
+    from highwater.harness.releases.catalogue import CATALOGUE
 
     stories = parse_values.names(story or ("" if nemesis else "loss,divergence"))
     return Axes(

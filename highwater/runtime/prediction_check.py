@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from highwater.clusters.releases.catalogue import release
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import UNKNOWN, Verdict

@@ -3,7 +3,6 @@
 from typing import Final
 
 from highwater.clusters.drivers import require_driver
-from highwater.clusters.releases.catalogue import Release, release
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.limits import (
     ABORTS,
@@ -19,6 +18,7 @@ from highwater.harness.base.limits import (
     out_of_range,
 )
 from highwater.harness.base.suggestions import nearest
+from highwater.harness.releases.catalogue import Release, release
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.nemesis.schedules.fault_spec import FaultSpec

@@ -19,9 +19,9 @@ from highwater.clusters.core.interfaces import (
 )
 from highwater.clusters.drivers import DRIVERS
 from highwater.clusters.external import cluster as external
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs import manifest
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Clock, Recorder

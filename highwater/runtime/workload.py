@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Final, Self
 
 from highwater.clusters.admin.direct_sender import DirectSender
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.consumer_loop import ConsumerLoop
@@ -27,6 +26,7 @@ from highwater.harness.clients.producer_loop import ProducerLoop
 from highwater.harness.clients.record_sender import Sender, SendOutcome
 from highwater.harness.clients.send_rate import ClientLifetime, RateLimiter, draws, lives
 from highwater.harness.clients.transactional_loop import TransactionLoop
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import FAIL, INFO, OK, READ, RUN, SEND
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from highwater.clusters.releases.catalogue import CATALOGUE, SAMPLE, Release, release
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
+from highwater.harness.releases.catalogue import CATALOGUE, SAMPLE, Release, release
 
 if TYPE_CHECKING:
     from highwater.harness.runs.plan import Acks

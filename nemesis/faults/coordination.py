@@ -6,7 +6,7 @@ Brokers go on without them: leaders stay leaders, and there are no elections.
 from collections.abc import Iterator
 
 from highwater.clusters.core.interfaces import Cluster
-from highwater.clusters.releases.release import Release
+from highwater.harness.releases.release import Release
 from highwater.nemesis.faults.registry import FaultTarget, aimed, fault
 
 

@@ -11,11 +11,11 @@ from functools import wraps
 from typing import Final, Literal
 
 from highwater.clusters.core.interfaces import Cluster
-from highwater.clusters.releases.release import Release
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base import extensions
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.suggestions import nearest
+from highwater.harness.releases.release import Release
 from highwater.harness.runs.faults.effects import FaultEffect
 from highwater.harness.runs.faults.steps import current_fault
 from highwater.harness.runs.plan import Plan, Topic

@@ -12,9 +12,9 @@ from typing import Final
 
 from highwater.checkers.kafka_files.checkpoints import HIGH_WATERMARK, LEADER_EPOCH
 from highwater.clusters.core.interfaces import Broker, Cluster, UnreachableError
-from highwater.clusters.releases.release import Release
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.release import Release
 from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import disk_damage

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from highwater.clusters.core.interfaces import Cluster
-from highwater.clusters.releases.release import Release
+from highwater.harness.releases.release import Release
 from highwater.nemesis.faults.registry import FaultTarget, aimed, by_request
 
 _OLD_FORMAT: Final = "0.10.0"

@@ -12,9 +12,9 @@ from typing import Final
 
 from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.faults.missed_step import MissedStep, StateDifferences
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from highwater.clusters.core.interfaces import UnreachableError
-from highwater.clusters.releases.catalogue import Release
 from highwater.harness.base.errors import UsageError, WaitTimeoutError
 from highwater.harness.base.limits import WEIGHT
 from highwater.harness.base.suggestions import nearest
+from highwater.harness.releases.catalogue import Release
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.registry import Fault, find_fault

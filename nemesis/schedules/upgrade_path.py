@@ -3,10 +3,10 @@
 from itertools import pairwise
 from typing import Final
 
-from highwater.clusters.releases.catalogue import metadata_release, release
-from highwater.clusters.releases.release import Release
 from highwater.clusters.releases.software_level import Level, numbers, upgrade_levels
 from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.catalogue import metadata_release, release
+from highwater.harness.releases.release import Release
 from highwater.harness.runs.plan import Plan
 
 UPGRADE: Final = "upgrade"

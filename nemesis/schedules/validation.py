@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
 
-from highwater.clusters.releases.release import Release
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.limits import FAULTS_S, TIMES, out_of_range
+from highwater.harness.releases.release import Release
 from highwater.harness.runs.faults.steps import FaultStep, in_order
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import find_fault

@@ -9,8 +9,8 @@ logs to match.
 from typing import Final
 
 from highwater.clusters.core.interfaces import UnreachableError
-from highwater.clusters.releases.release import Release
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.release import Release
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.faults import disk_damage
 from highwater.nemesis.stories.helpers import VICTIM, await_alone, await_replicas, settle

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
-from highwater.clusters.releases.catalogue import Release
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import Release
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.hw_lag_window import widen

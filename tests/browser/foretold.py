@@ -14,7 +14,7 @@ from highwater.checkers.model.report_types import (
     Reconciliation,
 )
 from highwater.checkers.model.schedules.script_trace import recast
-from highwater.clusters.releases.catalogue import release
+from highwater.harness.releases.catalogue import release
 from highwater.nemesis.stories.registry import find_story
 from tests.browser.sample import TOPIC, ns
 

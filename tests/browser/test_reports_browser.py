@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from highwater.clusters.releases.catalogue import CATALOGUE
+from highwater.harness.releases.catalogue import CATALOGUE
 from tests.browser.chromium import Scheme, opened
 
 pytestmark = pytest.mark.browser

@@ -12,8 +12,8 @@ from highwater.clusters.containers.images import docker_state
 from highwater.clusters.core.interfaces import Cluster, Probe
 from highwater.clusters.drivers import DRIVERS
 from highwater.clusters.local.driver import open_cluster
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.releases.catalogue import release
 
 Opener = Callable[..., RealCluster]
 AS_PROCESSES = ("0.9.0.1", "0.10.2.2", "4.3.1")

@@ -17,8 +17,8 @@ from highwater.clusters.brokers.real_cluster import RealBroker, RealCluster
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.external.metadata import query_identity
 from highwater.clusters.local.driver import open_cluster
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.errors import HighwaterError
+from highwater.harness.releases.catalogue import release
 
 ASK: Final = (
     "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "

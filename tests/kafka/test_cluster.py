@@ -17,9 +17,9 @@ from confluent_kafka import Producer
 from highwater.clusters.core import addresses
 from highwater.clusters.core.interfaces import Cluster, Probe, ReplicaState, UnreachableError
 from highwater.clusters.local.driver import open_cluster
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
 from tests.kafka.conftest import Opener
 
 pytestmark = pytest.mark.kafka
@@ -29,7 +29,7 @@ import signal, sys, time
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 from highwater.clusters.local.driver import open_cluster
-from highwater.clusters.releases.catalogue import release
+from highwater.harness.releases.catalogue import release
 cluster = open_cluster(release(sys.argv[1]), Path(sys.argv[2]), brokers=2, broker_config={})
 print("open", flush=True)
 time.sleep(120)

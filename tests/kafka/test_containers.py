@@ -18,9 +18,9 @@ from highwater.clusters.containers import base_image, driver, ownership
 from highwater.clusters.containers.daemon import Client, connected
 from highwater.clusters.containers.images import docker_state
 from highwater.clusters.containers.ownership import CLAIM_LABEL, LABEL, Claim
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
 
 pytestmark = [pytest.mark.kafka, pytest.mark.docker, pytest.mark.usefixtures("docker")]
 
@@ -29,7 +29,7 @@ HARNESS = """
 import sys, time
 from pathlib import Path
 from highwater.clusters.containers.driver import open_cluster
-from highwater.clusters.releases.catalogue import release
+from highwater.harness.releases.catalogue import release
 cluster = open_cluster(release(sys.argv[1]), Path(sys.argv[2]), brokers=2, broker_config={})
 print("open", flush=True)
 time.sleep(120)

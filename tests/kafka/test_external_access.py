@@ -15,9 +15,9 @@ from highwater.clusters.external.inventory import Inventory
 from highwater.clusters.external.metadata import answers
 from highwater.clusters.external.security import dialer
 from highwater.clusters.local.driver import open_cluster as open_local
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
 
 pytestmark = pytest.mark.kafka
 KAFKA = (

@@ -18,8 +18,8 @@ from highwater.checkers.kafka_files.checkpoints import HIGH_WATERMARK
 from highwater.clusters.brokers.real_cluster import RealBroker
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.clusters.local.driver import open_cluster
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import FAULTS
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import disk_damage

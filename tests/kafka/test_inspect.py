@@ -14,8 +14,8 @@ from highwater.checkers.inspection.report_types import InspectedPartition, Inspe
 from highwater.checkers.spark.session import spark
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.local.driver import open_cluster
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.store import Store
 from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.cluster_pool import ClusterPool

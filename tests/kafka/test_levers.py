@@ -9,8 +9,8 @@ from highwater.clusters.admin.metadata import ZooKeeperView
 from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
 from highwater.clusters.local.driver import open_cluster
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
 from highwater.nemesis.model_replay.schedule_replay import KRAFT_SESSION_S, ZOOKEEPER_SESSION_S
 
 pytestmark = pytest.mark.kafka

@@ -14,10 +14,10 @@ from highwater.api import judge_all
 from highwater.checkers.spark.session import spark
 from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.local.driver import open_cluster
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.operation_buffers import Places
 from highwater.harness.clients.tracked_consumer import TrackedConsumer
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import read_stream
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.plan import Workload as Settings

@@ -17,8 +17,8 @@ from confluent_kafka import Producer
 
 from highwater.clusters.core.interfaces import Cluster, Network, Probe, UnreachableError
 from highwater.clusters.drivers import DRIVERS
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import FAULTS
 from highwater.nemesis.hw_lag_window import await_settled, await_window, hold_window
 from highwater.nemesis.injector import Nemesis
@@ -272,7 +272,7 @@ def test_no_wire_outlives_the_harness(tmp_path: Path, how: signal.Signals) -> No
         import signal, sys, time
         from pathlib import Path
         from highwater.clusters.local.driver import open_cluster
-        from highwater.clusters.releases.catalogue import release
+        from highwater.harness.releases.catalogue import release
         from highwater.clusters.relay.rules import RelayRule, between
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
         cluster = open_cluster(

@@ -10,7 +10,7 @@ import pytest
 
 from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.local.driver import open_cluster
-from highwater.clusters.releases.catalogue import release
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import read_stream
 from highwater.harness.runs.plan import Acks, Plan, Topic
 from highwater.harness.runs.plan import Workload as Settings

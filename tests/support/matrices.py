@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from highwater.campaigns.matrix_plan import lay_out
-from highwater.clusters.releases.catalogue import CATALOGUE, release
+from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.runs.matrix_cells import Axes, Matrix, MatrixCell, MatrixFolder, MatrixRow
 
 AXES: Final = Axes(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
+from highwater.harness.releases.catalogue import CATALOGUE
 
 
 def _switch(says: str, source: str) -> Any:  # noqa: ANN401 - as dataclasses.field is typed
@@ -160,7 +161,7 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
     """
     if name not in RELEASES:
         raise UsageError(f"the model knows no Kafka {name!r}", hint=nearest(name, RELEASES))
-    version = _numbers(name.partition("-")[0])
+    version = CATALOGUE[name].number
     spoken = min(version, _numbers(protocol)) if protocol else version
     hw_alone = old_format(protocol, written) and version >= (2, 1)
     kraft = RELEASES[name]
@@ -207,24 +208,8 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-_ZOOKEEPER = [
-    "0.9.0.1",
-    "0.10.0.1",
-    "0.10.2.2",
-    "0.11.0.2",
-    "0.11.0.3",
-    "1.0.2",
-    "1.1.1",
-    "2.0.0",
-    "2.0.1",
-    "2.1.1",
-    "2.4.1",
-    "2.8.0",
-    "2.8.2",
-    "3.3.2",
-    "3.9.2-zk",
-]
-_KRAFT = ["3.7.2", "3.9.0", "3.9.2", "4.0.1", "4.0.2", "4.1.2", "4.3.1"]
-
-RELEASES: Final = dict.fromkeys(_ZOOKEEPER, False) | dict.fromkeys(_KRAFT, True)
+RELEASES: Final = {
+    release.name: release.coordination == "kraft"
+    for release in sorted(CATALOGUE.values(), key=lambda entry: entry.coordination == "kraft")
+}
 """Every catalogued release, and whether KRaft keeps its metadata."""

@@ -20,7 +20,7 @@ from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.probe import ClusterProbe
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PartitionState, ReplicaState, UnreachableError
-from highwater.clusters.releases.catalogue import release
+from highwater.harness.releases.catalogue import release
 
 OUT_OF_RANGE = 1
 NOT_LEADER = 6

@@ -28,8 +28,8 @@ from highwater.clusters.external.journal import (
 )
 from highwater.clusters.external.metadata import ClusterIdentity
 from highwater.clusters.external.security import dialer
-from highwater.clusters.releases.catalogue import CATALOGUE
 from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs.plan import External, Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.nemesis.faults.registry import faults

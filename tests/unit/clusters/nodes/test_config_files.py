@@ -12,8 +12,8 @@ from highwater.clusters.core.addresses import Address, AddressGroup, require_fre
 from highwater.clusters.nodes import config_files
 from highwater.clusters.nodes.failure_output import failure_lines
 from highwater.clusters.nodes.layout import disk_errors
-from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.releases.catalogue import release
 
 HERE = Address(host="127.0.0.1", port=9092)
 THERE = Address(host="127.0.0.1", port=2181)

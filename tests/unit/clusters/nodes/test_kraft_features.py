@@ -6,9 +6,9 @@ import pytest
 
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.nodes import config_files, kraft_features
-from highwater.clusters.releases.catalogue import metadata_release, release
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.catalogue import metadata_release, release
 
 CHECKPOINT = Path(__file__).parents[2] / "data" / "bootstrap-4.3.1.checkpoint"
 """Written by ``StorageTool format`` of 4.3.1; nothing in it is one cluster's own."""

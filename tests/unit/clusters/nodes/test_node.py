@@ -14,10 +14,10 @@ from highwater.clusters.local.driver import LocalSite
 from highwater.clusters.nodes import node
 from highwater.clusters.nodes.node import Node
 from highwater.clusters.nodes.site import NodePlan
-from highwater.clusters.releases.catalogue import release
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
 
 LISTENER = """
 import socket, sys, time

@@ -12,10 +12,10 @@ import requests
 from jgo.maven import PythonResolver
 
 from highwater.clusters.releases import jars as distribution
-from highwater.clusters.releases.catalogue import Release, release
 from highwater.clusters.releases.jars import classpath
 from highwater.harness.base import user_dirs
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.releases.catalogue import Release, release
 
 CONTENT = {"a-1.jar": b"first", "b-2.jar": b"second"}
 

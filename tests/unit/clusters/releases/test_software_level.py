@@ -2,10 +2,10 @@
 
 import pytest
 
-from highwater.clusters.releases.catalogue import CATALOGUE, release
-from highwater.clusters.releases.release import Truncation
 from highwater.clusters.releases.software_level import Level, upgrade_levels
 from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.catalogue import CATALOGUE, release
+from highwater.harness.releases.release import Truncation
 
 HW, EPOCH, EXACT, FETCH = Truncation
 

@@ -10,9 +10,9 @@ import pytest
 from highwater.campaigns.matrix_plan import grouped, lay_out, plan_of
 from highwater.campaigns.matrix_run import unfinished, write_matrix_page
 from highwater.cli.matrix import exit_code
-from highwater.clusters.releases.catalogue import CATALOGUE, release
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
+from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.runs.matrix_cells import SCHEMA, Axes, Matrix, MatrixFolder, MatrixRow
 from highwater.harness.runs.store import RunStatus
 from highwater.reports.pages.matrix import headline, sums

@@ -9,8 +9,8 @@ import pytest
 from highwater.campaigns.soak_plan import SHARED, draw
 from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow, number_of
 from highwater.campaigns.soak_summary import exit_code, markdown
-from highwater.clusters.releases.catalogue import CATALOGUE, release
 from highwater.harness.base.errors import StoreError, UsageError
+from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.nemesis.faults.registry import faults
 from highwater.runtime.cluster_pool import ClusterKey
 from highwater.runtime.preflight import check_plan

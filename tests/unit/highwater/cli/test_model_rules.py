@@ -11,7 +11,7 @@ from highwater import console
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, rules_of
 from highwater.cli.app import app
 from highwater.cli.model_rules import ORDER, alike, differing, ranges, says, source
-from highwater.clusters.releases.catalogue import CATALOGUE
+from highwater.harness.releases.catalogue import CATALOGUE
 
 
 def run(*words: str) -> str:

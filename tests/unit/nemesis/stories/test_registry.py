@@ -10,8 +10,8 @@ import pytest
 
 from highwater.checkers.core.policy import Word
 from highwater.clusters.core.interfaces import Cluster, Probe, ReplicaState, UnreachableError
-from highwater.clusters.releases.catalogue import CATALOGUE, release
 from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.runs.plan import Acks, Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict

@@ -9,7 +9,7 @@ import pytest
 from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.model.schedules.script import ScriptError, ScriptSettings
 from highwater.checkers.model.schedules.script_trace import course, recast
-from highwater.clusters.releases.catalogue import release
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.stories.registry import STORIES, find_story
 from highwater.reports.drawings.replica_frames import places

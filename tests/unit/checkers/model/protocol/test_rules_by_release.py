@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, rules_of
-from highwater.clusters.releases.catalogue import CATALOGUE, Release, Truncation
+from highwater.harness.releases.catalogue import CATALOGUE, Release, Truncation
 from tests.support.model_dsl import BROKERS, Play
 
 

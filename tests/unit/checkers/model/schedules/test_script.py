@@ -4,7 +4,7 @@ import pytest
 
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, rules_of
 from highwater.checkers.model.schedules.script import ScriptError, ScriptSettings, play
-from highwater.clusters.releases.catalogue import release
+from highwater.harness.releases.catalogue import release
 from highwater.nemesis.stories.registry import STORIES, Story
 
 OLD = ScriptSettings(rules=rules_of("0.10.2.2"))

@@ -8,10 +8,10 @@ from confluent_kafka import Producer
 from rich.console import Console
 
 from highwater import console
-from highwater.clusters.releases.catalogue import CATALOGUE, SAMPLE, Release, Truncation, release
 from highwater.clusters.releases.jars import digests, lock_file, locked_jars
 from highwater.harness.base.errors import UsageError
 from highwater.harness.clients import client_config as clients
+from highwater.harness.releases.catalogue import CATALOGUE, SAMPLE, Release, Truncation, release
 
 every_release = pytest.mark.parametrize("entry", CATALOGUE.values(), ids=list(CATALOGUE))
 

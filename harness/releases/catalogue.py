@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from highwater.clusters.releases.release import Coordination, Release, RequestVersions, Truncation
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
+from highwater.harness.releases.release import Coordination, Release, RequestVersions, Truncation
 
 __all__ = [
     "CATALOGUE",

@@ -1,0 +1,1 @@
+"""The Kafka releases that Highwater knows: a catalogue, and what each one does differently."""

@@ -26,7 +26,9 @@ NEVER: Final = (1 << 63) - 1
 
 _EPOCH: Final = re.compile(r"[Ll]eader [Ee]poch (\d+)")
 _DECISION: Final = re.compile(r"partition epoch (\d+)|[vV]ersion updated to \[?(\d+)")
-_ISR: Final = re.compile(r"ISR (?:updated|from \[?[\d, ]*\]?) to \[?([\d, ]+)")
+_ISR: Final = re.compile(
+    r"ISR (?:for partition \S+ )?(?:updated|from \[?[\d, ]*\]?) to \[?([\d, ]+)"
+)
 _LEADER: Final = re.compile(
     r"to broker (?:BrokerEndPoint\((?:id=)?)?(\d+)|Current leader is (-?\d+)"
 )

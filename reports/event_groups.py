@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from highwater.harness.runs.faults import legacy_sentences
+from highwater.harness.runs.faults.intervals import PAST
 from highwater.harness.runs.verdict import Anomaly, Witness
-from highwater.reports.observations import PAST
 
 Group: TypeAlias = tuple[str, list[Witness]]
 """A beat and its witnesses."""

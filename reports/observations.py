@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from highwater.harness.runs.faults.counts import FaultCounts
+from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import LOG_LINES
 
 Partition: TypeAlias = tuple[str, int]
@@ -24,16 +25,6 @@ SILENT_NS: Final = 2_000_000_000
 
 UNKNOWN: Final = -1
 """Stands for a LEO or HW that the broker did not tell."""
-
-PAST: Final = {
-    "kill": "killed",
-    "pause": "paused",
-    "stop": "stopped",
-    "isolate": "isolated",
-    "partition": "cut off",
-    "power-failure": "without power",
-}
-"""How a broker under a fault is called in a drawing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,28 +116,6 @@ class TruncationEvent:
     broker: int
     offset: int
     line: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultInterval:
-    """One fault from inject to heal, or a note; ``end_ns`` is None if it was never healed.
-
-    Attributes:
-        step: the step of a model's schedule that a note is about.
-    """
-
-    name: str
-    broker: int | None
-    start_ns: int
-    end_ns: int | None
-    says: str
-    healed: str = ""
-    step: int | None = None
-
-    @property
-    def past(self) -> str:
-        """The word for the state it puts a broker in."""
-        return PAST.get(self.name, self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.faults.counts import FaultCounts
-from highwater.harness.runs.faults.effects import step_of
-from highwater.harness.runs.faults.times import Strikes, begun, strikes
+from highwater.harness.runs.faults.intervals import fault_intervals
+from highwater.harness.runs.faults.times import strikes
 from highwater.harness.runs.history import (
     OK,
     RUN,
@@ -29,7 +29,6 @@ from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import ACKNOWLEDGED
 from highwater.reports.observations import (
     UNKNOWN,
-    FaultInterval,
     Ints,
     LeadershipPeriod,
     Partition,
@@ -81,15 +80,15 @@ def gather(
         for key in sorted({*tracks, *leaderships})
     }
     schedule = {} if f"{STEPS_TABLE}.parquet" in without else strikes(run)
-    faults, steps = _faults(tables["events/faults"], schedule)
+    faults, steps = fault_intervals(tables["events/faults"].to_pylist(), schedule)
     acks, acked_at, last = _acks(tables["history/ops"], set(values))
     ends = [last, *(fault.end_ns or fault.start_ns for fault in (*faults, *steps))]
     ends += [int(t.time_ns[-1]) for s in scenes.values() for t in s.tracks.values()]
     ends += [leadership.time_ns for s in scenes.values() for leadership in s.leaderships]
     return RunObservations(
         scenes=scenes,
-        faults=faults,
-        steps=steps,
+        faults=tuple(faults),
+        steps=tuple(steps),
         deeds=_deeds(run, without),
         acks=acks,
         done=ACKNOWLEDGED.get(run.plan().workload.acks, "acknowledged"),
@@ -231,51 +230,6 @@ def _silenced(
             if not cut:
                 tracks[broker] = tracks[broker].with_leo(offset + 1, acked_ns)
     return replace(scene, tracks=tracks)
-
-
-def _faults(
-    table: pa.Table, strikes: Strikes
-) -> tuple[tuple[FaultInterval, ...], tuple[FaultInterval, ...]]:
-    """Pair every inject with the heal after it; notes become steps of their own.
-
-    Args:
-        strikes: when the schedule began to inject what; a fault begins then.
-    """
-    spans: list[FaultInterval] = []
-    steps: list[FaultInterval] = []
-    for row in table.sort_by("time_ns").to_pylist():
-        name, broker, time_ns = row["fault"], row["broker"], row["time_ns"]
-        if row["phase"] == "heal":
-            _heal(spans, name, broker, time_ns, row["says"])
-            continue
-        note = row["phase"] == "note"
-        since_ns = time_ns if note else begun(strikes, name, broker, time_ns)
-        fault = FaultInterval(
-            name=name,
-            broker=broker,
-            start_ns=since_ns,
-            end_ns=None,
-            says=row["says"],
-            step=step_of(row) if note else None,
-        )
-        (steps if note else spans).append(fault)
-    return tuple(spans), tuple(steps)
-
-
-def _heal(
-    spans: list[FaultInterval], name: str, broker: int | None, time_ns: int, says: str
-) -> None:
-    for i, span in enumerate(spans):
-        if span.end_ns is None and (span.name, span.broker) == (name, broker):
-            spans[i] = FaultInterval(
-                name=name,
-                broker=broker,
-                start_ns=span.start_ns,
-                end_ns=time_ns,
-                says=span.says,
-                healed=says,
-            )
-            return
 
 
 def _acks(table: pa.Table, values: set[str]) -> tuple[dict[Partition, Ints], dict[str, int], int]:

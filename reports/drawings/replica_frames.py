@@ -10,11 +10,11 @@ from typing import Final
 
 import numpy as np
 
+from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.verdict import Anomaly, Witness
 from highwater.reports.event_groups import actors, grouped, title
 from highwater.reports.observations import (
     UNKNOWN,
-    FaultInterval,
     PartitionObservations,
     Place,
     RunObservations,

@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from highwater.harness.base.wording import count
+from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.reports.drawings.svg import (
     Scale,
     join,
@@ -21,7 +22,7 @@ from highwater.reports.drawings.svg import (
     text,
     ticks,
 )
-from highwater.reports.observations import FaultInterval, Ints, RunObservations
+from highwater.reports.observations import Ints, RunObservations
 from highwater.reports.text import seconds, were
 
 WIDTH: Final = 1120.0

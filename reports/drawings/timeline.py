@@ -8,6 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from highwater.harness.base.wording import count
+from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.reports.drawings.leaderships import BAND, bands, epochs, reigns
 from highwater.reports.drawings.svg import (
     Scale,
@@ -23,7 +24,6 @@ from highwater.reports.drawings.svg import (
 )
 from highwater.reports.observations import (
     UNKNOWN,
-    FaultInterval,
     Ints,
     Partition,
     PartitionObservations,

@@ -14,11 +14,12 @@ from typing import Final, Literal
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.files import open_regular
 from highwater.harness.base.wording import count
+from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import STEPS_TABLE
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, RunStatus
 from highwater.harness.runs.verdict import Verdict
-from highwater.reports.observations import UNKNOWN, FaultInterval, RunObservations, Track
+from highwater.reports.observations import UNKNOWN, RunObservations, Track
 from highwater.reports.sections.fault_effects import Effect
 from highwater.reports.text import seconds
 

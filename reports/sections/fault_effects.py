@@ -11,14 +11,8 @@ from typing import Final
 import numpy as np
 
 from highwater.harness.base.wording import count
-from highwater.reports.observations import (
-    PAST,
-    UNKNOWN,
-    FaultInterval,
-    PartitionObservations,
-    RunObservations,
-    Track,
-)
+from highwater.harness.runs.faults.intervals import PAST, FaultInterval
+from highwater.reports.observations import UNKNOWN, PartitionObservations, RunObservations, Track
 from highwater.reports.text import seconds
 
 EARLY_NS: Final = 200_000_000

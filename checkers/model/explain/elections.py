@@ -92,8 +92,8 @@ def _away(observed: RunTraces, broker: int, time_ns: int) -> bool:
     """Return whether a broker was surely down: from well before until well after a time."""
     return any(
         fault.broker == broker
-        and fault.fault in _AWAY
-        and fault.since_ns < time_ns - WITHIN.outage
+        and fault.name in _AWAY
+        and fault.start_ns < time_ns - WITHIN.outage
         and time_ns + WITHIN.outage < fault.until_ns
         for fault in observed.faults
     )
@@ -109,7 +109,7 @@ def _lacks(trace: Trace, broker: int, now: LeadershipRow) -> bool:
 def _may_leave(observed: RunTraces, trace: Trace, broker: int, now: LeadershipRow) -> bool:
     if any(
         fault.broker == broker
-        and fault.since_ns <= now.time_ns
+        and fault.start_ns <= now.time_ns
         and fault.until_ns >= now.time_ns - WITHIN.lag
         for fault in observed.faults
     ):
@@ -118,7 +118,7 @@ def _may_leave(observed: RunTraces, trace: Trace, broker: int, now: LeadershipRo
     if own_sample is None or leader is None:
         return True
     return own_sample.leo < leader.leo or any(
-        fault.since_ns <= now.time_ns for fault in observed.faults
+        fault.start_ns <= now.time_ns for fault in observed.faults
     )
 
 

@@ -7,12 +7,12 @@ from typing import Any
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import (
     BrokerLogLine,
-    FaultOnBroker,
     LeadershipStart,
     RunTraces,
     Trace,
 )
 from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.intervals import FaultInterval
 
 Row = dict[str, Any]
 
@@ -70,8 +70,8 @@ def disturbed(
     for fault in observed.faults:
         ends = fault.until_ns + WITHIN.client
         if (
-            fault.broker in leaders
-            and fault.since_ns - WITHIN.client <= until_ns
+            target_of(fault) in leaders
+            and fault.start_ns - WITHIN.client <= until_ns
             and since_ns <= ends
         ):
             return fault_link(fault)
@@ -132,15 +132,20 @@ def _around(trace: Trace, since_ns: int, until_ns: int) -> list[Any]:
     return [first, *rows] if first else rows
 
 
-def fault_link(broker: FaultOnBroker) -> ExplanationLink:
+def fault_link(fault: FaultInterval) -> ExplanationLink:
     """Return a fault as a link."""
     return ExplanationLink(
-        rule=broker.fault,
-        says=f"{broker.says[:1].upper()}{broker.says[1:]}.",
-        event=broker.says,
-        broker=broker.broker,
-        time_ns=broker.since_ns,
+        rule=fault.name,
+        says=f"{fault.says[:1].upper()}{fault.says[1:]}.",
+        event=fault.says,
+        broker=target_of(fault),
+        time_ns=fault.start_ns,
     )
+
+
+def target_of(fault: FaultInterval) -> int:
+    """Return the broker of a fault; -1, as a leader that there is not, for a fault without one."""
+    return -1 if fault.broker is None else fault.broker
 
 
 def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:

@@ -11,13 +11,13 @@ from highwater.checkers.model.explain.evidence_links import (
 )
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import (
-    NEVER,
     BrokerLogLine,
     LeadershipStart,
     RunTraces,
     Trace,
 )
 from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.intervals import NEVER
 
 
 def fork(observed: RunTraces, anomaly: Row) -> Chain:

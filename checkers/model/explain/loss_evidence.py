@@ -12,17 +12,18 @@ from highwater.checkers.model.explain.evidence_links import (
     fault_link,
     hung_up,
     led_without,
+    target_of,
     unanswered,
 )
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (
-    FaultOnBroker,
     LeadershipRow,
     LeadershipStart,
     RunTraces,
     Trace,
 )
 from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.intervals import FaultInterval
 
 Links: TypeAlias = tuple[ExplanationLink, ...]
 """The links of an explanation; empty if there is no evidence for it."""
@@ -74,7 +75,7 @@ class LostRecord:
         return int(self.send["complete_ns"] or self.begun_ns)
 
     @property
-    def faults_removing(self) -> Iterator[FaultOnBroker]:
+    def faults_removing(self) -> Iterator[FaultInterval]:
         """The faults that removed its offset from a log."""
         for fault in self.observed.faults:
             removed = fault.removed_from(self.observed.topic, self.trace.partition)
@@ -183,7 +184,7 @@ def removed_by_fault(case: LostRecord) -> Links:
     """Return the fault that removed the record from the new leader's disk before its election."""
     assert case.start is not None
     for fault in case.faults_removing:
-        before = case.begun_ns <= fault.since_ns <= case.start.time_ns
+        before = case.begun_ns <= fault.start_ns <= case.start.time_ns
         if fault.broker == case.start.broker and before:
             return _links(case.ack, fault_link(fault), _election(case))
     return ()
@@ -237,9 +238,9 @@ def acknowledged_by_deposed(case: LostRecord) -> Links:
 def removed_from_the_front(case: LostRecord) -> Links:
     """Return the fault that deleted the leader's oldest segment, and its leadership after that."""
     for fault in case.faults_removing:
-        rows = (row for row in case.trace.leaderships if row.time_ns > fault.since_ns)
+        rows = (row for row in case.trace.leaderships if row.time_ns > fault.start_ns)
         later = next((row for row in rows if row.leader == fault.broker), None)
-        if fault.fault == "segment-deleted" and later and fault.since_ns >= case.begun_ns:
+        if fault.name == "segment-deleted" and later and fault.start_ns >= case.begun_ns:
             link = ExplanationLink(
                 rule="elections",
                 says=f"Broker {fault.broker} led then, in epoch {later.epoch}.",
@@ -317,11 +318,11 @@ def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None
     follows = trace.of_kind(last.leader, "truncation", "fetcher")
     learned_ns = next((line.time_ns for line in follows if line.time_ns > deposed_ns), 0)
     for fault in case.observed.faults:
-        frozen = fault.fault in {"pause", "zombie"} and fault.broker == last.leader
+        frozen = fault.name in {"pause", "zombie"} and fault.broker == last.leader
         late_ns = max(WITHIN.deposed, learned_ns - fault.until_ns)
         if (
             frozen
-            and fault.since_ns < deposed_ns
+            and fault.start_ns < deposed_ns
             and (-WITHIN.deposed < acked_ns - fault.until_ns < late_ns)
         ):
             return ExplanationLink(
@@ -342,8 +343,8 @@ def _outage(case: LostRecord) -> ExplanationLink | None:
     """Return the fault of the broker that acknowledged it, around the later election."""
     assert case.start is not None
     for fault in case.observed.faults:
-        around = fault.since_ns - WITHIN.log <= case.start.time_ns
-        if fault.broker == case.ack.broker and around and case.begun_ns <= fault.until_ns:
+        around = fault.start_ns - WITHIN.log <= case.start.time_ns
+        if target_of(fault) == case.ack.broker and around and case.begun_ns <= fault.until_ns:
             return fault_link(fault)
     return None
 

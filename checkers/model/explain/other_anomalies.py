@@ -88,7 +88,7 @@ def corrupt(observed: RunTraces, anomaly: Row) -> Chain:
             return Chain(links=(cut_link(cut, "cut"), _whole_set(cut, copy)))
         for fault in observed.faults:
             bits = fault.removed_from(observed.topic, copy["partition"])
-            here = fault.fault == "bit-flip" and fault.broker == copy["broker"]
+            here = fault.name == "bit-flip" and fault.broker == copy["broker"]
             if here and any(copy["offset"] in damaged for damaged in bits):
                 return Chain(links=(fault_link(fault),))
     return refuse("No rule of replication damages a disk.")

@@ -14,9 +14,7 @@ from highwater.checkers.kafka_files.segment_files import segments
 from highwater.checkers.model.explain.client_logs import left, unanswered
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import (
-    NEVER,
     BrokerLogLine,
-    FaultOnBroker,
     FrozenReplica,
     LeadershipRow,
     LeadershipStart,
@@ -25,7 +23,8 @@ from highwater.checkers.model.explain.trace import (
     Trace,
 )
 from highwater.checkers.model.protocol.rules_by_release import rules_of
-from highwater.harness.runs.faults.times import begun, strikes
+from highwater.harness.runs.faults.intervals import FaultInterval, fault_intervals
+from highwater.harness.runs.faults.times import strikes
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 
@@ -130,34 +129,18 @@ def _rows(run: Run, name: str) -> list[dict[str, Any]]:
     return sorted((row for row in rows if row["time_ns"] is not None), key=lambda r: r["time_ns"])
 
 
-def _faults(run: Run, lines: dict[int, list[BrokerLogLine]]) -> list[FaultOnBroker]:
-    """Pair each fault with its healing; unhealed faults end never. Without a broker it is -1.
-
-    A fault is recorded when it has taken effect. It begins when the schedule's step is taken; a
-    shutdown in a story, which has no such steps, begins with its broker's log line.
-    """
-    open_: dict[object, FaultOnBroker] = {}
-    strikes_of = strikes(run)
-    healed = []
-    for row in _rows(run, "events/faults"):
-        broker, time_ns = row["broker"], row["time_ns"]
-        if row["phase"] == "note":
-            continue
-        target = row["fault"] if broker is None else broker
-        if before := open_.pop(target, None):
-            healed.append(replace(before, until_ns=time_ns))
-        if row["phase"] == "inject":
-            since_ns = begun(strikes_of, row["fault"], broker, time_ns)
-            if row["fault"] == "stop" and not strikes_of:
-                since_ns = _began_to_stop(lines.get(broker, []), time_ns)
-            open_[target] = FaultOnBroker(
-                fault=row["fault"],
-                broker=-1 if broker is None else broker,
-                since_ns=since_ns,
-                until_ns=NEVER,
-                row=row,
-            )
-    return sorted([*healed, *open_.values()], key=lambda fault: fault.since_ns)
+def _faults(run: Run, lines: dict[int, list[BrokerLogLine]]) -> list[FaultInterval]:
+    """Return faults by their begin; a story's shutdown begins with its broker's log line."""
+    schedule = strikes(run)
+    faults, _ = fault_intervals(_rows(run, "events/faults"), schedule)
+    if not schedule:
+        faults = [
+            replace(fault, start_ns=_began_to_stop(lines.get(fault.broker, []), fault.start_ns))
+            if fault.name == "stop" and fault.broker is not None
+            else fault
+            for fault in faults
+        ]
+    return sorted(faults, key=lambda fault: fault.start_ns)
 
 
 def _began_to_stop(lines: list[BrokerLogLine], time_ns: int) -> int:
@@ -200,11 +183,11 @@ def _disk(batches: list[pa.RecordBatch]) -> FrozenReplica:
     )
 
 
-_Tail: TypeAlias = tuple[FaultOnBroker, range]
+_Tail: TypeAlias = tuple[FaultInterval, range]
 """A fault with the offsets that it removed from its broker's log."""
 
 
-def _tails(faults: list[FaultOnBroker], plan: Plan, partition: int) -> list[_Tail]:
+def _tails(faults: list[FaultInterval], plan: Plan, partition: int) -> list[_Tail]:
     return [
         (fault, gone) for fault in faults for gone in fault.removed_from(plan.topic.name, partition)
     ]
@@ -289,7 +272,7 @@ def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tupl
     left = [
         gone.start
         for removed, gone in tails
-        if removed.broker == broker and since_ns <= removed.since_ns <= time_ns and gone.stop >= leo
+        if removed.broker == broker and since_ns <= removed.start_ns <= time_ns and gone.stop >= leo
     ]
     return min(leo, *left, leo), bool(left)
 

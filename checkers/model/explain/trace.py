@@ -6,7 +6,7 @@ are Arrow tables and NumPy arrays.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -17,12 +17,10 @@ import pyarrow.compute as pc
 
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.protocol.rules_by_release import Rules
-from highwater.harness.runs.faults.effects import removed_offsets
+from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import SEND
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import RunStatus
-
-NEVER: Final = (1 << 63) - 1
 
 _EPOCH: Final = re.compile(r"[Ll]eader [Ee]poch (\d+)")
 _DECISION: Final = re.compile(r"partition epoch (\d+)|[vV]ersion updated to \[?(\d+)")
@@ -91,26 +89,6 @@ class BrokerLogLine:
         """The leader in the line, -1 for none."""
         match = _LEADER.search(self.text)
         return int(match[1] or match[2]) if match else -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultOnBroker:
-    """A fault on a broker, from its injection until it was healed; ``row`` of ``events/faults``."""
-
-    fault: str
-    broker: int
-    since_ns: int
-    until_ns: int
-    row: Mapping[str, Any]
-
-    @property
-    def says(self) -> str:
-        """Its effect in a sentence."""
-        return str(self.row["says"])
-
-    def removed_from(self, topic: str, partition: int) -> Iterator[range]:
-        """Yield the offsets of a partition that it removed from its broker's log."""
-        return removed_offsets(self.row, topic, partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +254,7 @@ class RunTraces:
     plan: Plan
     status: RunStatus
     rules: Rules
-    faults: list[FaultOnBroker]
+    faults: list[FaultInterval]
     traces: dict[int, Trace]
     ops: pa.Table
     clients: dict[str, list[ClientLogLine]] = field(default_factory=dict)

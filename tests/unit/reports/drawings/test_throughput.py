@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.reports.drawings.throughput import FEWEST, describe, pace
-from highwater.reports.observations import FaultInterval, RunObservations, SendTimes
+from highwater.reports.observations import RunObservations, SendTimes
 from highwater.reports.pages.run import page
 from highwater.reports.run_evidence import gather
 from tests.browser.sample import Sample

@@ -9,6 +9,7 @@ import pytest
 from markupsafe import Markup
 
 from highwater.harness.base.wording import count
+from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.reports.drawings.svg import (
     Scale,
     Share,
@@ -32,7 +33,6 @@ from highwater.reports.drawings.timeline import (
 )
 from highwater.reports.observations import (
     UNKNOWN,
-    FaultInterval,
     LeadershipPeriod,
     PartitionObservations,
     RunObservations,

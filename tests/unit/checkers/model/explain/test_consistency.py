@@ -82,7 +82,7 @@ def test_a_fault_begins_when_its_step_is_taken(tmp_path: Path) -> None:
     run.tick(5_000)
     run.fault("restart", 1, "broker 1 is mended", phase="heal")
     built = run.write()
-    assert [(one.since_ns // MS, one.until_ns // MS) for one in observe(built).faults] == [
+    assert [(one.start_ns // MS, one.until_ns // MS) for one in observe(built).faults] == [
         (10_000, 15_000)
     ]
     strikes = [(4_000, 2), (6_000, 1), (12_000, 1)]
@@ -91,7 +91,7 @@ def test_a_fault_begins_when_its_step_is_taken(tmp_path: Path) -> None:
         for at, broker in strikes
     ]
     pq.write_table(pa.Table.from_pylist(rows, STEPS), built.parquet(STEPS_TABLE))
-    assert [one.since_ns // MS for one in observe(built).faults] == [6_000]
+    assert [one.start_ns // MS for one in observe(built).faults] == [6_000]
 
 
 @pytest.mark.parametrize(("cut", "wrong"), [(4, 0), (3, 1)])

@@ -17,10 +17,8 @@ from highwater.checkers.model.explain.lost_records import (
 )
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (
-    NEVER,
     BrokerLogLine,
     ClientLogLine,
-    FaultOnBroker,
     FrozenReplica,
     LeadershipRow,
     LeadershipStart,
@@ -31,6 +29,7 @@ from highwater.checkers.model.explain.trace import (
 from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets
+from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import OPERATIONS
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.harness.runs.store import RunStatus
@@ -55,7 +54,7 @@ class Situation:
     rows: tuple[LeadershipRow, ...] = (QUIET, NEXT)
     start: LeadershipStart | None = START
     starts: tuple[LeadershipStart, ...] = (START,)
-    faults: tuple[FaultOnBroker, ...] = ()
+    faults: tuple[FaultInterval, ...] = ()
     lines: tuple[BrokerLogLine, ...] = ()
     marks: dict[int, tuple[ReplicaSample, ...]] = field(default_factory=dict)
     clients: tuple[ClientLogLine, ...] = ()
@@ -101,10 +100,14 @@ class Situation:
         return LostRecord(observed=observed, trace=trace, send=send, ack=ack, start=self.start)
 
 
-def fault(name: str, broker: int, at_ns: int, until_ns: int = NEVER, *lost: int) -> FaultOnBroker:
+def fault(
+    name: str, broker: int, at_ns: int, until_ns: int | None = None, *lost: int
+) -> FaultInterval:
     effect = FaultEffect(name, [RemovedOffsets("events", 0, at, at + 1) for at in lost])
     row = {"says": effect.says, "removed": effect.rows}
-    return FaultOnBroker(fault=name, broker=broker, since_ns=at_ns, until_ns=until_ns, row=row)
+    return FaultInterval(
+        name=name, broker=broker, start_ns=at_ns, end_ns=until_ns, says=effect.says, row=row
+    )
 
 
 def cut(offset: int, at_ns: int = ELECTED - SECOND) -> BrokerLogLine:

@@ -13,8 +13,6 @@ from highwater.checkers.model.explain.lost_records import lost
 from highwater.checkers.model.explain.other_anomalies import corrupt
 from highwater.checkers.model.explain.tolerances import SECOND
 from highwater.checkers.model.explain.trace import (
-    NEVER,
-    FaultOnBroker,
     FrozenReplica,
     LeadershipRow,
     LeadershipStart,
@@ -22,6 +20,7 @@ from highwater.checkers.model.explain.trace import (
     Trace,
 )
 from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import OPERATIONS
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.store import RunStatus
@@ -61,8 +60,13 @@ def observed(fault: str, broker: int, says: str, *, after: int = 3) -> RunTraces
     trace = Trace(
         partition=0, leaderships=[led, again], marks={}, lines={}, disks={1: disk}, starts=[start]
     )
-    struck = FaultOnBroker(
-        fault=fault, broker=broker, since_ns=5 * SECOND, until_ns=NEVER, row={"says": says}
+    struck = FaultInterval(
+        name=fault,
+        broker=broker,
+        start_ns=5 * SECOND,
+        end_ns=None,
+        says=says,
+        row={"says": says},
     )
     found = RunTraces(
         plan=plan,

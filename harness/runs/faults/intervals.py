@@ -1,0 +1,95 @@
+"""Faults over time: each from its injection to its healing, read from ``events/faults``."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from highwater.harness.runs.faults.effects import removed_offsets, step_of
+from highwater.harness.runs.faults.times import Strikes, begun
+
+NEVER: Final = (1 << 63) - 1
+"""Nanoseconds: a time that does not come."""
+
+PAST: Final = {
+    "kill": "killed",
+    "pause": "paused",
+    "stop": "stopped",
+    "isolate": "isolated",
+    "partition": "cut off",
+    "power-failure": "without power",
+}
+"""The state of a broker under a fault, in a word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultInterval:
+    """One fault from inject to heal, or a note.
+
+    Attributes:
+        broker: None for a fault without one.
+        start_ns: when the schedule began to inject it, if known; else when it had taken effect.
+        end_ns: when it was healed; None if never.
+        says: its effect in a sentence.
+        healed: the sentence about its healing.
+        row: of ``events/faults``, with what it did to disks.
+    """
+
+    name: str
+    broker: int | None
+    start_ns: int
+    end_ns: int | None
+    says: str
+    healed: str = ""
+    row: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def past(self) -> str:
+        """The word for the state it puts a broker in."""
+        return PAST.get(self.name, self.name)
+
+    @property
+    def until_ns(self) -> int:
+        """When it was healed; ``NEVER`` if it was not."""
+        return NEVER if self.end_ns is None else self.end_ns
+
+    @property
+    def step(self) -> int | None:
+        """The step of a model's schedule that a note is about, if any."""
+        return step_of(self.row)
+
+    def removed_from(self, topic: str, partition: int) -> Iterator[range]:
+        """Yield the offsets of a partition that it removed from its broker's log."""
+        return removed_offsets(self.row, topic, partition)
+
+
+def fault_intervals(
+    rows: Iterable[Mapping[str, Any]], strikes: Strikes
+) -> tuple[list[FaultInterval], list[FaultInterval]]:
+    """Pair each injection with the healing after it, in order of injections; and return the notes.
+
+    A fault that kills a paused broker ends the pause.
+
+    Args:
+        rows: of ``events/faults``.
+        strikes: when the schedule began to inject what.
+    """
+    faults: list[FaultInterval] = []
+    notes: list[FaultInterval] = []
+    open_: dict[object, int] = {}
+    for row in sorted(rows, key=lambda row: row["time_ns"]):
+        name, broker, time_ns = row["fault"], row["broker"], row["time_ns"]
+        start_ns = begun(strikes, name, broker, time_ns) if row["phase"] == "inject" else time_ns
+        fault = FaultInterval(
+            name=name, broker=broker, start_ns=start_ns, end_ns=None, says=row["says"], row=row
+        )
+        if row["phase"] == "note":
+            notes.append(fault)
+            continue
+        target = name if broker is None else broker
+        if (before := open_.pop(target, None)) is not None:
+            healed = row["says"] if row["phase"] == "heal" else ""
+            faults[before] = replace(faults[before], end_ns=time_ns, healed=healed)
+        if row["phase"] == "inject":
+            open_[target] = len(faults)
+            faults.append(fault)
+    return faults, notes

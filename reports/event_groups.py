@@ -70,14 +70,11 @@ def actors(witnesses: Sequence[Witness]) -> list[int]:
 
 
 def title(name: str, witnesses: Sequence[Witness]) -> str:
-    """Return a beat's title: ``Brokers 1 and 2 are killed``, ``Broker 3 cuts its log``."""
+    """Return a beat's title: ``Brokers 1 and 2 are killed``, ``Wipe on broker 3``."""
     ids = actors([w for w in witnesses if beat(w) == name])
+    faults = [*dict.fromkeys(w.what for w in witnesses if beat(w))]
     verbs = {
-        "fault": (
-            "is ",
-            "are ",
-            " and ".join(dict.fromkeys(PAST.get(w.what, w.what) for w in witnesses if beat(w))),
-        ),
+        "fault": ("is ", "are ", " and ".join(PAST.get(fault, fault) for fault in faults)),
         "healed": ("is ", "are ", "back"),
         "cut": ("cuts its log", "cut their logs", ""),
         "follows": ("follows", "follow", ""),
@@ -86,9 +83,11 @@ def title(name: str, witnesses: Sequence[Witness]) -> str:
     if not ids or name not in verbs:
         return TITLES.get(name, name.capitalize())
     single, many, rest = verbs[name]
-    if len(ids) == 1:
-        return f"Broker {ids[0]} {single}{rest}"
-    return f"Brokers {', '.join(map(str, ids[:-1]))} and {ids[-1]} {many}{rest}"
+    some = f"{', '.join(map(str, ids[:-1]))} and {ids[-1]}"
+    brokers = f"broker {ids[0]}" if len(ids) == 1 else f"brokers {some}"
+    if name == "fault" and not {*PAST, *PAST.values()}.issuperset(faults):
+        return f"{' and '.join(faults)} on {brokers}".capitalize()
+    return f"{brokers} {single if len(ids) == 1 else many}{rest}".capitalize()
 
 
 def grouped(witnesses: Sequence[Witness]) -> list[Group]:

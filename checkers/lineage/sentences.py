@@ -106,7 +106,7 @@ def _divergence(row: Row) -> str:
     ]
     sentence_text = ", however ".join(clauses)
     return (
-        f"At {place} {sentence_text}: readers see what the leader of the day holds.{_depth(copies)}"
+        f"At {place} {sentence_text}: readers get the record of the current leader.{_depth(copies)}"
     )
 
 

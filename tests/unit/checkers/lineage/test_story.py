@@ -159,7 +159,7 @@ def test_sentence_of_a_divergence_groups_brokers_by_what_they_hold() -> None:
     ]
     assert sentence(row("divergence", copies=copies), None) == (
         "At offset 3 of events-0 broker 1 holds m3 of epoch 0, however brokers 2 and 3 hold m4 of"
-        " epoch 2: readers see what the leader of the day holds."
+        " epoch 2: readers get the record of the current leader."
     )
     assert sentence(row("divergence", copies=copies[1:]), None) == (
         "At offset 3 of events-0 brokers 2 and 3 hold m4; another replica skips that offset."
@@ -192,4 +192,4 @@ def test_sentence_of_a_divergence_says_whether_it_was_committed(
         for broker, note in enumerate(notes, start=1)
     ]
     told = sentence(row("divergence", copies=copies), None)
-    assert told.endswith(f"readers see what the leader of the day holds.{says}")
+    assert told.endswith(f"readers get the record of the current leader.{says}")

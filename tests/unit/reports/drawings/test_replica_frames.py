@@ -105,6 +105,10 @@ def test_an_anomaly_without_an_offset_or_observations_has_no_frames(tmp_path: Pa
 def test_a_beat_is_called_after_who_acted() -> None:
     killed = [witness(1, "nemesis", "kill", None, "Broker 7 is killed.")]
     assert title("fault", killed) == "Broker 7 is killed"
+    elected = [witness(1, "nemesis", "unclean-election", None, "Broker 2 leads uncleanly.")]
+    assert title("fault", elected) == "Unclean-election on broker 2"
+    both = [*elected, witness(2, "nemesis", "wipe", None, "The disk of broker 3 is empty.")]
+    assert title("fault", both) == "Unclean-election and wipe on brokers 2 and 3"
     assert title("elected", [witness(1, "controller", "elected", 1, "No leader.")]) == "New leader"
 
 

@@ -83,8 +83,8 @@ def title(name: str, witnesses: Sequence[Witness]) -> str:
     if not ids or name not in verbs:
         return TITLES.get(name, name.capitalize())
     single, many, rest = verbs[name]
-    some = f"{', '.join(map(str, ids[:-1]))} and {ids[-1]}"
-    brokers = f"broker {ids[0]}" if len(ids) == 1 else f"brokers {some}"
+    listed = f"{', '.join(map(str, ids[:-1]))} and {ids[-1]}"
+    brokers = f"broker {ids[0]}" if len(ids) == 1 else f"brokers {listed}"
     if name == "fault" and not {*PAST, *PAST.values()}.issuperset(faults):
         return f"{' and '.join(faults)} on {brokers}".capitalize()
     return f"{brokers} {single if len(ids) == 1 else many}{rest}".capitalize()

@@ -12,6 +12,7 @@ from highwater.harness.runs.history import (
     FAULTS,
     OPERATIONS,
     StreamWriter,
+    completed,
     read_stream,
     record_id,
     record_value,
@@ -149,3 +150,18 @@ def test_many_small_batches_become_few_row_groups(tmp_path: Path) -> None:
     table = found.read()
     assert table.column("value").to_pylist() == [f"p0-{number}" for number in range(rows)]
     assert table.column("process").to_pylist() == [f"producer-{n % 7}" for n in range(rows)]
+
+
+def test_an_older_table_lacks_only_columns_that_were_added() -> None:
+    row = {
+        "time_ns": 1,
+        "fault": "kill",
+        "phase": "inject",
+        "broker": 2,
+        "says": "broker 2 is killed",
+    }
+    old = pa.Table.from_pylist([row])
+    assert completed(old, FAULTS).to_pylist() == [row | {"removed": None, "step": None}]
+    assert completed(old, FAULTS).schema.names == FAULTS.names
+    with pytest.raises(KeyError, match="says"):
+        completed(old.drop_columns(["says"]), FAULTS)

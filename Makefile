@@ -16,7 +16,7 @@ JOBS := 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-quick docs site lint soak bench clean
+.PHONY: help setup setup-dev demo test test-quick test-nightly docs site lint soak bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -42,11 +42,14 @@ $(DEV_STAMP): $(STAMP)
 demo: setup ## Both stories on an old and a modern Kafka, with a loss report (about a minute)
 	@$(BIN)/highwater demo
 
-test: setup-dev $(S3_SERVER) ## Every test, real brokers included (minutes; make test BESIDE= for one process)
-	@$(BIN)/python -m pytest $(BESIDE)
+test: setup-dev $(S3_SERVER) ## The tests, real brokers included (minutes; make test BESIDE= for one process)
+	@$(BIN)/python -m pytest $(BESIDE) -m 'not nightly'
+
+test-nightly: setup-dev $(S3_SERVER) ## The tests that are left to the nightly
+	@$(BIN)/python -m pytest $(BESIDE) -m nightly
 
 test-quick: setup-dev ## The tests that start no broker, no Spark and no browser (under a minute)
-	@$(BIN)/python -m pytest $(BESIDE) -m 'not kafka and not browser and not spark and not slow'
+	@$(BIN)/python -m pytest $(BESIDE) -m 'not kafka and not browser and not spark and not slow and not nightly'
 
 docs: setup-dev ## Write the pages of docs/ that are generated from the code
 	@$(BIN)/python -m tools.generate_docs

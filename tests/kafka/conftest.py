@@ -16,9 +16,9 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import release
 
 Opener = Callable[..., RealCluster]
-AS_PROCESSES = ("0.9.0.1", "0.10.2.2", "4.3.1")
-IN_CONTAINERS = ("0.10.2.2", "4.3.1")
-"""The oldest of each driver, one between, and the newest; stories run on the whole sample."""
+OLDEST = "0.9.0.1"
+SAMPLED = ("0.10.2.2", "4.3.1")
+"""The oldest that both drivers have, and the newest; stories run on the whole sample."""
 
 
 @pytest.fixture(scope="session")
@@ -35,10 +35,11 @@ def docker() -> None:
 @pytest.fixture(
     scope="module",
     params=[
-        *(pytest.param(("local", name), id=name) for name in AS_PROCESSES),
+        pytest.param(("local", OLDEST), id=OLDEST, marks=pytest.mark.nightly),
+        *(pytest.param(("local", name), id=name) for name in SAMPLED),
         *(
             pytest.param(("docker", name), id=f"docker-{name}", marks=pytest.mark.docker)
-            for name in IN_CONTAINERS
+            for name in SAMPLED
         ),
     ],
 )

@@ -121,7 +121,15 @@ def copied(frozen: Path, target: Path, topic: str, broker: int) -> tuple[Path, P
     return target, next(each for each in reversed(logs) if each.stat().st_size)
 
 
-@pytest.mark.parametrize("name", ["0.10.2.2", "1.1.1", "3.9.2", "4.3.1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "0.10.2.2",
+        pytest.param("1.1.1", marks=pytest.mark.nightly),
+        pytest.param("3.9.2", marks=pytest.mark.nightly),
+        "4.3.1",
+    ],
+)
 def test_healthy_compacted_transactional_behind_flipped_and_torn(name: str, tmp_path: Path) -> None:
     frozen = make(name, tmp_path / "cluster")
     found = inspect([frozen], spark())

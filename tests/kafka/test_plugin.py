@@ -39,18 +39,20 @@ def run(words: Sequence[str], *, folder: Path, python: Path) -> tuple[int, str]:
     return process.returncode, out
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of a new environment that has Highwater from a built wheel.
 
-    Everything else comes from this environment, so as not to fetch half a gigabyte again.
+    Everything else comes from this environment, so as not to fetch half a gigabyte again. The last
+    test that uses it adds a package.
     """
-    folder = tmp_path / "venv"
+    room = tmp_path_factory.mktemp("installed")
+    folder = room / "venv"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", tmp_path, ROOT], check=True)
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", room, ROOT], check=True)
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
-    (wheel,) = tmp_path.glob("highwater-*.whl")
+    (wheel,) = room.glob("highwater-*.whl")
     subprocess.run([*pip, "--python", python, "install", "--no-deps", wheel], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     assert (packages / "highwater").is_dir()

@@ -1,6 +1,5 @@
 """A lossy schedule on real brokers: shrunk to the fault that does it, recorded, and pasted."""
 
-import os
 import re
 import subprocess
 import sys
@@ -21,9 +20,7 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(
-        "HIGHWATER_SHRINK" not in os.environ, reason="takes two minutes: HIGHWATER_SHRINK=1 does it"
-    ),
+    pytest.mark.nightly,
 ]
 
 LOSSY = Plan(

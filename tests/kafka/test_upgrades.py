@@ -65,6 +65,7 @@ LEFT_BEHIND = msgspec.structs.replace(
 """Brokers and controller run 4.3.1, and the cluster still has the features of 3.9: no ELR."""
 
 
+@pytest.mark.nightly
 def test_on_kraft_the_features_are_raised_last_and_bring_the_safety(tmp_path: Path) -> None:
     runs = [execute(plan, Store(tmp_path), stop=threading.Event()) for plan in (KRAFT, LEFT_BEHIND)]
     rolled, behind = judge_all(runs, spark())

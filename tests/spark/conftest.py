@@ -49,7 +49,10 @@ def connect_url(tmp_path_factory: pytest.TempPathFactory, shared_store: Path) ->
         yield url
 
 
-@pytest.fixture(scope="session", params=["standalone", "speculation", "connect"])
+@pytest.fixture(
+    scope="session",
+    params=["standalone", pytest.param("speculation", marks=pytest.mark.nightly), "connect"],
+)
 def any_spark(request: pytest.FixtureRequest) -> tuple[str, SparkOptions]:
     """A kind of Spark, and the options with which a session of it is had."""
     kind: str = request.param

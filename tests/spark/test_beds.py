@@ -70,17 +70,24 @@ def test_every_spark_gets_the_package_and_shares_nothing_else(
     assert list((shared_store / kind).glob("*.parquet"))
 
 
-@pytest.mark.parametrize("what", ["worker", "executor"])
+@pytest.mark.parametrize(
+    ("what", "victims"),
+    [
+        pytest.param("worker", "own_cluster", marks=pytest.mark.nightly),
+        ("executor", "cluster"),  # its worker begins another
+    ],
+)
 def test_a_worker_may_be_killed_in_the_middle(
-    what: str, own_cluster: Cluster, shared_store: Path
+    what: str, victims: str, shared_store: Path, request: pytest.FixtureRequest
 ) -> None:
+    sparks: Cluster = request.getfixturevalue(victims)
     marks = shared_store / f"marks-{what}"
     marks.mkdir()
     options = SparkOptions(
-        master=own_cluster.url, driver_memory="512m", conf={"spark.executor.memory": "512m"}
+        master=sparks.url, driver_memory="512m", conf={"spark.executor.memory": "512m"}
     )
     process = start(options, "--seconds", "2", "--marks", str(marks))
-    lost = own_cluster.workers[0]
+    lost = sparks.workers[0]
     await_condition(
         lambda: len(list(marks.glob(f"{lost.host}*"))),
         lambda tasks: tasks == 2,  # one has ended there, and one has just begun

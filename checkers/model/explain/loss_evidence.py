@@ -184,7 +184,7 @@ def removed_by_fault(case: LostRecord) -> Links:
     """Return the fault that removed the record from the new leader's disk before its election."""
     assert case.start is not None
     for fault in case.faults_removing:
-        before = case.begun_ns <= fault.start_ns <= case.start.time_ns
+        before = case.begun_ns <= fault.effect_ns and fault.start_ns <= case.start.time_ns
         if fault.broker == case.start.broker and before:
             return _links(case.ack, fault_link(fault), _election(case))
     return ()
@@ -240,7 +240,7 @@ def removed_from_the_front(case: LostRecord) -> Links:
     for fault in case.faults_removing:
         rows = (row for row in case.trace.leaderships if row.time_ns > fault.start_ns)
         later = next((row for row in rows if row.leader == fault.broker), None)
-        if fault.name == "segment-deleted" and later and fault.start_ns >= case.begun_ns:
+        if fault.name == "segment-deleted" and later and case.begun_ns <= fault.effect_ns:
             link = ExplanationLink(
                 rule="elections",
                 says=f"Broker {fault.broker} led then, in epoch {later.epoch}.",

@@ -53,6 +53,11 @@ class FaultInterval:
         return NEVER if self.end_ns is None else self.end_ns
 
     @property
+    def effect_ns(self) -> int:
+        """When it had taken effect; what was sent since ``start_ns`` may still be affected."""
+        return int(self.row.get("time_ns", self.start_ns))
+
+    @property
     def step(self) -> int | None:
         """The step of a model's schedule that a note is about, if any."""
         return step_of(self.row)

@@ -19,7 +19,7 @@ from highwater.checkers.spark.session import spark
 from highwater.harness.base.waiting import await_condition
 from tests.histories.stories import fork, loss
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 _LIMIT_S = 90.0
 

@@ -104,7 +104,7 @@ def fault(
     name: str, broker: int, at_ns: int, until_ns: int | None = None, *lost: int
 ) -> FaultInterval:
     effect = FaultEffect(name, [RemovedOffsets("events", 0, at, at + 1) for at in lost])
-    row = {"says": effect.says, "removed": effect.rows}
+    row = {"says": effect.says, "removed": effect.rows, "time_ns": at_ns}
     return FaultInterval(
         name=name, broker=broker, start_ns=at_ns, end_ns=until_ns, says=effect.says, row=row
     )
@@ -225,3 +225,13 @@ def test_a_paused_leader_may_answer_before_it_learns_that_it_is_deposed() -> Non
     assert [link.rule for link in rule.links(replace(late, faults=(PAUSED,)).record())] == [
         "elections", "zombie", "acks=1",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["disk", "segment-deleted"])
+def test_a_fault_removes_also_what_was_sent_while_it_was_being_injected(name: str) -> None:
+    """A slow machine may take long from the step to the kill; until then records are appended."""
+    (before,) = EXPLAINED[name].faults
+    slow = replace(before, start_ns=SENT - SECOND)
+    assert RULES[name].links(replace(EXPLAINED[name], faults=(slow,)).record())
+    earlier = replace(slow, row={**before.row, "time_ns": SENT - 1})
+    assert not RULES[name].links(replace(EXPLAINED[name], faults=(earlier,)).record())

@@ -49,7 +49,8 @@ test-nightly: setup-dev $(S3_SERVER) ## The tests that are left to the nightly
 	@$(BIN)/python -m pytest $(BESIDE) -m nightly
 
 test-quick: setup-dev ## The tests that start no broker, no Spark and no browser (under a minute)
-	@$(BIN)/python -m pytest $(BESIDE) -m 'not kafka and not browser and not spark and not slow and not nightly'
+	@$(BIN)/python -m pytest $(BESIDE) tests/unit tests/property \
+	  -m 'not kafka and not browser and not spark and not slow and not nightly'
 
 docs: setup-dev ## Write the pages of docs/ that are generated from the code
 	@$(BIN)/python -m tools.generate_docs

@@ -3,9 +3,12 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.xdist_groups import DOCKER, ROOT, group, rank
 
 
+@pytest.mark.slow
 def test_every_file_that_starts_containers_is_in_one_group() -> None:
     words = ["-m", "pytest", "--collect-only", "-q", "-m", "docker", "-p", "no:cacheprovider"]
     done = subprocess.run(

@@ -245,10 +245,10 @@ def test_a_finding_has_a_link_that_says_what_and_where(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "more"), [("loss", False), ("big", True), ("cut-short", True)])
 def test_a_page_says_how_to_repeat_and_to_shrink_a_run(
-    tmp_path: Path, name: str, more: bool
+    runs: dict[str, Run], name: str, more: bool
 ) -> None:
-    run = write_all(tmp_path, [name])[name]
-    text = write(run).read_text()
+    run = runs[name]
+    text = written(run).read_text("utf-8")
     assert "highwater run --kafka" in text
     assert (f"highwater replay {run.name}" in text) == more
     broken = run.verdict().verdict == "invalid"

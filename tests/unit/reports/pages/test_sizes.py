@@ -19,6 +19,7 @@ from tests.browser.sample import Sample
 from tests.browser.samples import big, write_all
 from tests.browser.stories import lost_anomaly
 
+pytestmark = pytest.mark.slow
 MOST: Final = 1_000_000
 """Bytes of a page."""
 

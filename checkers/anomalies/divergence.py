@@ -1,51 +1,80 @@
-"""``divergence``: replicas of one partition hold different records at one offset.
+"""``divergence``: replicas of one partition hold different records at one offset, or one skips it.
 
-Followers append batches byte for byte (ReplicaFetcherThread), so what must agree is the record:
-key, value, whether it is a control record, and the leader epoch it was written in, if its format
-has one: a leader answers a follower of an older protocol in an older format. Not compared is what
-    may differ: where a log begins (DeleteRecords), where it ends (lag), timestamps, segments, and
-    batches that compaction has rewritten.
+What is compared, and what may differ, is said in ``checkers.inspection.compare``, which ``highwater
+inspect`` uses too.
 """
+
+from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from highwater.checkers.core.anomaly import anomalies
+from highwater.checkers.core.anomaly import SCHEMA, anomalies
 from highwater.checkers.core.anomaly_kinds import ABOVE, BELOW, DIVERGENCE, Kind, Severity
 from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import AGREED, always
+from highwater.checkers.inspection.compare import EVERYTHING, Extent, ReplicaLogs, compare
 from highwater.checkers.inspection.replica_extents import LogExtent
 from highwater.checkers.kafka_files.checkpoints import CheckpointError, read_offsets
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
-_PLACE = ("run", "topic", "partition", "offset")
-_REPLICA = ("run", "broker", "topic", "partition")
-_NO_EPOCH = -1  # message formats before v2 have none, nor has a record that was converted to one
-_EVERYTHING = (1 << 63) - 1
+_REPLICA: Final = ("run", "broker", "topic", "partition")
+_PLACE: Final = ("run", "topic", "partition", "offset")
 
-_REPLICAS = pa.schema(
+_REPLICAS: Final = pa.schema(
     [
         ("run", pa.string()),
         ("broker", pa.int32()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
-        ("slot", pa.int32()),  # a number for the partition
-        ("bound", pa.int64()),  # only offsets below it are compared
-        ("whole", pa.int32()),  # 1 where the replica must have no holes, else 0
+        ("replica", pa.int32()),  # a number for it
+        ("part", pa.int32()),  # a number for the partition
         ("hw", pa.int64()),  # null: its broker has written none down
+        ("bound", pa.int64()),  # only offsets below it are compared
+        ("trusted", pa.bool_()),  # whether its leader epochs can be believed
     ]
 )
-_PARTITIONS = pa.schema(
-    [
-        ("slot", pa.int32()),
-        ("run", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("extents", pa.list_(pa.list_(pa.int64()))),  # first and last offset of every whole replica
-    ]
-)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Replica:
+    """One replica of a partition.
+
+    Attributes:
+        number: of the replica.
+        part: the number of its partition.
+        hw: its last checkpointed high watermark; None: there is none.
+        bound: only offsets below it are compared.
+    """
+
+    case: RunFiles
+    end: LogExtent
+    number: int
+    part: int
+    hw: int | None
+    bound: int
+
+    @property
+    def row(self) -> dict[str, object]:
+        """A row of ``_REPLICAS``."""
+        place = {name: getattr(self.end, name) for name in _REPLICA}
+        numbers = {"replica": self.number, "part": self.part, "hw": self.hw, "bound": self.bound}
+        return place | numbers | {"trusted": True}
+
+    @property
+    def extent(self) -> Extent:
+        """The part of it that is compared: compaction and damage may leave gaps anywhere."""
+        assert self.end.first is not None
+        assert self.end.last is not None
+        return Extent(
+            part=self.part,
+            first=self.end.first,
+            leo=min(self.end.last + 1, self.bound),
+            gaps_till=EVERYTHING if self.case.compacted or self.end.damaged else 0,
+        )
 
 
 @checker(
@@ -59,7 +88,7 @@ _PARTITIONS = pa.schema(
         breaks=always,
     )
 )
-def divergence(tables: Tables) -> DataFrame:
+def divergence(tables: Tables) -> DataFrame | pa.Table:
     """Return offsets at which replicas differ, or that one skips, with their records.
 
     Where the cluster did not quiesce, only offsets below every replica's checkpointed HW are
@@ -67,51 +96,20 @@ def divergence(tables: Tables) -> DataFrame:
     copy says whether it lies below its replica's HW: replication does not repair a difference that
     is committed on both sides.
     """
-    partitions = _partitions(tables)
-    replicas = F.broadcast(tables.local(_replica_table(tables, partitions)))
-    replicas_most = max((len(ends) for ends in partitions.values()), default=0)
-    compared = (
-        tables.log.where(F.col("offset").isNotNull())
-        .join(replicas, list(_REPLICA))
-        .where(F.col("offset") < F.col("bound"))
-    )
-    differing = (
-        compared.groupBy("slot", "offset")
-        .agg(
-            _differs(F.col("fingerprint")).alias("other_record"),
-            # One that has none was converted for a broker that still spoke an old protocol.
-            _differs(F.nullif("leader_epoch", F.lit(_NO_EPOCH))).alias("other_epoch"),
-            F.sum("whole").alias("held"),
-        )
-        .join(F.broadcast(tables.local(_partition_table(tables, partitions))), "slot")
-        .where(
-            F.col("other_record")
-            | F.col("other_epoch")
-            | (F.col("held") < _expected(replicas_most))
-        )
-        .select(*_PLACE)
-    )
+    replicas = _replicas(tables)
+    if len({replica.part for replica in replicas}) == len(replicas):
+        return SCHEMA.empty_table()  # no partition has a second replica
+    rows = pa.Table.from_pylist([replica.row for replica in replicas], schema=_REPLICAS)
+    log = tables.log.join(F.broadcast(tables.local(rows)), list(_REPLICA))
+    differences = compare(_logs(tables, replicas, log))
+    differing = differences.offsets.where(F.col("other_record") | F.col("other_epoch"))
+    places = differing.select("part", "offset").union(differences.lacking.select("part", "offset"))
     copies = (
-        tables.log.join(differing, list(_PLACE), "left_semi")
-        .join(replicas.select(*_REPLICA, "hw"), list(_REPLICA))
+        differences.rows.join(places, ["part", "offset"], "left_semi")
         .groupBy(*_PLACE)
         .agg(F.array_sort(F.collect_list(_copy())).alias("copies"))
     )
     return anomalies(copies, DIVERGENCE, value=F.element_at("copies", 1)["value"])
-
-
-def _differs(column: Column) -> Column:
-    return F.min(column) != F.max(column)
-
-
-def _expected(replicas_most: int) -> Column:
-    """Return how many whole replicas must hold a record at the offset, by their extents."""
-    covered = F.lit(0)
-    for index in range(replicas_most):
-        extent = F.get("extents", F.lit(index))
-        inside = F.col("offset").between(extent[0], extent[1])
-        covered = covered + F.when(inside, 1).otherwise(0)
-    return covered
 
 
 def _copy() -> Column:
@@ -126,58 +124,45 @@ def _copy() -> Column:
     )
 
 
-Partitions = dict[tuple[str, str, int], list[LogExtent]]
-"""The replicas of every partition, by run, topic and partition."""
-
-
-def _partitions(tables: Tables) -> Partitions:
-    partitions: Partitions = {}
+def _replicas(tables: Tables) -> list[_Replica]:
+    cases = {case.key: case for case in tables.cases}
+    partitions: dict[tuple[str, str, int], list[LogExtent]] = {}
     for end in tables.ends:
         partitions.setdefault((end.run, end.topic, end.partition), []).append(end)
-    return partitions
-
-
-def _replica_table(tables: Tables, partitions: Partitions) -> pa.Table:
-    cases = {case.key: case for case in tables.cases}
-    rows = []
-    for slot, ((run, topic, partition), ends) in enumerate(partitions.items()):
+    replicas: list[_Replica] = []
+    for part, ((run, *_), ends) in enumerate(partitions.items()):
         case = cases[run]
         marks = [_watermark(case, end) for end in ends]
-        bounds = [_EVERYTHING if case.status.quiesced else mark or 0 for mark in marks]
-        rows += [
-            {
-                "run": run,
-                "broker": end.broker,
-                "topic": topic,
-                "partition": partition,
-                "slot": slot,
-                "bound": min(bounds),
-                "whole": int(_whole(case, end)),
-                "hw": mark,
-            }
-            for end, mark in zip(ends, marks, strict=True)
+        bound = EVERYTHING if case.status.quiesced else min(mark or 0 for mark in marks)
+        replicas += [
+            _Replica(case=case, end=end, number=number, part=part, hw=mark, bound=bound)
+            for number, (end, mark) in enumerate(zip(ends, marks, strict=True), len(replicas))
         ]
-    return pa.Table.from_pylist(rows, schema=_REPLICAS)
+    return replicas
 
 
-def _partition_table(tables: Tables, partitions: Partitions) -> pa.Table:
-    cases = {case.key: case for case in tables.cases}
-    rows = [
-        {
-            "slot": slot,
-            "run": run,
-            "topic": topic,
-            "partition": partition,
-            "extents": [[end.first, end.last] for end in ends if _whole(cases[run], end)],
-        }
-        for slot, ((run, topic, partition), ends) in enumerate(partitions.items())
-    ]
-    return pa.Table.from_pylist(rows, schema=_PARTITIONS)
-
-
-def _whole(case: RunFiles, end: LogExtent) -> bool:
-    """Return whether a replica must have no holes; damage and compaction make some."""
-    return not end.damaged and not case.compacted
+def _logs(tables: Tables, replicas: list[_Replica], log: DataFrame) -> ReplicaLogs:
+    number_of = {
+        tuple(replica.row[name] for name in _REPLICA): replica.number for replica in replicas
+    }
+    return ReplicaLogs(
+        engine=tables.engine,
+        records=log.where(F.col("offset").isNull() | (F.col("offset") < F.col("bound"))),
+        extents={
+            replica.number: replica.extent for replica in replicas if replica.end.first is not None
+        },
+        segments=[
+            (number_of[place], segment.base_offset, segment.end)
+            for case in tables.cases
+            for segment in case.segments
+            for place in [(case.key, segment.broker, segment.topic, segment.partition)]
+            if place in number_of
+        ],
+        damaged=any(replica.end.damaged for replica in replicas),
+        keyed=False,
+        doubted=False,
+        carried=(*_REPLICA, "record_id"),
+    )
 
 
 def _watermark(case: RunFiles, end: LogExtent) -> int | None:

@@ -18,6 +18,7 @@ from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import always, if_idempotent, never
 from highwater.checkers.inspection.log_dirs import LogDir
 from highwater.checkers.inspection.log_tables import Row
+from highwater.checkers.inspection.producers import repeats
 from highwater.checkers.inspection.replica_extents import LogExtent
 from highwater.checkers.inspection.replica_files import ReplicaFolder, replicas
 from highwater.checkers.inspection.replica_findings import Facts, beyond, contradicted, disordered
@@ -25,7 +26,6 @@ from highwater.checkers.inspection.report_types import LogFinding
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
-_SEQUENCES: Final = 1 << 31
 _PARTITIONS: Final = "events/partitions"
 _ISR: Final = ["time_ns", "topic", "partition", "isr"]
 
@@ -155,35 +155,29 @@ def checkpoint(tables: Tables) -> pa.Table:
     )
 )
 def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
-    """Return records of one producer id, epoch and sequence number at two offsets (KIP-98).
-
-    A broker drops what it has appended before (ProducerStateManager). Numbers wrap around after
-    2^31; so far apart they are no repetition.
-    """
+    """Return records of one producer id, epoch and sequence number at two offsets (KIP-98)."""
     if not any(span.numbered for span in tables.spans):
         return SCHEMA.empty_table()
     note = F.format_string(
         "sequence number %d of producer %d stands at offset %d and again at %d.",
-        *("sequence", "producer_id", "offset", "again"),
+        *("sequence", "producer_id", "first", "again"),
     )
     nothing = F.lit(None).cast("string")
-    repeats = (
-        tables.log.where(F.col("sequence").isNotNull())
-        .groupBy("run", "topic", "partition", "broker", "producer_id", "producer_epoch", "sequence")
-        .agg(
-            F.min("offset").alias("offset"),
-            F.max("offset").alias("again"),
-            F.min_by("record_id", "offset").alias("value"),
-            F.min_by("leader_epoch", "offset").alias("leader_epoch"),
+    first = [F.min_by(name, "offset").alias(name) for name in ("record_id", "leader_epoch")]
+    place = F.struct(
+        *("broker", "partition", F.col("first").alias("offset"), "leader_epoch", nothing, note)
+    )
+    rows = (
+        repeats(tables.log, ["run", "topic", "partition", "broker"], *first)
+        .withColumn("copy", place)
+        .groupBy(
+            *("run", "topic", "partition"),
+            F.col("first").alias("offset"),
+            F.col("record_id").alias("value"),
         )
-        .where(F.col("again").between(F.col("offset") + 1, F.col("offset") + _SEQUENCES - 1))
-        .withColumn(
-            "copy", F.struct("broker", "partition", "offset", "leader_epoch", nothing, note)
-        )
-        .groupBy("run", "topic", "partition", "offset", "value")
         .agg(F.array_sort(F.collect_list("copy")).alias("copies"))
     )
-    return anomalies(repeats, "repeated-sequence")
+    return anomalies(rows, "repeated-sequence")
 
 
 def _facts(tables: Tables) -> dict[Key, Facts]:

@@ -6,8 +6,8 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from highwater.checkers.inspection.compare import Comparison
 from highwater.checkers.inspection.log_tables import LogTables, Row
+from highwater.checkers.inspection.partition_comparison import Comparison
 from highwater.checkers.inspection.report_types import Copy, DivergentOffset
 from highwater.checkers.kafka_files.reader import read_segment
 

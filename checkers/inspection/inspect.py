@@ -1,15 +1,14 @@
 """From log directories to the result of ``highwater inspect`` for every partition in them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from pyspark.sql import SparkSession
 
-from highwater.checkers.inspection.compare import Comparison, Extent, compare
 from highwater.checkers.inspection.divergent_records import divergent_records
 from highwater.checkers.inspection.log_dirs import LogDir, log_dirs
 from highwater.checkers.inspection.log_tables import LogTables
+from highwater.checkers.inspection.partition_comparison import Comparison, comparisons
 from highwater.checkers.inspection.partition_verdicts import partition
 from highwater.checkers.inspection.producers import repeated, transactions
 from highwater.checkers.inspection.replica_files import ReplicaFolder, replicas
@@ -17,8 +16,6 @@ from highwater.checkers.inspection.replica_findings import Facts
 from highwater.checkers.inspection.report_types import InspectedPartition, Inspection, worst
 from highwater.checkers.spark.engine import Engine
 from highwater.harness.base.errors import UsageError
-
-EVERYTHING: Final = (1 << 63) - 1
 
 
 def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = False) -> Inspection:
@@ -66,7 +63,7 @@ def _inspect(evidence: LogTables) -> list[InspectedPartition]:
     parts: dict[int, list[Facts]] = {}
     for number, part in evidence.part_of.items():
         parts.setdefault(part, []).append(facts[number])
-    compared = compare(evidence, _extents(parts))
+    compared = comparisons(evidence, parts)
     for comparison in compared.values():
         for number, hole in comparison.holes.items():
             facts[number].hole = hole
@@ -77,29 +74,6 @@ def _inspect(evidence: LogTables) -> list[InspectedPartition]:
         partition(sides, compared.get(part, Comparison()), records.get(part, ()))
         for part, sides in sorted(parts.items())
     ]
-
-
-def _extents(parts: Mapping[int, Sequence[Facts]]) -> dict[int, Extent]:
-    extents = {}
-    for sides in parts.values():
-        gaps_till = _gaps_till(sides)
-        for side in sides:
-            if side.sum("records"):
-                extents[side.replica.number] = Extent(
-                    first=side.first,
-                    leo=side.leo,
-                    hw=side.replica.hw,
-                    epochs_told=side.epochs_told,
-                    gaps_till=gaps_till,
-                )
-    return extents
-
-
-def _gaps_till(sides: Sequence[Facts]) -> int:
-    """Return the offset up to which compaction may have removed records on any replica."""
-    if any(side.sum("emptied") for side in sides):
-        return EVERYTHING
-    return max((side.replica.cleaned or 0 for side in sides), default=0)
 
 
 def _notes(dirs: Sequence[LogDir], folders: Sequence[ReplicaFolder]) -> list[str]:

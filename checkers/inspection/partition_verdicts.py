@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from highwater.checkers.inspection.compare import Comparison
+from highwater.checkers.inspection.partition_comparison import Comparison
 from highwater.checkers.inspection.replica_findings import Facts, state
 from highwater.checkers.inspection.report_types import (
     DivergentOffset,

@@ -1,8 +1,9 @@
 """Idempotent and transactional producers, from their records in a log (KIP-98)."""
 
+from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.inspection.log_tables import LogTables, Row
@@ -13,17 +14,29 @@ LISTED_MAX: Final = 20
 _SEQUENCES: Final = 1 << 31
 
 
-def repeated(evidence: LogTables) -> dict[int, list[Row]]:
-    """Return repeated sequence numbers of a producer epoch in a log: ``count`` and the ``first``.
+def repeats(records: DataFrame, log: Sequence[str], *more: Column) -> DataFrame:
+    """Return the sequence numbers that a producer epoch has twice in a log, a row for each.
 
     A broker drops a batch that it has appended before (ProducerStateManager), so there are none.
     Numbers wrap around after 2^31; so far apart they are no repetition.
+
+    Args:
+        records: of any logs.
+        log: columns that name a log; the rows have these, the producer's, ``first`` and ``again``.
+        more: of the records with one number, aggregated.
     """
-    numbered = evidence.records.where(F.col("sequence").isNotNull())
-    rows = (
-        numbered.groupBy("replica", "producer_id", "producer_epoch", "sequence")
-        .agg(F.min("offset").alias("first"), F.max("offset").alias("again"))
+    return (
+        records.where(F.col("sequence").isNotNull())
+        .groupBy(*log, "producer_id", "producer_epoch", "sequence")
+        .agg(F.min("offset").alias("first"), F.max("offset").alias("again"), *more)
         .where(F.col("again").between(F.col("first") + 1, F.col("first") + _SEQUENCES - 1))
+    )
+
+
+def repeated(evidence: LogTables) -> dict[int, list[Row]]:
+    """Return by replica how many sequence numbers are repeated, with the first."""
+    rows = (
+        repeats(evidence.records, ["replica"])
         .groupBy("replica")
         .agg(F.count("*").alias("count"), F.min_by(F.struct("*"), "again").alias("one"))
         .select("replica", "count", "one.producer_id", "one.sequence", "one.first", "one.again")

@@ -9,16 +9,16 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 COLUMNS: Final = (
     "run", "broker", "topic", "partition", "segment", "position",
-    "base_offset",  # of the batch
+    "base_offset", "last_offset", "crc_ok",  # of the batch
     "offset",  # null: a damaged range, see damage and error
     "leader_epoch", "producer_id", "producer_epoch", "sequence", "record_id", "damage", "error",
-    "fingerprint",  # equal where two records' keys, values and kinds are
+    "print",  # equal where two records' keys, values and kinds are
 )  # fmt: skip
 
 REPLICA: Final = ("run", "broker", "topic", "partition")
 
 SOURCE: Final = (
-    *(name for name in COLUMNS if name != "fingerprint"),
+    *(name for name in COLUMNS if name != "print"),
     *("key", "value", "control"),
 )
 """The columns of ``kafka-log`` that ``records`` reads."""
@@ -83,8 +83,7 @@ class LogExtent:
 
 def records(log: DataFrame) -> DataFrame:
     """Return rows of the ``kafka-log`` source (``SOURCE`` suffices), reduced to ``COLUMNS``."""
-    fingerprint = F.xxhash64("key", "value", "control")
-    return log.withColumn("fingerprint", fingerprint).select(*COLUMNS)
+    return log.withColumn("print", F.xxhash64("key", "value", "control")).select(*COLUMNS)
 
 
 def spans(log: DataFrame) -> list[Span]:

@@ -1,0 +1,122 @@
+"""The differences between a partition's replicas, counted, with the first ones."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from highwater.checkers.inspection.compare import EVERYTHING, Extent, ReplicaLogs, compare
+from highwater.checkers.inspection.log_tables import LogTables, Row
+from highwater.checkers.inspection.replica_findings import Facts
+
+LISTED_MAX: Final = 10_000
+"""Divergent offsets of a partition that are listed; all are counted."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """The result of comparing one partition.
+
+    Attributes:
+        divergent: how many offsets; the first of them are ``offsets``, each with whether it lies
+            below the HW of all replicas that hold it.
+        holes: by replica, how many records it skips that another has, and the first one.
+        epochs: by replica whose epochs cannot be trusted, at how many offsets it alone has another
+            epoch, and the first one.
+    """
+
+    divergent: int = 0
+    below_hw: int = 0
+    offsets: list[tuple[int, bool]] = field(default_factory=list)
+    holes: dict[int, tuple[int, int]] = field(default_factory=dict)
+    epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> dict[int, Comparison]:
+    """Compare the replicas of every partition; the result has only partitions with a finding."""
+    replicas = {
+        side.replica.number: (part, side)
+        for part, sides in parts.items()
+        for side in sides
+        if side.sum("records")
+    }
+    trusted = {number: side.epochs_told for number, (_, side) in replicas.items()}
+    rows = [
+        {"replica": number, "hw": side.replica.hw, "trusted": trusted[number]}
+        for number, (_, side) in replicas.items()
+    ]
+    columns = [("replica", pa.int32()), ("hw", pa.int64()), ("trusted", pa.bool_())]
+    gaps_till = {part: _gaps_till(sides) for part, sides in parts.items()}
+    differences = compare(
+        ReplicaLogs(
+            engine=evidence.engine,
+            records=evidence.records.join(
+                F.broadcast(evidence.local(rows, columns)), "replica", "left"
+            ),
+            extents={
+                number: Extent(part=part, first=side.first, leo=side.leo, gaps_till=gaps_till[part])
+                for number, (part, side) in replicas.items()
+            },
+            segments=[
+                (replica.number, segment.base_offset, segment.end)
+                for replica in evidence.replicas
+                for segment in replica.segments
+            ],
+            damaged=bool(evidence.damage),
+            keyed=True,
+            doubted=True,
+        )
+    )
+    compared: dict[int, Comparison] = {}
+    if differences.rows.isEmpty():
+        return compared
+    for hole in _counted(differences.lacking):
+        comparison = compared.setdefault(hole["part"], Comparison())
+        comparison.holes[hole["replica"]] = (hole["count"], hole["first"])
+    for fork in _forks(differences.offsets):
+        comparison = compared.setdefault(fork["part"], Comparison())
+        comparison.divergent, comparison.below_hw = fork["all"], fork["below"]
+        comparison.offsets.append((fork["offset"], fork["below_hw"]))
+    if not all(trusted.values()):
+        for odd in _odd_epochs(differences.offsets):
+            comparison = compared.setdefault(odd["part"], Comparison())
+            comparison.epochs[odd["replica"]] = (odd["count"], odd["first"])
+    return compared
+
+
+def _gaps_till(sides: Sequence[Facts]) -> int:
+    """Return the offset up to which compaction may have removed records on any replica."""
+    if any(side.sum("emptied") for side in sides):
+        return EVERYTHING
+    return max((side.replica.cleaned or 0 for side in sides), default=0)
+
+
+def _counted(rows: DataFrame) -> list[Row]:
+    """Return how many offsets there are of each replica, and the first."""
+    counted = rows.groupBy("part", "replica").agg(
+        F.count("*").alias("count"), F.min("offset").alias("first")
+    )
+    return [row.asDict() for row in counted.collect()]
+
+
+def _forks(rows: DataFrame) -> list[Row]:
+    """Return offsets at which records differ: the first of each partition, and their number."""
+    window = Window.partitionBy("part")
+    listed = (
+        rows.where(F.col("other_record") | F.col("other_epoch"))
+        .withColumn("all", F.count("*").over(window))
+        .withColumn("below", F.count(F.when(F.col("below_hw"), 1)).over(window))
+        .withColumn("place", F.row_number().over(window.orderBy("offset")))
+        .where(F.col("place") <= LISTED_MAX)
+        .select("part", "offset", "below_hw", "all", "below")
+    )
+    return [row.asDict() for row in listed.orderBy("part", "offset").collect()]
+
+
+def _odd_epochs(rows: DataFrame) -> list[Row]:
+    """Return epochs in which a replica that is not trusted differs alone, with equal records."""
+    odd = rows.where(F.col("any_epoch") & ~F.col("other_epoch") & ~F.col("other_record"))
+    return _counted(odd.select("part", "offset", F.explode("untold").alias("replica")))

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from highwater.checkers.kafka_files.reader import read_partition
 from highwater.harness.base.errors import HighwaterError
+from highwater.harness.runs.partition_trace import Partition
 from highwater.harness.runs.store import Run
-from highwater.reports.observations import Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

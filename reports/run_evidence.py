@@ -25,18 +25,14 @@ from highwater.harness.runs.history import (
     completed,
     read_stream,
 )
+from highwater.harness.runs.partition_trace import Ints, Partition, Track, ints, partition_traces
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import ACKNOWLEDGED
 from highwater.reports.observations import (
-    UNKNOWN,
-    Ints,
-    LeadershipPeriod,
-    Partition,
     PartitionObservations,
     Place,
     RunObservations,
     SendTimes,
-    Track,
     TruncationEvent,
 )
 
@@ -63,21 +59,20 @@ def gather(
     ]
     if open_:
         missing.append(f"Written while the run went on and never finished: {', '.join(open_)}.")
-    tracks = _tracks(tables["events/replicas"])
-    leaderships = _leaderships(tables["events/partitions"])
+    traces = partition_traces(tables["events/partitions"], tables["events/replicas"])
     cuts = _cuts(tables["events/log_lines"])
     wanted_places = set(places)
     scenes = {
         key: _silenced(
             PartitionObservations(
                 partition=key,
-                tracks=tracks.get(key, {}),
-                leaderships=tuple(leaderships.get(key, ())),
-                cuts=_merged(cuts.get(key, []), tracks.get(key, {})),
+                tracks=trace.tracks,
+                leaderships=trace.leaderships,
+                cuts=_merged(cuts.get(key, []), trace.tracks),
             ),
             _in_sync(tables["history/ops"], key, wanted_places),
         )
-        for key in sorted({*tracks, *leaderships})
+        for key, trace in traces.items()
     }
     schedule = {} if f"{STEPS_TABLE}.parquet" in without else strikes(run)
     faults, steps = fault_intervals(tables["events/faults"].to_pylist(), schedule)
@@ -125,42 +120,6 @@ def _deeds(run: Run, without: Collection[str]) -> FaultCounts | None:
         return FaultCounts.of(run.table("events/faults").to_pylist())
     except (StoreError, KeyError):
         return None
-
-
-def _ints(column: pa.ChunkedArray) -> Ints:
-    filled = pc.fill_null(column, UNKNOWN).cast(pa.int64())
-    return np.asarray(filled.to_numpy(), dtype=np.int64)
-
-
-def _tracks(table: pa.Table) -> dict[Partition, dict[int, Track]]:
-    tracks: dict[Partition, dict[int, Track]] = {}
-    keys = table.select(["topic", "partition", "broker"])
-    for key in keys.group_by(keys.column_names).aggregate([]).to_pylist():
-        mask = pc.and_(
-            pc.and_(
-                pc.equal(table["topic"], key["topic"]),
-                pc.equal(table["partition"], key["partition"]),
-            ),
-            pc.equal(table["broker"], key["broker"]),
-        )
-        rows = table.filter(mask).sort_by("time_ns")
-        track = Track(time_ns=_ints(rows["time_ns"]), leo=_ints(rows["leo"]), hw=_ints(rows["hw"]))
-        tracks.setdefault((key["topic"], key["partition"]), {})[key["broker"]] = track
-    return tracks
-
-
-def _leaderships(table: pa.Table) -> dict[Partition, list[LeadershipPeriod]]:
-    periods: dict[Partition, list[LeadershipPeriod]] = {}
-    for row in table.sort_by("time_ns").to_pylist():
-        periods.setdefault((row["topic"], row["partition"]), []).append(
-            LeadershipPeriod(
-                time_ns=row["time_ns"],
-                leader=row["leader"],
-                epoch=row["leader_epoch"],
-                isr=tuple(row["isr"]),
-            )
-        )
-    return periods
 
 
 def _cuts(table: pa.Table) -> dict[Partition, list[TruncationEvent]]:
@@ -249,7 +208,7 @@ def _acks(table: pa.Table, values: set[str]) -> tuple[dict[Partition, Ints], dic
             pc.equal(table["topic"].cast(pa.string()), key["topic"]),
             pc.equal(table["partition"], key["partition"]),
         )
-        acks[key["topic"], key["partition"]] = np.sort(_ints(table.filter(mask)["complete_ns"]))
+        acks[key["topic"], key["partition"]] = np.sort(ints(table.filter(mask)["complete_ns"]))
     rows = table.filter(pc.is_in(table["value"], pa.array(sorted(values), pa.string())))
     at = zip(rows["value"].to_pylist(), rows["complete_ns"].to_pylist(), strict=True)
     return acks, {value: time for value, time in at if time is not None}, int(last)
@@ -262,11 +221,11 @@ def _pace(table: pa.Table) -> SendTimes:
     failed = table.filter(pc.invert(good))
     answered = table.filter(pc.and_(good, pc.is_valid(table["complete_ns"])))
     answered = answered.sort_by("complete_ns")
-    ended = _ints(answered["complete_ns"])
+    ended = ints(answered["complete_ns"])
     return SendTimes(
         ended_ns=ended,
-        took_ns=ended - _ints(answered["invoke_ns"]),
-        failed_ns=_ints(failed["invoke_ns"]),
+        took_ns=ended - ints(answered["invoke_ns"]),
+        failed_ns=ints(failed["invoke_ns"]),
     )
 
 

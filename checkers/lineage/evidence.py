@@ -13,6 +13,8 @@ from highwater.checkers.anomalies.record_outcomes import PartitionLedger
 from highwater.checkers.inspection.replica_extents import LogExtent
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
+from highwater.harness.runs.history import OPERATIONS_TABLE, TABLES
+from highwater.harness.runs.partition_trace import PartitionTrace, partition_traces
 
 Row = dict[str, Any]
 Place = tuple[int, int]
@@ -20,6 +22,7 @@ Place = tuple[int, int]
 
 _ROWS_MAX: Final = 200_000
 """Rows of a table of events at most, per run: more than a person reads."""
+_TRUNCATION: Final = pc.field("kind") == "truncation"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,16 +30,17 @@ class RecordEvidence:
     """The evidence about some records in one run's tables.
 
     Attributes:
-        operations: sends and reads of these records, and at their offsets.
-        leaders: rows of ``events/partitions`` in order of time, as are the next three.
+        operations: sends and reads of these records, and at their offsets, in order of time.
+        traces: leaders and replicas over time, by partition.
+        faults: rows of ``events/faults`` in order of time.
+        log_lines: rows of ``events/log_lines`` about truncations, in order of time.
         disk: what every broker's disk holds at these offsets: (broker, leader epoch, record id).
         ends: the extent of every replica.
     """
 
     topic: str
     operations: list[Row] = field(default_factory=list)
-    leaders: list[Row] = field(default_factory=list)
-    replicas: list[Row] = field(default_factory=list)
+    traces: dict[int, PartitionTrace] = field(default_factory=dict)
     faults: list[Row] = field(default_factory=list)
     log_lines: list[Row] = field(default_factory=list)
     disk: dict[Place, list[tuple[int, int | None, str | None]]] = field(default_factory=dict)
@@ -77,16 +81,17 @@ def _of_run(
     }
     here = pc.field("partition").isin(pa.array(sorted(partitions), pa.int32()))
 
-    def events(name: str, where: pc.Expression | None = None) -> list[Row]:
-        return _read(case, name, where)
-
+    seen = (_read(case, name, here) for name in ("events/partitions", "events/replicas"))
     return RecordEvidence(
         topic=case.plan.topic.name,
         operations=_operations(case, place_set, {value for value in values if value}),
-        leaders=events("events/partitions", here),
-        replicas=events("events/replicas", here),
-        faults=events("events/faults"),
-        log_lines=events("events/log_lines", here & (pc.field("kind") == "truncation")),
+        traces={
+            partition: trace
+            for (topic, partition), trace in partition_traces(*seen).items()
+            if topic == case.plan.topic.name
+        },
+        faults=_rows(_read(case, "events/faults")),
+        log_lines=_rows(_read(case, "events/log_lines", here & _TRUNCATION)),
         disk={
             place: [
                 (row["broker"], row["leader_epoch"], row["record_id"])
@@ -108,7 +113,7 @@ def _operations(case: RunFiles, place_set: set[Place], values: set[str]) -> list
     where = pc.field("value").isin(pa.array(sorted(values), pa.string())) | pc.field("offset").isin(
         pa.array(offsets, pa.int64())
     )
-    rows = _read(case, "history/ops", where, time="invoke_ns")
+    rows = _rows(_read(case, OPERATIONS_TABLE, where), time="invoke_ns")
     return [
         row
         for row in rows
@@ -116,22 +121,24 @@ def _operations(case: RunFiles, place_set: set[Place], values: set[str]) -> list
     ]
 
 
-def _read(
-    case: RunFiles, name: str, where: pc.Expression | None, *, time: str = "time_ns"
-) -> list[Row]:
-    """Return rows of one table in order of time; none when it cannot be read."""
+def _read(case: RunFiles, name: str, where: pc.Expression | None = None) -> pa.Table:
+    """Return rows of one table, ``_ROWS_MAX`` at most; none when it cannot be read."""
     part = case.tables.get(name)
     if part is None:
-        return []
-    rows: list[Row] = []
+        return TABLES[name].empty_table()
     # The values of a dictionary column cannot be filtered; plain strings can.
     plain = pa.schema([_plain(column) for column in ds.dataset(part).schema])
+    batches: list[pa.RecordBatch] = []
     for group in _groups(part):
         # Only what the filter asks for is read, unless there is such a row: a quarter of the time.
         if where is None or group.scanner(plain, filter=where, columns=[]).count_rows():
-            for batch in group.scanner(plain, filter=where, batch_readahead=1).to_batches():
-                rows.extend(batch.slice(0, _ROWS_MAX - len(rows)).to_pylist())
-    return sorted(rows, key=lambda row: (row[time] is None, row[time]))
+            batches += group.scanner(plain, filter=where, batch_readahead=1).to_batches()
+    return pa.Table.from_batches(batches, plain).slice(0, _ROWS_MAX)
+
+
+def _rows(table: pa.Table, *, time: str = "time_ns") -> list[Row]:
+    """Return the rows in order of time, those without one at the end."""
+    return sorted(table.to_pylist(), key=lambda row: (row[time] is None, row[time]))
 
 
 def _groups(part: Path) -> Iterator[ds.ParquetFileFragment]:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from highwater.checkers.core.anomaly_kinds import ABOVE, BELOW, CORRUPT, DIVERGENCE, DUPLICATE, LOST
 from highwater.checkers.lineage.evidence import Row
-from highwater.checkers.lineage.subject import ReplicaTruncation, Subject, where
+from highwater.checkers.lineage.subject import Subject, where
 from highwater.harness.runs.history import OK
+from highwater.harness.runs.partition_trace import UNKNOWN, EndOffsetDrop, Leadership
 from highwater.harness.runs.verdict import ACKNOWLEDGED
 
 
@@ -36,10 +37,9 @@ def _acknowledged(row: Row, subject: Subject | None) -> str:
         return f"sent with acks={row['acks']}, which nobody acknowledges, {at}"
     by = ""
     for send in subject.sends if subject else ():
-        leader = subject.leader_at(send["complete_ns"]) if subject else None
-        if send["outcome"] == OK and leader is not None and leader["leader"] >= 0:
-            epoch = leader["leader_epoch"]
-            by = f" by broker {leader['leader']}" + ("" if epoch is None else f" in epoch {epoch}")
+        leader = subject.trace.leadership(send["complete_ns"]) if subject else None
+        if send["outcome"] == OK and leader is not None and leader.leader >= 0:
+            by = f" by broker {leader.leader}{_in_epoch(leader)}"
     return f"{acks} {at}{by}"
 
 
@@ -60,18 +60,18 @@ def _cut(subject: Subject) -> list[str]:
     return _removed(gone) + (_by_themselves(subject, cuts) if cuts else [])
 
 
-def _removed(gone: list[ReplicaTruncation]) -> list[str]:
+def _removed(gone: list[EndOffsetDrop]) -> list[str]:
     """Return the broker whose disk lost it to a fault, without a truncation of Kafka's."""
     brokers = sorted({cut.broker for cut in gone})
     disks = "the disk of broker" if len(brokers) == 1 else "the disks of brokers"
     return [f"Then a fault took R from {disks} {joined(map(str, brokers))}."] if gone else []
 
 
-def _by_themselves(subject: Subject, cuts: list[ReplicaTruncation]) -> list[str]:
+def _by_themselves(subject: Subject, cuts: list[EndOffsetDrop]) -> list[str]:
     brokers = sorted({cut.broker for cut in cuts})
     first = cuts[0]
     knew = ""  # what it knew; by which rule it cut is the model's to say
-    if first.hw is not None and subject.offset is not None and first.hw <= subject.offset:
+    if subject.offset is not None and UNKNOWN < first.hw <= subject.offset:
         knew = f", whose HW was still {first.hw},"
     if len(brokers) == 1:
         return [f"Then broker {first.broker}{knew} cut its log to offset {first.after}."]
@@ -80,14 +80,17 @@ def _by_themselves(subject: Subject, cuts: list[ReplicaTruncation]) -> list[str]
 
 def _succession(subject: Subject) -> list[str]:
     """Return the leader without R: the last one elected before R's offset was written anew."""
-    elected = [row for row in subject.elections if row["leader"] >= 0]
+    elected = [change for change in subject.elections if change.leader >= 0]
     if not elected:
         return []
     last = elected[-1]
-    epoch = "" if last["leader_epoch"] is None else f" in epoch {last['leader_epoch']}"
-    lacked = any(cut.broker == last["leader"] for cut in subject.cuts)
+    lacked = any(cut.broker == last.leader for cut in subject.cuts)
     without = ", without R" if lacked else ""
-    return [f"Then broker {last['leader']} became leader{epoch}{without}."]
+    return [f"Then broker {last.leader} became leader{_in_epoch(last)}{without}."]
+
+
+def _in_epoch(leadership: Leadership) -> str:
+    return "" if leadership.epoch == UNKNOWN else f" in epoch {leadership.epoch}"
 
 
 def _divergence(row: Row) -> str:

@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from highwater.checkers.core.anomaly_kinds import CORRUPT, LOST, UNSEEN
 from highwater.checkers.lineage.evidence import Row
 from highwater.checkers.lineage.subject import NEVER, Subject, where
 from highwater.harness.runs.history import FINAL, INFO, OK
+from highwater.harness.runs.partition_trace import UNKNOWN, Leadership
 from highwater.harness.runs.verdict import ACKNOWLEDGED, Witness
 
 _FAULTS_MAX: Final = 12
@@ -66,12 +69,12 @@ def _acknowledged(subject: Subject) -> Iterator[Witness]:
                 source=_OPS,
             )
             continue
-        leader = subject.leader_at(row["complete_ns"])
-        by = "The cluster" if leader is None else f"Broker {leader['leader']}, the leader,"
+        leader = subject.trace.leadership(row["complete_ns"])
+        by = "The cluster" if leader is None else f"Broker {leader.leader}, the leader,"
         at = "" if row["offset"] is None else f" at offset {row['offset']}"
         yield Witness(
-            who="cluster" if leader is None else f"broker {leader['leader']}",
-            broker=None if leader is None else leader["leader"],
+            who="cluster" if leader is None else f"broker {leader.leader}",
+            broker=None if leader is None else leader.leader,
             what="acknowledged",
             time_ns=row["complete_ns"],
             leader_epoch=_epoch(row, leader),
@@ -84,25 +87,23 @@ def _copies(subject: Subject) -> Iterator[Witness]:
     """Yield the HW-lag window: a replica that holds a committed record above its own HW."""
     if subject.kind == CORRUPT:
         return
-    for rows in subject.holders:
-        first, broker, offset = rows[0], rows[0]["broker"], subject.offset
-        assert offset is not None
-        learned = next((row for row in rows if row["hw"] is not None and row["hw"] > offset), None)
-        says = f"Broker {broker} held offset {offset} (LEO {first['leo']})"
-        if learned is first:
-            says += f" and knew it as committed (HW {first['hw']})."
-        elif learned is not None:
-            says += (
-                f" above its HW {first['hw']}; its HW passed it at {_clock(learned['time_ns'])}."
-            )
+    for track in subject.holders:
+        assert subject.offset is not None
+        learned = np.flatnonzero(track.hw > subject.offset)
+        first_hw, last_hw = track.hw[[0, -1]].tolist()
+        says = f"Broker {track.broker} held offset {subject.offset} (LEO {track.leo[0]})"
+        if not len(learned):
+            says += f" above its HW, which was still {last_hw}: to it the record was not committed."
+        elif learned[0] == 0:
+            says += f" and knew it as committed (HW {first_hw})."
         else:
-            hw = rows[-1]["hw"]
-            says += f" above its HW, which was still {hw}: to it the record was not committed."
+            passed = _clock(int(track.time_ns[learned[0]]))
+            says += f" above its HW {first_hw}; its HW passed it at {passed}."
         yield Witness(
-            who=f"broker {broker}",
-            broker=broker,
+            who=f"broker {track.broker}",
+            broker=track.broker,
             what="held",
-            time_ns=first["time_ns"],
+            time_ns=int(track.time_ns[0]),
             says=says,
             source=_REPLICAS,
         )
@@ -140,7 +141,7 @@ def _truncated(subject: Subject) -> Iterator[Witness]:
                 source=_REPLICAS,
             )
             continue
-        reason = f" Its HW had been {cut.hw}." if cut.hw is not None and cut.hw <= cut.after else ""
+        reason = f" Its HW had been {cut.hw}." if UNKNOWN < cut.hw <= cut.after else ""
         yield Witness(
             who=f"broker {cut.broker}",
             broker=cut.broker,
@@ -166,19 +167,19 @@ def _truncated(subject: Subject) -> Iterator[Witness]:
 
 
 def _elected(subject: Subject) -> Iterator[Witness]:
-    for row in subject.elections:
-        epoch = "" if row["leader_epoch"] is None else f" in epoch {row['leader_epoch']}"
-        isr = ", ".join(map(str, row["isr"]))
-        if row["leader"] < 0:
+    for now in subject.elections:
+        epoch = "" if now.epoch == UNKNOWN else f" in epoch {now.epoch}"
+        isr = ", ".join(map(str, now.isr))
+        if now.leader < 0:
             says = f"The partition has no leader{epoch}; ISR [{isr}]."
         else:
-            says = f"Broker {row['leader']} became leader{epoch}, ISR [{isr}]."
+            says = f"Broker {now.leader} became leader{epoch}, ISR [{isr}]."
         yield Witness(
             who="controller",
-            broker=row["leader"] if row["leader"] >= 0 else None,
+            broker=now.leader if now.leader >= 0 else None,
             what="elected",
-            time_ns=row["time_ns"],
-            leader_epoch=row["leader_epoch"],
+            time_ns=now.time_ns,
+            leader_epoch=None if now.epoch == UNKNOWN else now.epoch,
             says=says,
             source=_LEADERS,
         )
@@ -186,11 +187,11 @@ def _elected(subject: Subject) -> Iterator[Witness]:
 
 def _replaced(subject: Subject) -> Iterator[Witness]:
     for row in subject.others:
-        leader = subject.leader_at(row["complete_ns"])
-        by = "The cluster" if leader is None else f"Broker {leader['leader']}"
+        leader = subject.trace.leadership(row["complete_ns"])
+        by = "The cluster" if leader is None else f"Broker {leader.leader}"
         yield Witness(
-            who="cluster" if leader is None else f"broker {leader['leader']}",
-            broker=None if leader is None else leader["leader"],
+            who="cluster" if leader is None else f"broker {leader.leader}",
+            broker=None if leader is None else leader.leader,
             what="replaced",
             time_ns=row["complete_ns"],
             leader_epoch=_epoch(row, leader),
@@ -265,10 +266,10 @@ def _disks(subject: Subject) -> Iterator[Witness]:
             )
 
 
-def _epoch(row: Row, leader: Row | None) -> int | None:
+def _epoch(row: Row, leader: Leadership | None) -> int | None:
     if row["leader_epoch"] is not None:
         return int(row["leader_epoch"])
-    return None if leader is None else leader["leader_epoch"]
+    return None if leader is None or leader.epoch == UNKNOWN else leader.epoch
 
 
 def _clock(time_ns: int) -> str:

@@ -9,19 +9,14 @@ from highwater.checkers.core.anomaly_kinds import DUPLICATE, LOST
 from highwater.checkers.lineage.evidence import RecordEvidence, Row
 from highwater.harness.runs.faults.effects import removed_offsets
 from highwater.harness.runs.history import FENCE, OK, READ, SEND
+from highwater.harness.runs.partition_trace import (
+    EndOffsetDrop,
+    Leadership,
+    PartitionTrace,
+    Track,
+)
 
 NEVER: Final = (1 << 63) - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaTruncation:
-    """The truncation of a replica that held an offset: LEO before and after, HW before."""
-
-    broker: int
-    time_ns: int
-    before: int
-    after: int
-    hw: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +79,10 @@ class Subject:
             return NEVER
         replaced = [row["complete_ns"] for row in self.others if row["complete_ns"]]
         leaders = [
-            row["time_ns"]
-            for row in self._changes
+            change.time_ns
+            for change in self._changes
             if any(
-                cut.broker == row["leader"] and cut.time_ns <= row["time_ns"]
+                cut.broker == change.leader and cut.time_ns <= change.time_ns
                 for cut in self._all_cuts
             )
         ]
@@ -95,11 +90,11 @@ class Subject:
         return min(later, default=NEVER)
 
     @cached_property
-    def cuts(self) -> list[ReplicaTruncation]:
+    def cuts(self) -> list[EndOffsetDrop]:
         """Replicas whose LEO fell from above the offset to it or below it."""
         return [cut for cut in self._all_cuts if cut.time_ns <= self.ended_ns]
 
-    def taken_from(self, cut: ReplicaTruncation) -> bool:
+    def taken_from(self, cut: EndOffsetDrop) -> bool:
         """Return whether a fault, and no truncation of Kafka's, removed the offset there."""
         return any(
             self.offset in offsets
@@ -109,75 +104,46 @@ class Subject:
         )
 
     @cached_property
-    def elections(self) -> list[Row]:
+    def elections(self) -> list[Leadership]:
         """Changes of leader or epoch."""
-        return [row for row in self._changes if row["time_ns"] <= self.ended_ns]
+        return [change for change in self._changes if change.time_ns <= self.ended_ns]
 
     @cached_property
-    def holders(self) -> list[list[Row]]:
+    def holders(self) -> list[Track]:
         """For each replica that held the offset, its observations while it did."""
-        series = []
-        for rows in self._by_broker.values():
-            holding = []
-            for row in rows:
-                if self._above(row) and row["time_ns"] <= self.ended_ns:
-                    holding.append(row)
-                elif holding and row["leo"] is not None:
-                    break
-            if holding:
-                series.append(holding)
-        return series
+        if self.offset is None:
+            return []
+        tracks = (track.holding(self.offset, self.ended_ns) for track in self._tracks)
+        return [track for track in tracks if len(track.time_ns)]
 
-    def leader_at(self, time_ns: int | None) -> Row | None:
-        """Return the last row on the partition's leader at a time."""
-        if time_ns is None:
-            return None
-        rows = [row for row in self._leaders if row["time_ns"] <= time_ns]
-        return rows[-1] if rows else None
+    @property
+    def trace(self) -> PartitionTrace:
+        """Leaders and replicas of its partition over time."""
+        observed = {} if self.partition is None else self.evidence.traces
+        return observed.get(self.partition or 0, PartitionTrace())
 
     @cached_property
-    def _leaders(self) -> list[Row]:
-        return [row for row in self.evidence.leaders if row["partition"] == self.partition]
-
-    @cached_property
-    def _changes(self) -> list[Row]:
+    def _changes(self) -> list[Leadership]:
         return [
             now
-            for before, now in pairwise(self._leaders)
-            if (now["leader"], now["leader_epoch"]) != (before["leader"], before["leader_epoch"])
-            and now["time_ns"] >= self.began_ns
+            for before, now in pairwise(self.trace.leaderships)
+            if (now.leader, now.epoch) != (before.leader, before.epoch)
+            and now.time_ns >= self.began_ns
         ]
 
     @cached_property
-    def _all_cuts(self) -> list[ReplicaTruncation]:
-        answered = [
-            [row for row in rows if row["leo"] is not None] for rows in self._by_broker.values()
-        ]
+    def _all_cuts(self) -> list[EndOffsetDrop]:
         return [
-            ReplicaTruncation(
-                broker=now["broker"],
-                time_ns=now["time_ns"],
-                before=before["leo"],
-                after=now["leo"],
-                hw=before["hw"],
-            )
-            for rows in answered
-            for before, now in pairwise(rows)
-            if self._above(before) and not self._above(now)
+            drop
+            for track in self._tracks
+            for drop in track.drops()
+            if self.offset is not None and drop.before > self.offset >= drop.after
         ]
 
     @cached_property
-    def _by_broker(self) -> dict[int, list[Row]]:
-        """The observations of each replica since the record was sent; empty without an offset."""
-        rows: dict[int, list[Row]] = {}
-        for row in self.evidence.replicas if self.offset is not None else ():
-            if row["partition"] == self.partition and row["time_ns"] >= self.began_ns:
-                rows.setdefault(row["broker"], []).append(row)
-        return rows
-
-    def _above(self, row: Row) -> bool:
-        """Return whether a replica with this observation holds the offset."""
-        return self.offset is not None and row["leo"] is not None and row["leo"] > self.offset
+    def _tracks(self) -> list[Track]:
+        """The observations of each replica since the record was sent."""
+        return [track.since(self.began_ns) for track in self.trace.tracks.values()]
 
     def _here(self, kind: str) -> list[Row]:
         return [

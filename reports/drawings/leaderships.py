@@ -6,17 +6,18 @@ from typing import Final
 
 from markupsafe import Markup
 
+from highwater.harness.runs.partition_trace import UNKNOWN, Leadership
 from highwater.reports.drawings.svg import Scale, rect, tag, text
-from highwater.reports.observations import LeadershipPeriod, PartitionObservations
+from highwater.reports.observations import PartitionObservations
 
 BAND: Final = 16.0
 _NARROWEST: Final = 2.0
 """Narrower than that no strip is seen."""
 
 
-def reigns(leaderships: Sequence[LeadershipPeriod]) -> list[LeadershipPeriod]:
+def reigns(leaderships: Sequence[Leadership]) -> list[Leadership]:
     """Return the rows in which the leader or its epoch changed."""
-    periods: list[LeadershipPeriod] = []
+    periods: list[Leadership] = []
     for leadership in leaderships:
         if not periods or (periods[-1].leader, periods[-1].epoch) != (
             leadership.leader,
@@ -27,15 +28,15 @@ def reigns(leaderships: Sequence[LeadershipPeriod]) -> list[LeadershipPeriod]:
 
 
 def bands(
-    rows: Sequence[LeadershipPeriod], broker: int, time: Scale, top: float, lane: float
+    rows: Sequence[Leadership], broker: int, time: Scale, top: float, lane: float
 ) -> list[Markup]:
     """Draw the leader band on top of a lane and the ISR bar at its foot."""
     parts = []
     for start, end, epoch in _intervals(reigns(rows), time, lambda r: r.leader == broker):
-        name = "leader" if epoch is None else f"leader, epoch {epoch}"
+        name = "leader" if epoch == UNKNOWN else f"leader, epoch {epoch}"
         parts.append(rect(start, top, end - start, BAND, "band", tag("title", name)))
         room = end - start
-        fitting = [name] if epoch is None else [name, f"epoch {epoch}", f"e{epoch}"]
+        fitting = [name] if epoch == UNKNOWN else [name, f"epoch {epoch}", f"e{epoch}"]
         words = next((label for label in fitting if room > 7 * len(label) + 8), "")
         if words:
             parts.append(text(start + 5, top + 12, words, "bandtext"))
@@ -47,10 +48,10 @@ def bands(
 
 
 def _intervals(
-    rows: Sequence[LeadershipPeriod], time: Scale, holds: Callable[[LeadershipPeriod], bool]
-) -> list[tuple[float, float, int | None]]:
+    rows: Sequence[Leadership], time: Scale, holds: Callable[[Leadership], bool]
+) -> list[tuple[float, float, int]]:
     """Return (start, end, epoch) where the condition held; join neighbours of one epoch."""
-    bands: list[tuple[float, float, int | None]] = []
+    bands: list[tuple[float, float, int]] = []
     for i, row in enumerate(rows):
         if not holds(row):
             continue
@@ -72,7 +73,7 @@ def epochs(scene: PartitionObservations, broker: int, time: Scale, top: float) -
     rows = reigns(scene.leaderships)
     parts: list[Markup] = []
     for row, after in zip_longest(rows, rows[1:]):
-        if track is None or row.epoch is None or row.leader == broker:
+        if track is None or row.epoch == UNKNOWN or row.leader == broker:
             continue
         until = after.time_ns if after else int(time.hi)
         for began, ended in track.answered(int(time.hi)):

@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 
 from highwater.harness.runs.faults.intervals import FaultInterval
+from highwater.harness.runs.partition_trace import UNKNOWN
 from highwater.harness.runs.verdict import Anomaly, Witness
 from highwater.reports.event_groups import actors, grouped, title
 from highwater.reports.observations import (
-    UNKNOWN,
     PartitionObservations,
     Place,
     RunObservations,
@@ -225,9 +225,9 @@ class _Stage:
         fault = _fault_on(self.faults, broker, until)
         role = "follower" if answers else "no answer"
         if ruling and ruling.leader == broker:
-            role = "leader" if ruling.epoch is None else f"leader, epoch {ruling.epoch}"
+            role = "leader" if ruling.epoch == UNKNOWN else f"leader, epoch {ruling.epoch}"
         if fault:
-            epoch = "" if ruling is None or ruling.epoch is None else f" e{ruling.epoch}"
+            epoch = "" if ruling is None or ruling.epoch == UNKNOWN else f" e{ruling.epoch}"
             role = f"{fault.past}, leader{epoch}" if role.startswith("leader") else fault.past
         shortened = _real_cut(cuts, before)
         return Lane(

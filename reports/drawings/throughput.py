@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from highwater.harness.base.wording import count
 from highwater.harness.runs.faults.intervals import FaultInterval
+from highwater.harness.runs.partition_trace import Ints
 from highwater.reports.drawings.svg import (
     Scale,
     join,
@@ -22,7 +23,7 @@ from highwater.reports.drawings.svg import (
     text,
     ticks,
 )
-from highwater.reports.observations import Ints, RunObservations
+from highwater.reports.observations import RunObservations
 from highwater.reports.text import seconds, were
 
 WIDTH: Final = 1120.0

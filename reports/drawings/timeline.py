@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from highwater.harness.base.wording import count
 from highwater.harness.runs.faults.intervals import FaultInterval
+from highwater.harness.runs.partition_trace import UNKNOWN, Ints, Partition, Track
 from highwater.reports.drawings.leaderships import BAND, bands, epochs, reigns
 from highwater.reports.drawings.svg import (
     Scale,
@@ -22,14 +23,7 @@ from highwater.reports.drawings.svg import (
     text,
     ticks,
 )
-from highwater.reports.observations import (
-    UNKNOWN,
-    Ints,
-    Partition,
-    PartitionObservations,
-    RunObservations,
-    Track,
-)
+from highwater.reports.observations import PartitionObservations, RunObservations
 from highwater.reports.text import seconds, short
 
 WIDTH: Final = 1120.0

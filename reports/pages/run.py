@@ -14,6 +14,7 @@ from markupsafe import Markup
 from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, Reconciliation
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.faults.counts import title
+from highwater.harness.runs.partition_trace import Partition
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import ACKNOWLEDGED, INVALID, Anomaly, Verdict
@@ -25,7 +26,7 @@ from highwater.reports.drawings.throughput import pace
 from highwater.reports.drawings.timeline import TimelineMark, timeline
 from highwater.reports.event_groups import Burst, bursts
 from highwater.reports.html import render, save
-from highwater.reports.observations import Partition, RunObservations
+from highwater.reports.observations import RunObservations
 from highwater.reports.replica_contents import Holdings, SideBySide, read_holdings, side_by_side
 from highwater.reports.run_evidence import gather
 from highwater.reports.sections.assumptions import assumptions

@@ -16,10 +16,11 @@ from highwater.harness.base.files import open_regular
 from highwater.harness.base.wording import count
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import STEPS_TABLE
+from highwater.harness.runs.partition_trace import UNKNOWN, Track
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, RunStatus
 from highwater.harness.runs.verdict import Verdict
-from highwater.reports.observations import UNKNOWN, RunObservations, Track
+from highwater.reports.observations import RunObservations
 from highwater.reports.sections.fault_effects import Effect
 from highwater.reports.text import seconds
 

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.harness.runs.partition_trace import Ints
 from highwater.harness.runs.verdict import Anomaly
-from highwater.reports.observations import Ints
 
 LINES_MAX: Final = 30
 """Lines of one story that are shown; the others are counted."""

@@ -16,8 +16,8 @@ from aiokafka.record.memory_records import MemoryRecords
 from highwater.checkers.kafka_files.reader import read_partition
 from highwater.harness.base.errors import HighwaterError
 from highwater.harness.base.wording import count
+from highwater.harness.runs.partition_trace import Partition
 from highwater.harness.runs.store import Run
-from highwater.reports.observations import Partition
 from highwater.reports.replica_contents import replica_folders
 
 BYTES_MAX: Final = 96

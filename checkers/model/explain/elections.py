@@ -5,8 +5,9 @@ from itertools import pairwise
 from typing import Final
 
 from highwater.checkers.model.explain.tolerances import WITHIN
-from highwater.checkers.model.explain.trace import LeadershipRow, RunTraces, Trace
+from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.explain.truncations import RuleViolation
+from highwater.harness.runs.partition_trace import Leadership
 
 _AWAY: Final = frozenset(
     ("kill", "pause", "zombie", "power-failure", "wipe", "segment-deleted", "bit-flip")
@@ -33,7 +34,7 @@ def wrong_elections(observed: RunTraces, trace: Trace) -> Iterator[RuleViolation
 
 
 def _elected(
-    observed: RunTraces, trace: Trace, before: LeadershipRow, now: LeadershipRow
+    observed: RunTraces, trace: Trace, before: Leadership, now: Leadership
 ) -> Iterator[RuleViolation]:
     """Yield leaders that were not in the ISR before, if unclean elections are forbidden."""
     if now.epoch == before.epoch:
@@ -49,7 +50,7 @@ def _elected(
     yield _wrong(now, "elections", f"leader {now.leader} was not in the ISR {list(before.isr)}")
 
 
-def _decided_unheard(trace: Trace, now: LeadershipRow) -> bool:
+def _decided_unheard(trace: Trace, now: Leadership) -> bool:
     """Return whether decisions before this election were neither logged nor observed.
 
     The partition epoch rises with each decision (KIP-497). A controller may take a replica into the
@@ -75,7 +76,7 @@ def _decided_unheard(trace: Trace, now: LeadershipRow) -> bool:
 
 
 def _changed(
-    observed: RunTraces, trace: Trace, before: LeadershipRow, now: LeadershipRow
+    observed: RunTraces, trace: Trace, before: Leadership, now: Leadership
 ) -> Iterator[RuleViolation]:
     """Yield joiners that did not run or catch up, and dropped brokers that ran and did not lag."""
     for joined in {*now.isr} - {*before.isr}:
@@ -99,14 +100,14 @@ def _away(observed: RunTraces, broker: int, time_ns: int) -> bool:
     )
 
 
-def _lacks(trace: Trace, broker: int, now: LeadershipRow) -> bool:
+def _lacks(trace: Trace, broker: int, now: Leadership) -> bool:
     """Return whether a replica surely had less than what its leader had committed well before."""
-    leader = trace.mark_at(now.leader, now.time_ns - WITHIN.log)
-    later = [m.leo for m in trace.marks.get(broker, ()) if m.time_ns >= now.time_ns - WITHIN.look]
+    leader = trace.sample(now.leader, now.time_ns - WITHIN.log)
+    later = [m.leo for m in trace.samples(broker) if m.time_ns >= now.time_ns - WITHIN.look]
     return leader is not None and bool(later) and max(later) < leader.hw
 
 
-def _may_leave(observed: RunTraces, trace: Trace, broker: int, now: LeadershipRow) -> bool:
+def _may_leave(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
     if any(
         fault.broker == broker
         and fault.start_ns <= now.time_ns
@@ -114,7 +115,7 @@ def _may_leave(observed: RunTraces, trace: Trace, broker: int, now: LeadershipRo
         for fault in observed.faults
     ):
         return True
-    own_sample, leader = trace.mark_at(broker, now.time_ns), trace.mark_at(now.leader, now.time_ns)
+    own_sample, leader = trace.sample(broker, now.time_ns), trace.sample(now.leader, now.time_ns)
     if own_sample is None or leader is None:
         return True
     return own_sample.leo < leader.leo or any(
@@ -122,7 +123,7 @@ def _may_leave(observed: RunTraces, trace: Trace, broker: int, now: LeadershipRo
     )
 
 
-def _wrong(row: LeadershipRow, rule: str, says: str) -> RuleViolation:
+def _wrong(row: Leadership, rule: str, says: str) -> RuleViolation:
     return RuleViolation(
         rule=rule,
         says=f"{says[:1].upper()}{says[1:]}.",

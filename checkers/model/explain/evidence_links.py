@@ -41,7 +41,7 @@ def unknown(why_not: str, *links: ExplanationLink) -> Chain:
 
 def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:
     """Return the answer to a record's producer, and the broker it came from, if observed."""
-    leader = trace.leader_at(send["complete_ns"] or send["invoke_ns"])
+    leader = trace.leadership(send["complete_ns"] or send["invoke_ns"])
     by = f" by broker {leader.leader}, the leader" if leader and leader.leader >= 0 else ""
     at = "" if send["offset"] is None else f" at offset {send['offset']}"
     acks = observed.plan.workload.acks
@@ -80,7 +80,7 @@ def disturbed(
         for row in trace.leaderships
         if since_ns - WITHIN.client <= row.time_ns <= until_ns + WITHIN.client
     ]
-    before = trace.leader_at(since_ns - WITHIN.client) or next(
+    before = trace.leadership(since_ns - WITHIN.client) or next(
         iter(changed), None
     )  # at a run's begin
     for row in changed:
@@ -105,7 +105,7 @@ def hung_up(
     (``KafkaApis.handleProduceRequest`` closes the connection). Requests under way on that
     connection are lost, for every partition.
     """
-    then = trace.leader_at(since_ns)
+    then = trace.leadership(since_ns)
     if then is None or observed.plan.workload.acks != "0":
         return None
     for other in observed.traces.values():
@@ -127,7 +127,7 @@ def hung_up(
 
 
 def _around(trace: Trace, since_ns: int, until_ns: int) -> list[Any]:
-    first = trace.leader_at(since_ns - WITHIN.client)
+    first = trace.leadership(since_ns - WITHIN.client)
     rows = [row for row in trace.leaderships if since_ns - WITHIN.client <= row.time_ns <= until_ns]
     return [first, *rows] if first else rows
 

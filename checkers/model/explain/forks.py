@@ -59,7 +59,7 @@ def _strayed(
     send = observed.suspects.get(value or "")
     if send is None:
         return refuse(f"{value}, which broker {broker} holds, was never sent.")
-    before = trace.leader_at(send["invoke_ns"])
+    before = trace.leadership(send["invoke_ns"])
     starts = [
         start
         for start in trace.starts

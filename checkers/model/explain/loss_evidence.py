@@ -17,13 +17,13 @@ from highwater.checkers.model.explain.evidence_links import (
 )
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (
-    LeadershipRow,
     LeadershipStart,
     RunTraces,
     Trace,
 )
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import FaultInterval
+from highwater.harness.runs.partition_trace import Leadership
 
 Links: TypeAlias = tuple[ExplanationLink, ...]
 """The links of an explanation; empty if there is no evidence for it."""
@@ -118,7 +118,7 @@ def client_left(case: LostRecord) -> Links:
 
 def sent_to_deposed(case: LostRecord) -> Links:
     """Return the deposed leader that may have got a send with acks=0."""
-    now = case.trace.leader_at(case.begun_ns)
+    now = case.trace.leadership(case.begun_ns)
     starts = (start for start in case.trace.starts if now is not None and start.epoch == now.epoch)
     return _acked(case, _first(_deposed(case, start) for start in starts))
 
@@ -130,10 +130,10 @@ def shorter_successor(case: LostRecord) -> Links:
     shows records behind it.
     """
     trace = case.trace
-    if (then := trace.leader_at(case.begun_ns)) is None:
+    if (then := trace.leadership(case.begun_ns)) is None:
         return ()
-    before = trace.mark_at(then.leader, case.begun_ns)
-    after = trace.mark_at(then.leader, case.ended_ns + WITHIN.look)
+    before = trace.sample(then.leader, case.begun_ns)
+    after = trace.sample(then.leader, case.ended_ns + WITHIN.look)
     at_most = max((before.leo if before else -1), (after.leo - 1 if after else -1))
     later = (start for start in trace.starts if start.epoch > then.epoch)
     shorter = (start for start in later if 0 <= start.offset <= at_most)
@@ -154,7 +154,7 @@ def successors(case: LostRecord) -> list[LeadershipStart]:
     """
     trace, offset = case.trace, case.send["offset"]
     before = _leader_before(case)
-    wrote = trace.leader_at(case.ended_ns) or before
+    wrote = trace.leadership(case.ended_ns) or before
     starts = [
         start
         for start in trace.starts
@@ -211,11 +211,11 @@ def joined_without(case: LostRecord) -> Links:
     broker, trace, isr = case.start.broker, case.trace, None
     for row in trace.leaderships:
         joins = isr is not None and broker in row.isr and broker not in isr
-        mark = trace.mark_at(broker, row.time_ns)
-        if joins and mark and mark.leo <= case.send["offset"] and row.time_ns >= case.begun_ns:
+        sample = trace.sample(broker, row.time_ns)
+        if joins and sample and sample.leo <= case.send["offset"] and row.time_ns >= case.begun_ns:
             link = ExplanationLink(
                 rule="join_from_epoch_start",
-                says=f"Broker {broker} joined the ISR with LEO {mark.leo}, without"
+                says=f"Broker {broker} joined the ISR with LEO {sample.leo}, without"
                 f" {case.send['value']}.",
                 event=row.event,
                 broker=broker,
@@ -284,8 +284,8 @@ def _election(case: LostRecord) -> ExplanationLink | None:
     return None if case.start is None else led_without(case.start, case.send)
 
 
-def _leader_before(case: LostRecord) -> LeadershipRow:
-    return case.trace.leader_at(case.begun_ns - WITHIN.look) or case.trace.leaderships[0]
+def _leader_before(case: LostRecord) -> Leadership:
+    return case.trace.leadership(case.begun_ns - WITHIN.look) or case.trace.leaderships[0]
 
 
 def _lacks(case: LostRecord, start: LeadershipStart) -> bool:

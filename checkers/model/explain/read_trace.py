@@ -1,6 +1,7 @@
 """Reads a run into traces, and derives from them which broker began to lead, when and where."""
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -16,15 +17,19 @@ from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import (
     BrokerLogLine,
     FrozenReplica,
-    LeadershipRow,
     LeadershipStart,
-    ReplicaSample,
     RunTraces,
     Trace,
 )
 from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.harness.runs.faults.intervals import FaultInterval, fault_intervals
 from highwater.harness.runs.faults.times import strikes
+from highwater.harness.runs.partition_trace import (
+    UNKNOWN,
+    Leadership,
+    PartitionTrace,
+    partition_traces,
+)
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 
@@ -41,15 +46,16 @@ def observe(run: Run) -> RunTraces:
     plan = run.plan()
     rules = rules_of(plan.played_on, protocol=plan.protocol, written=plan.format)
     disks = _disks(run, plan)
-    leaderships = _leaderships(run, kraft=rules.kraft)
-    marks, lines = _marks(run), _lines(run, plan)
+    partitions = partition_traces(run.table("events/partitions"), run.table("events/replicas"))
+    lines = _lines(run, plan)
     faults = _faults(run, lines[0])
     traces = {}
     for partition in range(plan.topic.partitions):
+        seen = partitions.get((plan.topic.name, partition), PartitionTrace())
         trace = Trace(
             partition=partition,
-            leaderships=leaderships[partition],
-            marks=marks[partition],
+            leaderships=tuple(_current(seen.leaderships) if rules.kraft else seen.leaderships),
+            tracks=seen.tracks,
             lines=lines[partition],
             disks={b: disk for (b, p), disk in disks.items() if p == partition},
         )
@@ -77,32 +83,16 @@ def _plain(table: pa.Table) -> pa.Table:
     return pa.table(columns, names=table.column_names)
 
 
-def _leaderships(run: Run, *, kraft: bool) -> dict[int, list[LeadershipRow]]:
-    """Return rows in order of time.
+def _current(leaderships: Sequence[Leadership]) -> Iterator[Leadership]:
+    """Yield the leaderships whose epoch is not below that of one before.
 
-    On KRaft the brokers report them, and some lag behind others.
+    On KRaft the brokers report who leads, and some lag behind others.
     """
-    decisions: dict[int, list[LeadershipRow]] = defaultdict(list)
-    for row in _rows(run, "events/partitions"):
-        now = LeadershipRow(
-            time_ns=row["time_ns"],
-            leader=row["leader"],
-            epoch=-1 if row["leader_epoch"] is None else row["leader_epoch"],
-            isr=tuple(row["isr"]),
-        )
-        rows = decisions[row["partition"]]
-        if not (kraft and rows and now.epoch < rows[-1].epoch):
-            rows.append(now)
-    return decisions
-
-
-def _marks(run: Run) -> dict[int, dict[int, list[ReplicaSample]]]:
-    samples: dict[int, dict[int, list[ReplicaSample]]] = defaultdict(lambda: defaultdict(list))
-    for row in _rows(run, "events/replicas"):
-        if row["leo"] is not None and row["hw"] is not None:
-            mark = ReplicaSample(time_ns=row["time_ns"], leo=row["leo"], hw=row["hw"])
-            samples[row["partition"]][row["broker"]].append(mark)
-    return samples
+    highest = UNKNOWN
+    for leadership in leaderships:
+        if leadership.epoch >= highest:
+            highest = leadership.epoch
+            yield leadership
 
 
 def _lines(run: Run, plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
@@ -198,7 +188,7 @@ def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
     lines = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
     by_epoch = {(line.broker, line.epoch): line for line in reversed(lines)}
     starts: list[LeadershipStart] = []
-    before: LeadershipRow | None = None
+    before: Leadership | None = None
     for row in trace.leaderships:
         if row.leader >= 0 and (before is None or row.epoch != before.epoch):
             away = before is not None and not (
@@ -228,7 +218,7 @@ def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
 
 def _start(
     trace: Trace,
-    row: LeadershipRow,
+    row: Leadership,
     line: BrokerLogLine | None,
     outside: str | None,
     tails: list[_Tail],
@@ -264,10 +254,10 @@ def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tupl
 
     It was observed, or the broker logged a truncation.
     """
-    mark = trace.mark_at(broker, time_ns)
+    sample = trace.sample(broker, time_ns)
     cuts = [line for line in trace.of_kind(broker, "fetcher") if line.time_ns <= time_ns]
-    leo, since_ns = (mark.leo, mark.time_ns) if mark else (-1, 0)
-    if cuts and (mark is None or since_ns < cuts[-1].time_ns):
+    leo, since_ns = (sample.leo, sample.time_ns) if sample else (-1, 0)
+    if cuts and (sample is None or since_ns < cuts[-1].time_ns):
         leo, since_ns = cuts[-1].offset, cuts[-1].time_ns
     left = [
         gone.start

@@ -5,7 +5,6 @@ are Arrow tables and NumPy arrays.
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +18,7 @@ from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.protocol.rules_by_release import Rules
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import SEND
+from highwater.harness.runs.partition_trace import Leadership, PartitionTrace
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import RunStatus
 
@@ -30,30 +30,6 @@ _ISR: Final = re.compile(
 _LEADER: Final = re.compile(
     r"to broker (?:BrokerEndPoint\((?:id=)?)?(\d+)|Current leader is (-?\d+)"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeadershipRow:
-    """A row of ``events/partitions``."""
-
-    time_ns: int
-    leader: int
-    epoch: int
-    isr: tuple[int, ...]
-
-    @property
-    def event(self) -> str:
-        """The row in words."""
-        return f"leader {self.leader}, leader epoch {self.epoch}, ISR {list(self.isr)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaSample:
-    """An observation of a replica: its LEO and HW."""
-
-    time_ns: int
-    leo: int
-    hw: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,27 +142,14 @@ class FrozenReplica:
         return int(self.offsets[-1]) + 1 if len(self.offsets) else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+@dataclass(frozen=True, kw_only=True)
+class Trace(PartitionTrace):
     """All that was observed of one partition, each list in order of time."""
 
     partition: int
-    leaderships: list[LeadershipRow]
-    marks: dict[int, list[ReplicaSample]]
     lines: dict[int, list[BrokerLogLine]]
     disks: dict[int, FrozenReplica]
     starts: list[LeadershipStart] = field(default_factory=list)
-
-    def leader_at(self, time_ns: int) -> LeadershipRow | None:
-        """Return the leader by the last row before a time."""
-        index = bisect_right(self.leaderships, time_ns, key=lambda row: row.time_ns)
-        return self.leaderships[index - 1] if index else None
-
-    def mark_at(self, broker: int, time_ns: int) -> ReplicaSample | None:
-        """Return a replica's last observation before a time."""
-        marks = self.marks.get(broker, [])
-        index = bisect_right(marks, time_ns, key=lambda mark: mark.time_ns)
-        return marks[index - 1] if index else None
 
     def sent_whole(self, broker: int, last: int) -> BrokerLogLine | None:
         """Return the truncation that made the set that ends at ``last`` overlap others.
@@ -218,7 +181,7 @@ class Trace:
         disk = self.disks.get(broker)
         return disk is not None and 0 <= disk.epoch(offset) < epoch
 
-    def joined(self, broker: int, before: LeadershipRow, now: LeadershipRow) -> bool:
+    def joined(self, broker: int, before: Leadership, now: Leadership) -> bool:
         """Return whether a leader logged that it added a broker to the ISR between two times."""
         return any(
             before.time_ns - WITHIN.look <= line.time_ns <= now.time_ns + WITHIN.look

@@ -66,7 +66,7 @@ def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | 
     """Return whether the broker restarted after its truncation without being observed."""
     if then is None or then.kind != "start":
         return False
-    seen = (mark.time_ns for mark in trace.marks.get(broker, ()))
+    seen = (sample.time_ns for sample in trace.samples(broker))
     return not any(line.time_ns + WITHIN.look < at < then.time_ns for at in seen)
 
 
@@ -77,8 +77,8 @@ def _not_its_hw(trace: Trace, broker: int, line: BrokerLogLine) -> str:
     """
     made = [line.time_ns for line in trace.of_kind(broker, "created")]
     made_ns = max((at for at in made if at <= line.time_ns), default=0)
-    seen = [m for m in trace.marks.get(broker, ()) if made_ns <= m.time_ns <= line.time_ns]
-    everywhere = (m.hw for marks in trace.marks.values() for m in marks)
+    seen = [m for m in trace.samples(broker) if made_ns <= m.time_ns <= line.time_ns]
+    everywhere = (m.hw for track in trace.tracks.values() for m in track.samples)
     highest = max(everywhere, default=0)
     if line.offset > highest:
         return f"no HW was ever above {highest}"
@@ -165,7 +165,7 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
     if cause is None or cause.kind == "leader":
         return "it did not follow anybody"
     # Its fetcher begins where its log ends: who was frozen may have written more, unobserved.
-    seen = (m.leo for m in trace.marks.get(line.broker, ()))
+    seen = (m.leo for m in trace.samples(line.broker))
     if line.offset > max(seen, default=0) and line.offset > cause.offset:
         return "its log was never so long"
     if question is not None:
@@ -192,9 +192,9 @@ def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> boo
     """
     starts = trace.of_kind(line.broker, "start")
     alive_ns = max((start.time_ns for start in starts if start.time_ns <= cause.time_ns), default=0)
-    marks = [m for m in trace.marks.get(line.broker, ()) if m.time_ns >= alive_ns]
-    begun = [m.leo for m in marks if m.time_ns <= cause.time_ns + WITHIN.look]
-    since = [m.leo for m in marks if cause.time_ns + WITHIN.look < m.time_ns <= line.time_ns]
+    samples = [m for m in trace.samples(line.broker) if m.time_ns >= alive_ns]
+    begun = [m.leo for m in samples if m.time_ns <= cause.time_ns + WITHIN.look]
+    since = [m.leo for m in samples if cause.time_ns + WITHIN.look < m.time_ns <= line.time_ns]
     return bool(since) and max(since) > max(begun[-3:] or since[:1])
 
 
@@ -209,9 +209,9 @@ def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
 
 def _is_leo_of(trace: Trace, leader: int, line: BrokerLogLine) -> bool:
     """Return whether the leader's log may have ended there: its last epoch ends at its LEO."""
-    marks = trace.marks.get(leader, [])
-    before = [mark.leo for mark in marks if mark.time_ns <= line.time_ns]
-    after = [mark.leo for mark in marks if line.time_ns < mark.time_ns <= line.time_ns + WITHIN.log]
+    samples = trace.samples(leader)
+    before = [m.leo for m in samples if m.time_ns <= line.time_ns]
+    after = [m.leo for m in samples if line.time_ns < m.time_ns <= line.time_ns + WITHIN.log]
     around = before[-1:] + after[:1]
     return bool(around) and min(around) <= line.offset <= max(around)
 

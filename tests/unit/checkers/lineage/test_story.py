@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from highwater.checkers.anomalies.record_outcomes import PartitionLedger
@@ -10,6 +11,8 @@ from highwater.checkers.lineage.evidence import RecordEvidence
 from highwater.checkers.lineage.sentences import sentence
 from highwater.checkers.lineage.story import witnesses
 from highwater.checkers.lineage.subject import Subject
+from highwater.harness.runs.history import TABLES
+from highwater.harness.runs.partition_trace import PartitionTrace, partition_traces
 from highwater.harness.runs.verdict import Witness
 from tests.histories.stories import CUT, rehearse_fork, rehearse_loss
 from tests.support.run_builder import RunBuilder
@@ -18,11 +21,13 @@ from tests.support.run_builder import RunBuilder
 def evidence(run: RunBuilder) -> RecordEvidence:
     """What a run recorded, and the disks as the story of loss leaves them."""
     operations = [{"error": None, "complete_ns": None, **row} for row in run.rows["history/ops"]]
+    names = ("events/partitions", "events/replicas")
+    tables = (pa.Table.from_pylist(run.rows[name], schema=TABLES[name]) for name in names)
+    trace = partition_traces(*tables).get(("events", 0), PartitionTrace())
     return RecordEvidence(
         topic=run.topic.name,
         operations=operations,
-        leaders=run.rows["events/partitions"],
-        replicas=run.rows["events/replicas"],
+        traces={0: trace},
         faults=run.rows["events/faults"],
         log_lines=run.rows["events/log_lines"],
         disk={(0, 3): [(1, 0, "m3"), (2, 2, "m4")]},

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from highwater.harness.base.wording import count
 from highwater.harness.runs.faults.intervals import FaultInterval
+from highwater.harness.runs.partition_trace import UNKNOWN, Leadership, Track
 from highwater.reports.drawings.svg import (
     Scale,
     Share,
@@ -31,14 +32,7 @@ from highwater.reports.drawings.timeline import (
     _thinned,
     timeline,
 )
-from highwater.reports.observations import (
-    UNKNOWN,
-    LeadershipPeriod,
-    PartitionObservations,
-    RunObservations,
-    Track,
-    TruncationEvent,
-)
+from highwater.reports.observations import PartitionObservations, RunObservations, TruncationEvent
 from highwater.reports.text import LONGEST, plain, seconds, short
 
 SECOND = 1_000_000_000
@@ -54,6 +48,7 @@ def rects(markup: str, class_: str) -> list[tuple[float, float]]:
 def track(*rows: tuple[float, int, int]) -> Track:
     times, leo, hw = zip(*rows, strict=True)
     return Track(
+        broker=1,
         time_ns=np.array([int(t * SECOND) for t in times], np.int64),
         leo=np.array(leo, np.int64),
         hw=np.array(hw, np.int64),
@@ -138,8 +133,8 @@ def scene() -> tuple[PartitionObservations, RunObservations]:
         partition=("events", 0),
         tracks={1: track((0, 4, 4), (10, UNKNOWN, UNKNOWN)), 2: track((0, 4, 3), (12, 3, 3))},
         leaderships=(
-            LeadershipPeriod(time_ns=0, leader=1, epoch=0, isr=(1, 2)),
-            LeadershipPeriod(time_ns=12 * SECOND, leader=2, epoch=1, isr=(2,)),
+            Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2)),
+            Leadership(time_ns=12 * SECOND, leader=2, epoch=1, isr=(2,)),
         ),
         cuts=(TruncationEvent(time_ns=12 * SECOND, broker=2, offset=3),),
     )
@@ -228,9 +223,9 @@ def test_an_unknown_hw_is_not_drawn_as_one() -> None:
 def test_a_replica_has_a_strip_for_each_epoch_in_which_it_answered_and_did_not_lead() -> None:
     one, evidence = scene()
     leaderships = (
-        LeadershipPeriod(time_ns=0, leader=1, epoch=0, isr=(1, 2)),
-        LeadershipPeriod(time_ns=10 * SECOND, leader=3, epoch=1, isr=(3,)),
-        LeadershipPeriod(time_ns=15 * SECOND, leader=1, epoch=2, isr=(1,)),
+        Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2)),
+        Leadership(time_ns=10 * SECOND, leader=3, epoch=1, isr=(3,)),
+        Leadership(time_ns=15 * SECOND, leader=1, epoch=2, isr=(1,)),
     )
     slept = track((0.0, 3, 3), (8.0, UNKNOWN, UNKNOWN), (16.0, 3, 3))
     one = dataclasses.replace(one, leaderships=leaderships, tracks={2: slept})

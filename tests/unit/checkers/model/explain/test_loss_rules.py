@@ -20,9 +20,7 @@ from highwater.checkers.model.explain.trace import (
     BrokerLogLine,
     ClientLogLine,
     FrozenReplica,
-    LeadershipRow,
     LeadershipStart,
-    ReplicaSample,
     RunTraces,
     Trace,
 )
@@ -31,13 +29,14 @@ from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import OPERATIONS
+from highwater.harness.runs.partition_trace import Leadership, Track
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.harness.runs.store import RunStatus
 
 RULES = {rule.name: rule for rule in (*UNANSWERED, *SUCCESSION, *OTHERWISE)}
 SENT, ACKED, ELECTED = 20 * SECOND, 21 * SECOND, 29 * SECOND
-QUIET = LeadershipRow(time_ns=0, leader=1, epoch=0, isr=(1, 2, 3))
-NEXT = LeadershipRow(time_ns=ELECTED, leader=2, epoch=1, isr=(2, 3))
+QUIET = Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2, 3))
+NEXT = Leadership(time_ns=ELECTED, leader=2, epoch=1, isr=(2, 3))
 START = LeadershipStart(
     time_ns=ELECTED, broker=2, epoch=1, offset=3, isr=(2, 3), unclean=None, logged=True,
     event="Leader events-0 starts at leader epoch 1",
@@ -51,15 +50,15 @@ class Situation:
     kafka: str = "3.9.2"
     acks: Acks = "all"
     unclean: bool = False
-    rows: tuple[LeadershipRow, ...] = (QUIET, NEXT)
+    rows: tuple[Leadership, ...] = (QUIET, NEXT)
     start: LeadershipStart | None = START
     starts: tuple[LeadershipStart, ...] = (START,)
     faults: tuple[FaultInterval, ...] = ()
     lines: tuple[BrokerLogLine, ...] = ()
-    marks: dict[int, tuple[ReplicaSample, ...]] = field(default_factory=dict)
+    tracks: dict[int, Track] = field(default_factory=dict)
     clients: tuple[ClientLogLine, ...] = ()
     left_ns: int | None = None
-    other: tuple[LeadershipRow, ...] = ()
+    other: tuple[Leadership, ...] = ()
     acked_ns: int = ACKED
 
     def record(self) -> LostRecord:
@@ -70,14 +69,12 @@ class Situation:
         trace = Trace(
             partition=0,
             leaderships=list(self.rows),
-            marks={broker: list(marks) for broker, marks in self.marks.items()},
+            tracks=self.tracks,
             lines={b: [line for line in self.lines if line.broker == b] for b in (1, 2, 3)},
             disks={2: disk},
             starts=list(self.starts),
         )
-        other = Trace(
-            partition=1, leaderships=list(self.other), marks={}, lines={}, disks={}, starts=[]
-        )
+        other = Trace(partition=1, leaderships=list(self.other), lines={}, disks={}, starts=[])
         send: dict[str, Any] = {
             "process": "p0", "outcome": "ok", "invoke_ns": SENT, "complete_ns": self.acked_ns,
             "offset": 3, "value": "m3",
@@ -147,9 +144,7 @@ EXPLAINED = {
     "retry": replace(CALM, clients=(ClientLogLine(SENT + SECOND, "Timed out"),)),
     "client-left": replace(CALM, left_ns=ACKED),
     "zombie-send": UNAWARE,
-    "shorter-log": replace(
-        CALM, starts=(START,), marks={1: (ReplicaSample(time_ns=SENT, leo=3, hw=3),)}
-    ),
+    "shorter-log": replace(CALM, starts=(START,), tracks={1: Track.of(1, [(SENT, 3, 3)])}),
     "connection": replace(
         CALM, other=(QUIET, replace(NEXT, time_ns=SENT)), rows=(replace(QUIET, isr=(1,)),)
     ),
@@ -161,7 +156,7 @@ EXPLAINED = {
         kafka="0.11.0.3", lines=(unknown_epoch(ELECTED - SECOND), cut(3))
     ),
     "join_from_epoch_start": Situation(
-        kafka="2.0.0", rows=JOIN, marks={2: (ReplicaSample(time_ns=SENT, leo=3, hw=3),)}
+        kafka="2.0.0", rows=JOIN, tracks={2: Track.of(2, [(SENT, 3, 3)])}
     ),
     "zombie": DEPOSED,
     "segment-deleted": Situation(
@@ -179,7 +174,7 @@ NOT_EXPLAINED = {
     "shorter-log": replace(
         CALM,
         starts=(replace(START, offset=4),),
-        marks={1: (ReplicaSample(time_ns=SENT, leo=3, hw=3),)},
+        tracks={1: Track.of(1, [(SENT, 3, 3)])},
     ),
     "connection": replace(CALM, other=(QUIET, replace(NEXT, time_ns=ELECTED))),
     "unclean": Situation(unclean=False, start=UNCLEAN),
@@ -188,7 +183,7 @@ NOT_EXPLAINED = {
     "epochs": Situation(kafka="0.11.0.3", lines=(cut(3),)),
     "epoch_on_election": Situation(kafka="2.0.1", lines=(unknown_epoch(ELECTED - SECOND), cut(3))),
     "join_from_epoch_start": Situation(
-        kafka="2.0.1", rows=JOIN, marks={2: (ReplicaSample(time_ns=SENT, leo=3, hw=3),)}
+        kafka="2.0.1", rows=JOIN, tracks={2: Track.of(2, [(SENT, 3, 3)])}
     ),
     "zombie": replace(DEPOSED, acks="all"),
     "segment-deleted": Situation(

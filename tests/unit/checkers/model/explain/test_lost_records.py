@@ -14,7 +14,6 @@ from highwater.checkers.model.explain.other_anomalies import corrupt
 from highwater.checkers.model.explain.tolerances import SECOND
 from highwater.checkers.model.explain.trace import (
     FrozenReplica,
-    LeadershipRow,
     LeadershipStart,
     RunTraces,
     Trace,
@@ -22,6 +21,7 @@ from highwater.checkers.model.explain.trace import (
 from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import OPERATIONS
+from highwater.harness.runs.partition_trace import Leadership, PartitionTrace, Track
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.store import RunStatus
 
@@ -45,8 +45,8 @@ def observed(fault: str, broker: int, says: str, *, after: int = 3) -> RunTraces
         epochs=np.array([0, 0, 0, 2], dtype=np.int64),
         ids=["m0", "m1", "m2", "fence"],
     )
-    led = LeadershipRow(time_ns=0, leader=1, epoch=0, isr=(1, 2, 3))
-    again = LeadershipRow(time_ns=9 * SECOND, leader=1, epoch=2, isr=(1,))
+    led = Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2, 3))
+    again = Leadership(time_ns=9 * SECOND, leader=1, epoch=2, isr=(1,))
     start = LeadershipStart(
         time_ns=9 * SECOND,
         broker=1,
@@ -57,9 +57,7 @@ def observed(fault: str, broker: int, says: str, *, after: int = 3) -> RunTraces
         logged=True,
         event="Leader events-0 starts at leader epoch 2",
     )
-    trace = Trace(
-        partition=0, leaderships=[led, again], marks={}, lines={}, disks={1: disk}, starts=[start]
-    )
+    trace = Trace(partition=0, leaderships=[led, again], lines={}, disks={1: disk}, starts=[start])
     struck = FaultInterval(
         name=fault,
         broker=broker,
@@ -126,14 +124,11 @@ def test_a_bit_that_was_flipped_explains_a_damaged_disk(broker: int, explained: 
     ],
 )
 def test_the_story_says_who_took_the_record_a_fault_or_kafka(says: str, sentence: str) -> None:
-    rows = [
-        {"broker": 1, "partition": 0, "time_ns": time_ns, "leo": leo, "hw": 4}
-        for time_ns, leo in ((3, 4), (9, 3))
-    ]
+    track = Track.of(1, [(3, 4, 4), (9, 3, 4)])
     evidence = RecordEvidence(
         topic="events",
         operations=[{**SEND, "invoke_ns": 1, "partition": 0, "topic": "events"}],
-        replicas=rows,
+        traces={0: PartitionTrace(tracks={1: track})},
         faults=[{"broker": 1, "time_ns": 5, "says": says, "phase": "inject", "fault": "kill"}],
     )
     subject = Subject(evidence=evidence, kind="lost-write", partition=0, offset=3, value="m3")

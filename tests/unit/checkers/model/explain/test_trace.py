@@ -3,7 +3,8 @@
 import pytest
 
 from highwater.checkers.model.explain.tolerances import SECOND
-from highwater.checkers.model.explain.trace import BrokerLogLine, LeadershipRow, Trace
+from highwater.checkers.model.explain.trace import BrokerLogLine, Trace
+from highwater.harness.runs.partition_trace import Leadership
 
 
 def line(text: str, *, broker: int = 3, time_ns: int = 8 * SECOND) -> BrokerLogLine:
@@ -31,11 +32,11 @@ def test_the_isr_of_a_line_is_the_new_one(text: str, isr: set[int]) -> None:
 
 
 def test_a_broker_that_joined_between_two_observations_may_be_elected() -> None:
-    before = LeadershipRow(time_ns=7 * SECOND, leader=3, epoch=2, isr=(3,))
-    now = LeadershipRow(time_ns=9 * SECOND, leader=1, epoch=3, isr=(1,))
+    before = Leadership(time_ns=7 * SECOND, leader=3, epoch=2, isr=(3,))
+    now = Leadership(time_ns=9 * SECOND, leader=1, epoch=3, isr=(1,))
     text = "Expanding ISR for partition events-3-0 from 3 to 3,1 (kafka.cluster.Partition)"
     trace = Trace(
-        partition=0, leaderships=[before, now], marks={}, lines={3: [line(text)]}, disks={},
+        partition=0, leaderships=[before, now], lines={3: [line(text)]}, disks={},
         starts=[],
     )  # fmt: skip
     assert trace.joined(1, before, now)

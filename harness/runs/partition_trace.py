@@ -1,0 +1,229 @@
+"""Partitions over time: who led them, and each replica's LEO and HW, as they were observed.
+
+Lineage, the model's explanation and the reports read ``events/partitions`` and ``events/replicas``
+through this module alone.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final, NamedTuple, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Partition: TypeAlias = tuple[str, int]
+"""Topic and partition number."""
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+UNKNOWN: Final = -1
+"""Stands for a LEO, a HW or an epoch that nobody told."""
+
+SILENT_NS: Final = 2_000_000_000
+"""So soon after its last answer a broker that fell silent is seen to be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """Leader (-1: none), leader epoch and ISR by the controller's metadata from ``time_ns`` on."""
+
+    time_ns: int
+    leader: int
+    epoch: int
+    isr: tuple[int, ...]
+
+    @property
+    def event(self) -> str:
+        """The row in words."""
+        return f"leader {self.leader}, leader epoch {self.epoch}, ISR {list(self.isr)}"
+
+
+class ReplicaSample(NamedTuple):
+    """An observation of a replica: its LEO and HW."""
+
+    time_ns: int
+    leo: int
+    hw: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOffsetDrop:
+    """A LEO that went down from one answer, at ``since_ns``, to the next, at ``time_ns``.
+
+    Attributes:
+        hw: before.
+    """
+
+    broker: int
+    since_ns: int
+    time_ns: int
+    before: int
+    after: int
+    hw: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Track:
+    """LEO and HW of one replica over time, a row a change (``UNKNOWN``: it did not answer)."""
+
+    broker: int
+    time_ns: Ints
+    leo: Ints
+    hw: Ints
+
+    @classmethod
+    def of(cls, broker: int, samples: Iterable[tuple[int, int, int]]) -> Self:
+        """Return the track with these times, LEOs and HWs."""
+        rows = np.array(list(samples), dtype=np.int64).reshape(-1, 3)
+        return cls(broker=broker, time_ns=rows[:, 0], leo=rows[:, 1], hw=rows[:, 2])
+
+    @cached_property
+    def samples(self) -> list[ReplicaSample]:
+        """The answers that told both LEO and HW."""
+        complete = (self.leo != UNKNOWN) & (self.hw != UNKNOWN)
+        columns = (column[complete].tolist() for column in (self.time_ns, self.leo, self.hw))
+        return [ReplicaSample(*row) for row in zip(*columns, strict=True)]
+
+    def at(self, time_ns: int) -> tuple[int, int, bool]:
+        """Return the last reported LEO and HW, and whether the broker still answered."""
+        end = int(np.searchsorted(self.time_ns, time_ns, side="right"))
+        last = self._last(end)
+        if last < 0:
+            return UNKNOWN, UNKNOWN, False
+        return int(self.leo[last]), int(self.hw[last]), last == end - 1
+
+    def observed_at(self, time_ns: int) -> int:
+        """Return the time of the last answer up to ``time_ns``; -1: there was none."""
+        last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
+        return int(self.time_ns[last]) if last >= 0 else -1
+
+    def with_leo(self, leo: int, time_ns: int) -> Self:
+        """Raise the last LEO before a silence to ``leo``, which it had reached by ``time_ns``.
+
+        Returns:
+            The track itself if ``leo`` was observed, or if no silence begins within ``SILENT_NS``.
+        """
+        last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
+        after = slice(last + 1, last + 2)
+        fell = (self.leo[after] == UNKNOWN) & (self.time_ns[after] <= time_ns + SILENT_NS)
+        if last < 0 or not fell.any() or self.leo[last] >= leo:
+            return self
+        raised = self.leo.copy()
+        raised[last] = leo
+        return replace(self, leo=raised)
+
+    def answered(self, until_ns: int) -> list[tuple[int, int]]:
+        """Return the intervals in which the replica answered, in ns."""
+        is_known = np.concatenate([[False], self.leo != UNKNOWN, [False]])
+        edges = np.flatnonzero(is_known[1:] != is_known[:-1])
+        times = np.append(self.time_ns, until_ns)
+        return [(int(times[a]), int(times[b])) for a, b in edges.reshape(-1, 2)]
+
+    def since(self, time_ns: int) -> Self:
+        """Return the track from a time on."""
+        return self._rows(self.time_ns >= time_ns)
+
+    def holding(self, offset: int, until_ns: int) -> Self:
+        """Return its answers while it first held an offset, up to a time; none if it never did."""
+        above = (self.leo > offset) & (self.time_ns <= until_ns)
+        after = np.flatnonzero((self.leo != UNKNOWN) & ~above & np.logical_or.accumulate(above))
+        until = after[0] if len(after) else len(above)
+        return self._rows(above & (np.arange(len(above)) < until))
+
+    def drops(self) -> Iterator[EndOffsetDrop]:
+        """Yield every fall of the LEO from one answer to the next, across silences too."""
+        answers = self._rows(self.leo != UNKNOWN)
+        times, leo, hw = answers.time_ns, answers.leo, answers.hw
+        for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:
+            yield EndOffsetDrop(
+                broker=self.broker,
+                since_ns=int(times[i - 1]),
+                time_ns=int(times[i]),
+                before=int(leo[i - 1]),
+                after=int(leo[i]),
+                hw=int(hw[i - 1]),
+            )
+
+    def _rows(self, chosen: npt.NDArray[np.bool_]) -> Self:
+        columns = {name: getattr(self, name)[chosen] for name in ("time_ns", "leo", "hw")}
+        return replace(self, **columns)
+
+    def _last(self, end: int) -> int:
+        """Return the last row before index ``end`` with an answer; -1: there is none."""
+        answers = np.flatnonzero(self.leo[:end] != UNKNOWN)
+        return int(answers[-1]) if len(answers) else -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionTrace:
+    """One partition over time.
+
+    Attributes:
+        leaderships: in order of time.
+        tracks: by broker.
+    """
+
+    leaderships: Sequence[Leadership] = ()
+    tracks: Mapping[int, Track] = field(default_factory=dict)
+
+    def leadership(self, time_ns: int | None) -> Leadership | None:
+        """Return the leadership that the controller had reported by a time."""
+        if time_ns is None:
+            return None
+        index = bisect_right(self.leaderships, time_ns, key=lambda row: row.time_ns)
+        return self.leaderships[index - 1] if index else None
+
+    def samples(self, broker: int) -> Sequence[ReplicaSample]:
+        """Return a replica's answers; none for a broker that was never asked."""
+        track = self.tracks.get(broker)
+        return () if track is None else track.samples
+
+    def sample(self, broker: int, time_ns: int) -> ReplicaSample | None:
+        """Return a replica's last answer up to a time."""
+        samples = self.samples(broker)
+        index = bisect_right(samples, time_ns, key=lambda sample: sample.time_ns)
+        return samples[index - 1] if index else None
+
+
+def partition_traces(partitions: pa.Table, replicas: pa.Table) -> dict[Partition, PartitionTrace]:
+    """Return the trace of every partition in two tables of events."""
+    leaderships, tracks = _leaderships(partitions), _tracks(replicas)
+    return {
+        key: PartitionTrace(leaderships=tuple(leaderships.get(key, ())), tracks=tracks.get(key, {}))
+        for key in sorted({*leaderships, *tracks})
+    }
+
+
+def ints(column: pa.ChunkedArray) -> Ints:
+    """Return a column of integers, ``UNKNOWN`` where there is none."""
+    filled = pc.fill_null(column, UNKNOWN).cast(pa.int64())
+    return np.asarray(filled.to_numpy(), dtype=np.int64)
+
+
+def _leaderships(table: pa.Table) -> dict[Partition, list[Leadership]]:
+    by_partition: dict[Partition, list[Leadership]] = {}
+    for row in table.sort_by("time_ns").to_pylist():
+        leadership = Leadership(
+            time_ns=row["time_ns"],
+            leader=row["leader"],
+            epoch=UNKNOWN if row["leader_epoch"] is None else row["leader_epoch"],
+            isr=tuple(row["isr"]),
+        )
+        by_partition.setdefault((row["topic"], row["partition"]), []).append(leadership)
+    return by_partition
+
+
+def _tracks(table: pa.Table) -> dict[Partition, dict[int, Track]]:
+    tracks: dict[Partition, dict[int, Track]] = {}
+    names = ["topic", "partition", "broker"]
+    for key in table.group_by(names).aggregate([]).select(names).to_pylist():
+        same = [pc.equal(table[name], key[name]) for name in names]
+        rows = table.filter(pc.and_(pc.and_(same[0], same[1]), same[2])).sort_by("time_ns")
+        times, leo, hw = (ints(rows[name]) for name in ("time_ns", "leo", "hw"))
+        track = Track(broker=key["broker"], time_ns=times, leo=leo, hw=hw)
+        tracks.setdefault((key["topic"], key["partition"]), {})[key["broker"]] = track
+    return tracks

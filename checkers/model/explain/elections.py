@@ -39,40 +39,11 @@ def _elected(
     """Yield leaders that were not in the ISR before, if unclean elections are forbidden."""
     if now.epoch == before.epoch:
         yield _wrong(now, "elections", f"two leaders in epoch {now.epoch}: {before.leader} too")
-    if now.leader in before.isr or observed.plan.topic.unclean_leader_election:
+    if observed.plan.topic.unclean_leader_election or trace.was_eligible(before, now):
         return
     if observed.rules.elr and len(before.isr) < observed.plan.topic.min_insync_replicas:
         return  # an eligible leader, kept while the ISR is too small, seen by nobody (KIP-966)
-    if now.epoch > before.epoch + 1:
-        return
-    if trace.joined(now.leader, before, now) or _decided_unheard(trace, now):
-        return
     yield _wrong(now, "elections", f"leader {now.leader} was not in the ISR {list(before.isr)}")
-
-
-def _decided_unheard(trace: Trace, now: Leadership) -> bool:
-    """Return whether decisions before this election were neither logged nor observed.
-
-    The partition epoch rises with each decision (KIP-497). A controller may take a replica into the
-    ISR and move the leader to it before the old leader learns of the first: the next decision names
-    both.
-    """
-    lines = [
-        line
-        for broker in trace.lines
-        for line in trace.of_kind(broker, "leader", "follower", "isr")
-        if line.partition_epoch >= 0
-    ]
-    begun = [line for line in lines if line.broker == now.leader and line.kind == "leader"]
-    elected = max(
-        (start.partition_epoch for start in begun if start.epoch == now.epoch), default=-1
-    )
-    earlier = [line for line in lines if line.partition_epoch < elected]
-    if not earlier:
-        return False
-    last = max(earlier, key=lambda line: (line.partition_epoch, -line.time_ns))
-    seen = sum(last.time_ns + WITHIN.look < row.time_ns <= now.time_ns for row in trace.leaderships)
-    return elected - last.partition_epoch > seen
 
 
 def _changed(

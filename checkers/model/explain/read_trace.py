@@ -191,10 +191,8 @@ def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
     before: Leadership | None = None
     for row in trace.leaderships:
         if row.leader >= 0 and (before is None or row.epoch != before.epoch):
-            away = before is not None and not (
-                row.leader in before.isr or trace.joined(row.leader, before, row)
-            )
-            outside = row.event if away else None
+            eligible = before is None or trace.was_eligible(before, row)
+            outside = None if eligible else row.event
             unclean = _said_unclean(trace, row.leader, row.epoch, row.time_ns)
             line = by_epoch.pop((row.leader, row.epoch), None)
             starts.append(_start(trace, row, line, unclean or outside, tails))

@@ -181,7 +181,44 @@ class Trace(PartitionTrace):
         disk = self.disks.get(broker)
         return disk is not None and 0 <= disk.epoch(offset) < epoch
 
-    def joined(self, broker: int, before: Leadership, now: Leadership) -> bool:
+    def was_eligible(self, before: Leadership, now: Leadership) -> bool:
+        """Return whether the new leader may have been in the ISR when it was elected.
+
+        It was in the ISR that was observed before, a leader logged that it joined, or the ISR of
+        the moment is unknown: an election or a decision of the controller was not observed.
+        """
+        return (
+            now.leader in before.isr
+            or now.epoch > before.epoch + 1
+            or self._joined(now.leader, before, now)
+            or self._decided_unobserved(now)
+        )
+
+    def _decided_unobserved(self, now: Leadership) -> bool:
+        """Return whether decisions before this election were neither logged nor observed.
+
+        The partition epoch rises with each decision (KIP-497). A controller may take a replica into
+        the ISR and move the leader to it before the old leader learns of the first: the next
+        decision names both.
+        """
+        lines = [
+            line
+            for broker in self.lines
+            for line in self.of_kind(broker, "leader", "follower", "isr")
+            if line.partition_epoch >= 0
+        ]
+        begun = [line for line in lines if line.broker == now.leader and line.kind == "leader"]
+        elected = max((a.partition_epoch for a in begun if a.epoch == now.epoch), default=-1)
+        earlier = [line for line in lines if line.partition_epoch < elected]
+        if not earlier:
+            return False
+        last = max(earlier, key=lambda line: (line.partition_epoch, -line.time_ns))
+        seen = sum(
+            last.time_ns + WITHIN.look < row.time_ns <= now.time_ns for row in self.leaderships
+        )
+        return elected - last.partition_epoch > seen
+
+    def _joined(self, broker: int, before: Leadership, now: Leadership) -> bool:
         """Return whether a leader logged that it added a broker to the ISR between two times."""
         return any(
             before.time_ns - WITHIN.look <= line.time_ns <= now.time_ns + WITHIN.look

@@ -514,6 +514,32 @@ def test_whoever_joined_the_isr_while_nobody_looked_was_elected_from_it(
     assert found.verdict == word, found
 
 
+@pytest.mark.parametrize(("decision", "word"), [(14, "explained"), (13, "unexplained")])
+def test_whoever_joined_by_an_unobserved_decision_was_elected_from_the_isr(
+    tmp_path: Path, decision: int, word: str
+) -> None:
+    """A soak of 4.0.2: broker 1 was in the ISR for 60 ms, then led (acks=1)."""
+    run = RunBuilder(tmp_path / "run", kafka="4.0.2", workload=Workload(acks="1"))
+    run.leader(2, 5, [2, 3])
+    run.log_line(2, "isr", "[Partition events-0 broker=2] ISR updated to 2,3,1  and version "
+                           "updated to 10")  # fmt: skip
+    run.tick(5_000)
+    run.leader(2, 5, [2])
+    run.tick(1_000)
+    run.leader(2, 5, [2, 3])
+    run.tick(1_000)
+    run.send("gone", 1)
+    run.tick(100)
+    says = f"Leader events-0 starts at leader epoch 6 from offset 1 with partition epoch {decision}"
+    run.log_line(1, "leader", says, offset=1)
+    run.leader(1, 6, [3, 1])
+    run.everywhere([(0, 0, "p0-0")])
+    gone = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0, "value": "gone",
+            "offset": 1}  # fmt: skip
+    [found] = [one for one in findings(run, gone) if one.kind == "lost-write"]
+    assert found.verdict == word, found
+
+
 @pytest.mark.parametrize(
     ("was", "after_ms", "acks", "word"),
     [

@@ -1,5 +1,7 @@
 """What a broker's log line tells, in the forms of every release."""
 
+from dataclasses import replace
+
 import pytest
 
 from highwater.checkers.model.explain.tolerances import SECOND
@@ -35,9 +37,7 @@ def test_a_broker_that_joined_between_two_observations_may_be_elected() -> None:
     before = Leadership(time_ns=7 * SECOND, leader=3, epoch=2, isr=(3,))
     now = Leadership(time_ns=9 * SECOND, leader=1, epoch=3, isr=(1,))
     text = "Expanding ISR for partition events-3-0 from 3 to 3,1 (kafka.cluster.Partition)"
-    trace = Trace(
-        partition=0, leaderships=[before, now], lines={3: [line(text)]}, disks={},
-        starts=[],
-    )  # fmt: skip
-    assert trace.joined(1, before, now)
-    assert not trace.joined(2, before, now)
+    trace = Trace(partition=0, leaderships=[before, now], lines={3: [line(text)]}, disks={})
+    assert trace.was_eligible(before, now)
+    assert not trace.was_eligible(before, replace(now, leader=2))
+    assert trace.was_eligible(before, replace(now, leader=2, epoch=4)), "an election between"

@@ -6,6 +6,7 @@ the controller consumes, from 0.9 to 3.9; on KRaft they are requests (KIP-455, K
 """
 
 import contextlib
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
@@ -23,6 +24,11 @@ LIMIT_S: Final = 30.0
 _ELECTIONS: Final = 3
 _ELECTION_S: Final = 5.0
 """Twice what 0.10 needs while a frozen broker owes an answer; a third of a session timeout."""
+
+_NOTICE_S: Final = 1.0
+"""In this time a broker notices a new node; nothing tells when it has."""
+
+_NOBODY: Final = {"version": 1, "brokerid": -1, "timestamp": "0"}
 
 _EVERY_S: Final = 0.01
 _ANSWER_S: Final = 5.0
@@ -104,7 +110,7 @@ class ZooKeeperMover:
 
         A controller that was elected a moment ago does not watch its node again yet: it resigns and
         takes no part in the election (``KafkaController.ControllerChange``). Then another broker is
-        elected, and that one has to resign next.
+        elected, and that one has to resign next. If none takes part, they are called.
         """
         controller, epoch = self._view.controller(), self._view.read(_EPOCH)
         for _ in range(_ELECTIONS):
@@ -112,9 +118,28 @@ class ZooKeeperMover:
                 self._view.delete("/controller")
                 self._await_election([controller], epoch, _ELECTION_S)
                 return
-            if self._await_election(self._view.live_brokers(), epoch, LIMIT_S) == controller:
+            if self.await_controller(epoch) == controller:
                 return
         raise WaitTimeoutError(f"broker {controller} was not elected in {_ELECTIONS} elections")
+
+    def await_controller(self, epoch: int) -> int:
+        """Wait until any broker is elected after an epoch, and return its id.
+
+        Brokers that all missed the end of the last controller wait for the next one's node. They
+        get one of nobody, which is deleted again.
+        """
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            live = self._view.live_brokers()
+            try:
+                return self._await_election(live, epoch, _ELECTION_S)
+            except WaitTimeoutError:
+                if time.monotonic() >= deadline:
+                    raise
+            if self._view.create("/controller", _NOBODY, ephemeral=True):
+                with contextlib.suppress(WaitTimeoutError):
+                    return self._await_election(live, epoch, _NOTICE_S)
+                self._view.delete("/controller")
 
     def _await_election(self, candidates: Collection[int], epoch: int, limit_s: float) -> int:
         """Wait until a candidate is the controller, elected after an epoch; return its id."""

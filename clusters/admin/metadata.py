@@ -135,11 +135,16 @@ class ZooKeeperView:
         finally:
             client.close()
 
-    def create(self, path: str, node: Mapping[str, Any]) -> bool:
-        """Create a node and its parents; return False if the node was already there."""
+    def create(self, path: str, node: Mapping[str, Any], *, ephemeral: bool = False) -> bool:
+        """Create a node and its parents; return False if the node was already there.
+
+        Args:
+            ephemeral: whether the node ends with this connection.
+        """
         data = json.dumps(node).encode()
+        client = self._connected()
         try:
-            self._wait(self._connected().create_async(path, data, makepath=True))
+            self._wait(client.create_async(path, data, ephemeral=ephemeral, makepath=True))
         except NodeExistsError:
             return False
         return True

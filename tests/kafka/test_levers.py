@@ -5,10 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from highwater.clusters.admin.leadership import ZooKeeperMover
 from highwater.clusters.admin.metadata import ZooKeeperView
 from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
 from highwater.clusters.local.driver import open_cluster
+from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
 from highwater.nemesis.model_replay.schedule_replay import KRAFT_SESSION_S, ZOOKEEPER_SESSION_S
@@ -82,6 +84,23 @@ def test_leadership_moves_just_after_an_election(cluster: RealCluster, probe: Pr
         assert probe.partition("elected", 0).leader == others[1]
 
 
+def test_leadership_moves_when_no_broker_stood_for_election(
+    cluster: RealCluster, probe: Probe
+) -> None:
+    """Nodes that are deleted at once: in the end each broker may wait for a new one."""
+    with _out_of_the_isr(cluster, probe, "nobody") as others:
+        with contextlib.closing(cluster._view()) as view:
+            if isinstance(view, ZooKeeperView):
+                for _ in range(6):
+                    with contextlib.suppress(UnreachableError, WaitTimeoutError):
+                        _elect_controller(view, limit_s=3)
+                        view.delete("/controller")
+                mover = ZooKeeperMover(view, lambda *_: contextlib.nullcontext())
+                assert mover.await_controller(0) in others
+        cluster.move_leader("nobody", 0, others[1])
+        assert probe.partition("nobody", 0).leader == others[1]
+
+
 def test_the_heir_is_chosen(cluster: Cluster, probe: Probe) -> None:
     leader, *heirs = sorted(cluster.brokers, key=lambda one: one == probe.controller())
     cluster.create_topic("heirs", [[leader, *heirs]], {})
@@ -147,14 +166,14 @@ def _out_of_the_isr(cluster: Cluster, probe: Probe, topic: str) -> Iterator[list
     _await_live(probe, set(cluster.brokers), limit_s=60)
 
 
-def _elect_controller(view: ZooKeeperView) -> None:
+def _elect_controller(view: ZooKeeperView, limit_s: float = 20) -> None:
     epoch = view.read("/controller_epoch")
     view.delete("/controller")
     await_condition(
         lambda: view.read("/controller_epoch"),
         lambda now: now > epoch,
         what="another controller",
-        limit_s=20,
+        limit_s=limit_s,
         every_s=0.001,
     )
 

@@ -61,7 +61,8 @@ class Written(ZooKeeperView):
         yield
         self.deposed = 0
 
-    def create(self, path: str, node: Mapping[str, Any]) -> bool:
+    def create(self, path: str, node: Mapping[str, Any], *, ephemeral: bool = False) -> bool:
+        assert not ephemeral
         if path in self.nodes and not self._awake:
             return False
         self.nodes[path] = node

@@ -28,19 +28,25 @@ _SAYS: Final = {
 
 def frame(moment: Frame, anomaly: Anomaly, uid: str) -> Markup:
     """Draw one frame as SVG."""
-    first = moment.lanes[0].cells
-    width = LABEL + CELL * len(first) + RIGHT
-    height = TOP + LANE * len(moment.lanes)
-    marks = [
+    around = "" if anomaly.offset is None else f" around offset {anomaly.offset}"
+    label = f"Step {moment.number}, {moment.title}: the replicas{around}"
+    parts = body(moment, anomaly)
+    return svg(*size(moment), label, describe(moment, anomaly), *parts, uid=uid)
+
+
+def size(moment: Frame) -> tuple[float, float]:
+    """Return the width and the height of a frame."""
+    return LABEL + CELL * len(moment.lanes[0].cells) + RIGHT, TOP + LANE * len(moment.lanes)
+
+
+def body(moment: Frame, anomaly: Anomaly) -> list[Markup]:
+    """Draw offsets and replicas of a frame, as parts of a larger drawing."""
+    offsets = [
         text(_x(i) + CELL / 2, 16, str(cell.offset), _axis(cell, anomaly), "middle")
-        for i, cell in enumerate(first)
+        for i, cell in enumerate(moment.lanes[0].cells)
     ]
     lanes = [_lane(lane, TOP + LANE * i, anomaly) for i, lane in enumerate(moment.lanes)]
-    label = f"Step {moment.number}, {moment.title}: the replicas around offset {anomaly.offset}"
-    return svg(
-        width, height, label, describe(moment, anomaly), text(0, 16, "offset", "axis"),
-        *marks, *lanes, uid=uid,
-    )  # fmt: skip
+    return [text(0, 16, "offset", "axis"), *offsets, *lanes]
 
 
 def describe(moment: Frame, anomaly: Anomaly) -> str:
@@ -49,11 +55,12 @@ def describe(moment: Frame, anomaly: Anomaly) -> str:
     for lane in moment.lanes:
         at = next((c for c in lane.cells if c.offset == anomaly.offset), None)
         holds = _SAYS[at.state if at else "none"].format(value=(at and at.value) or "a record")
+        holds = "" if anomaly.offset is None else f" {holds};"
         offsets = [
             f"{name} {v}" for name, v in (("LEO", lane.leo), ("HW", lane.hw)) if v is not None
         ]
         parts.append(
-            f"{lane.called[0].upper()}{lane.called[1:]} ({lane.role}) {holds};"
+            f"{lane.called[0].upper()}{lane.called[1:]} ({lane.role}){holds}"
             f" {', '.join(offsets) or 'no LEO known'}."
         )
     return " ".join(parts)
@@ -98,7 +105,11 @@ def _cell(cell: FrameCell, x: float, top: float, anomaly: Anomaly) -> Markup:
     )
     parts = [rect(x + 1.5, top, CELL - 3, HEIGHT, class_, title)]
     if cell.value and cell.state != "none":
-        parts.append(text(x + CELL / 2, top + 20, short(cell.value), f"id {cell.state}", "middle"))
+        y = top + (20 if cell.epoch is None else 14)
+        parts.append(text(x + CELL / 2, y, short(cell.value), f"id {cell.state}", "middle"))
+    if cell.epoch is not None:
+        words = f"e{cell.epoch}"
+        parts.append(text(x + CELL / 2, top + 25, words, f"epoch {cell.state}", "middle"))
     return join(parts)
 
 

@@ -41,11 +41,13 @@ class FrameCell:
         state: ``none`` (past the LEO), ``record`` (some record), ``subject`` (the record that the
             finding is about), ``other`` (another one at its offset), ``gone`` (cut in this beat).
         value: the record's id; None if unknown.
+        epoch: the leader epoch in which the record was written; None if it is not to be shown.
     """
 
     offset: int
     state: str
     value: str | None = None
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,9 @@ from highwater.checkers.model.protocol.step_sentences import NAMES
 from highwater.harness.base.wording import count
 from highwater.harness.runs.store import Run
 from highwater.reports import model_text
-from highwater.reports.drawings.counterexample_svg import bands, harm, whole
-from highwater.reports.drawings.model_frames import rehearsal
+from highwater.reports.drawings import frame_strip
+from highwater.reports.drawings.counterexample_svg import whole
+from highwater.reports.drawings.model_frames import harm, model_frames, subject
 from highwater.reports.html import drawing_css, render, save
 from highwater.reports.run_evidence import gather
 from highwater.reports.sections.replay_steps import ReplayStep, cast, foreseen
@@ -76,15 +77,18 @@ def write(counterexample: "Counterexample", path: Path, runs: Sequence[Run] = ()
 
 def page(counterexample: "Counterexample", replays: Sequence[ReplayOutcome] = ()) -> str:
     """Return the page as HTML."""
+    about = subject(counterexample)
     return render(
         "counterexample.html.j2",
         found=counterexample,
         headline=headline(counterexample),
         conclusion=conclusion(counterexample),
         facts=_facts(counterexample),
-        bands=bands(counterexample),
         harm=harm(counterexample),
-        frames=rehearsal(counterexample, harm(counterexample)),
+        frames=[
+            (step, frame_strip.frame(step.frame, about, f"m{step.frame.number}"))
+            for step in model_frames(counterexample)
+        ],
         replays=replays,
         command=command(counterexample),
     )

@@ -5,11 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.harness.runs.faults.missed_step import MissedStep, StateDifference
 from highwater.harness.runs.store import Run, RunStatus
-from highwater.reports.drawings.counterexample_svg import harm
-from highwater.reports.drawings.model_frames import rehearsal
+from highwater.reports.drawings import frame_strip
+from highwater.reports.drawings.model_frames import model_frames, subject
 from highwater.reports.pages.counterexample import write as write_counterexample
 from highwater.reports.pages.run import write
 from highwater.reports.run_evidence import gather
@@ -108,19 +109,21 @@ def test_a_problem_without_differences_is_told_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("found", [lost(), forked()], ids=["lost", "forked"])
-def test_a_counterexample_is_drawn_as_a_story_is(found: object) -> None:
-    drawn = rehearsal(found, harm(found))  # type: ignore[arg-type]
-    steps = found.steps  # type: ignore[attr-defined]
-    assert [frame.title for frame, _ in drawn] == [step.says for step in steps]
-    for (frame, drawing), step in zip(drawn, steps, strict=True):
+def test_a_counterexample_is_drawn_as_a_story_is(found: Counterexample) -> None:
+    drawn = [step.frame for step in model_frames(found)]
+    steps = found.steps
+    assert [frame.title for frame in drawn] == [step.says for step in steps]
+    for frame, step in zip(drawn, steps, strict=True):
         for lane, replica in zip(frame.lanes, step.after.replicas, strict=True):
             held = [cell.value for cell in lane.cells if cell.state not in {"none", "gone"}]
             assert held == [entry.record for entry in replica.log]
+            epochs = [cell.epoch for cell in lane.cells if cell.state not in {"none", "gone"}]
+            assert epochs == [entry.epoch for entry in replica.log]
             assert (lane.leo, lane.hw) == (replica.leo, replica.hw)
             assert lane.in_isr == (lane.broker in step.after.isr)
-        assert "A (" in drawing
-    assert any(lane.cut for frame, _ in drawn for lane in frame.lanes)
-    assert "subject" in {cell.state for cell in drawn[-2][0].lanes[1].cells}
+        assert "A (" in frame_strip.frame(frame, subject(found), "m1")
+    assert any(lane.cut for frame in drawn for lane in frame.lanes)
+    assert "subject" in {cell.state for cell in drawn[-2].lanes[1].cells}
 
 
 def test_what_brokers_did_stands_at_the_steps_of_its_own_counterexample(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, RunStatus
 from highwater.harness.runs.verdict import INVALID, UNKNOWN, Verdict
 from highwater.reports import model_text
+from highwater.reports.markdown import escape, table
 from highwater.reports.text import plain
 
 LISTED_MAX: Final = 20
@@ -87,20 +88,21 @@ def as_json(summaries: Sequence[RunSummary]) -> str:
 def markdown(summaries: Sequence[RunSummary]) -> str:
     """Return a table of all runs, then a section with the anomalies of each."""
     heads = ("kafka", "what", "acks", "verdict", "lost / acknowledged", "model", "run")
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    for run_summary in summaries:
-        verdict, model = run_summary.verdict, run_summary.model
-        cells = (
-            _cell(verdict.kafka),
-            _cell(run_summary.what),
-            _cell(verdict.acks),
-            _MARKS[verdict.verdict],
-            _lost(verdict),
-            model_text.WORDS[model.status] if model else "not asked",
-            _cell(run_summary.run.name),
-        )
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *(_section(summary) for summary in summaries)])
+    rows = [_row(summary) for summary in summaries]
+    return "\n".join([table(heads, rows), *(_section(summary) for summary in summaries)])
+
+
+def _row(run_summary: RunSummary) -> tuple[str, ...]:
+    verdict, model = run_summary.verdict, run_summary.model
+    return (
+        escape(verdict.kafka),
+        escape(run_summary.what),
+        escape(verdict.acks),
+        _MARKS[verdict.verdict],
+        _lost(verdict),
+        model_text.WORDS[model.status] if model else "not asked",
+        escape(run_summary.run.name),
+    )
 
 
 def _lost(verdict: Verdict) -> str:
@@ -150,13 +152,13 @@ _FORMATS: Final[Mapping[str, Callable[[Sequence[RunSummary]], str]]] = {
 def _section(summary: RunSummary) -> str:
     verdict = summary.verdict
     lines = [
-        f"## {_cell(summary.run.name)}\n",
-        f"{_MARKS[verdict.verdict]}: {_cell(verdict.headline)}\n",
-        *(f"- {_cell(reason)}" for reason in verdict.reasons),
-        *([f"- happened: {_cell(verdict.happened)}"] if verdict.happened else []),
+        f"## {escape(summary.run.name)}\n",
+        f"{_MARKS[verdict.verdict]}: {escape(verdict.headline)}\n",
+        *(f"- {escape(reason)}" for reason in verdict.reasons),
+        *([f"- happened: {escape(verdict.happened)}"] if verdict.happened else []),
         *([f"- {verdict.sums}"] if verdict.sums else []),
-        f"- {_cell(_model_sentence(summary))}",
-        *(f"- {_cell(sentence)}" for sentence in _anomalies(summary)),
+        f"- {escape(_model_sentence(summary))}",
+        *(f"- {escape(sentence)}" for sentence in _anomalies(summary)),
         f"- repeat: `{_repeat(summary)}`",
         "",
     ]
@@ -178,14 +180,6 @@ def _model_sentence(summary: RunSummary) -> str:
 
 def _repeat(summary: RunSummary) -> str:
     return summary.plan.command()
-
-
-def _cell(text: str) -> str:
-    """Escape text for a cell of a Markdown table, in one line."""
-    line = plain(text).replace("\n", " ")
-    return "".join(
-        f"\\{character}" if character in "\\|<>*_[]#" else character for character in line
-    )
 
 
 def _text(text: str) -> str:

@@ -5,6 +5,7 @@ from typing import Final
 
 from highwater.harness.runs.nightly_cells import CellResult
 from highwater.harness.runs.nightly_outcome import NightOutcome
+from highwater.reports.markdown import escape, table
 
 SHOWN_MAX: Final = 50
 """Rows of a table; GitHub takes a mebibyte of summary."""
@@ -73,23 +74,10 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> s
     """Return a heading and its table, or an empty string without rows."""
     if not rows:
         return ""
-    lines = [
-        heads,
-        ["---"] * len(heads),
-        *([_plain(word) for word in row] for row in rows[:SHOWN_MAX]),
-    ]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    cells = [[escape(word) for word in row] for row in rows[:SHOWN_MAX]]
     more = f"\nand {len(rows) - SHOWN_MAX:,} more\n" if len(rows) > SHOWN_MAX else ""
-    return f"### {title}: {len(rows):,}\n\n{table}\n{more}"
+    return f"### {title}: {len(rows):,}\n\n{table(heads, cells)}{more}"
 
 
 def _list(sentences: Iterable[str]) -> str:
-    return "".join(f"- {_plain(sentence)}\n" for sentence in sentences)
-
-
-def _plain(words: str) -> str:
-    """Return text on one line, with markup escaped."""
-    flat = " ".join(words.split())
-    for mark, spelled in (("&", "&amp;"), ("<", "&lt;"), ("|", "&#124;"), ("`", "&#96;")):
-        flat = flat.replace(mark, spelled)
-    return flat
+    return "".join(f"- {escape(sentence)}\n" for sentence in sentences)

@@ -8,6 +8,7 @@ from highwater.campaigns.soak_results import STATES, Soak, SoakRow, State
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.wording import count
 from highwater.harness.releases.catalogue import CATALOGUE
+from highwater.reports.markdown import table
 
 EXIT_CODES: Final[dict[State, int]] = {
     "kept": OK,
@@ -108,8 +109,5 @@ def _listed(state: State, rows: Sequence[SoakRow]) -> str | None:
 
 
 def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str | None:
-    lines = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    if not lines:
-        return None
-    head = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    return "\n".join([f"## {title}\n", *head, *lines, ""])
+    lines = list(rows)
+    return f"## {title}\n\n{table(heads, lines)}" if lines else None

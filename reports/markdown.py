@@ -6,7 +6,7 @@ from typing import Final
 
 from highwater.reports.text import plain
 
-_MARKUP: Final = re.compile(r"[\\`|<>*\[\]#&]|(?<!\w)_|_(?!\w)")
+_MARKUP: Final = re.compile(r"[\\`|<>*\[\]#&]|(?<![^\W_])_|_(?![^\W_])")
 """Also an underscore that is not within a word, where it stands for itself."""
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.checkers.anomalies.missing_records import missing_records
 from highwater.checkers.history.columns import (
     NONE,
     Ints,
@@ -140,15 +141,13 @@ def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedAr
 def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.Table:
     """Return records that took effect and were not read, in ``_UNREAD``. A kernel by ``key``.
 
-    A record is lost if a reader read further (Jepsen's ``lost-write-cases``). It is unseen if it
-    was acknowledged and is not lost; Jepsen counts lost ones among its unseen.
+    ``checkers.anomalies.missing_records`` says which; Jepsen counts lost ones among its unseen.
 
     Args:
         rows: in ``DOUBTFUL``.
         bounds: ``slot, bound``, how far each slot was read.
         adrift: ``key, seen``, as ``ClientHistory.adrift`` has it: a record that may stand in any
-        partition
-            was read if its value was read in any.
+            partition was read if its value was read in any.
     """
     columns = sort(numbers(rows, DOUBTFUL.names), "key")
     fact, offset, first = columns["fact"], columns["offset"], groups(columns["key"])
@@ -157,11 +156,13 @@ def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.
     last = greatest(first, offset, took_effect | any_of(fact, READ_BY_ANY))
     record = choose(columns, first)
     seen = look_up_columns(adrift.select(["key", "seen"]), "key", record["key"])["seen"] == 1
-    unread = ~any_of(record["facts"], SEEN_OK) & (sent != NONE)
-    unread &= ~(any_of(record["facts"], ADRIFT) & seen)
     bound = look_up_columns(bounds, "slot", record["slot"])["bound"]
-    lost = unread & (last != NONE) & (last <= bound)
-    unseen = unread & ~lost & any_of(record["facts"], SENT_OK)
+    lost, unseen = missing_records(
+        took_effect=sent != NONE,
+        acknowledged=any_of(record["facts"], SENT_OK),
+        returned=any_of(record["facts"], SEEN_OK) | (any_of(record["facts"], ADRIFT) & seen),
+        passed=(last != NONE) & (last <= bound),
+    )
     client, at = reference(columns, sent)
     fate = np.where(lost, _LOST, np.where(unseen, _UNSEEN, 0))
     reads_columns = {"client": client, "at": at, "last": last, "bound": bound, "fate": fate}

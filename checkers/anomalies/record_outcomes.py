@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from highwater.checkers.anomalies.missing_records import missing_records
 from highwater.checkers.history.columns import (
     NONE,
     Bools,
@@ -114,12 +115,11 @@ def decided(
 def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
     """Return records with a wrong outcome, in ``FINDING``. A kernel by ``key``.
 
-    lost-write: acknowledged, and not read by the final reader, which has passed its offset. A
-    record without an offset (acks=0) is lost when the final reader has read its whole partition,
-    fence included; the whole topic where its partition is not known either. If a reader read it
-    before, its copy says where. unseen: acknowledged, not read at the end, and no final reader came
-    as far as its offset. duplicate: the final read returned it at two offsets or more; the first
-    and last are copies.
+    ``checkers.anomalies.missing_records`` says which are lost and unseen; only the final reader
+    counts. A record without an offset (acks=0) is lost when it has read the whole partition, fence
+    included; the whole topic where the partition is not known either. If another reader read a lost
+    record before, its copy says where. duplicate: the final read returned it at two offsets or
+    more; the first and last are copies.
 
     Args:
         rows: in ``checkers.history.record_summaries.DOUBTFUL``.
@@ -139,14 +139,16 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
     # A log that was cut may end, fence and all, before the offset that was acknowledged once.
     reached = (offered != NONE) & (limit["reach"] != NONE) & (offered <= limit["reach"])
     passed = (limit["complete"] == 1) | reached
-    missing = any_of(record["facts"], SENT_OK) & (low == NONE)
+    acknowledged = any_of(record["facts"], SENT_OK)
+    lost, unseen = missing_records(
+        took_effect=acknowledged, acknowledged=acknowledged, returned=low != NONE, passed=passed
+    )
     place = least(first, offset, has_offset & ~any_of(fact, SENT_FAIL))
     copy = np.where(offered == NONE, place, NONE)
     twice = (low != high) & any_of(record["facts"], SENT)
     columns["record"] = np.repeat(np.arange(len(first)), sizes(first, len(fact)))
     record["client"], record["at"] = reference(columns, first_place(first, sent))
     sends = choose(columns, sent)
-    lost, unseen = missing & passed, missing & ~passed
     return pa.concat_tables(
         [
             _subjects(LOST, sends, lost, offered),

@@ -54,8 +54,8 @@ def describe(moment: Frame, anomaly: Anomaly) -> str:
     parts = []
     for lane in moment.lanes:
         at = next((c for c in lane.cells if c.offset == anomaly.offset), None)
-        holds = _SAYS[at.state if at else "none"].format(value=(at and at.value) or "a record")
-        holds = "" if anomaly.offset is None else f" {holds};"
+        says = _SAYS[at.state if at else "none"].format(value=(at and at.value) or "a record")
+        holds = "" if anomaly.offset is None else f" {says};"
         offsets = [
             f"{name} {v}" for name, v in (("LEO", lane.leo), ("HW", lane.hw)) if v is not None
         ]

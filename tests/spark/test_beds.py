@@ -70,10 +70,11 @@ def test_every_spark_gets_the_package_and_shares_nothing_else(
     assert list((shared_store / kind).glob("*.parquet"))
 
 
+@pytest.mark.nightly  # `make test` kills a worker in the middle of a judgement (test_verdicts.py)
 @pytest.mark.parametrize(
     ("what", "victims"),
     [
-        pytest.param("worker", "own_cluster", marks=pytest.mark.nightly),
+        ("worker", "own_cluster"),
         ("executor", "cluster"),  # its worker begins another
     ],
 )

@@ -45,6 +45,8 @@ class TrackedConsumer:
         self._partitions = partitions
         self._moved = moved
         self._stranded: dict[int, int] = {}
+        self._next: dict[int, int] = {}
+        """The offset that each assigned partition is read from next."""
         self.revoked = False
         """Whether partitions were taken away since somebody set this to False."""
         self._client: Consumer | None = Consumer(settings)
@@ -59,7 +61,8 @@ class TrackedConsumer:
         """Read these partitions, from these offsets."""
         self._moved(ASSIGN, dict.fromkeys(positions), within=False)
         self._moved(SEEK, positions, within=False)
-        self.client.assign([self._at(*place) for place in positions.items()])
+        self._next = dict(positions)
+        self.client.assign(self._places())
 
     def subscribe(self) -> None:
         """Join the group, and read what it assigns."""
@@ -77,6 +80,8 @@ class TrackedConsumer:
         sound = [message for message in messages if message.error() is None]
         if len(sound) < len(messages):
             self._note_errors(messages)
+        for message in sound:
+            self._next[message.partition() or 0] = (message.offset() or 0) + 1
         return sound
 
     def seek(self, positions: Mapping[int, int]) -> None:
@@ -90,12 +95,12 @@ class TrackedConsumer:
             else:
                 numbers[partition] = offset
         if numbers:
+            self._next |= numbers
             self._moved(SEEK, numbers, within=False)
 
     def positions(self) -> dict[int, int]:
         """Return where it goes on, partition by partition; 0 where it has not begun."""
-        position = self.client.position(self.client.assignment())
-        return {place.partition: max(0, place.offset) for place in position}
+        return {partition: max(0, offset) for partition, offset in self._next.items()}
 
     def commit(self, messages: Iterable[Message]) -> None:
         """Commit what was read to the group, and do not wait."""
@@ -125,6 +130,9 @@ class TrackedConsumer:
     def _at(self, partition: int, offset: int) -> TopicPartition:
         return TopicPartition(self._topic, partition, offset)
 
+    def _places(self) -> list[TopicPartition]:
+        return [self._at(*place) for place in self._next.items()]
+
     def _note_errors(self, messages: Iterable[Message]) -> None:
         for message in messages:
             if (error := message.error()) is None:
@@ -134,7 +142,11 @@ class TrackedConsumer:
                 self._stranded[message.partition() or 0] = message.offset() or 0
 
     def _go_on(self) -> None:
-        """Take up partitions whose position is no longer in the log, at its nearest end."""
+        """Take up partitions whose position is no longer in the log, at its nearest end.
+
+        The whole assignment is replaced: a member of a classic group may not change a part of it.
+        """
+        moves: dict[int, int] = {}
         for partition, position in list(self._stranded.items()):
             try:
                 place = self._at(partition, position)
@@ -143,16 +155,18 @@ class TrackedConsumer:
                 self._log.info("%s: where the log ends is not known: %s", self._name, error)
                 continue
             low, high = bounds
-            place.offset = min(max(position, low), high)
-            self.client.incremental_unassign([place])
-            self.client.incremental_assign([place])
+            moves[partition] = min(max(position, low), high)
             del self._stranded[partition]
-            self._moved(SEEK, {partition: place.offset}, within=False)
+        if moves:
+            self._next |= moves
+            self.client.assign(self._places())
+            self._moved(SEEK, moves, within=False)
 
     def _assigned(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         """Record an assignment. Called within a poll, before any record of the new partitions."""
         self._moved(REBALANCE, _all(partitions), within=True)
         places = self._committed(client, partitions)
+        self._next = {place.partition: place.offset for place in places}
         client.assign(places)
         if places:
             offsets = {
@@ -165,6 +179,7 @@ class TrackedConsumer:
         del client
         self.revoked = True
         self._stranded.clear()
+        self._next.clear()
         self._moved(REBALANCE, _all(partitions), within=True)
 
     def _committed(

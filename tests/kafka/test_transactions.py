@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from highwater.api import judge_all
 from highwater.checkers.spark.session import spark
@@ -236,6 +237,47 @@ def test_a_position_beyond_the_end_of_the_log_is_moved_to_it(
         ("seek", {0: 3}, False),
     ]
     assert read == [(0, 3)]
+
+
+def test_a_member_of_a_group_beyond_the_end_of_the_log_is_moved_to_it(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    made = plan(cluster, "jump-group", Settings(producers=0, consumers=0))
+    run = Run(tmp_path)
+    moves: list[tuple[str, Places, bool]] = []
+    log = clients.open_log(tmp_path / "reader.log")
+    common = clients.common(cluster.bootstrap, "reader", log, quirks=cluster.release.client)
+    settings = clients.consumer(common, group="jumpers")
+
+    def moved(kind: str, places: Places, *, within: bool) -> None:
+        moves.append((kind, places, within))
+
+    with (
+        Recorder(run, Clock()) as recorder,
+        RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
+    ):
+        for number in range(3):
+            assert w.send(f"m{number}", 0).outcome == "ok"
+        assert w.send("n0", 1).outcome == "ok"
+        other = Consumer(settings)
+        other.commit(offsets=[TopicPartition("jump-group", 0, 1_000)], asynchronous=False)
+        other.close()
+        reader = TrackedConsumer(settings, "jump-group", PARTITIONS, moved)
+        reader.subscribe()
+        deadline = time.monotonic() + 60
+        read: set[tuple[int | None, int | None]] = set()
+        while ("seek", {0: 3}, False) not in moves or not read:
+            assert time.monotonic() < deadline, "it was not moved within 60 s"
+            read |= {(m.partition(), m.offset()) for m in reader.poll(10, 0.1)}
+        assert read == {(1, 0)}
+        assert w.send("m3", 0).outcome == "ok"
+        while len(read) < 2:
+            assert time.monotonic() < deadline, "nothing was read within 60 s"
+            read |= {(m.partition(), m.offset()) for m in reader.poll(10, 0.1)}
+        assert reader.positions() == {0: 4, 1: 1, 2: 0}
+        reader.close()
+    assert read == {(1, 0), (0, 3)}  # nothing of the other partition a second time
+    assert [kind for kind, *_ in moves] == ["subscribe", "rebalance", "seek", "seek", "rebalance"]
 
 
 @pytest.mark.spark

@@ -217,6 +217,44 @@ def test_a_record_stands_behind_a_later_one_when_its_first_attempt_was_refused(
 
 
 @pytest.mark.parametrize(
+    ("kafka", "stays_ms", "idempotence", "word"),
+    [
+        ("0.10.2.2", 0, False, "explained"),
+        ("0.10.2.2", 3_000, False, "unexplained"),
+        ("0.10.0.1", 0, False, "unexplained"),
+        ("0.11.0.2", 0, False, "unexplained"),
+        ("0.10.2.2", 0, True, "unexplained"),
+    ],
+    ids=["left", "stayed", "before KAFKA-3703", "since KAFKA-5587", "idempotent"],
+)
+def test_a_broker_of_0_10_2_may_swap_the_last_requests_of_a_client_that_left(
+    tmp_path: Path, kafka: str, stays_ms: int, idempotence: bool, word: str
+) -> None:
+    """A soak of 0.10.2.2, in which producers were replaced every five seconds."""
+    work = Workload(acks="0", idempotence=idempotence)
+    run = RunBuilder(tmp_path / "run", kafka=kafka, workload=work)
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(20_000)
+    run.send("p0-0", None)
+    run.send("p0-1", None)
+    run.tick(stays_ms)
+    run.send("p0-2", None)
+    run.tick(20_000)
+    run.send("p0-3", None, process="producer-0.1")
+    run.disk((1, 2, 3), [(0, 0, "p0-1"), (1, 0, "p0-0"), (2, 0, "p0-2"), (3, 0, "p0-3")])
+    steps = [
+        {"process": "producer-0", "outcome": "ok", "invoke_ns": 20_001_000_000 + 5_000_000 * at,
+         "complete_ns": 20_005_000_000 + 5_000_000 * at, "value": f"p0-{at}"}
+        for at in (0, 1)
+    ]  # fmt: skip
+    row = {"kind": "nonmonotonic-send", "topic": "events", "partition": 0, "value": "p0-1"}
+    found = findings(run, row | {"steps": steps})
+    [said] = [one for one in found if one.kind == "nonmonotonic-send"]
+    assert said.verdict == word
+    assert ([link.rule for link in said.because] == ["connection-end"]) is (word == "explained")
+
+
+@pytest.mark.parametrize(
     ("epochs", "word"), [((1, 2), "explained"), ((1, 1), "unexplained")], ids=["new", "same"]
 )
 def test_an_idempotent_producer_in_a_new_epoch_is_not_known_again(

@@ -529,6 +529,30 @@ def test_a_replica_may_keep_the_first_of_two_that_its_producer_knows_one_of(
     assert found.verdict == "explained" if word == "explained" else found.because[-1].rule == word
 
 
+@pytest.mark.parametrize(("start", "rule"), [(0, "exact_epochs"), (2, "unknown")])
+def test_a_replica_may_keep_what_was_sent_before_anybody_looked(
+    tmp_path: Path, start: int, rule: str
+) -> None:
+    """A fetcher of 0.11.0.2 had ended with "Out of order offsets found", and truncated nothing."""
+    run = RunBuilder(tmp_path / "run", kafka="0.11.0.2")
+    run.send("early", 1)
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(10_000)
+    line = f"events-0 starts at Leader Epoch 1 from offset {start}."
+    run.log_line(2, "leader", line, offset=start)
+    run.leader(2, 1, [2])
+    run.log_line(3, "fetcher", "Added fetcher for [events-0, initOffset 4", offset=4)
+    now = [(offset, 1, f"p0-{offset}") for offset in range(4)]
+    for offset, _, value in now:
+        run.send(value, offset)
+    run.disk((1, 2), now)
+    run.disk((3,), [now[0], (1, 0, "early")])
+    differs = {"kind": "divergence", "topic": "events", "partition": 0, "offset": 1,
+               "copies": [{"broker": 3, "value": "early"}]}  # fmt: skip
+    [found] = [one for one in findings(run, differs) if one.kind == "divergence"]
+    assert found.because[-1].rule == rule
+
+
 @pytest.mark.parametrize(("joined", "word"), [(True, "explained"), (False, "unexplained")])
 def test_whoever_joined_the_isr_while_nobody_looked_was_elected_from_it(
     tmp_path: Path, *, joined: bool, word: str

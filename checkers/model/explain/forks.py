@@ -59,7 +59,8 @@ def _strayed(
     send = observed.suspects.get(value or "")
     if send is None:
         return refuse(f"{value}, which broker {broker} holds, was never sent.")
-    before = trace.leadership(send["invoke_ns"])
+    # The first records may be sent before the first observation.
+    before = trace.leadership(send["invoke_ns"]) or next(iter(trace.leaderships), None)
     starts = [
         start
         for start in trace.starts

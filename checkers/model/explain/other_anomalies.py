@@ -1,5 +1,9 @@
 """Explains duplicates, records out of order, unseen records, and damaged disks."""
 
+from typing import Final
+
+import pyarrow.compute as pc
+
 from highwater.checkers.model.explain.evidence_links import (
     Chain,
     Row,
@@ -13,6 +17,12 @@ from highwater.checkers.model.explain.evidence_links import (
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.releases.catalogue import release
+from highwater.harness.runs.history import SEND
+
+_TWO_AT_ONCE: Final = ((0, 10, 2), (0, 11, 0, 1))
+"""The first release whose broker takes two requests of a closed connection at once (KAFKA-3703),
+and the first that does not any more (KAFKA-5587)."""
 
 
 def duplicate(observed: RunTraces, anomaly: Row) -> Chain:
@@ -39,12 +49,39 @@ def reordered(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a record before one that was sent earlier: the earlier one was sent again, behind it.
 
     A producer has several requests in flight; without idempotence (KIP-98) the leader does not know
-    that an earlier one was refused (``max.in.flight.requests.per.connection`` in Kafka's docs).
+    that an earlier one was refused (``max.in.flight.requests.per.connection`` in Kafka's docs). In
+    a few old releases, the leader itself swaps the last requests of a client that leaves.
     """
     if observed.plan.workload.idempotence:
         return refuse("Its producer is idempotent: the broker should have kept the order.")
     [earlier, _] = anomaly["steps"]
-    return _sent_again(observed, anomaly, earlier, f"behind {anomaly['value']}")
+    chain = _sent_again(observed, anomaly, earlier, f"behind {anomaly['value']}")
+    link = _taken_at_once(observed, anomaly, earlier) if chain.why_not else None
+    return chain if link is None else Chain(links=(link,))
+
+
+def _taken_at_once(observed: RunTraces, anomaly: Row, send: Row) -> ExplanationLink | None:
+    """Return the end of a client two of whose requests its broker handled at the same time.
+
+    From 0.10.2.0 to 0.11.0.0 a broker that reads requests and the end of their connection in one
+    poll completes two of them in it: ``Selector.close`` one, ``addToCompletedReceives`` another.
+    Two threads then append their records, in either order.
+    """
+    plan, (first, fixed) = observed.plan, _TWO_AT_ONCE
+    if plan.to or not first <= release(plan.kafka).number < fixed:
+        return None
+    ops, process = observed.ops, send["process"]
+    sends = pc.and_(pc.equal(ops["kind"], SEND), pc.equal(ops["process"], process))
+    left_ns = pc.max(ops["invoke_ns"].filter(sends)).as_py()
+    if left_ns is None or left_ns > send["invoke_ns"] + WITHIN.unread:
+        return None
+    says = (
+        f"{process} left, and the broker took {send['value']} and {anomaly['value']}, which it had"
+        " not read before, at once (KAFKA-5587)."
+    )
+    return ExplanationLink(
+        rule="connection-end", says=says, event=f"{process}: its last send", time_ns=left_ns
+    )
 
 
 def _sent_again(observed: RunTraces, anomaly: Row, send: Row, how: str) -> Chain:

@@ -22,6 +22,7 @@ class Tolerances:
             observed to follow only then, as on a busy machine.
         client: after a change in which a client may still send to the old leader.
         lag: the longest default of replica.lag.time.max.ms of any release, and a little.
+        unread: for which a busy broker may leave the requests of a connection unread.
         outage: that a fault must reach beyond a time on both sides to be surely in effect.
     """
 
@@ -30,6 +31,7 @@ class Tolerances:
     deposed: int = 2 * SECOND
     client: int = 6 * SECOND
     lag: int = 31 * SECOND
+    unread: int = 2 * SECOND
     outage: int = 2 * SECOND
 
 

@@ -217,6 +217,44 @@ def test_a_record_stands_behind_a_later_one_when_its_first_attempt_was_refused(
 
 
 @pytest.mark.parametrize(
+    ("kafka", "stays_ms", "idempotence", "word"),
+    [
+        ("0.10.2.2", 0, False, "explained"),
+        ("0.10.2.2", 3_000, False, "unexplained"),
+        ("0.10.0.1", 0, False, "unexplained"),
+        ("0.11.0.2", 0, False, "unexplained"),
+        ("0.10.2.2", 0, True, "unexplained"),
+    ],
+    ids=["left", "stayed", "before KAFKA-3703", "since KAFKA-5587", "idempotent"],
+)
+def test_a_broker_of_0_10_2_may_swap_the_last_requests_of_a_client_that_left(
+    tmp_path: Path, kafka: str, stays_ms: int, idempotence: bool, word: str
+) -> None:
+    """A soak of 0.10.2.2, in which producers were replaced every five seconds."""
+    work = Workload(acks="0", idempotence=idempotence)
+    run = RunBuilder(tmp_path / "run", kafka=kafka, workload=work)
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(20_000)
+    run.send("p0-0", None)
+    run.send("p0-1", None)
+    run.tick(stays_ms)
+    run.send("p0-2", None)
+    run.tick(20_000)
+    run.send("p0-3", None, process="producer-0.1")
+    run.disk((1, 2, 3), [(0, 0, "p0-1"), (1, 0, "p0-0"), (2, 0, "p0-2"), (3, 0, "p0-3")])
+    steps = [
+        {"process": "producer-0", "outcome": "ok", "invoke_ns": 20_001_000_000 + 5_000_000 * at,
+         "complete_ns": 20_005_000_000 + 5_000_000 * at, "value": f"p0-{at}"}
+        for at in (0, 1)
+    ]  # fmt: skip
+    row = {"kind": "nonmonotonic-send", "topic": "events", "partition": 0, "value": "p0-1"}
+    found = findings(run, row | {"steps": steps})
+    [said] = [one for one in found if one.kind == "nonmonotonic-send"]
+    assert said.verdict == word
+    assert ([link.rule for link in said.because] == ["connection-end"]) is (word == "explained")
+
+
+@pytest.mark.parametrize(
     ("epochs", "word"), [((1, 2), "explained"), ((1, 1), "unexplained")], ids=["new", "same"]
 )
 def test_an_idempotent_producer_in_a_new_epoch_is_not_known_again(
@@ -489,6 +527,30 @@ def test_a_replica_may_keep_the_first_of_two_that_its_producer_knows_one_of(
                "copies": [{"broker": 3, "value": "twice"}]}  # fmt: skip
     [found] = [one for one in findings(run, differs) if one.kind == "divergence"]
     assert found.verdict == "explained" if word == "explained" else found.because[-1].rule == word
+
+
+@pytest.mark.parametrize(("start", "rule"), [(0, "exact_epochs"), (2, "unknown")])
+def test_a_replica_may_keep_what_was_sent_before_anybody_looked(
+    tmp_path: Path, start: int, rule: str
+) -> None:
+    """A fetcher of 0.11.0.2 had ended with "Out of order offsets found", and truncated nothing."""
+    run = RunBuilder(tmp_path / "run", kafka="0.11.0.2")
+    run.send("early", 1)
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(10_000)
+    line = f"events-0 starts at Leader Epoch 1 from offset {start}."
+    run.log_line(2, "leader", line, offset=start)
+    run.leader(2, 1, [2])
+    run.log_line(3, "fetcher", "Added fetcher for [events-0, initOffset 4", offset=4)
+    now = [(offset, 1, f"p0-{offset}") for offset in range(4)]
+    for offset, _, value in now:
+        run.send(value, offset)
+    run.disk((1, 2), now)
+    run.disk((3,), [now[0], (1, 0, "early")])
+    differs = {"kind": "divergence", "topic": "events", "partition": 0, "offset": 1,
+               "copies": [{"broker": 3, "value": "early"}]}  # fmt: skip
+    [found] = [one for one in findings(run, differs) if one.kind == "divergence"]
+    assert found.because[-1].rule == rule
 
 
 @pytest.mark.parametrize(("joined", "word"), [(True, "explained"), (False, "unexplained")])

@@ -58,10 +58,6 @@ class ClusterPool:
     """Warm clusters, started when a plan needs one and closed when there are too many.
 
     A context manager, for one thread. Whatever happens, leaving it ends every broker.
-
-    Args:
-        directory: where clusters live while they run; nothing stays in it.
-        warm: how many run at once.
     """
 
     def __init__(self, directory: Path, *, warm: int = 1) -> None:
@@ -89,14 +85,6 @@ class ClusterPool:
 
         The run's plan names a topic of its own (``events-1``, ``events-2``, …). A cluster on which
         something went wrong is closed, and the next plan gets a fresh one.
-
-        Args:
-            stop: set from outside to end the run early.
-            name: the name of the run's directory; by default the store makes one.
-
-        Raises:
-            UsageError: the plan asks for something that does not exist.
-            HarnessError: the harness could not go on; what it left is in the run's directory.
         """
         check_plan(plan)
         topic = msgspec.structs.replace(plan.topic, name=f"{plan.topic.name}-{next(self._numbers)}")
@@ -139,7 +127,6 @@ class ClusterPool:
         return cluster
 
     def _boot(self, plan: Plan, run: Run) -> Cluster:
-        """Start a cluster; if it does not start, move its logs into the run."""
         config = {**WARM_CONFIG, **plan.broker_config}
         self._directory.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{plan.kafka}-", dir=self._directory))
@@ -173,11 +160,7 @@ class _Keeper:
         self._sizes = {path.name: path.stat().st_size for path in self._logs.glob("*.log")}
 
     def keep(self) -> None:
-        """Copy the topic's replicas, and the part of every log that was written during the run.
-
-        Raises:
-            HarnessError: a file cannot be copied.
-        """
+        """Copy the topic's replicas, and the part of every log that was written during the run."""
         self._cluster.snapshot(self._topic, self._run.replicas)
         self._run.logs.mkdir(exist_ok=True)
         try:

@@ -102,7 +102,6 @@ class StatusKeeper:
             error.hint = "\n".join(filter(None, [error.hint, f"The run so far: {self._run.path}"]))
 
     def _blame_full_disk(self, error: BaseException) -> None:
-        """Name a full disk in the error, since it may have caused the error."""
         if isinstance(error, HarnessError) and (
             shutil.disk_usage(self._run.path).free < FULL_DISK_BYTES
         ):

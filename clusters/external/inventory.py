@@ -60,9 +60,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         what: what it does, such as ``pause broker 2``.
-        verb: the same in one word: pause.
         line: argument of ``/bin/sh -c``.
-        limit_s: seconds after which it counts as hanging.
     """
 
     what: str
@@ -79,8 +77,6 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         kafka: the release of the catalogue that it runs, or the nearest older one.
         brokers: brokers that may be damaged and that get the topic: broker id to the placeholders
             that commands may use.
-        commands: see ``Commands``.
-        limits: verb to seconds.
         client: settings of librdkafka for access, such as ``security.protocol``.
         prefix: prefix of every topic that is created there.
         copied: state of a broker while its directories are copied: ``live``, ``paused`` or
@@ -98,11 +94,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file.
-
-        Raises:
-            UsageError: it is missing, not TOML, or not a valid inventory.
-        """
+        """Read a file."""
         hint = "docs/external.md has whole examples."
         try:
             text = path.read_text(encoding="utf-8")
@@ -123,14 +115,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return set(verbs) <= set(self.commands.named())
 
     def command(self, verb: str, broker: int, **extra: str) -> Command:
-        """Return a command for one broker, its placeholders filled in.
-
-        Args:
-            extra: placeholders in addition to the broker's own.
-
-        Raises:
-            UsageError: the inventory has no such command.
-        """
+        """Return a command for one broker, its placeholders filled in."""
         line = self.commands.named().get(verb)
         if line is None:
             raise UsageError(
@@ -181,3 +166,8 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 f"{path}: brokers cannot be {self.copied} for the copy",
                 hint=f"Add commands to {' and '.join(needed[self.copied])}.",
             )
+
+
+def resolved(path: Path) -> Path:
+    """Return the absolute path of an inventory, valid from any working directory."""
+    return path.expanduser().resolve()

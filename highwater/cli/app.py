@@ -82,7 +82,7 @@ def demo(
     )
     pages = compared(judged, store)
     if as_json:
-        console.print_json([judged_run.summary() for judged_run in judged])
+        console.print_all_json([judged_run.summary() for judged_run in judged])
     else:
         console.out.print(demo_table(judged))
         console.out.print(f"All four reports: {index.resolve()}")
@@ -144,7 +144,7 @@ def versions(*, as_json: JsonOption = False) -> None:
     from highwater.harness.releases.catalogue import CATALOGUE
 
     if as_json:
-        console.print_json([release.describe() for release in CATALOGUE.values()])
+        console.print_all_json([release.describe() for release in CATALOGUE.values()])
         return
     rows = [release.row() for release in CATALOGUE.values()]
     cells = [list(row.values()) for row in rows]
@@ -163,7 +163,7 @@ def doctor(
 
     findings = examine(store) if inventory is None else examine_cluster(inventory)
     if as_json:
-        console.print_json([finding.to_dict() for finding in findings])
+        console.print_all_json([finding.to_dict() for finding in findings])
     else:
         rows = [[finding.name, finding.state, finding.value, finding.hint] for finding in findings]
         console.out.print(

@@ -62,11 +62,7 @@ def examine(store: Path) -> list[Diagnosis]:
 
 
 def examine_cluster(path: Path) -> list[Diagnosis]:
-    """Check an external cluster without changing it.
-
-    Raises:
-        UsageError: the file is no inventory.
-    """
+    """Check an external cluster without changing it."""
     inventory = Inventory.read(path)
     cluster = _tried(
         "cluster", "", lambda: f"--confirm {recognise(inventory).cluster_id} is what it is"
@@ -86,8 +82,6 @@ def examine_cluster(path: Path) -> list[Diagnosis]:
 
 
 def _checked(inventory: Inventory, broker: int) -> Diagnosis:
-    """Run the inventory's command that checks whether the other commands would work."""
-
     def look() -> str:
         command = inventory.command("check", broker)
         run(command)
@@ -164,7 +158,6 @@ def _jars() -> Diagnosis:
 
 
 def _sorted_out(here: Sequence[str], missing: Sequence[str], *, yet: str) -> str:
-    """Return the releases that are here, and after ``label`` those that are missing."""
     parts = [f"here: {', '.join(here)}"] if here else []
     parts += [f"{yet}: {', '.join(missing)}"] if missing else []
     return "; ".join(parts)

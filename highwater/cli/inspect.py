@@ -1,11 +1,8 @@
 """The command ``highwater inspect``: log directories in, a verdict for every partition out."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 import typer
 from rich.text import Text
 
@@ -75,7 +72,7 @@ def inspect(
 
         write(inspection, html)
     if as_json:
-        sys.stdout.write(json.dumps(msgspec.to_builtins(inspection), indent=2) + "\n")
+        console.print_json(inspection)
     else:
         _show(inspection, html)
     raise typer.Exit(CODES[inspection.verdict])

@@ -86,7 +86,6 @@ def _show(judged: "Judgement") -> None:
 
 
 def _sentence(anomaly: dict[str, Any]) -> str:
-    """Return an anomaly's position, and the operations of the history that show it."""
     names = ("key", "value", "values", "offset", "offsets", "delta", "skipped")
     values = [f"{name} {anomaly[name]}" for name in names if anomaly.get(name) is not None]
     seen = ", ".join(str(witness["index"]) for witness in anomaly["witnesses"])

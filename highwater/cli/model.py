@@ -3,9 +3,7 @@
 Exit codes: 0 holds within the scope, 1 broken, 2 wrong usage, 3 unknown: a limit was reached.
 """
 
-import json
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,7 +38,6 @@ _DRAWING_SUFFIXES = (".html", ".svg")
 
 
 def _within(name: str) -> str:
-    """Return the bounds of a number of the scope, in words."""
     return Limit(*BOUNDS[name]).says
 
 
@@ -153,10 +150,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     written = _write(answer, out) if out else []
     written += _write(answer, report) if report else []
     if as_json:
-        summaries = [answer_.summary() for answer_ in answer]
-        sys.stdout.write(
-            json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2) + "\n"
-        )
+        console.print_all_json([of_invariant.summary() for of_invariant in answer])
     else:
         model.show(answer, written)
     raise typer.Exit(exit_code(answer))
@@ -181,8 +175,6 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     spark: SparkOptions,
 ) -> None:
     """Replay a counterexample on real brokers, and say whether they did what the model says."""
-    import msgspec
-
     from highwater.campaigns import model_schedules as work
     from highwater.harness.runs.store import Store
 
@@ -203,9 +195,8 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     page = source.draw(report, judged) if report else None
     counted = work.tally(source, judged)
     if as_json:
-        rows = msgspec.to_builtins(counted)
-        summary = {"replays": rows, "runs": [judged_run.summary() for judged_run in judged]}
-        sys.stdout.write(json.dumps(summary, indent=2) + "\n")
+        summaries = [judged_run.summary() for judged_run in judged]
+        console.print_json({"replays": counted, "runs": summaries})
     else:
         console.out.print(work.table(judged))
         for tally in counted:

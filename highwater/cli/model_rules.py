@@ -1,7 +1,5 @@
 """The command ``highwater model rules``: the rules of each Kafka release, switch by switch."""
 
-import json
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Final
@@ -33,7 +31,7 @@ def rules(
     releases = ORDER if kafka == "all" else parse_values.names(kafka)
     rules = {name: rules_of(name) for name in releases}
     if as_json:
-        sys.stdout.write(json.dumps(described(rules), indent=2) + "\n")
+        console.print_json(described(rules))
         return
     has = {
         switch: [name for name in releases if getattr(rules[name], switch)] for switch in SWITCHES

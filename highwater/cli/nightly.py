@@ -150,17 +150,16 @@ def keep(
     most: Annotated[int, typer.Option(help="Megabytes of whole runs.", min=0)] = 400,
 ) -> None:
     """Copy what is worth keeping: results, pages, and complete runs of cells that went wrong."""
-    from highwater.campaigns import nightly_baseline as keeping
     from highwater.campaigns import nightly_plan as planning
+    from highwater.campaigns import nightly_results
     from highwater.harness.runs.nightly_cells import canaries
 
     canary_list = canaries(planning.newest())
-    for note in keeping.keep(results, out, canaries=canary_list, most=most * 1_000_000):
+    for note in nightly_results.keep(results, out, canaries=canary_list, most=most * 1_000_000):
         console.err.print(note)
 
 
 def _when(night: int | None, on: str | None) -> date:
-    """Return the night's date, by default today in UTC."""
     if night is not None and on is not None:
         raise UsageError("a night has a number or a date, not both", hint="Leave one of them out.")
     if night is not None:

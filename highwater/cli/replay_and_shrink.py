@@ -5,10 +5,10 @@ usage, 3 unknown. ``shrink``: 0 a smaller plan has the anomaly, 2 wrong usage, 3
 plan had it again, 130 interrupted.
 """
 
-import sys
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from highwater import console
@@ -51,11 +51,7 @@ def replay(
 
 
 def resolution(text: str) -> By:
-    """Return how targets are found again.
-
-    Raises:
-        UsageError: the text is neither role nor broker.
-    """
+    """Return how targets are found again."""
     if text not in _BY:
         raise UsageError(f"targets cannot be found by {text!r}", hint="It is broker or role.")
     return _BY[text]
@@ -110,7 +106,7 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
             progress=lambda step: progress("shrink", step),
         )
     if as_json:
-        sys.stdout.write(replay.as_json(result, folder))
+        console.print_json(msgspec.to_builtins(result) | {"folder": str(folder)})
     else:
         console.out.print(replay.summary(result, folder), markup=False)
     raise typer.Exit({"not-reproduced": UNKNOWN, "interrupted": INTERRUPTED}.get(result.ended, OK))

@@ -59,7 +59,7 @@ def report(
                 )
                 written.append(write_page(rows, place / "index.html"))
     if as_json:
-        console.print_json([str(path) for path in written])
+        console.print_all_json([str(path) for path in written])
     else:
         for path in written:
             console.out.print(str(path))

@@ -1,10 +1,8 @@
 """The command ``highwater soak``: seeded random runs for hours, and their summary."""
 
-import json
 import sys
 from typing import Annotated
 
-import msgspec
 import typer
 
 from highwater import console
@@ -74,7 +72,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
         rows = perform(folder, whole, bounds, spark=spark, progress=progress, on_rows=write)
     write(rows)
     if as_json:
-        sys.stdout.write(json.dumps(msgspec.to_builtins(rows), indent=2) + "\n")
+        console.print_json(rows)
     else:
         sys.stdout.write(markdown(whole, rows))
     raise typer.Exit(exit_code(rows))

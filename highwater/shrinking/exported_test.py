@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import fields
 
 from highwater.harness.runs.plan import Plan
-from highwater.shrinking.target import Goal
+from highwater.shrinking.trials import Goal
 
 _TEST: Final = '''"""Kafka {kafka}: {what}.
 

@@ -1,9 +1,6 @@
 """The texts that ``highwater shrink`` prints during the search and at its end."""
 
-import json
 from pathlib import Path
-
-import msgspec
 
 from highwater.harness.base.wording import count
 from highwater.shrinking.shrinker import ShrinkResult, Size
@@ -45,12 +42,6 @@ def summary(result: ShrinkResult, folder: Path) -> str:
             f"test to paste: {folder / 'test_shrunk.py'}",
         ]
     )
-
-
-def as_json(result: ShrinkResult, folder: Path) -> str:
-    """Return the object that ``--json`` prints."""
-    summary = msgspec.to_builtins(result) | {"folder": str(folder)}
-    return json.dumps(summary, indent=2) + "\n"
 
 
 def _kinds(result: ShrinkResult) -> str:

@@ -71,7 +71,6 @@ class KafkaRun:
         return make(self.case, **words)
 
     def _ready(self, plan: "Plan | None", words: "RunArguments") -> "Plan":
-        """Return the plan to perform; a plan for another case would contradict the test's id."""
         if plan is None:
             return self.plan(**words)
         if words:

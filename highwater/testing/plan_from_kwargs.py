@@ -36,36 +36,28 @@ class RunArguments(TypedDict, total=False):
 
 
 def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
-    """Return the plan of a run for a case.
-
-    Raises:
-        UsageError: neither a story nor a nemesis is named, an unknown one, or too short a duration.
-    """
+    """Return the plan of a run for a case."""
     if "story" not in words and "nemesis" not in words:
         raise UsageError(
             "kafka_run is told neither a story nor a nemesis",
             hint=f'Write kafka_run(nemesis="kill,pause"), or name a story. {nearest("", STORIES)}',
         )
-    base = _base(case, words)
+    if "story" in words:
+        base = find_story(words["story"]).plan(case.kafka)
+    else:
+        duration_s = parse_values.duration(str(words.get("duration", "30s")))
+        base = Plan(kafka=case.kafka, topic=Topic(partitions=3), duration_s=duration_s)
+    faults = words.get("nemesis", "none")
     topic = replace(
         base.topic,
         min_insync_replicas=words.get("min_isr", case.min_isr),
         unclean_leader_election=words.get("unclean", case.unclean),
     )
-    workload = replace(base.workload, acks=parse_values.acks(str(words.get("acks", case.acks))))
-    return replace(base, driver=case.driver, topic=topic, workload=workload)
-
-
-def _base(case: Case, words: RunArguments) -> Plan:
-    seed = words.get("seed", 0)
-    faults = words.get("nemesis", "none")
-    names = parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults))
-    if "story" in words:
-        return replace(find_story(words["story"]).plan(case.kafka, seed=seed), nemesis=names)
-    return Plan(
-        kafka=case.kafka,
-        seed=seed,
-        nemesis=names,
-        topic=Topic(partitions=3),
-        duration_s=parse_values.duration(str(words.get("duration", "30s"))),
+    return replace(
+        base,
+        driver=case.driver,
+        seed=words.get("seed", 0),
+        nemesis=parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults)),
+        topic=topic,
+        workload=replace(base.workload, acks=parse_values.acks(str(words.get("acks", case.acks)))),
     )

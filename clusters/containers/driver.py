@@ -32,8 +32,8 @@ from highwater.clusters.core.addresses import (
     require_free,
 )
 from highwater.clusters.core.interfaces import BrokerState
-from highwater.clusters.nodes.failure_output import failure_lines
 from highwater.clusters.nodes.jvm import Runtime
+from highwater.clusters.nodes.node import failure_lines
 from highwater.clusters.nodes.site import NodePlan
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
@@ -73,12 +73,7 @@ def open_cluster(
 
 
 class ContainerSite:
-    """A Docker network, and a container for each node that was started.
-
-    Attributes:
-        public: addresses on the loopback.
-        inside: addresses in the network.
-    """
+    """A Docker network, and a container for each node that was started."""
 
     def __init__(self, release: Release, image: Image, brokers: int) -> None:
         self._images = {release.name: image}
@@ -103,18 +98,13 @@ class ContainerSite:
         self._gateway = f"{group}.1"
 
     def runtime(self, release: Release) -> Runtime:
-        """Return the runtime of the release's image, which is built at its first use."""
         if release.name not in self._images:
             with connected() as client:
                 self._images[release.name] = release_image(client, release, _Rehearsals(client))
         return self._images[release.name].runtime
 
     def wire_host(self, broker: int) -> str:
-        """Return this machine's address in the network, the same for all brokers: the gateway.
-
-        Raises:
-            HarnessError: Docker runs in a virtual machine, as Docker Desktop does.
-        """
+        """Return this machine's address in the network, the same for all brokers: the gateway."""
         del broker
         with socket.socket() as probe:
             try:
@@ -180,7 +170,6 @@ class ContainerSite:
                 return False
 
     def close(self) -> None:
-        """Remove every container and the network."""
         if not self._open:
             return
         self._open = False
@@ -192,12 +181,7 @@ class ContainerSite:
 
 
 class ContainerProcess:
-    """One start of a container's JVM, watched by a thread that waits for its end.
-
-    Args:
-        title: name in messages, such as ``broker 2``.
-        container: docker's container object, started.
-    """
+    """One start of a container's JVM, watched by a thread that waits for its end."""
 
     pids: tuple[int, ...] = ()
 
@@ -211,7 +195,6 @@ class ContainerProcess:
 
     @property
     def state(self) -> BrokerState:
-        """State after the last method called, or ``down``."""
         with self._changed:
             return self._state
 
@@ -222,15 +205,12 @@ class ContainerProcess:
             return self._status
 
     def pause(self) -> None:
-        """Freeze its whole control group."""
         self._do("running", "paused", self._freeze)
 
     def resume(self) -> None:
-        """Unfreeze it."""
         self._do("paused", "running", self._container.unpause)
 
     def kill(self) -> None:
-        """Send SIGKILL, and return once it has ended."""
         if self.state != "down":
             self._ask("cannot kill", self._container.kill)
             if not self.wait(_TAKES_EFFECT_S):
@@ -240,18 +220,15 @@ class ContainerProcess:
                 )
 
     def terminate(self, *, limit_s: float) -> bool:
-        """Send SIGTERM; return whether it has ended within the limit."""
         if self.state != "down":
             self._ask("cannot stop", lambda: self._container.kill("SIGTERM"))
         return self.wait(limit_s)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for its end; return whether it came within the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: self._state == "down", timeout_s)
 
     def release(self) -> None:
-        """Remove the container."""
         with contextlib.suppress(HarnessError), errors("cannot remove a container"):
             self._container.remove(force=True, v=True)
 

@@ -52,7 +52,6 @@ class DockerState:
     """A daemon that answers.
 
     Attributes:
-        version: version of its engine.
         base: where the base image is, or will come from.
         releases: releases that have an image, of today's jars or of older ones.
         left: number of containers of Highwater now, those of running clusters included.
@@ -68,11 +67,7 @@ class DockerState:
 
 
 def docker_state() -> DockerState:
-    """Ask the daemon for its state; pull and build nothing.
-
-    Raises:
-        HarnessError: it does not answer.
-    """
+    """Ask the daemon for its state; pull and build nothing."""
     with connected() as client, errors("does not answer"):
         built = client.images.list(filters={"label": RELEASE_LABEL})
         return DockerState(
@@ -98,11 +93,7 @@ class BuildRunner(Protocol):
 
 
 def release_image(client: Client, release: Release, stage: BuildRunner) -> Image:
-    """Return the release's image, built if it does not exist yet.
-
-    Raises:
-        HarnessError: no base image, no jars, or a full disk; a half-built image is never used.
-    """
+    """Return the release's image, built if it does not exist yet."""
     base = base_image(client)
     java = _digest(RECIPE, find(client, base).id, _release_file())
     tag = f"{REPOSITORY}:{release.name}-{_digest(java, lock_file(release).read_bytes())}"

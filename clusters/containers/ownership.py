@@ -30,11 +30,7 @@ _GUARD_ENDS_S = 2.0
 
 
 class Claim:
-    """A name for all that one cluster creates in Docker; locked until ``close`` or our own end.
-
-    Attributes:
-        name: value of the label ``highwater.claim``.
-    """
+    """A name for all that one cluster creates in Docker; locked until ``close`` or our own end."""
 
     def __init__(self) -> None:
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -92,11 +88,7 @@ def is_open(claim: str) -> bool:
 
 
 def sweep() -> int:
-    """Remove what dead harnesses of this machine left behind; return how many things.
-
-    Raises:
-        HarnessError: Docker does not answer.
-    """
+    """Remove what dead harnesses of this machine left behind; return how many things."""
     count = 0
     for claim in _dead():
         with connected() as client:

@@ -48,73 +48,56 @@ class ExternalBroker:
 
     @property
     def id(self) -> int:
-        """Broker id."""
         return self._id
 
     @property
     def address(self) -> str:
-        """``host:port``, as it advertises to clients."""
         return str(self._address)
 
     @property
     def state(self) -> BrokerState:
-        """State after the last method called; its death by itself is not noticed."""
         return self._state
 
     @property
     def level(self) -> Level:
-        """Level of the release that the inventory names."""
         return Level.of(release(self._inventory.kafka))
 
     def install(self, level: Level) -> None:
-        """Raise HarnessError: its files are out of reach."""
         self._out_of_reach(level)
 
     @property
     def directory(self) -> Path:
-        """Out of reach: raises HarnessError."""
         self._out_of_reach()
 
     def read(self, name: str) -> str:
-        """Raise HarnessError: its files are out of reach."""
         self._out_of_reach(name)
 
     def limit_writes(self, *, limited: bool) -> None:
-        """Raise HarnessError: its process is out of reach."""
         self._out_of_reach(limited)
 
     def kill(self) -> None:
-        """Run the inventory's command, and wait until the broker no longer answers."""
         if self._state != "down":
             self._damage("kill", "start", "down")
 
     def stop(self) -> None:
-        """Run the inventory's command, and wait until the broker no longer answers."""
         if self._state != "down":
             self._damage("stop", "start", "down")
 
     def pause(self) -> None:
-        """Run the inventory's command, and wait until the broker no longer answers."""
         if self._state == "running":
             self._damage("pause", "resume", "paused")
 
     def resume(self) -> None:
-        """Heal a paused broker, and wait until it answers; do nothing for another."""
         if self._state == "paused":
             self.heal()
 
     def start(self) -> None:
-        """Start it once its old session has ended, and wait until it answers."""
         if self._state == "paused":
             raise HarnessError(f"broker {self._id} is paused", hint="Resume it instead.")
         self.heal()
 
     def heal(self) -> None:
-        """Undo all damage that was done to it.
-
-        Raises:
-            HarnessError: it does not come back; the hint says what to do by hand.
-        """
+        """Undo all damage that was done to it."""
         damage = self._journal.entry.wounds.get(self._id)
         if damage is None:
             return

@@ -20,9 +20,6 @@ def run(command: Command, *, hold: int | None = None) -> None:
 
     Args:
         hold: a descriptor that the command and its children keep open as long as they live.
-
-    Raises:
-        HarnessError: it failed, or was killed after its limit; with the end of its output.
     """
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(

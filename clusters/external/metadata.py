@@ -29,7 +29,6 @@ class ClusterIdentity:
     """A cluster's id, and what a client can learn about it.
 
     Attributes:
-        addresses: broker id to advertised address.
         fetch_version: newest supported version of Fetch, which limits the release.
         kraft: whether it supports DescribeQuorum, as KRaft does.
     """
@@ -42,11 +41,7 @@ class ClusterIdentity:
 
 
 def query_identity(address: Address) -> ClusterIdentity:
-    """Ask one broker for the identity of its cluster.
-
-    Raises:
-        UnreachableError: it does not answer, or does not know the cluster's id.
-    """
+    """Ask one broker for the identity of its cluster."""
     with contextlib.closing(BrokerConnection(address, timeout_s=_ANSWER_S)) as connection:
         [metadata] = connection.ask(MetadataRequest(version=_WITH_CLUSTER_ID, topics=None))
         [versions] = connection.ask(ApiVersionsRequest(version=0))
@@ -79,8 +74,6 @@ class MetadataView:
     """The CoordinationView of ``clusters.admin.metadata``, read from the brokers alone.
 
     Args:
-        release: release of the brokers.
-        addresses: addresses of all brokers.
         ours: ids of the brokers that may be damaged; only these count as live brokers.
     """
 
@@ -104,23 +97,15 @@ class MetadataView:
 
     def _quorum_leader(self) -> int:
         """Send DescribeQuorum (KIP-595), which brokers forward to the controller."""
-        topic = DescribeQuorumRequest.TopicData
-        metadata_log = topic(
-            topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)]
-        )
+        kind = DescribeQuorumRequest.TopicData
+        partition = kind.PartitionData(partition_index=0)
+        metadata_log = kind(topic_name="__cluster_metadata", partitions=[partition])
         request = DescribeQuorumRequest(version=0, topics=[metadata_log])
         [response] = self._client.ask_any(self._brokers, request)
-        return next(
-            (
-                partition.leader_id
-                for topic_state in response.topics
-                for partition in topic_state.partitions
-            ),
-            -1,
-        )
+        states = (state for topic in response.topics for state in topic.partitions)
+        return next((state.leader_id for state in states), -1)
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Read the partition's metadata."""
         metadata = self._metadata_of(topic, partition)
         epoch = getattr(metadata, "leader_epoch", None)
         return PartitionState(
@@ -128,7 +113,6 @@ class MetadataView:
         )
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        """Read the replicas in the partition's metadata."""
         return tuple(self._metadata_of(topic, partition).replica_nodes)
 
     def live_brokers(self) -> frozenset[int]:
@@ -159,7 +143,6 @@ class MetadataView:
         return topic_id(topics[0].topic_id.bytes) if topics and topics[0].topic_id else ""
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
 
     def _metadata_of(self, topic: str, partition: int) -> Any:  # noqa: ANN401 - kafka-python's

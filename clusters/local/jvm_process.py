@@ -18,14 +18,12 @@ class ChildProcess:
 
     Its parent is a guard (``clusters.local.process_guard``).
 
-    Args:
-        name: name in messages, such as ``broker 2``.
-        command: absolute path of the program and its arguments.
-        log: file to which both outputs are appended.
-        directory: working directory.
-        environment: the child's whole environment.
 
     Every method may be called from any thread.
+
+    Args:
+        command: absolute path of the program and its arguments.
+        log: file to which both outputs are appended.
     """
 
     def __init__(
@@ -63,12 +61,10 @@ class ChildProcess:
 
     @property
     def guard_pid(self) -> int:
-        """Process id of the guard."""
         return self._guard.pid
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the child and its guard, while they run."""
         return () if self.state == "down" else (self.pid, self.guard_pid)
 
     @property
@@ -79,7 +75,6 @@ class ChildProcess:
 
     @property
     def status(self) -> int | None:
-        """Exit status once it is down, negative for a signal; None if it is not known."""
         with self._changed:
             return self._status
 
@@ -96,7 +91,6 @@ class ChildProcess:
         self._do("KILL", lambda: self._state == "down", "die of SIGKILL")
 
     def terminate(self, *, limit_s: float) -> bool:
-        """Send SIGTERM; return whether it has ended within the limit."""
         try:
             self._do("TERM", lambda: self._state == "down", "end after SIGTERM", limit_s)
         except WaitTimeoutError:
@@ -104,7 +98,6 @@ class ChildProcess:
         return True
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for its end; return whether it came within the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: self._state == "down", timeout_s)
 

@@ -16,8 +16,7 @@ from highwater.clusters.admin import elections, leadership, topic_config, topics
 from highwater.clusters.admin.probe import ClusterProbe
 from highwater.clusters.brokers import freeze
 from highwater.clusters.core.addresses import Address
-from highwater.clusters.core.interfaces import Broker, Coordinator, Network, Probe
-from highwater.clusters.external import commands
+from highwater.clusters.core.interfaces import Broker, Coordinator, Probe
 from highwater.clusters.external.brokers import ExternalBroker
 from highwater.clusters.external.healing import ClusterHealer, recover
 from highwater.clusters.external.identity import identify
@@ -31,7 +30,7 @@ from highwater.clusters.external.journal import (
 from highwater.clusters.external.metadata import ClusterIdentity, MetadataView
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
-from highwater.harness.releases.catalogue import Release, release
+from highwater.harness.releases.catalogue import release
 
 _GUARD: Final = "highwater.clusters.external.guard"
 _GUARD_ENDS_S: Final = 5.0
@@ -90,18 +89,21 @@ class ExternalCluster:
         self, inventory: Inventory, identity: ClusterIdentity, journal: Journal, directory: Path
     ) -> None:
         self._inventory = inventory
-        self._release = release(inventory.kafka)
+        self.release = release(inventory.kafka)
+        self.directory = directory.absolute()
+        self.bootstrap = inventory.bootstrap
+        self.client = {**self.release.client, **inventory.client}
+        self.network = None
         self._addresses = identity.addresses
         self._journal = journal
-        self._directory = directory.absolute()
-        self._healer = ClusterHealer(self._release, identity.addresses, inventory.client)
+        self._healer = ClusterHealer(self.release, identity.addresses, inventory.client)
         reading, self._hold = os.pipe()
         self._guard = _guard(journal, reading)
         os.close(reading)
         self._brokers: dict[int, ExternalBroker] = {
             broker: ExternalBroker(
-                broker,
-                identity.addresses[broker],
+                id=broker,
+                host=identity.addresses[broker],
                 inventory=inventory,
                 journal=journal,
                 healer=self._healer,
@@ -112,14 +114,6 @@ class ExternalCluster:
         self._closed = False
 
     @property
-    def release(self) -> Release:
-        return self._release
-
-    @property
-    def directory(self) -> Path:
-        return self._directory
-
-    @property
     def brokers(self) -> Mapping[int, Broker]:
         return MappingProxyType[int, Broker](self._brokers)
 
@@ -127,26 +121,14 @@ class ExternalCluster:
     def coordinator(self) -> Coordinator:
         _refuse("ZooKeeper and controllers are out of reach")
 
-    @property
-    def bootstrap(self) -> str:
-        return self._inventory.bootstrap
-
-    @property
-    def client(self) -> Mapping[str, str]:
-        return {**self._release.client, **self._inventory.client}
-
-    @property
-    def network(self) -> Network | None:
-        return None
-
     def check(self) -> None:
         """Check that no other run is active here, and that the commands would work."""
         self._refuse_others()
         for broker in self._brokers if self._inventory.can("check") else ():
-            commands.run(self._inventory.command("check", broker))
+            self._inventory.command("check", broker).run()
 
     def probe(self) -> Probe:
-        return ClusterProbe(lambda _: self._release.wire, self._addresses, self._view())
+        return ClusterProbe(lambda _: self.release.wire, self._addresses, self._view())
 
     def finalize(self, level: Level) -> NoReturn:
         _refuse(f"it is not upgraded to {level}")
@@ -162,7 +144,7 @@ class ExternalCluster:
                 _refuse(f"the topic {name} is there already, and is not ours")
         self._journal.record_topic(name)
         with contextlib.closing(self.probe()) as probe:
-            topics.create_topic(self._release, self._addresses, probe, name, assignment, settings)
+            topics.create_topic(self.release, self._addresses, probe, name, assignment, settings)
         self._refuse_others()
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
@@ -199,14 +181,12 @@ class ExternalCluster:
                 target = Path(temporary) / str(broker.id)
                 target.mkdir()
                 with self._quiesced(broker):
-                    commands.run(
-                        self._inventory.command("copy", broker.id, topic=topic, into=str(target))
-                    )
+                    self._inventory.command("copy", broker.id, topic=topic, into=str(target)).run()
                 freeze.copy_topic(Path(temporary), topic, directory)
 
     def freeze(self) -> Path:
         """Copy our topics' replicas, if there is a command for it; the brokers go on."""
-        replicas = self._directory / "replicas"
+        replicas = self.directory / "replicas"
         if self._inventory.can("copy"):
             for topic in self._journal.entry.topics:
                 self.snapshot(topic, replicas)
@@ -271,7 +251,7 @@ class ExternalCluster:
         return {id_: address for id_, address in self._addresses.items() if id_ not in damaged}
 
     def _view(self) -> MetadataView:
-        return MetadataView(self._release, self._addresses, frozenset(self._inventory.brokers))
+        return MetadataView(self.release, self._addresses, frozenset(self._inventory.brokers))
 
 
 def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":

@@ -16,7 +16,6 @@ from confluent_kafka.admin import AdminClient
 
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
-from highwater.clusters.external import commands
 from highwater.clusters.external.inventory import Command, Inventory
 from highwater.clusters.external.journal import ClusterDamage, Journal
 from highwater.clusters.external.metadata import MetadataView, answers
@@ -59,7 +58,7 @@ class ClusterHealer:
         failed: list[str] = []
         for cure in cures:
             with _noting(failed):  # perhaps an earlier run has done it already
-                commands.run(cure)
+                cure.run()
         try:
             await_condition(
                 lambda: answers(address) and self._has_session(broker),

@@ -22,7 +22,11 @@ _EMPTY = re.compile(r"^\s+at |^\s*\.\.\. \d+ more|^\S+ [A-Z]+\s+\([\w.$]+\)$")
 
 
 class Node:
-    """A JVM with a name, an address and a log."""
+    """A JVM with a name, an address and a log.
+
+    Attributes:
+        released: whether ``release`` was called; a fault that an error left open may heal later.
+    """
 
     def __init__(self, plan: NodePlan, site: Site) -> None:
         self.name = plan.title
@@ -32,17 +36,12 @@ class Node:
         self._site = site
         self._process: NodeProcess | None = None
         self._log_start = 0
-        self._released = False
+        self.released = False
 
     @property
     def state(self) -> BrokerState:
         """``down`` before the first start."""
         return self._process.state if self._process else "down"
-
-    @property
-    def status(self) -> int | None:
-        """Exit status of the last process, negative for a signal."""
-        return self._process.status if self._process else None
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -52,11 +51,6 @@ class Node:
     def replace_plan(self, plan: NodePlan) -> None:
         """Use another plan, with the same addresses, from the next start on."""
         self._plan = plan
-
-    @property
-    def released(self) -> bool:
-        """True once ``release`` was called. A fault that an error left open may heal after that."""
-        return self._released
 
     def launch(self) -> None:
         """Start the JVM and do not wait for its port."""
@@ -129,7 +123,7 @@ class Node:
             self._process.resume()
 
     def release(self) -> None:
-        self._released = True
+        self.released = True
         if self._process is not None:
             self._process.release()
 

@@ -12,7 +12,6 @@ import psutil
 
 from highwater.checkers.spark.java import find_java
 from highwater.clusters.containers.images import docker_state
-from highwater.clusters.external.commands import run
 from highwater.clusters.external.identity import recognise
 from highwater.clusters.external.inventory import Commands, Inventory
 from highwater.clusters.nodes.jvm import java_version
@@ -84,7 +83,7 @@ def examine_cluster(path: Path) -> list[Diagnosis]:
 def _checked(inventory: Inventory, broker: int) -> Diagnosis:
     def look() -> str:
         command = inventory.command("check", broker)
-        run(command)
+        command.run()
         return command.line
 
     return _tried(f"broker {broker}", "Mend the command, or what it needs.", look)

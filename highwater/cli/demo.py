@@ -69,11 +69,7 @@ def compared(judged: "Sequence[JudgedRun]", store: Path) -> list[Path]:
 def demo_table(judged: "Sequence[JudgedRun]") -> Table:
     """Return a table with one row per run, in the order of releases."""
     rows: list[list[str | Text]] = [
-        [
-            judged_run.verdict.kafka,
-            judged_run.run.plan().story or "",
-            *outcome(judged_run),
-        ]
+        [judged_run.verdict.kafka, judged_run.run.plan().story or "", *outcome(judged_run)]
         for judged_run in sorted(judged, key=lambda judged_run: judged_run.verdict.kafka)
     ]
     return table(

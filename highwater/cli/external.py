@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
+from typer import Option
 
 from highwater import console
 from highwater.clusters.external.inventory import Inventory, resolved
@@ -18,13 +18,10 @@ REPLICAS = 3
 
 InventoryOption = Annotated[
     Path | None,
-    typer.Option(
-        "--inventory", metavar="FILE", help="A cluster of yours, and how to break it (TOML)."
-    ),
+    Option("--inventory", metavar="FILE", help="A cluster of yours, and how to break it (TOML)."),
 ]
 ConfirmOption = Annotated[
-    str | None,
-    typer.Option("--confirm", metavar="ID", help="With --inventory: the id of that cluster."),
+    str | None, Option("--confirm", metavar="ID", help="With --inventory: the id of that cluster.")
 ]
 
 
@@ -79,8 +76,8 @@ def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
 
 def heal(
     *,
-    inventory: Annotated[Path, typer.Option(metavar="FILE", help="Inventory of the cluster.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False,
+    inventory: Annotated[Path, Option(metavar="FILE", help="Inventory of the cluster.")],
+    as_json: Annotated[bool, Option("--json", help="Print JSON on standard output.")] = False,
 ) -> None:
     """Heal the faults that a dead run left on a cluster of yours, and delete its topics.
 

@@ -72,13 +72,7 @@ def _show(judged: "Judgement") -> None:
     for anomaly in judged.anomalies():
         first.setdefault(anomaly["kind"], anomaly)
     rows = [
-        [
-            kind,
-            str(count),
-            judged.weight(kind),
-            MEANS[kind],
-            _sentence(first[kind]),
-        ]
+        [kind, str(count), judged.weight(kind), MEANS[kind], _sentence(first[kind])]
         for kind, count in judged.counts.items()
     ]
     names = ["anomaly", "found", "promise", "what it is", "for example"]

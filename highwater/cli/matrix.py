@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import typer
 from rich.table import Table
 from rich.text import Text
+from typer import Option
 
 from highwater import console
 from highwater.cli.options.common import DEFAULT_STORE, StoreOption, on_spark
@@ -29,43 +30,38 @@ _WIDE: Final = 13
 @on_spark
 def matrix(  # noqa: PLR0913 - a command's options are its arguments
     *,
-    kafka: Annotated[str, typer.Option(help="Releases, separated by commas, or all.")] = "all",
+    kafka: Annotated[str, Option(help="Releases, separated by commas, or all.")] = "all",
     story: Annotated[
-        str | None, typer.Option(help="Scripted schedules.  [default: loss,divergence]")
+        str | None, Option(help="Scripted schedules.  [default: loss,divergence]")
     ] = None,
     nemesis: Annotated[
-        list[str] | None,
-        typer.Option(help="Faults to mix at random, kill,pause; once for each mix."),
+        list[str] | None, Option(help="Faults to mix at random, kill,pause; once for each mix.")
     ] = None,
     duration: Annotated[
-        str,
-        typer.Option("--for", help=f"How long each mix goes on, {limits.FAULTS_S.lasting}."),
+        str, Option("--for", help=f"How long each mix goes on, {limits.FAULTS_S.lasting}.")
     ] = "30s",
-    acks: Annotated[str, typer.Option(help="Of 0, 1 and all.")] = "all",
+    acks: Annotated[str, Option(help="Of 0, 1 and all.")] = "all",
     min_isr: Annotated[
         str,
-        typer.Option(
-            "--min-isr", help=f"min.insync.replicas, each 1 to {Topic().replication_factor}."
-        ),
+        Option("--min-isr", help=f"min.insync.replicas, each 1 to {Topic().replication_factor}."),
     ] = "1",
-    unclean: Annotated[str, typer.Option(help="Unclean elections: false, true or both.")] = "false",
+    unclean: Annotated[str, Option(help="Unclean elections: false, true or both.")] = "false",
     driver: Annotated[
-        str, typer.Option("--cluster", "--driver", help="Cluster drivers: local, docker.")
+        str, Option("--cluster", "--driver", help="Cluster drivers: local, docker.")
     ] = "local",
-    seed: Annotated[str, typer.Option(help="Seeds: a run for each.")] = "0",
-    jobs: Annotated[int, typer.Option(min=1, max=8, help="Clusters side by side.")] = 1,
+    seed: Annotated[str, Option(help="Seeds: a run for each.")] = "0",
+    jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
     name: Annotated[
-        str | None, typer.Option(help="Name of its folder in the store.  [default: matrix-<time>]")
+        str | None, Option(help="Name of its folder in the store.  [default: matrix-<time>]")
     ] = None,
     resume: Annotated[
-        str | None,
-        typer.Option(metavar="MATRIX", help="Continue this matrix, as it was planned."),
+        str | None, Option(metavar="MATRIX", help="Continue this matrix, as it was planned.")
     ] = None,
     expect: Annotated[
-        bool, typer.Option("--expect", help="Exit with 0 when all ended as their rules predict.")
+        bool, Option("--expect", help="Exit with 0 when all ended as their rules predict.")
     ] = False,
     store: StoreOption = DEFAULT_STORE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the rows as JSON.")] = False,
     spark: SparkOptions,
 ) -> None:
     """Run releases against settings and faults, many runs a cluster, and show all on one page."""

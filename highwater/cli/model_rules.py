@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Final
 
-import typer
+from typer import Option
 
 from highwater import console
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, Rules, rules_of
@@ -18,13 +18,13 @@ ORDER: Final = tuple(RELEASES)
 def rules(
     *,
     kafka: Annotated[
-        str, typer.Option(help="Releases, separated by commas; those of all without it.")
+        str, Option(help="Releases, separated by commas; those of all without it.")
     ] = "all",
     everything: Annotated[
-        bool, typer.Option("--all", help="With releases named: also what they have in common.")
+        bool, Option("--all", help="With releases named: also what they have in common.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print all of them as JSON, those in common, too.")
+        bool, Option("--json", help="Print all of them as JSON, those in common, too.")
     ] = False,
 ) -> None:
     """List the rules that tell releases apart, and which release has which."""

@@ -142,7 +142,7 @@ def conduct(
             _read(workload, diary)
         keep()
         _seal(plan, run, recorder, clock, diary)
-        diary.frozen(manifest.record(run, recorder.rows()))
+        diary.phase("frozen", manifest=manifest.record(run, recorder.rows()))
 
 
 def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: StatusKeeper) -> None:

@@ -90,7 +90,7 @@ def docker_state() -> DockerState:
 def release_image(client: Client, release: Release, rehearse: TrainingRun) -> Image:
     """Return the release's image, built if it does not exist yet."""
     base = base_image(client)
-    java = _digest(RECIPE, find(client, base).id, _release_file())
+    java = _digest(RECIPE, find(client, base).id, jvm.release_file())
     tag = f"{REPOSITORY}:{release.name}-{_digest(java, lock_file(release).read_bytes())}"
     if not find(client, tag):
         lock = cache_directory() / f"image-{release.name}.lock"
@@ -207,10 +207,6 @@ def _untag(client: Client, name: str) -> None:
 def _digest(*parts: str | bytes) -> str:
     joined = b"\0".join(part.encode() if isinstance(part, str) else part for part in parts)
     return sha256(joined).hexdigest()[:12]
-
-
-def _release_file() -> bytes:
-    return (jvm.java().resolve().parent.parent / "release").read_bytes()
 
 
 @contextlib.contextmanager

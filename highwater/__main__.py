@@ -16,7 +16,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator
-from typing import Final, NoReturn, TextIO
+from typing import Any, Final, NoReturn
 
 from highwater.harness.base import cleanup
 from highwater.harness.base.errors import HarnessError, HighwaterError, Interruption, RenamedWarning
@@ -104,7 +104,6 @@ def main() -> None:
 
 
 def _command() -> int:
-    """Run what was asked for; its exit code."""
     from highwater.cli.app import app  # noqa: PLC0415 - after the signals are taken
 
     code: object = OK
@@ -136,19 +135,12 @@ def _end_at_once(interruption: Interruption) -> NoReturn:
 _show_warning = warnings.showwarning
 
 
-def _note(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _note(message: Warning | str, category: type[Warning], *place: Any, **to: Any) -> None:  # noqa: ANN401 - passed on
     """Print the new name of a word as a line of its own, and other warnings as usual."""
     if issubclass(category, RenamedWarning):
         sys.stderr.write(f"highwater: {message}\n")
     else:
-        _show_warning(message, category, filename, lineno, file, line)
+        _show_warning(message, category, *place, **to)
 
 
 def _ignore_signals() -> None:

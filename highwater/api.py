@@ -21,6 +21,7 @@ from highwater.checkers.spark.session import HEAVY_BYTES, SparkStarter
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.files import is_file
 from highwater.harness.base.spark_options import HERE, SparkOptions
+from highwater.harness.base.wording import count
 from highwater.harness.runs.history import TABLES, UNJUDGED
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
@@ -85,14 +86,23 @@ def perform(
     """
     for plan in plans:
         check_plan(plan)
+    names = [f"{plan.kafka} {plan.happens}" for plan in plans]
+    labels = [f"{name} #{n + 1}" if names.count(name) > 1 else name for n, name in enumerate(names)]
+    groups = [
+        [PlannedRun(plan=plan, label=label)] for plan, label in zip(plans, labels, strict=True)
+    ]
+    campaign = Campaign(store=store, jobs=jobs, own_cluster=True, progress=progress)
+    return perform_groups(groups, campaign, spark)
+
+
+def perform_groups(
+    groups: Sequence[Sequence[PlannedRun]], campaign: Campaign, spark: SparkOptions
+) -> list[JudgedRun]:
+    """Perform all runs of a campaign, and judge them in one Spark session."""
     with SparkStarter(spark) as starter:
-        labels = _labels(plans)
-        planned = [
-            [PlannedRun(plan=plan, label=label)] for plan, label in zip(plans, labels, strict=True)
-        ]
-        with Campaign(store=store, jobs=jobs, own_cluster=True, progress=progress) as campaign:
-            runs = campaign.perform_all(planned)
-        progress("judge", f"judging {len(runs)} run{'s' * (len(runs) > 1)} in Spark")
+        with campaign:
+            runs = campaign.perform_all(groups)
+        campaign.progress("judge", f"judging {count(len(runs), 'run')} in Spark")
         return judge_all(runs, starter.session())
 
 
@@ -149,11 +159,6 @@ def _sent_back(judged: JudgedRun, session: "SparkSession") -> JudgedRun:
         return judged
     send_back(session, run)
     return replace(judged, report_uri=run.uri_of(run.report) if is_file(run.report) else "")
-
-
-def _labels(plans: Sequence[Plan]) -> list[str]:
-    names = [f"{plan.kafka} {plan.happens}" for plan in plans]
-    return [f"{name} #{n + 1}" if names.count(name) > 1 else name for n, name in enumerate(names)]
 
 
 class StoredRun:

@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -35,7 +36,6 @@ MODEL_LINES = 12
 
 COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow"}
 
-
 PAUSE_S = 5.0
 PAUSE_LATER_S = 30.0
 LATER_S = 120.0
@@ -48,12 +48,7 @@ Clock = Callable[[], float]
 
 
 class Ticker:
-    """Repeats the steps that still go on while nothing else is printed.
-
-    Args:
-        say: prints a line.
-        clock: returns seconds.
-    """
+    """Repeats the steps that still go on while nothing else is printed."""
 
     def __init__(self, say: Callable[[str], None], clock: Clock = time.monotonic) -> None:
         self._say = say
@@ -130,7 +125,6 @@ def waiting(step: str, *, clock: Clock = time.monotonic) -> Iterator[None]:
 
 @contextmanager
 def _live() -> "Iterator[Progress]":
-    """Show a spinner, the elapsed time and the step of each run."""
     columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Live(*columns, console=err, transient=True) as live:
         tasks: dict[str, TaskID] = {}
@@ -177,27 +171,43 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
 def finish(judged: Sequence["JudgedRun"], *, as_json: bool) -> NoReturn:
     """Print the verdicts of runs, and exit with the code of the worst."""
     if as_json:
-        print_json([judged_run.summary() for judged_run in judged])
+        print_all_json([judged_run.summary() for judged_run in judged])
     else:
         show_judged(judged)
     verdicts = {judged_run.verdict.verdict for judged_run in judged}
     raise typer.Exit(BROKEN if "invalid" in verdicts else UNKNOWN if "unknown" in verdicts else OK)
 
 
-def print_json(objects: list[Any]) -> None:
-    """Print one object, or a list for several."""
-    printed = objects[0] if len(objects) == 1 else objects
-    sys.stdout.write(json.dumps(printed, indent=2) + "\n")
+def print_json(value: object) -> None:
+    """Print a value as JSON, structs among it as objects."""
+    sys.stdout.write(json.dumps(msgspec.to_builtins(value), indent=2) + "\n")
+
+
+def print_all_json(objects: Sequence[object]) -> None:
+    """Print one object as JSON, or a list for several."""
+    print_json(objects[0] if len(objects) == 1 else objects)
+
+
+OUTCOME = ("lost / acked", "forked offsets", "verdict", "model")
+
+
+def outcome(judged: "JudgedRun") -> list[str | Text]:
+    """Return the cells of a run below the headings ``OUTCOME``."""
+    verdict, ledger = judged.verdict, judged.verdict.ledger
+    return [
+        f"{ledger.lost} of {ledger.acknowledged}" if verdict.account == "whole" else "not known",
+        str(verdict.counts.get("divergence", 0)),
+        Text(verdict.verdict, style=COLOURS[verdict.verdict]),
+        modelled(judged),
+    ]
 
 
 def modelled(judged: "JudgedRun") -> Text:
     """Return the model's status of a run in its colour, or a dash without one."""
     if judged.model is None:
         return Text("-")
-    return Text(
-        model_text.WORDS[judged.model.status],
-        style=COLOURS[model_text.COLOURS[judged.model.status]],
-    )
+    status = judged.model.status
+    return Text(model_text.WORDS[status], style=COLOURS[model_text.COLOURS[status]])
 
 
 def _show_model(judged: "JudgedRun") -> None:
@@ -223,8 +233,3 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Text
     for row in rows:
         made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return made
-
-
-def coloured(verdict: str) -> Text:
-    """Return a verdict in its colour."""
-    return Text(verdict, style=COLOURS[verdict])

@@ -63,11 +63,7 @@ def _option(config: pytest.Config, name: str) -> str:
 
 
 def _choice(config: pytest.Config) -> "SessionChoice":
-    """Return what the session chose.
-
-    Raises:
-        pytest.UsageError: there is no such release or driver.
-    """
+    """Return what the session chose."""
     if _CHOICE not in config.stash:
         from highwater.harness.base.errors import UsageError  # noqa: PLC0415 - see the module
         from highwater.testing.parametrize import session_choice  # noqa: PLC0415
@@ -135,7 +131,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _case(item: pytest.Item) -> "Case | None":
-    """Return the case for which a test runs; None of a test that uses none of our fixtures."""
     call = getattr(item, "callspec", None)
     return call.params.get(_CASE) if call is not None else None
 

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -19,7 +19,7 @@ from highwater.clusters.core.interfaces import PartitionState, UnreachableError
 from highwater.clusters.nodes.config_files import CONTROLLER_ID
 from highwater.clusters.relay.kafka_frames import topic_id
 
-_METADATA_WITH_IDS = 10
+METADATA_WITH_IDS = 10  # KIP-516
 _CONTROLLER_ENDPOINTS = 2  # DescribeCluster's endpoint_type (KIP-919)
 
 _SESSION_SECRET: Final = 0xB3415C00  # ZooKeeperServer.superSecret, the same in 3.4 to 3.8
@@ -199,11 +199,74 @@ class ZooKeeperView:
             self._client.close()
 
 
-class KraftView:
+class BrokersView:
+    """The answers of brokers, each from its own copy of the metadata.
+
+    A copy lags behind while its broker is paused or partitioned, and for a moment after that.
+
+    Args:
+        brokers: ids of those that may be asked.
+        metadata: version of the Metadata request.
+    """
+
+    def __init__(self, brokers: Iterable[int], client: ProtocolClient, metadata: int) -> None:
+        self._brokers = tuple(brokers)
+        self._client = client
+        self._metadata = metadata
+
+    def partition(self, topic: str, partition: int) -> PartitionState:
+        """Read the partition's metadata."""
+        metadata = self._metadata_of(topic, partition)
+        epoch = getattr(metadata, "leader_epoch", None)
+        return PartitionState(
+            leader=metadata.leader_id, leader_epoch=epoch, isr=tuple(metadata.isr_nodes)
+        )
+
+    def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
+        """Read the replicas in the partition's metadata."""
+        return tuple(self._metadata_of(topic, partition).replica_nodes)
+
+    def live_brokers(self) -> frozenset[int]:
+        """Return the brokers that Metadata lists; on KRaft these are the unfenced ones."""
+        return frozenset(broker.node_id for broker in self._ask([]).brokers)
+
+    def topic_id(self, topic: str) -> str:
+        """Read the id in the topic's metadata, of the first version that has ids."""
+        request_topics = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
+        topics = self._ask(request_topics, version=max(self._metadata, METADATA_WITH_IDS)).topics
+        return topic_id(topics[0].topic_id.bytes) if topics and topics[0].topic_id else ""
+
+    def _metadata_of(self, topic: str, partition: int) -> Any:  # noqa: ANN401 - kafka-python's
+        request_topics = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
+        for topic_metadata in self._ask(request_topics).topics:
+            for metadata in topic_metadata.partitions:
+                if metadata.partition_index == partition:
+                    return metadata
+        raise UnreachableError(f"{topic}-{partition} is not known yet")
+
+    def _ask(self, topics: list[Any] | None, *, version: int | None = None) -> Response:
+        request = MetadataRequest(
+            version=version or self._metadata, topics=topics, allow_auto_topic_creation=False
+        )
+        with contextlib.suppress(UnreachableError):
+            [response] = self._client.ask_any(self._foremost(), request)
+            return response
+        [response] = self._client.ask_any(self._brokers, request)
+        return response
+
+    def _foremost(self) -> tuple[int, ...]:
+        """Return the brokers to ask before all others."""
+        return ()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+class KraftView(BrokersView):
     """Asks the controller for its id, and the most up-to-date brokers for the partitions.
 
-    A broker answers from its own copy of the metadata, milliseconds behind the controller's. A
-    broker that was paused or partitioned is further behind. So the controller is asked first for
+    A broker's copy is milliseconds behind the controller's. So the controller is asked first for
     the end offset of each broker (DescribeQuorum, KIP-595), and then a broker with the greatest; if
     none of these answers, any broker.
 
@@ -222,9 +285,8 @@ class KraftView:
         metadata: int,
         timeout_s: float = 0.5,
     ) -> None:
-        self._brokers = tuple(brokers)
-        self._metadata = metadata
-        self._client = ProtocolClient({**brokers, CONTROLLER_ID: controller}, timeout_s=timeout_s)
+        client = ProtocolClient({**brokers, CONTROLLER_ID: controller}, timeout_s=timeout_s)
+        super().__init__(brokers, client, metadata)
 
     def controller(self) -> int:
         """Send DescribeCluster to the controller."""
@@ -234,55 +296,9 @@ class KraftView:
             raise UnreachableError("the KRaft quorum has no leader")
         return int(response.controller_id)
 
-    def partition(self, topic: str, partition: int) -> PartitionState:
-        """Read the partition's metadata."""
-        metadata = self._metadata_of(topic, partition)
-        return PartitionState(
-            leader=metadata.leader_id,
-            leader_epoch=metadata.leader_epoch,
-            isr=tuple(metadata.isr_nodes),
-        )
-
-    def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        """Read the replicas in the partition's metadata."""
-        return tuple(self._metadata_of(topic, partition).replica_nodes)
-
-    def live_brokers(self) -> frozenset[int]:
-        """Return the brokers that Metadata lists, which are the unfenced ones."""
-        return frozenset(broker.node_id for broker in self._ask([]).brokers)
-
-    def topic_id(self, topic: str) -> str:
-        """Read the id in the topic's metadata, of the first version that has ids."""
-        request_topics = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
-        topics = self._ask(request_topics, version=max(self._metadata, _METADATA_WITH_IDS)).topics
-        return topic_id(topics[0].topic_id.bytes) if topics and topics[0].topic_id else ""
-
-    def _metadata_of(self, topic: str, partition: int) -> Any:  # noqa: ANN401 - kafka-python's
-        request_topics = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
-        for topic_metadata in self._ask(request_topics).topics:
-            for metadata in topic_metadata.partitions:
-                if metadata.partition_index == partition:
-                    return metadata
-        raise UnreachableError(f"{topic}-{partition} is not known yet")
-
-    def _ask(self, topics: list[Any], *, version: int | None = None) -> Response:
-        request = MetadataRequest(
-            version=version or self._metadata, topics=topics, allow_auto_topic_creation=False
-        )
-        with contextlib.suppress(UnreachableError):
-            [response] = self._client.ask_any(self._foremost(), request)
-            return response
-        [response] = self._client.ask_any(self._brokers, request)
-        return response
-
     def _foremost(self) -> tuple[int, ...]:
         """Return the brokers that have read the most of the controller's log."""
-        topic = DescribeQuorumRequest.TopicData
-        metadata_log = topic(
-            topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)]
-        )
-        request = DescribeQuorumRequest(version=1, topics=[metadata_log])
-        [response] = self._client.ask(CONTROLLER_ID, request)
+        [response] = self._client.ask(CONTROLLER_ID, quorum_request(version=1))
         end_offsets = {
             observer.replica_id: observer.log_end_offset
             for topic_state in response.topics
@@ -294,9 +310,14 @@ class KraftView:
             broker for broker, offset in end_offsets.items() if offset == max(end_offsets.values())
         )
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+
+def quorum_request(version: int) -> Any:  # noqa: ANN401 - kafka-python creates these classes
+    """Return a DescribeQuorum request (KIP-595) about the controller's log."""
+    topic = DescribeQuorumRequest.TopicData
+    metadata_log = topic(
+        topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)]
+    )
+    return DescribeQuorumRequest(version=version, topics=[metadata_log])
 
 
 def session_password(session: int) -> bytes:

@@ -29,9 +29,6 @@ def base_image(client: Client) -> str:
 
     ``HIGHWATER_BASE_IMAGE`` if that is set; else the one that was built here; else one is built
     from Debian's packages if apt-get exists, and pulled from a registry otherwise.
-
-    Raises:
-        HarnessError: it can neither be built nor pulled.
     """
     configured = os.environ.get(VARIABLE)
     if configured:
@@ -105,7 +102,6 @@ def _build(client: Client) -> None:
 
 
 def _unpack(folder: Path, root: Path) -> None:
-    """Download the packages and unpack them over each other."""
     try:
         _run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *_PACKAGES], folder)
         for package in sorted(folder.glob("*.deb")):

@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from typing import Any, Final
 from highwater.clusters.brokers.real_cluster import RealCluster, open_or_clean_up, rehearse
 from highwater.clusters.containers import ownership
 from highwater.clusters.containers.daemon import Client, connected, errors
-from highwater.clusters.containers.images import Image, release_image
+from highwater.clusters.containers.images import INTO_LOG, Image, release_image
 from highwater.clusters.containers.ownership import Claim
 from highwater.clusters.core.addresses import (
     BROKER_PORT,
@@ -32,7 +32,6 @@ from highwater.clusters.core.addresses import (
     require_free,
 )
 from highwater.clusters.core.interfaces import BrokerState
-from highwater.clusters.nodes.failure_output import failure_lines
 from highwater.clusters.nodes.jvm import Runtime
 from highwater.clusters.nodes.site import NodePlan
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
@@ -43,8 +42,6 @@ _TAKES_EFFECT_S: Final = 20.0
 _DROPPED_AFTER_S: Final = 0.2
 _SUBNET_ATTEMPTS: Final = 20
 _NOT_FROZEN: Final = "unable to freeze"  # what runc reports when it gave up
-# The JVM takes the shell's place, and both its outputs go to the end of the node's log.
-_INTO_LOG: Final = ("/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1')
 
 
 def open_cluster(
@@ -65,7 +62,7 @@ def open_cluster(
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
     ownership.sweep()
     with connected() as client:
-        image = release_image(client, release, _Rehearsals(client))
+        image = release_image(client, release, _rehearse)
     site = ContainerSite(release, image, brokers)
     return open_or_clean_up(
         RealCluster(release, directory, site, broker_config=broker_config, wired=wired)
@@ -73,12 +70,7 @@ def open_cluster(
 
 
 class ContainerSite:
-    """A Docker network, and a container for each node that was started.
-
-    Attributes:
-        public: addresses on the loopback.
-        inside: addresses in the network.
-    """
+    """A Docker network, and a container for each node that was started."""
 
     def __init__(self, release: Release, image: Image, brokers: int) -> None:
         self._images = {release.name: image}
@@ -103,18 +95,13 @@ class ContainerSite:
         self._gateway = f"{group}.1"
 
     def runtime(self, release: Release) -> Runtime:
-        """Return the runtime of the release's image, which is built at its first use."""
         if release.name not in self._images:
             with connected() as client:
-                self._images[release.name] = release_image(client, release, _Rehearsals(client))
+                self._images[release.name] = release_image(client, release, _rehearse)
         return self._images[release.name].runtime
 
     def wire_host(self, broker: int) -> str:
-        """Return this machine's address in the network, the same for all brokers: the gateway.
-
-        Raises:
-            HarnessError: Docker runs in a virtual machine, as Docker Desktop does.
-        """
+        """Return this machine's address in the network, the same for all brokers: the gateway."""
         del broker
         with socket.socket() as probe:
             try:
@@ -153,7 +140,7 @@ class ContainerSite:
         container.ports[f"{port}/tcp"] = (plan.public.host, plan.public.port)  # type: ignore[assignment]
         container.with_command([str(plan.log), *plan.command])
         container.with_kwargs(
-            entrypoint=list(_INTO_LOG),
+            entrypoint=list(INTO_LOG),
             labels=self._claim.labels,
             hostname=plan.name,
             user=f"{os.getuid()}:{os.getgid()}",
@@ -180,7 +167,6 @@ class ContainerSite:
                 return False
 
     def close(self) -> None:
-        """Remove every container and the network."""
         if not self._open:
             return
         self._open = False
@@ -192,45 +178,25 @@ class ContainerSite:
 
 
 class ContainerProcess:
-    """One start of a container's JVM, watched by a thread that waits for its end.
+    """One start of a container's JVM, watched by a thread that waits for its end."""
 
-    Args:
-        title: name in messages, such as ``broker 2``.
-        container: docker's container object, started.
-    """
-
+    state: BrokerState = "running"
+    status: int | None = None
     pids: tuple[int, ...] = ()
 
     def __init__(self, title: str, container: Any) -> None:  # noqa: ANN401 - docker ships no types
         self._title = title
         self._container = container
         self._changed = threading.Condition()
-        self._state: BrokerState = "running"
-        self._status: int | None = None
         threading.Thread(target=self._watch, name=f"watch-{title}", daemon=True).start()
 
-    @property
-    def state(self) -> BrokerState:
-        """State after the last method called, or ``down``."""
-        with self._changed:
-            return self._state
-
-    @property
-    def status(self) -> int | None:
-        """Exit status; 128 plus the number of a signal."""
-        with self._changed:
-            return self._status
-
     def pause(self) -> None:
-        """Freeze its whole control group."""
         self._do("running", "paused", self._freeze)
 
     def resume(self) -> None:
-        """Unfreeze it."""
         self._do("paused", "running", self._container.unpause)
 
     def kill(self) -> None:
-        """Send SIGKILL, and return once it has ended."""
         if self.state != "down":
             self._ask("cannot kill", self._container.kill)
             if not self.wait(_TAKES_EFFECT_S):
@@ -240,18 +206,15 @@ class ContainerProcess:
                 )
 
     def terminate(self, *, limit_s: float) -> bool:
-        """Send SIGTERM; return whether it has ended within the limit."""
         if self.state != "down":
             self._ask("cannot stop", lambda: self._container.kill("SIGTERM"))
         return self.wait(limit_s)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for its end; return whether it came within the timeout."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._state == "down", timeout_s)
+            return self._changed.wait_for(lambda: self.state == "down", timeout_s)
 
     def release(self) -> None:
-        """Remove the container."""
         with contextlib.suppress(HarnessError), errors("cannot remove a container"):
             self._container.remove(force=True, v=True)
 
@@ -276,8 +239,8 @@ class ContainerProcess:
             return
         self._ask(f"cannot make it {after}:", verb)
         with self._changed:
-            if self._state == before:
-                self._state = after
+            if self.state == before:
+                self.state = after
 
     def _ask(self, doing: str, verb: Callable[[], None]) -> None:
         """Call Docker; ignore its refusal if the container has ended meanwhile."""
@@ -293,45 +256,13 @@ class ContainerProcess:
         with contextlib.suppress(HarnessError), errors("lost a container"):
             status = int(self._container.wait()["StatusCode"])
         with self._changed:
-            self._state, self._status = "down", status
+            self.state, self.status = "down", status
             self._changed.notify_all()
 
 
-class _Rehearsals:
-    """The BuildRunner of ``clusters.containers.images``."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def run(self, image: str, command: Sequence[str], folder: Path) -> None:
-        """Run a command in a new container without a network."""
-        from docker.errors import ContainerError  # noqa: PLC0415 - see clusters.containers.daemon
-        from docker.types import Mount  # noqa: PLC0415 - for the same reason
-
-        claim = Claim()
-        log = folder / "log"
-        try:
-            with errors(f"cannot run {image}"), contextlib.suppress(ContainerError):
-                self._client.containers.run(
-                    image,
-                    [str(log), *command],
-                    entrypoint=list(_INTO_LOG),
-                    labels=claim.labels,
-                    user=f"{os.getuid()}:{os.getgid()}",
-                    mounts=[Mount(str(folder), str(folder), type="bind")],
-                    network_mode="none",
-                    security_opt=["label=disable"],
-                )
-                return
-        finally:
-            ownership.remove(self._client, claim.name)
-            ownership.forget(claim.name)
-            claim.close()
-        raise HarnessError(f"{command[0]} failed in {image}: {failure_lines(log)}")
-
-    def rehearse(self, image: Image, release: Release, folder: Path) -> None:
-        """Do the training run with a cluster of one broker."""
-        rehearse(release, ContainerSite(release, image, 1), folder)
+def _rehearse(image: Image, release: Release, folder: Path) -> None:
+    """Do the training run of an image, with a cluster of one broker."""
+    rehearse(release, ContainerSite(release, image, 1), folder)
 
 
 def _claim_network(client: Client, claim: Claim) -> tuple[str, str]:

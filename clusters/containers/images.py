@@ -8,20 +8,23 @@ reused, and other jars or another Java give another image.
 
 import contextlib
 import io
+import os
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
+from highwater.clusters.containers import ownership
 from highwater.clusters.containers.base_image import base_image, find, owned_by_root, source
 from highwater.clusters.containers.daemon import Client, connected, errors
-from highwater.clusters.containers.ownership import LABEL
+from highwater.clusters.containers.ownership import LABEL, Claim
 from highwater.clusters.nodes import jvm
 from highwater.clusters.nodes.jvm import Runtime
+from highwater.clusters.nodes.node import failure_lines
 from highwater.clusters.releases.jars import classpath, lock_file
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import COLLECTOR, NOT_SHARED, Archive, exclusive
@@ -36,6 +39,8 @@ RECIPE = "1"
 """Changes with the Dockerfiles below."""
 _JAVA: Final = "/opt/java"
 _JARS: Final = "/opt/kafka"
+# The JVM takes the shell's place, and both its outputs go to the end of the node's log.
+INTO_LOG: Final = ("/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1')
 _ARCHIVE: Final = Archive(base=Path(f"{_JAVA}.jsa"), top=Path(f"{_JARS}.jsa"))
 
 
@@ -47,12 +52,15 @@ class Image:
     runtime: Runtime
 
 
+TrainingRun = Callable[[Image, Release, Path], None]
+"""Starts one broker of an image with its files below a folder, and stops it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerState:
     """A daemon that answers.
 
     Attributes:
-        version: version of its engine.
         base: where the base image is, or will come from.
         releases: releases that have an image, of today's jars or of older ones.
         left: number of containers of Highwater now, those of running clusters included.
@@ -68,11 +76,7 @@ class DockerState:
 
 
 def docker_state() -> DockerState:
-    """Ask the daemon for its state; pull and build nothing.
-
-    Raises:
-        HarnessError: it does not answer.
-    """
+    """Ask the daemon for its state; pull and build nothing."""
     with connected() as client, errors("does not answer"):
         built = client.images.list(filters={"label": RELEASE_LABEL})
         return DockerState(
@@ -83,28 +87,10 @@ def docker_state() -> DockerState:
         )
 
 
-class BuildRunner(Protocol):
-    """Runs the commands that write an image's class archives; the driver implements it."""
-
-    def run(self, image: str, command: Sequence[str], folder: Path) -> None:
-        """Run a command that writes to a folder of this machine, until it ends.
-
-        Raises:
-            HarnessError: it failed; with the last lines of its output.
-        """
-
-    def rehearse(self, image: Image, release: Release, folder: Path) -> None:
-        """Do a training run: start one broker with its files below ``folder``, and stop it."""
-
-
-def release_image(client: Client, release: Release, stage: BuildRunner) -> Image:
-    """Return the release's image, built if it does not exist yet.
-
-    Raises:
-        HarnessError: no base image, no jars, or a full disk; a half-built image is never used.
-    """
+def release_image(client: Client, release: Release, rehearse: TrainingRun) -> Image:
+    """Return the release's image, built if it does not exist yet."""
     base = base_image(client)
-    java = _digest(RECIPE, find(client, base).id, _release_file())
+    java = _digest(RECIPE, find(client, base).id, jvm.release_file())
     tag = f"{REPOSITORY}:{release.name}-{_digest(java, lock_file(release).read_bytes())}"
     if not find(client, tag):
         lock = cache_directory() / f"image-{release.name}.lock"
@@ -112,13 +98,13 @@ def release_image(client: Client, release: Release, stage: BuildRunner) -> Image
         with exclusive(lock), _disk_errors():
             if not find(client, tag):
                 below = f"{_JAVA_REPOSITORY}:{java}"
-                _ensure_java(client, base, below, stage)
-                _build_release(client, release, below, tag, stage)
+                _ensure_java(client, base, below)
+                _build_release(client, release, below, tag, rehearse)
     shared = find(client, tag).labels.get(_SHARED_LABEL) == "yes"
     return Image(name=tag, runtime=_runtime(release, _ARCHIVE.using if shared else NOT_SHARED))
 
 
-def _ensure_java(client: Client, base: str, tag: str, stage: BuildRunner) -> None:
+def _ensure_java(client: Client, base: str, tag: str) -> None:
     if sys.platform != "linux":
         raise HarnessError(
             "images contain this machine's Java, so they can only be built on Linux",
@@ -132,13 +118,13 @@ def _ensure_java(client: Client, base: str, tag: str, stage: BuildRunner) -> Non
         with tempfile.TemporaryDirectory(prefix="highwater-java-") as name:
             archive = Path(name) / "java.jsa"
             dump = ["-Xshare:dump", COLLECTOR, f"-XX:SharedArchiveFile={archive}"]
-            stage.run(bare, [f"{_JAVA}/bin/java", *dump], archive.parent)
+            _run(client, bare, [f"{_JAVA}/bin/java", *dump], archive.parent)
             _build(client, tag, bare, {str(_ARCHIVE.base): archive})
         _untag(client, bare)
 
 
 def _build_release(
-    client: Client, release: Release, below: str, tag: str, stage: BuildRunner
+    client: Client, release: Release, below: str, tag: str, rehearse: TrainingRun
 ) -> None:
     """Add the jars, do a training run, and add the class archive that it wrote, if any."""
     bare = f"{tag}-bare"
@@ -146,11 +132,38 @@ def _build_release(
     with tempfile.TemporaryDirectory(prefix="highwater-") as name:
         archive = Path(name) / "coordination" / "kafka.jsa"
         runtime = _runtime(release, _ARCHIVE.recording(archive))
-        stage.rehearse(Image(name=bare, runtime=runtime), release, Path(name))
+        rehearse(Image(name=bare, runtime=runtime), release, Path(name))
         shared = archive.exists()
         labels = {RELEASE_LABEL: release.name, _SHARED_LABEL: "yes" if shared else "no"}
         _build(client, tag, bare, {str(_ARCHIVE.top): archive} if shared else {}, labels)
     _untag(client, bare)
+
+
+def _run(client: Client, image: str, command: Sequence[str], folder: Path) -> None:
+    """Run a command that writes to a folder of this machine, in a new container."""
+    from docker.errors import ContainerError  # noqa: PLC0415 - see clusters.containers.daemon
+    from docker.types import Mount  # noqa: PLC0415 - for the same reason
+
+    claim = Claim()
+    log = folder / "log"
+    try:
+        with errors(f"cannot run {image}"), contextlib.suppress(ContainerError):
+            client.containers.run(
+                image,
+                [str(log), *command],
+                entrypoint=list(INTO_LOG),
+                labels=claim.labels,
+                user=f"{os.getuid()}:{os.getgid()}",
+                mounts=[Mount(str(folder), str(folder), type="bind")],
+                network_mode="none",
+                security_opt=["label=disable"],
+            )
+            return
+    finally:
+        ownership.remove(client, claim.name)
+        ownership.forget(claim.name)
+        claim.close()
+    raise HarnessError(f"{command[0]} failed in {image}: {failure_lines(log)}")
 
 
 def _runtime(release: Release, sharing: Sequence[str]) -> Runtime:
@@ -170,8 +183,10 @@ def _build(
         with tarfile.open(fileobj=context, mode="w") as tar:
             for target, source_path in copies.items():
                 tar.add(source_path, arcname=f"root{target}", filter=owned_by_root)
-            lines = [f"FROM {base}", *(["COPY root/ /"] if copies else [])]
-            _add_text(tar, "Dockerfile", lines)
+            text = f"FROM {base}\n{'COPY root/ /' * bool(copies)}".encode()
+            entry = tarfile.TarInfo("Dockerfile")
+            entry.size = len(text)
+            tar.addfile(entry, io.BytesIO(text))
         context.seek(0)
         client.images.build(
             fileobj=context,
@@ -183,13 +198,6 @@ def _build(
         )
 
 
-def _add_text(tar: tarfile.TarFile, name: str, lines: Iterable[str]) -> None:
-    text = "\n".join(lines).encode()
-    entry = tarfile.TarInfo(name)
-    entry.size = len(text)
-    tar.addfile(entry, io.BytesIO(text))
-
-
 def _untag(client: Client, name: str) -> None:
     """Remove a tag; its layers stay, below the image that was built on it."""
     with errors(f"cannot untag {name}"):
@@ -199,10 +207,6 @@ def _untag(client: Client, name: str) -> None:
 def _digest(*parts: str | bytes) -> str:
     joined = b"\0".join(part.encode() if isinstance(part, str) else part for part in parts)
     return sha256(joined).hexdigest()[:12]
-
-
-def _release_file() -> bytes:
-    return (jvm.java().resolve().parent.parent / "release").read_bytes()
 
 
 @contextlib.contextmanager

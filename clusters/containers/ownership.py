@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from highwater.clusters.containers.daemon import Client, connected
 from highwater.harness.base.user_dirs import cache_directory
@@ -30,11 +31,7 @@ _GUARD_ENDS_S = 2.0
 
 
 class Claim:
-    """A name for all that one cluster creates in Docker; locked until ``close`` or our own end.
-
-    Attributes:
-        name: value of the label ``highwater.claim``.
-    """
+    """A name for all that one cluster creates in Docker; locked until ``close`` or our own end."""
 
     def __init__(self) -> None:
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -71,13 +68,20 @@ def remove(client: Client, claim: str) -> int:
 
     Safe while other processes do the same.
     """
+    from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
+
+    def remove_container(resource: Any) -> None:  # noqa: ANN401 - docker ships no types
+        with contextlib.suppress(APIError):  # gone, or going
+            client.api.remove_container(resource["Id"], v=True, force=True)
+
     by_label = {"label": f"{CLAIM_LABEL}={claim}"}
     containers = client.api.containers(all=True, filters=by_label)
     with ThreadPoolExecutor(_REMOVALS_AT_ONCE, thread_name_prefix="remove") as pool:
-        list(pool.map(lambda resource: _remove_container(client, resource["Id"]), containers))
+        list(pool.map(remove_container, containers))
     networks = client.api.networks(filters=by_label)
-    for resource in networks:
-        _remove_network(client, resource["Id"])
+    for network in networks:
+        with contextlib.suppress(APIError):
+            client.api.remove_network(network["Id"])
     return len(containers) + len(networks)
 
 
@@ -92,11 +96,7 @@ def is_open(claim: str) -> bool:
 
 
 def sweep() -> int:
-    """Remove what dead harnesses of this machine left behind; return how many things.
-
-    Raises:
-        HarnessError: Docker does not answer.
-    """
+    """Remove what dead harnesses of this machine left behind; return how many things."""
     count = 0
     for claim in _dead():
         with connected() as client:
@@ -111,20 +111,6 @@ def _dead() -> Iterator[str]:
         with contextlib.suppress(OSError), path.open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield path.name
-
-
-def _remove_container(client: Client, container_id: str) -> None:
-    from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
-
-    with contextlib.suppress(APIError):  # gone, or going
-        client.api.remove_container(container_id, v=True, force=True)
-
-
-def _remove_network(client: Client, network_id: str) -> None:
-    from docker.errors import APIError  # noqa: PLC0415 - for the same reason
-
-    with contextlib.suppress(APIError):
-        client.api.remove_network(network_id)
 
 
 def _folder() -> Path:

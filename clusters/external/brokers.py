@@ -1,11 +1,11 @@
 """A broker of an external cluster: its methods run commands and verify that they worked."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import BrokerState
-from highwater.clusters.external import commands
 from highwater.clusters.external.healing import ClusterHealer, unhealed_error
 from highwater.clusters.external.inventory import Inventory
 from highwater.clusters.external.journal import Journal
@@ -18,147 +18,113 @@ from highwater.harness.releases.catalogue import release
 _SILENT_S: Final = 15.0
 
 
+@dataclass(slots=True, kw_only=True)
 class ExternalBroker:
     """The Broker of ``clusters.core.interfaces``.
 
     Before the broker is damaged, the journal gets the commands that heal it; once it answers again,
     they are removed.
 
-    Args:
+    Attributes:
         hold: descriptor that commands which damage keep open, so that the guard can wait for them.
     """
 
-    def __init__(
-        self,
-        broker_id: int,
-        address: Address,
-        *,
-        inventory: Inventory,
-        journal: Journal,
-        healer: ClusterHealer,
-        hold: int,
-    ) -> None:
-        self._id = broker_id
-        self._address = address
-        self._inventory = inventory
-        self._journal = journal
-        self._healer = healer
-        self._hold = hold
-        self._state: BrokerState = "running"
-
-    @property
-    def id(self) -> int:
-        """Broker id."""
-        return self._id
+    id: int
+    host: Address
+    inventory: Inventory
+    journal: Journal
+    healer: ClusterHealer
+    hold: int
+    state: BrokerState = "running"
 
     @property
     def address(self) -> str:
-        """``host:port``, as it advertises to clients."""
-        return str(self._address)
-
-    @property
-    def state(self) -> BrokerState:
-        """State after the last method called; its death by itself is not noticed."""
-        return self._state
+        return str(self.host)
 
     @property
     def level(self) -> Level:
-        """Level of the release that the inventory names."""
-        return Level.of(release(self._inventory.kafka))
+        return Level.of(release(self.inventory.kafka))
 
     def install(self, level: Level) -> None:
-        """Raise HarnessError: its files are out of reach."""
         self._out_of_reach(level)
 
     @property
     def directory(self) -> Path:
-        """Out of reach: raises HarnessError."""
         self._out_of_reach()
 
     def read(self, name: str) -> str:
-        """Raise HarnessError: its files are out of reach."""
         self._out_of_reach(name)
 
     def limit_writes(self, *, limited: bool) -> None:
-        """Raise HarnessError: its process is out of reach."""
         self._out_of_reach(limited)
 
     def kill(self) -> None:
-        """Run the inventory's command, and wait until the broker no longer answers."""
-        if self._state != "down":
+        if self.state != "down":
             self._damage("kill", "start", "down")
 
     def stop(self) -> None:
-        """Run the inventory's command, and wait until the broker no longer answers."""
-        if self._state != "down":
+        if self.state != "down":
             self._damage("stop", "start", "down")
 
     def pause(self) -> None:
-        """Run the inventory's command, and wait until the broker no longer answers."""
-        if self._state == "running":
+        if self.state == "running":
             self._damage("pause", "resume", "paused")
 
     def resume(self) -> None:
-        """Heal a paused broker, and wait until it answers; do nothing for another."""
-        if self._state == "paused":
+        if self.state == "paused":
             self.heal()
 
     def start(self) -> None:
-        """Start it once its old session has ended, and wait until it answers."""
-        if self._state == "paused":
-            raise HarnessError(f"broker {self._id} is paused", hint="Resume it instead.")
+        if self.state == "paused":
+            raise HarnessError(f"broker {self.id} is paused", hint="Resume it instead.")
         self.heal()
 
     def heal(self) -> None:
-        """Undo all damage that was done to it.
-
-        Raises:
-            HarnessError: it does not come back; the hint says what to do by hand.
-        """
-        damage = self._journal.entry.wounds.get(self._id)
+        """Undo all damage that was done to it."""
+        damage = self.journal.entry.wounds.get(self.id)
         if damage is None:
             return
         try:
-            self._healer.heal(self._id, damage.cures)
+            self.healer.heal(self.id, damage.cures)
         except HarnessError as error:
-            raise unhealed_error(self._journal.entry, [error.message]) from error
-        self._state = "running"
-        self._journal.record_healed(self._id)
+            raise unhealed_error(self.journal.entry, [error.message]) from error
+        self.state = "running"
+        self.journal.record_healed(self.id)
 
     def _damage(self, verb: str, healing_verb: str, state: BrokerState) -> None:
-        command = self._inventory.command(verb, self._id)
-        cures = (self._inventory.command(healing_verb, self._id),)
-        before = self._journal.entry.wounds.get(self._id)
-        self._journal.record_damage(self._id, (*(before.cures if before else ()), *cures))
-        self._state = state  # even if the command fails: it has to be healed from now on
+        command = self.inventory.command(verb, self.id)
+        cures = (self.inventory.command(healing_verb, self.id),)
+        before = self.journal.entry.wounds.get(self.id)
+        self.journal.record_damage(self.id, (*(before.cures if before else ()), *cures))
+        self.state = state  # even if the command fails: it has to be healed from now on
         try:
-            commands.run(command, hold=self._hold)
+            command.run(hold=self.hold)
             self._await_silence(verb, command.line)
         except HarnessError as error:
             error.hint = (
                 "The damage is healed at the end of the run. If that fails, by hand:\n"
-                f"{self._journal.entry.manual_steps()}"
+                f"{self.journal.entry.manual_steps()}"
             )
             raise
-        self._journal.record_damage(self._id, cures)
+        self.journal.record_damage(self.id, cures)
 
     def _await_silence(self, verb: str, line: str) -> None:
         """Wait until the broker is silent; otherwise the command did not do what it is for."""
         try:
             await_condition(
-                lambda: answers(self._address),
+                lambda: answers(self.host),
                 lambda answered: not answered,
                 what="it to be silent",
                 limit_s=_SILENT_S,
             )
         except WaitTimeoutError as error:
             raise HarnessError(
-                f"the command to {verb} broker {self._id} ended well, and the broker still answers"
+                f"the command to {verb} broker {self.id} ended well, and the broker still answers"
                 f" {_SILENT_S:g} s later: {line}"
             ) from error
 
     def _out_of_reach(self, *_: object) -> NoReturn:
         raise HarnessError(
-            f"the files of broker {self._id} are out of reach: somebody else runs it",
+            f"the files of broker {self.id} are out of reach: somebody else runs it",
             hint="Faults of the disk and upgrades need a cluster that Highwater starts.",
         )

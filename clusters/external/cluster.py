@@ -16,12 +16,11 @@ from highwater.clusters.admin import elections, leadership, topic_config, topics
 from highwater.clusters.admin.probe import ClusterProbe
 from highwater.clusters.brokers import freeze
 from highwater.clusters.core.addresses import Address
-from highwater.clusters.core.interfaces import Broker, Coordinator, Network, Probe
-from highwater.clusters.external import commands
+from highwater.clusters.core.interfaces import Broker, Coordinator, Probe
 from highwater.clusters.external.brokers import ExternalBroker
 from highwater.clusters.external.healing import ClusterHealer, recover
-from highwater.clusters.external.identity import identify, resolved
-from highwater.clusters.external.inventory import Inventory
+from highwater.clusters.external.identity import identify
+from highwater.clusters.external.inventory import Inventory, resolved
 from highwater.clusters.external.journal import (
     ClusterDamage,
     Journal,
@@ -31,7 +30,7 @@ from highwater.clusters.external.journal import (
 from highwater.clusters.external.metadata import ClusterIdentity, MetadataView
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
-from highwater.harness.releases.catalogue import Release, release
+from highwater.harness.releases.catalogue import release
 
 _GUARD: Final = "highwater.clusters.external.guard"
 _GUARD_ENDS_S: Final = 5.0
@@ -39,11 +38,7 @@ _LOG: Final = logging.getLogger("highwater.external")
 
 
 def heal_leftovers(inventory: Path, say: Callable[[str], None] = _LOG.warning) -> int:
-    """Heal what dead runs with this inventory left damaged; return the number of clusters.
-
-    Raises:
-        HarnessError: something could not be healed, or another run is active there.
-    """
+    """Heal what dead runs with this inventory left damaged; return the number of clusters."""
     folders = folders_to_heal(inventory)
     for folder in folders:
         nothing = ClusterDamage(cluster_id="", inventory=str(inventory), addresses={})
@@ -57,11 +52,6 @@ def heal_leftovers(inventory: Path, say: Callable[[str], None] = _LOG.warning) -
 
 def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster":
     """Lock and open a cluster; first heal what a dead run left damaged.
-
-    Args:
-        path: the inventory.
-        confirm: the cluster's id.
-        directory: directory of the run; gets ``replicas/<broker id>`` in the end.
 
     Raises:
         UsageError: it is not the cluster that was confirmed, or the inventory does not fit it.
@@ -77,19 +67,15 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
         addresses={broker: str(address) for broker, address in identity.addresses.items()},
     )
     journal = Journal.locked(journal_folder(identity.cluster_id), entry)
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(journal.release)
         recover(journal, _LOG.warning)  # damage by a run with another inventory
-        opened = ExternalCluster(
-            inventory, identity, Journal(journal.folder, entry, journal.lock), directory
-        )
-    except BaseException:
-        journal.release()
-        raise
-    try:
+        ours = Journal(journal.folder, entry, journal.lock)
+        opened = ExternalCluster(inventory, identity, ours, directory)
+        undo.pop_all()
+        undo.callback(opened.close)
         opened.check()
-    except BaseException:
-        opened.close()
-        raise
+        undo.pop_all()
     return opened
 
 
@@ -103,18 +89,21 @@ class ExternalCluster:
         self, inventory: Inventory, identity: ClusterIdentity, journal: Journal, directory: Path
     ) -> None:
         self._inventory = inventory
-        self._release = release(inventory.kafka)
+        self.release = release(inventory.kafka)
+        self.directory = directory.absolute()
+        self.bootstrap = inventory.bootstrap
+        self.client = {**self.release.client, **inventory.client}
+        self.network = None
         self._addresses = identity.addresses
         self._journal = journal
-        self._directory = directory.absolute()
-        self._healer = ClusterHealer(self._release, identity.addresses, inventory.client)
+        self._healer = ClusterHealer(self.release, identity.addresses, inventory.client)
         reading, self._hold = os.pipe()
         self._guard = _guard(journal, reading)
         os.close(reading)
         self._brokers: dict[int, ExternalBroker] = {
             broker: ExternalBroker(
-                broker,
-                identity.addresses[broker],
+                id=broker,
+                host=identity.addresses[broker],
                 inventory=inventory,
                 journal=journal,
                 healer=self._healer,
@@ -125,66 +114,29 @@ class ExternalCluster:
         self._closed = False
 
     @property
-    def release(self) -> Release:
-        """Release that the inventory names."""
-        return self._release
-
-    @property
-    def directory(self) -> Path:
-        """Directory of the run."""
-        return self._directory
-
-    @property
     def brokers(self) -> Mapping[int, Broker]:
-        """The brokers of the inventory, by id."""
-        return MappingProxyType(dict(self._brokers))
+        return MappingProxyType[int, Broker](self._brokers)
 
     @property
     def coordinator(self) -> Coordinator:
-        """Out of reach: raises HarnessError."""
         _refuse("ZooKeeper and controllers are out of reach")
 
-    @property
-    def bootstrap(self) -> str:
-        """``host:port,host:port`` of the inventory."""
-        return self._inventory.bootstrap
-
-    @property
-    def client(self) -> Mapping[str, str]:
-        """Client settings of the release and of the inventory."""
-        return {**self._release.client, **self._inventory.client}
-
-    @property
-    def network(self) -> Network | None:
-        """None: there is no relay between these nodes."""
-        return None
-
     def check(self) -> None:
-        """Check that no other run is active here, and that the commands would work.
-
-        Raises:
-            HarnessError: another run is active, or a command to check failed.
-        """
+        """Check that no other run is active here, and that the commands would work."""
         self._refuse_others()
         for broker in self._brokers if self._inventory.can("check") else ():
-            commands.run(self._inventory.command("check", broker))
+            self._inventory.command("check", broker).run()
 
     def probe(self) -> Probe:
-        """Return a new probe, for one thread."""
-        return ClusterProbe(lambda _: self._release.wire, self._addresses, self._view())
+        return ClusterProbe(lambda _: self.release.wire, self._addresses, self._view())
 
     def finalize(self, level: Level) -> NoReturn:
-        """Raise HarnessError: its owner upgrades it."""
         _refuse(f"it is not upgraded to {level}")
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
-        """Create a topic that ``close`` deletes. It also shows other runs that this one is active.
-
-        Raises:
-            HarnessError: the name lacks our prefix, the topic exists, or another run has one.
-        """
+        """Create a topic that ``close`` deletes; it also shows other runs that one is active."""
         if not name.startswith(self._inventory.prefix):
             _refuse(f"the topic {name} does not begin with {self._inventory.prefix}")
         with contextlib.closing(self._view()) as view:
@@ -192,35 +144,29 @@ class ExternalCluster:
                 _refuse(f"the topic {name} is there already, and is not ours")
         self._journal.record_topic(name)
         with contextlib.closing(self.probe()) as probe:
-            topics.create_topic(self._release, self._addresses, probe, name, assignment, settings)
+            topics.create_topic(self.release, self._addresses, probe, name, assignment, settings)
         self._refuse_others()
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Move the leader by requests, which KRaft has."""
         self._change_leadership(leadership.move, topic, partition, broker)
 
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Reorder the assignment by requests, which KRaft has."""
         self._change_leadership(leadership.set_next_leader, topic, partition, broker)
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Reassign the partition by a request, which KRaft has."""
         self._require_ours(topic)
         with contextlib.closing(self._view()) as view:
             leadership.assign(view, self._running(), _frozen, topic, partition, replicas)
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Change the settings by a request, which KRaft has."""
         self._require_ours(topic)
         topic_config.request(self._running(), topic, changes)
 
     def elect_unclean(self, topic: str, partition: int) -> None:
-        """Elect by a request, which KRaft has."""
         self._require_ours(topic)
         elections.elect_unclean(self._running(), topic, partition)
 
     def end_session(self, broker: int) -> bool:
-        """Raise HarnessError: sessions are out of reach."""
         _refuse(f"the session of broker {broker} is out of reach")
 
     def snapshot(self, topic: str, directory: Path) -> None:
@@ -228,9 +174,6 @@ class ExternalCluster:
 
         No client writes to the topic any more, and every process of the broker's machine can read
         what it has written: a copy is complete although the broker runs.
-
-        Raises:
-            HarnessError: a command failed, or copied nothing.
         """
         self._require_ours(topic)
         for broker in self._brokers.values():
@@ -238,14 +181,12 @@ class ExternalCluster:
                 target = Path(temporary) / str(broker.id)
                 target.mkdir()
                 with self._quiesced(broker):
-                    commands.run(
-                        self._inventory.command("copy", broker.id, topic=topic, into=str(target))
-                    )
+                    self._inventory.command("copy", broker.id, topic=topic, into=str(target)).run()
                 freeze.copy_topic(Path(temporary), topic, directory)
 
     def freeze(self) -> Path:
         """Copy our topics' replicas, if there is a command for it; the brokers go on."""
-        replicas = self._directory / "replicas"
+        replicas = self.directory / "replicas"
         if self._inventory.can("copy"):
             for topic in self._journal.entry.topics:
                 self.snapshot(topic, replicas)
@@ -273,7 +214,6 @@ class ExternalCluster:
 
     @contextlib.contextmanager
     def _quiesced(self, broker: ExternalBroker) -> Iterator[None]:
-        """Pause or stop a broker during a copy, as the inventory says."""
         match self._inventory.copied:
             case "paused":
                 broker.pause()
@@ -307,13 +247,11 @@ class ExternalCluster:
             _refuse(f"the topic {topic} is not ours")
 
     def _running(self) -> dict[int, Address]:
-        damaged = {broker.id for broker in self._brokers.values() if broker.state != "running"}
-        return {
-            broker: address for broker, address in self._addresses.items() if broker not in damaged
-        }
+        damaged = [id_ for id_, broker in self._brokers.items() if broker.state != "running"]
+        return {id_: address for id_, address in self._addresses.items() if id_ not in damaged}
 
     def _view(self) -> MetadataView:
-        return MetadataView(self._release, self._addresses, frozenset(self._inventory.brokers))
+        return MetadataView(self.release, self._addresses, frozenset(self._inventory.brokers))
 
 
 def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":

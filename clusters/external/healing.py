@@ -5,7 +5,8 @@ It needs nothing from the harness that did the damage.
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,6 @@ from confluent_kafka.admin import AdminClient
 
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
-from highwater.clusters.external import commands
 from highwater.clusters.external.inventory import Command, Inventory
 from highwater.clusters.external.journal import ClusterDamage, Journal
 from highwater.clusters.external.metadata import MetadataView, answers
@@ -36,39 +36,29 @@ Say = Callable[[str], None]
 """Called with a line for each thing that is done."""
 
 
+@dataclass(frozen=True, slots=True)
 class ClusterHealer:
-    """Heals one cluster.
+    """Heals one cluster, of all of whose brokers it has the addresses.
 
-    Args:
-        kafka: the release that it runs.
-        addresses: addresses of all of its brokers.
+    Attributes:
         client: settings of librdkafka for access.
     """
 
-    def __init__(
-        self, kafka: Release, addresses: Mapping[int, Address], client: Mapping[str, str]
-    ) -> None:
-        self._kafka = kafka
-        self._addresses = addresses
-        self._client = client
+    kafka: Release
+    addresses: Mapping[int, Address]
+    client: Mapping[str, str]
 
     def heal(self, broker: int, cures: tuple[Command, ...]) -> None:
-        """Run a broker's healing commands, unless it answers, and wait until it has a session.
-
-        Raises:
-            HarnessError: it does not come back; with the messages of what failed.
-        """
-        address = self._addresses[broker]
+        """Run a broker's healing commands, unless it answers, and wait until it has a session."""
+        address = self.addresses[broker]
         if answers(address) and self._has_session(broker):
             return
         if any(cure.verb == "start" for cure in cures):
             self._await_session_end(broker)
-        failed = []
+        failed: list[str] = []
         for cure in cures:
-            try:
-                commands.run(cure)
-            except HarnessError as error:  # perhaps an earlier run has done it already
-                failed.append(error.message)
+            with _noting(failed):  # perhaps an earlier run has done it already
+                cure.run()
         try:
             await_condition(
                 lambda: answers(address) and self._has_session(broker),
@@ -86,7 +76,7 @@ class ClusterHealer:
         If no broker answers, wait for the longest usual session timeout. KRaft brokers need no
         wait, since they repeat their registration.
         """
-        if self._kafka.coordination == "kraft":
+        if self.kafka.coordination == "kraft":
             return
         with contextlib.suppress(WaitTimeoutError):
             await_condition(
@@ -110,30 +100,23 @@ class ClusterHealer:
         A deletion that involves such a broker never ends in Kafka 0.10.2, and its controller
         creates no topics any more (docs/findings.md). KRaft remembers which broker has to delete
         which replica.
-
-        Raises:
-            HarnessError: some brokers are missing, or come and go.
         """
-        if self._kafka.coordination == "kraft":
+        if self.kafka.coordination == "kraft":
             return
         with contextlib.closing(self._view()) as view:
             await_condition(
-                partial(view.lists_all, self._addresses),
+                partial(view.lists_all, self.addresses),
                 SteadyCondition(bool, for_s=_STEADY_S),
                 what=f"every broker to list all of them for {_STEADY_S:g} s",
                 limit_s=_SESSION_LIMIT_S,
             )
 
     def delete(self, topic: str) -> None:
-        """Delete a topic and wait until no broker lists it.
-
-        Raises:
-            HarnessError: Kafka refuses, or does not do it in time.
-        """
+        """Delete a topic and wait until no broker lists it."""
         self.settle()
-        bootstrap = ",".join(map(str, self._addresses.values()))
+        bootstrap = ",".join(map(str, self.addresses.values()))
         settings = {"bootstrap.servers": bootstrap, "log_level": "0"}
-        admin = AdminClient({**settings, **self._kafka.client, **self._client})
+        admin = AdminClient({**settings, **self.kafka.client, **self.client})
         deadline = time.monotonic() + _DELETE_LIMIT_S
         with contextlib.closing(self._view()) as view:
             await_condition(
@@ -146,7 +129,7 @@ class ClusterHealer:
             )
 
     def _view(self) -> MetadataView:
-        return MetadataView(self._kafka, self._addresses, frozenset(self._addresses))
+        return MetadataView(self.kafka, self.addresses, frozenset(self.addresses))
 
 
 def _deleted(admin: AdminClient, view: MetadataView, topic: str) -> bool:
@@ -161,9 +144,6 @@ def _deleted(admin: AdminClient, view: MetadataView, topic: str) -> bool:
 def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> None:
     """Heal all damage that a journal lists.
 
-    Args:
-        healer: healer of the cluster; None makes one from the inventory.
-
     Raises:
         UsageError: the inventory is missing or broken.
         HarnessError: something could not be healed; it stays in the journal.
@@ -174,40 +154,40 @@ def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> 
     healer = healer or _healer(entry)
     failed: list[str] = []
     for damaged in entry.wounds.values():
-        try:
+        with _noting(failed):
             healer.heal(damaged.broker, damaged.cures)
-        except HarnessError as error:
-            failed.append(error.message)
-        else:
             journal.record_healed(damaged.broker)
             say(f"broker {damaged.broker} is healed")
     for topic in entry.topics:
-        try:
+        with _noting(failed):
             healer.delete(topic)
-        except HarnessError as error:
-            failed.append(error.message)
-        else:
             journal.record_deleted(topic)
             say(f"the topic {topic} is deleted")
     if failed:
         raise unhealed_error(journal.entry, failed)
 
 
+@contextlib.contextmanager
+def _noting(failed: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except HarnessError as error:
+        failed.append(error.message)
+
+
 def unhealed_error(entry: ClusterDamage, failed: list[str]) -> HarnessError:
     """Return the error for a cluster that could not be healed."""
+    then = f"highwater heal --inventory {entry.inventory}"
     return HarnessError(
         "\n".join(["not all damage on the cluster could be healed:", *failed]),
-        hint=(
-            f"By hand:\n{entry.manual_steps()}\nThen: highwater heal --inventory {entry.inventory}"
-        ),
+        hint=f"By hand:\n{entry.manual_steps()}\nThen: {then}",
     )
 
 
 def _healer(entry: ClusterDamage) -> ClusterHealer:
     inventory = Inventory.read(Path(entry.inventory))
     dial = dialer(inventory.client)
-    addresses = {}
-    for broker, text in entry.addresses.items():
-        address = Address.parse(text)
-        addresses[broker] = Address(host=address.host, port=address.port, dial=dial)
+    addresses = {
+        broker: replace(Address.parse(text), dial=dial) for broker, text in entry.addresses.items()
+    }
     return ClusterHealer(release(inventory.kafka), addresses, inventory.client)

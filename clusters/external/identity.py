@@ -1,6 +1,6 @@
 """Checks that a cluster is the intended one, before anything is done to it."""
 
-from pathlib import Path
+from dataclasses import replace
 from typing import Final
 
 from highwater.clusters.core.addresses import Address
@@ -23,15 +23,7 @@ No other request has a new version in as many releases."""
 
 
 def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
-    """Ask a cluster for its identity, without doing anything to it, and compare its id.
-
-    Args:
-        confirm: the cluster's id, as the user has confirmed it.
-
-    Raises:
-        UsageError: the id differs or is missing, or the inventory does not fit the cluster.
-        HarnessError: no broker answers.
-    """
+    """Ask a cluster for its identity, without doing anything to it, and compare its id."""
     identity = recognise(inventory)
     if confirm is None:
         raise UsageError(
@@ -47,12 +39,7 @@ def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
 
 
 def recognise(inventory: Inventory) -> ClusterIdentity:
-    """Ask a cluster for its identity, whatever its id.
-
-    Raises:
-        UsageError: the inventory does not fit the cluster.
-        HarnessError: no broker answers.
-    """
+    """Ask a cluster for its identity, whatever its id."""
     kafka = release(inventory.kafka)
     if kafka.number < OLDEST:
         raise UsageError(
@@ -80,7 +67,7 @@ def _query_any(inventory: Inventory) -> ClusterIdentity:
                 f"bootstrap {text!r} is no address", hint="Write host:port,host:port."
             ) from error
         try:
-            return query_identity(Address(host=address.host, port=address.port, dial=dial))
+            return query_identity(replace(address, dial=dial))
         except UnreachableError as error:
             failures.append(error.message)
     raise HarnessError(
@@ -113,8 +100,3 @@ def _check_release(kafka: Release, identity: ClusterIdentity) -> None:
             f"the brokers are no Kafka {kafka.name}: they are {written} or newer{until}, on {kind}",
             hint=f"The catalogue has: {', '.join(entry.name for entry in fitting) or 'none'}.",
         )
-
-
-def resolved(path: Path) -> Path:
-    """Return the absolute path of an inventory, valid from any working directory."""
-    return path.expanduser().resolve()

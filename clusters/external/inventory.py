@@ -4,8 +4,12 @@ It is a TOML file; docs/external.md has complete examples. Commands are lines fo
 ``{id}``, ``{host}`` and the other keys of a broker's table are filled in, quoted for the shell.
 """
 
+import os
 import re
 import shlex
+import signal
+import subprocess
+import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,13 +17,15 @@ from typing import Final, Literal, Self
 
 import msgspec
 
-from highwater.harness.base.errors import UsageError
+from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.suggestions import nearest
 
 Verb = Literal["check", "kill", "pause", "resume", "start", "stop", "copy"]
 
 _PLACEHOLDER: Final = re.compile(r"(?<!\$)\{([a-z_]+)\}")
 _LIMIT_S: Final = 60.0
+_TAIL_BYTES: Final = 600
+_DIES_S: Final = 5.0
 _LONGER_S: Final[Mapping[str, float]] = {"start": 180.0, "stop": 180.0, "copy": 600.0}
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _COPY_ONLY: Final = frozenset({"topic", "into"})
@@ -60,15 +66,50 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         what: what it does, such as ``pause broker 2``.
-        verb: the same in one word: pause.
         line: argument of ``/bin/sh -c``.
-        limit_s: seconds after which it counts as hanging.
     """
 
     what: str
     line: str
     limit_s: float
     verb: str = ""
+
+    def run(self, *, hold: int | None = None) -> None:
+        """Run it and wait for its end.
+
+        Its output goes to a file and not to a pipe, which a background process might keep open.
+
+        Args:
+            hold: a descriptor that the command and its children keep open as long as they live.
+
+        Raises:
+            HarnessError: it failed, or was killed after its limit; with the end of its output.
+        """
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", self.line],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=() if hold is None else (hold,),
+                start_new_session=True,  # a terminal's Ctrl-C does not reach it
+            )
+            try:
+                status: int | None = process.wait(self.limit_s)
+            except subprocess.TimeoutExpired:
+                status = None
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait(_DIES_S)
+            if status == 0:
+                return
+            output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            tail = output.read().decode(errors="replace").strip()
+        how = f"hung for {self.limit_s:g} s" if status is None else f"ended with status {status}"
+        raise HarnessError(
+            f"the command to {self.what} {how}: {self.line}\nIt said: {tail or 'nothing'}"
+        )
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,8 +120,6 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         kafka: the release of the catalogue that it runs, or the nearest older one.
         brokers: brokers that may be damaged and that get the topic: broker id to the placeholders
             that commands may use.
-        commands: see ``Commands``.
-        limits: verb to seconds.
         client: settings of librdkafka for access, such as ``security.protocol``.
         prefix: prefix of every topic that is created there.
         copied: state of a broker while its directories are copied: ``live``, ``paused`` or
@@ -98,11 +137,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file.
-
-        Raises:
-            UsageError: it is missing, not TOML, or not a valid inventory.
-        """
+        """Read a file."""
         hint = "docs/external.md has whole examples."
         try:
             text = path.read_text(encoding="utf-8")
@@ -123,14 +158,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return set(verbs) <= set(self.commands.named())
 
     def command(self, verb: str, broker: int, **extra: str) -> Command:
-        """Return a command for one broker, its placeholders filled in.
-
-        Args:
-            extra: placeholders in addition to the broker's own.
-
-        Raises:
-            UsageError: the inventory has no such command.
-        """
+        """Return a command for one broker, its placeholders filled in."""
         line = self.commands.named().get(verb)
         if line is None:
             raise UsageError(
@@ -181,3 +209,8 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 f"{path}: brokers cannot be {self.copied} for the copy",
                 hint=f"Add commands to {' and '.join(needed[self.copied])}.",
             )
+
+
+def resolved(path: Path) -> Path:
+    """Return the absolute path of an inventory, valid from any working directory."""
+    return path.expanduser().resolve()

@@ -17,6 +17,7 @@ from typing import Final, Self
 
 import msgspec
 import psutil
+from msgspec.structs import replace
 
 from highwater.clusters.external.inventory import Command
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
@@ -28,11 +29,7 @@ _HEALING_S: Final = 300.0
 
 
 class DamagedBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """A damaged broker.
-
-    Attributes:
-        cures: commands that heal it, in this order.
-    """
+    """A damaged broker."""
 
     broker: int
     cures: tuple[Command, ...]
@@ -42,9 +39,7 @@ class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
     """All that has to be healed on one cluster.
 
     Attributes:
-        inventory: path of the file.
         addresses: broker id to ``host:port``, of every broker of the cluster.
-        wounds: broker id to its damage.
         topics: topics that were created there, or were about to be.
     """
 
@@ -69,23 +64,19 @@ class Journal:
     """The entry of one cluster, locked until ``release`` and the end of its guard.
 
     Attributes:
-        folder: the cluster's folder.
         entry: the current damage.
+        lock: descriptor that holds the lock; a process that inherits it holds the lock, too.
     """
 
     def __init__(self, folder: Path, entry: ClusterDamage, lock: int) -> None:
         self.folder = folder
         self.entry = entry
-        self._lock = lock
+        self.lock = lock
         self._thread = threading.Lock()
 
     @classmethod
     def locked(cls, folder: Path, entry: ClusterDamage) -> Self:
-        """Lock and read the journal of a cluster; ``entry`` is used if it has none.
-
-        Raises:
-            HarnessError: another run has locked it, or it is broken.
-        """
+        """Lock and read the journal of a cluster; ``entry`` is used if it has none."""
         folder.mkdir(parents=True, exist_ok=True)
         lock = _lock_file(folder / "lock")
         try:
@@ -96,49 +87,40 @@ class Journal:
 
     @classmethod
     def inherited(cls, folder: Path, lock: int) -> Self:
-        """Read the journal of a dead harness, whose lock this process has inherited.
-
-        Raises:
-            HarnessError: it has nothing to heal, or is broken.
-        """
+        """Read the journal of a dead harness, whose lock this process has inherited."""
         entry = read(folder)
         if entry is None:
             raise HarnessError(f"{folder} has nothing to heal")
         return cls(folder, entry, lock)
 
-    @property
-    def lock(self) -> int:
-        """Descriptor that holds the lock; a process that inherits it holds the lock, too."""
-        return self._lock
-
     def record_damage(self, broker: int, cures: tuple[Command, ...]) -> None:
         """Record that a broker is about to be damaged, or its final healing commands."""
         with self._updating() as entry:
             wounds = {**entry.wounds, broker: DamagedBroker(broker=broker, cures=cures)}
-            self.entry = msgspec.structs.replace(entry, wounds=wounds)
+            self.entry = replace(entry, wounds=wounds)
 
     def record_healed(self, broker: int) -> None:
         """Record that a broker is healed."""
         with self._updating() as entry:
             wounds = {key: damaged for key, damaged in entry.wounds.items() if key != broker}
-            self.entry = msgspec.structs.replace(entry, wounds=wounds)
+            self.entry = replace(entry, wounds=wounds)
 
     def record_topic(self, name: str) -> None:
         """Record that a topic is about to be created."""
         with self._updating() as entry:
-            self.entry = msgspec.structs.replace(entry, topics=(*entry.topics, name))
+            self.entry = replace(entry, topics=(*entry.topics, name))
 
     def record_deleted(self, name: str) -> None:
         """Record that a topic is deleted."""
         with self._updating() as entry:
             topics = tuple(topic for topic in entry.topics if topic != name)
-            self.entry = msgspec.structs.replace(entry, topics=topics)
+            self.entry = replace(entry, topics=topics)
 
     def release(self) -> None:
         """Release the lock; a guard that inherited it still holds it. May be called twice."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
 
     @contextlib.contextmanager
     def _updating(self) -> Iterator[ClusterDamage]:

@@ -7,20 +7,18 @@ partitioned, and for a moment after that.
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
-from highwater.clusters.admin.kafka_protocol import BrokerConnection, ProtocolClient, Response
+from highwater.clusters.admin.kafka_protocol import BrokerConnection, ProtocolClient
+from highwater.clusters.admin.metadata import METADATA_WITH_IDS, BrokersView, quorum_request
 from highwater.clusters.core.addresses import Address
-from highwater.clusters.core.interfaces import PartitionState, UnreachableError
-from highwater.clusters.relay.kafka_frames import topic_id
+from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.releases.release import Release
 
 _ANSWER_S: Final = 5.0
 _WITH_CLUSTER_ID: Final = 2  # KIP-78, in 0.10.1
-_WITH_IDS: Final = 10  # KIP-516
 _FETCH, _DESCRIBE_QUORUM = 1, 55
 
 
@@ -29,7 +27,6 @@ class ClusterIdentity:
     """A cluster's id, and what a client can learn about it.
 
     Attributes:
-        addresses: broker id to advertised address.
         fetch_version: newest supported version of Fetch, which limits the release.
         kraft: whether it supports DescribeQuorum, as KRaft does.
     """
@@ -42,11 +39,7 @@ class ClusterIdentity:
 
 
 def query_identity(address: Address) -> ClusterIdentity:
-    """Ask one broker for the identity of its cluster.
-
-    Raises:
-        UnreachableError: it does not answer, or does not know the cluster's id.
-    """
+    """Ask one broker for the identity of its cluster."""
     with contextlib.closing(BrokerConnection(address, timeout_s=_ANSWER_S)) as connection:
         [metadata] = connection.ask(MetadataRequest(version=_WITH_CLUSTER_ID, topics=None))
         [versions] = connection.ask(ApiVersionsRequest(version=0))
@@ -75,70 +68,41 @@ def answers(address: Address, *, timeout_s: float = 0.5) -> bool:
     return True
 
 
-class MetadataView:
+class MetadataView(BrokersView):
     """The CoordinationView of ``clusters.admin.metadata``, read from the brokers alone.
 
     Args:
-        release: release of the brokers.
-        addresses: addresses of all brokers.
         ours: ids of the brokers that may be damaged; only these count as live brokers.
     """
 
     def __init__(
         self, release: Release, addresses: Mapping[int, Address], ours: frozenset[int]
     ) -> None:
-        self._release = release
-        self._brokers = tuple(addresses)
+        super().__init__(addresses, ProtocolClient(addresses), release.wire.metadata)
+        self._kraft = release.coordination == "kraft"
         self._ours = ours
-        self._client = ProtocolClient(addresses)
 
     def controller(self) -> int:
         """Read it in the metadata; on KRaft, where that is random, ask for the quorum's leader."""
-        if self._release.coordination == "zookeeper":
-            controller = int(self._ask([]).controller_id)
-        else:
-            controller = self._quorum_leader()
+        controller = self._quorum_leader() if self._kraft else int(self._ask([]).controller_id)
         if controller < 0:
             raise UnreachableError("the cluster has no controller")
         return controller
 
     def _quorum_leader(self) -> int:
-        """Send DescribeQuorum (KIP-595), which brokers forward to the controller."""
-        topic = DescribeQuorumRequest.TopicData
-        metadata_log = topic(
-            topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)]
-        )
-        request = DescribeQuorumRequest(version=0, topics=[metadata_log])
-        [response] = self._client.ask_any(self._brokers, request)
-        return next(
-            (
-                partition.leader_id
-                for topic_state in response.topics
-                for partition in topic_state.partitions
-            ),
-            -1,
-        )
-
-    def partition(self, topic: str, partition: int) -> PartitionState:
-        """Read the partition's metadata."""
-        metadata = self._metadata_of(topic, partition)
-        epoch = getattr(metadata, "leader_epoch", None)
-        return PartitionState(
-            leader=metadata.leader_id, leader_epoch=epoch, isr=tuple(metadata.isr_nodes)
-        )
-
-    def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        """Read the replicas in the partition's metadata."""
-        return tuple(self._metadata_of(topic, partition).replica_nodes)
+        """Send DescribeQuorum, which brokers forward to the controller."""
+        [response] = self._client.ask_any(self._brokers, quorum_request(version=0))
+        states = (state for topic in response.topics for state in topic.partitions)
+        return next((int(state.leader_id) for state in states), -1)
 
     def live_brokers(self) -> frozenset[int]:
         """Return those of our brokers that the metadata lists."""
-        return frozenset(broker.node_id for broker in self._ask([]).brokers) & self._ours
+        return super().live_brokers() & self._ours
 
     def lists_all(self, brokers: Iterable[int]) -> bool:
         """Return whether each of these brokers answers and lists all of them."""
         expected = frozenset(brokers)
-        request = MetadataRequest(version=self._release.wire.metadata, topics=[])
+        request = MetadataRequest(version=self._metadata, topics=[])
         try:
             responses = [self._client.ask(broker, request)[0] for broker in sorted(expected)]
         except UnreachableError:
@@ -152,32 +116,4 @@ class MetadataView:
         return frozenset(topic.name for topic in self._ask(None).topics)
 
     def topic_id(self, topic: str) -> str:
-        """Read the id in the topic's metadata, of the first version that has ids."""
-        if self._release.wire.metadata < _WITH_IDS:
-            return ""
-        topics = self._ask([self._named(topic)], version=_WITH_IDS).topics
-        return topic_id(topics[0].topic_id.bytes) if topics and topics[0].topic_id else ""
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
-
-    def _metadata_of(self, topic: str, partition: int) -> Any:  # noqa: ANN401 - kafka-python's
-        for topic_metadata in self._ask([self._named(topic)]).topics:
-            for metadata in topic_metadata.partitions:
-                if metadata.partition_index == partition:
-                    return metadata
-        raise UnreachableError(f"{topic}-{partition} is not known yet")
-
-    @staticmethod
-    def _named(name: str) -> Any:  # noqa: ANN401 - kafka-python creates these classes
-        return MetadataRequest.MetadataRequestTopic(name=name, topic_id=None)
-
-    def _ask(self, topics: list[Any] | None, *, version: int | None = None) -> Response:
-        request = MetadataRequest(
-            version=version or self._release.wire.metadata,
-            topics=topics,
-            allow_auto_topic_creation=False,
-        )
-        [response] = self._client.ask_any(self._brokers, request)
-        return response
+        return super().topic_id(topic) if self._metadata >= METADATA_WITH_IDS else ""

@@ -41,11 +41,7 @@ _SIZE: Final = struct.Struct(">i")
 
 
 def dialer(client: Mapping[str, str]) -> Connector:
-    """Return a function that opens connections with these settings.
-
-    Raises:
-        UsageError: the probe does not support a setting, or a file does not exist.
-    """
+    """Return a function that opens connections with these settings."""
     protocol = client.get("security.protocol", "plaintext").lower()
     if protocol not in PROTOCOLS:
         raise UsageError(
@@ -85,7 +81,6 @@ def _tls(client: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _sasl(client: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings under kafka-python's names."""
     mechanism = client.get("sasl.mechanism") or client.get("sasl.mechanisms") or ""
     if mechanism not in MECHANISMS:
         raise UsageError(

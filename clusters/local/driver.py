@@ -50,7 +50,6 @@ class LocalSite:
     """This machine, with a guard process for each JVM and an address group for the cluster.
 
     Attributes:
-        public: the address group.
         inside: the same, unless there is a relay: then brokers listen for their peers on another
             port, if the release can.
     """
@@ -67,17 +66,14 @@ class LocalSite:
             )
 
     def runtime(self, release: Release) -> jvm.Runtime:
-        """Return this machine's Java and a release's jars, which are fetched at their first use."""
         if release.name not in self._runtimes:
             self._runtimes[release.name] = _runtime(release, _sharing(release))
         return self._runtimes[release.name]
 
     def wire_host(self, broker: int) -> str:
-        """Return the broker's own host."""
         return self.public.brokers[broker].host
 
     def begin(self, plan: NodePlan) -> ChildProcess:
-        """Start the JVM under a guard process."""
         require_free(plan.public, plan.title)
         return ChildProcess(
             plan.title,
@@ -88,13 +84,11 @@ class LocalSite:
         )
 
     def answers(self, address: Address) -> bool:
-        """Return whether a process listens there."""
         with socket.socket() as trial:
             trial.settimeout(1.0)
             return trial.connect_ex((address.host, address.port)) == 0
 
     def close(self) -> None:
-        """Release the addresses."""
         self.public.close()
 
 

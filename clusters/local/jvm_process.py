@@ -1,5 +1,6 @@
 """A JVM under its guard process: each method returns once it has taken effect."""
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -16,17 +17,21 @@ _TAKES_EFFECT_S = 10.0
 class ChildProcess:
     """One child process that ends when this one does, even by ``kill -9``.
 
-    Its parent is a guard (``clusters.local.process_guard``).
+    Its parent is a guard (``clusters.local.process_guard``). Methods may be called from any thread.
 
     Args:
-        name: name in messages, such as ``broker 2``.
         command: absolute path of the program and its arguments.
         log: file to which both outputs are appended.
-        directory: working directory.
-        environment: the child's whole environment.
 
-    Every method may be called from any thread.
+    Attributes:
+        pid: of the child; 0 before it was started.
+        guard_pid: of the guard.
+        state: as the guard last reported.
     """
+
+    state: BrokerState = "running"
+    status: int | None = None
+    pid = 0
 
     def __init__(
         self,
@@ -39,9 +44,6 @@ class ChildProcess:
     ) -> None:
         self.name = name
         self._changed = threading.Condition()
-        self._state: BrokerState = "running"
-        self._pid = 0
-        self._status: int | None = None
         with log.open("ab") as output:
             self._guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_GUARD), str(log), *command],
@@ -52,69 +54,41 @@ class ChildProcess:
                 env=dict(environment),
                 start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
             )
-        self._reader = threading.Thread(target=self._listen, name=f"guard-{name}", daemon=True)
-        self._reader.start()
-
-    @property
-    def pid(self) -> int:
-        """Process id of the child itself; 0 before it was started."""
-        with self._changed:
-            return self._pid
-
-    @property
-    def guard_pid(self) -> int:
-        """Process id of the guard."""
-        return self._guard.pid
+        self.guard_pid = self._guard.pid
+        threading.Thread(target=self._listen, name=f"guard-{name}", daemon=True).start()
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the child and its guard, while they run."""
         return () if self.state == "down" else (self.pid, self.guard_pid)
-
-    @property
-    def state(self) -> BrokerState:
-        """State that the guard last reported."""
-        with self._changed:
-            return self._state
-
-    @property
-    def status(self) -> int | None:
-        """Exit status once it is down, negative for a signal; None if it is not known."""
-        with self._changed:
-            return self._status
 
     def pause(self) -> None:
         """Send SIGSTOP, and return once every thread has stopped."""
-        self._do("STOP", lambda: self._state != "running", "be stopped by SIGSTOP")
+        self._do("STOP", lambda: self.state != "running", "be stopped by SIGSTOP")
 
     def resume(self) -> None:
         """Send SIGCONT, and return once it runs."""
-        self._do("CONT", lambda: self._state != "paused", "be continued by SIGCONT")
+        self._do("CONT", lambda: self.state != "paused", "be continued by SIGCONT")
 
     def kill(self) -> None:
         """Send SIGKILL, and return once it has ended. Harmless when it already has."""
-        self._do("KILL", lambda: self._state == "down", "die of SIGKILL")
+        self._do("KILL", lambda: self.state == "down", "die of SIGKILL")
 
     def terminate(self, *, limit_s: float) -> bool:
-        """Send SIGTERM; return whether it has ended within the limit."""
         try:
-            self._do("TERM", lambda: self._state == "down", "end after SIGTERM", limit_s)
+            self._do("TERM", lambda: self.state == "down", "end after SIGTERM", limit_s)
         except WaitTimeoutError:
             return False
         return True
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for its end; return whether it came within the timeout."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._state == "down", timeout_s)
+            return self._changed.wait_for(lambda: self.state == "down", timeout_s)
 
     def release(self) -> None:
         """Close the guard's input: it kills what still runs. Never raises and does not wait."""
-        if self._guard.stdin is not None:
-            try:
-                self._guard.stdin.close()
-            except OSError:
-                return  # a verb was not sent, and the guard is gone
+        assert self._guard.stdin is not None
+        with contextlib.suppress(OSError):  # a verb was not sent, and the guard is gone
+            self._guard.stdin.close()
 
     def _do(
         self, verb: str, done: Callable[[], bool], effect: str, limit_s: float = _TAKES_EFFECT_S
@@ -125,18 +99,16 @@ class ChildProcess:
             self._say(verb)
             if not self._changed.wait_for(done, limit_s):
                 raise WaitTimeoutError(
-                    f"{self.name} (pid {self._pid}) did not {effect} within {limit_s:g} s",
+                    f"{self.name} (pid {self.pid}) did not {effect} within {limit_s:g} s",
                     hint="The machine may be out of memory or stuck on its disk.",
                 )
 
     def _say(self, verb: str) -> None:
         pipe = self._guard.stdin
         assert pipe is not None
-        try:
+        with contextlib.suppress(OSError, ValueError):  # gone or released; it will be ``down``
             pipe.write(f"{verb}\n".encode())
             pipe.flush()
-        except (OSError, ValueError):  # the guard is gone or released; the reader will set ``down``
-            return
 
     def _listen(self) -> None:
         pipe = self._guard.stdout
@@ -149,15 +121,15 @@ class ChildProcess:
                     self._changed.notify_all()
         self._guard.wait()
         with self._changed:
-            self._state = "down"
+            self.state = "down"
             self._changed.notify_all()
 
     def _apply(self, event: str, detail: str) -> None:
         if event == "started":
-            self._pid = int(detail)
+            self.pid = int(detail)
         elif event == "stopped":
-            self._state = "paused"
+            self.state = "paused"
         elif event == "continued":
-            self._state = "running"
+            self.state = "running"
         else:
-            self._status = int(detail)
+            self.status = int(detail)

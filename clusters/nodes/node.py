@@ -1,9 +1,10 @@
 """One node of a cluster: a JVM that can be started again on the data it left."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 from highwater.clusters.core.interfaces import BrokerState
-from highwater.clusters.nodes.failure_output import failure_lines
 from highwater.clusters.nodes.site import NodePlan, NodeProcess, Site
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
@@ -11,13 +12,20 @@ from highwater.harness.base.waiting import await_condition
 START_LIMIT_S = 90.0  # enough for a 4.x broker on a loaded machine with two cores
 STOP_LIMIT_S = 45.0
 
+_TAIL_BYTES = 64 * 1024
+_LINES = 4
+_WORTH_SAYING = re.compile(
+    r"\b(ERROR|FATAL)\b|Exception\b|Error\b|No space left|already in use|^Caused by"
+)
+# A stack trace's frames, and a log line without a message.
+_EMPTY = re.compile(r"^\s+at |^\s*\.\.\. \d+ more|^\S+ [A-Z]+\s+\([\w.$]+\)$")
+
 
 class Node:
     """A JVM with a name, an address and a log.
 
-    Args:
-        plan: its command, addresses and log.
-        site: runs it.
+    Attributes:
+        released: whether ``release`` was called; a fault that an error left open may heal later.
     """
 
     def __init__(self, plan: NodePlan, site: Site) -> None:
@@ -28,17 +36,12 @@ class Node:
         self._site = site
         self._process: NodeProcess | None = None
         self._log_start = 0
-        self._released = False
+        self.released = False
 
     @property
     def state(self) -> BrokerState:
         """``down`` before the first start."""
         return self._process.state if self._process else "down"
-
-    @property
-    def status(self) -> int | None:
-        """Exit status of the last process, negative for a signal."""
-        return self._process.status if self._process else None
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -49,26 +52,13 @@ class Node:
         """Use another plan, with the same addresses, from the next start on."""
         self._plan = plan
 
-    @property
-    def released(self) -> bool:
-        """True once ``release`` was called. A fault that an error left open may heal after that."""
-        return self._released
-
     def launch(self) -> None:
-        """Start the JVM and do not wait for its port.
-
-        Raises:
-            HarnessError: the port is taken, or it cannot be started at all.
-        """
+        """Start the JVM and do not wait for its port."""
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         self._process = self._site.begin(self._plan)
 
     def listens(self) -> bool:
-        """Return whether its port answers.
-
-        Raises:
-            HarnessError: it died; the message has the last lines of its log.
-        """
+        """Return whether its port answers."""
         self.require_alive()
         return self._site.answers(self.address)
 
@@ -107,7 +97,6 @@ class Node:
         return failure_lines(self.log, since=self._log_start)
 
     def stop(self) -> None:
-        """Send SIGTERM, and wait for its end."""
         process = self._process
         if process is None:
             return
@@ -120,12 +109,10 @@ class Node:
             )
 
     def kill(self) -> None:
-        """Send SIGKILL, whatever its state."""
         if self._process is not None:
             self._process.kill()
 
     def pause(self) -> None:
-        """Send SIGSTOP."""
         if self._process is None or self._process.state == "down":
             raise HarnessError(f"{self.name} is down and cannot be paused")
         self._process.pause()
@@ -136,11 +123,27 @@ class Node:
             self._process.resume()
 
     def release(self) -> None:
-        """Kill it if it still runs, and remove what the site keeps of it."""
-        self._released = True
+        self.released = True
         if self._process is not None:
             self._process.release()
 
     def wait_until_down(self, timeout_s: float) -> bool:
-        """Wait for its end; return whether it came within the timeout."""
         return self._process is None or self._process.wait(timeout_s)
+
+
+def failure_lines(log: Path, *, since: int = 0) -> str:
+    """Return the last few error lines of a log, or its last line if there are none.
+
+    Args:
+        since: byte at which the log of this start of the process begins.
+    """
+    try:
+        with log.open("rb") as file:
+            end = file.seek(0, 2)
+            file.seek(max(since, end - _TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError as error:
+        return f"(its log {log} cannot be read: {error.strerror})"
+    messages = [line.strip() for line in lines if line.strip() and not _EMPTY.match(line)]
+    errors = [line for line in messages if _WORTH_SAYING.search(line)]
+    return "\n".join((errors or messages[-1:])[-_LINES:]) or "(it said nothing)"

@@ -55,8 +55,6 @@ class NodePlan:
 
     Attributes:
         name: name such as ``broker-2``.
-        release: release whose jars it runs.
-        command: its JVM's command line.
         public: address for the harness and clients.
         inside: address for its peers.
         log: file to which both outputs are appended, across restarts.

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 
-import msgspec
+from msgspec.structs import asdict, replace
 
 from highwater.clusters.drivers import find_driver
 from highwater.harness.base.errors import UsageError
@@ -27,15 +27,12 @@ def lay_out(axes: Axes) -> Matrix:
     """Return every combination of the axes, as a cell or as skipped with a reason.
 
     The oldest Kafka comes first.
-
-    Raises:
-        UsageError: an unknown name, too short a duration, or no combination can be run.
     """
     _check(axes)
     cells: list[MatrixCell] = []
     skipped: list[SkippedCombination] = []
     for setting in _settings(axes):
-        fields = msgspec.structs.asdict(setting)
+        fields = asdict(setting)
         if reason := _obstacle(setting, axes.duration_s):
             skipped.append(SkippedCombination(**fields, reason=reason))
         else:
@@ -56,8 +53,8 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
             unclean=setting.unclean,
             driver=setting.driver,
         )
-        topic = msgspec.structs.replace(plan.topic, min_insync_replicas=setting.min_isr)
-        return msgspec.structs.replace(plan, topic=topic)
+        topic = replace(plan.topic, min_insync_replicas=setting.min_isr)
+        return replace(plan, topic=topic)
     return Plan(
         kafka=setting.kafka,
         driver=setting.driver,
@@ -87,7 +84,7 @@ def _check(axes: Axes) -> None:
         release(kafka)
     for story in axes.stories:
         find_story(story)
-    for word in itertools.chain.from_iterable(axes.nemeses):
+    for word in itertools.chain(*axes.nemeses):
         FaultSpec.of(word)
     if any(axes.nemeses):
         check_duration(axes.duration_s)
@@ -96,10 +93,9 @@ def _check(axes: Axes) -> None:
 
 
 def _settings(axes: Axes) -> Iterator[MatrixSetting]:
-    """Yield every combination once, row after row of the page, the oldest release first."""
     happenings: list[tuple[str | None, str | None]] = [(story, None) for story in axes.stories]
     happenings += [(None, ",".join(faults)) for faults in axes.nemeses]
-    for happening, driver, acks, min_isr, unclean, kafka, seed in itertools.product(
+    for (story, nemesis), driver, acks, min_isr, unclean, kafka, seed in itertools.product(
         dict.fromkeys(happenings),
         dict.fromkeys(axes.drivers),
         dict.fromkeys(axes.acks),
@@ -111,8 +107,8 @@ def _settings(axes: Axes) -> Iterator[MatrixSetting]:
         yield MatrixSetting(
             kafka=kafka,
             driver=driver,
-            story=happening[0],
-            nemesis=happening[1],
+            story=story,
+            nemesis=nemesis,
             acks=acks,
             min_isr=min_isr,
             unclean=unclean,
@@ -121,7 +117,6 @@ def _settings(axes: Axes) -> Iterator[MatrixSetting]:
 
 
 def _obstacle(setting: MatrixSetting, duration_s: float) -> str:
-    """Return why a combination cannot be run, or an empty string."""
     try:
         check_plan(plan_of(setting, duration_s=duration_s))
     except UsageError as error:

@@ -41,14 +41,6 @@ def perform(
     """Run every cell that has no complete run yet, judge the runs, and write the page.
 
     A cell in which the harness fails keeps its problem, and the other cells go on.
-
-    Args:
-        folder: has a ``matrix.json``.
-        jobs: number of clusters side by side.
-        progress: called with the step that begins; from several threads.
-
-    Raises:
-        StoreError: the matrix cannot be read or written.
     """
     matrix = folder.matrix()
     cells, duration_s = unfinished(folder, matrix), matrix.axes.duration_s
@@ -81,13 +73,10 @@ def perform(
 def judge_cells(
     folder: MatrixFolder, session: SparkSession, *, afresh: bool = False
 ) -> list[MatrixRow]:
-    """Judge the runs of a matrix that have no verdict yet (or all), and write rows and page.
-
-    Raises:
-        StoreError: the matrix or a run's plan cannot be read.
-    """
+    """Judge the runs of a matrix that have no verdict yet (or all), and write rows and page."""
     runs = folder.runs()
-    judge_all([run for run in runs if afresh or not _is_judged(run)], session)
+    judged = () if afresh else [run for run in runs if (run.analysis / "verdict.json").is_file()]
+    judge_all([run for run in runs if run not in judged], session)
     rows = [row_of(run, folder.path) for run in runs]
     folder.write_rows(rows)
     write_matrix_page(folder)
@@ -95,30 +84,18 @@ def judge_cells(
 
 
 def recheck(folder: MatrixFolder, *, spark: SparkOptions) -> list[MatrixRow]:
-    """Judge every run of a matrix again, and write rows and page.
-
-    Raises:
-        StoreError: the matrix or a run's plan cannot be read.
-    """
+    """Judge every run of a matrix again, and write rows and page."""
     with SparkStarter(spark) as starter:
         return judge_cells(folder, starter.session(), afresh=True)
 
 
 def write_matrix_page(folder: MatrixFolder) -> Path:
-    """Write a matrix's page again from the rows that are stored.
-
-    Raises:
-        StoreError: it was not judged yet.
-    """
+    """Write a matrix's page again from the rows that are stored."""
     return write_page(folder.rows(), folder.page, matrix=folder.matrix(), earlier=folder.earlier())
 
 
 def row_of(run: Run, home: Path) -> MatrixRow:
-    """Return the row of a judged run, for a page in the folder ``home``.
-
-    Raises:
-        StoreError: it was not judged, or cannot be read.
-    """
+    """Return the row of a judged run, for a page in the folder ``home``."""
     verdict, model = run.verdict(), model_text.read(run)
     return MatrixRow.of(
         run,
@@ -127,10 +104,6 @@ def row_of(run: Run, home: Path) -> MatrixRow:
         home=home,
         model=model.status if model else None,
     )
-
-
-def _is_judged(run: Run) -> bool:
-    return (run.analysis / "verdict.json").is_file()
 
 
 class _CellsDone:
@@ -150,17 +123,14 @@ class _CellsDone:
         return time.monotonic() - self._started
 
     def count(self, _: PlannedRun) -> None:
-        """Count a cell."""
         with self._lock:
             self._done += 1
         self.tell()
 
     def failed(self, planned: PlannedRun, error: HarnessError) -> None:
-        """Report a cell in which the harness failed."""
         self._progress(OVERALL, f"{planned.label}: harness failed: {error.message}")
 
     def tell(self) -> None:
-        """Report the number of cells."""
         left = self._todo - self._done
         words = f"{self._total - left} of {self._total} cells done"
         if self._done and left:

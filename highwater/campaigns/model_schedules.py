@@ -9,15 +9,13 @@ import msgspec
 from rich.table import Table
 
 from highwater import console
-from highwater.api import JudgedRun, Progress, judge_all
+from highwater.api import JudgedRun, Progress, perform_groups
 from highwater.checkers.model.schedules.compile import compile_for
 from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.schedules.schedule import Schedule
-from highwater.checkers.spark.session import SparkStarter
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.spark_options import SparkOptions
-from highwater.harness.base.wording import count
 from highwater.harness.runs.store import Store
 from highwater.nemesis.model_replay.schedule_replay import plan
 from highwater.reports.model_text import GOOD
@@ -38,12 +36,7 @@ class Source:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read either kind of file.
-
-        Raises:
-            StoreError: it cannot be read.
-            UsageError: it is neither of them, or has another format.
-        """
+        """Read either kind of file."""
         try:
             fields = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
         except OSError as error:
@@ -57,21 +50,13 @@ class Source:
         return cls(name=path.name, content=kind.load(path))
 
     def schedule(self, kafka: str) -> Schedule:
-        """Return the schedule for a release.
-
-        Raises:
-            UsageError: the release cannot follow it.
-        """
+        """Return the schedule for a release."""
         if isinstance(self.content, Schedule):
             return self.content
         return compile_for(self.content, kafka)
 
     def draw(self, path: Path, judged: Sequence[JudgedRun]) -> Path:
-        """Write the page of the counterexample together with the runs on real brokers.
-
-        Raises:
-            UsageError: it is a schedule, which has no predicted states to draw.
-        """
+        """Write the page of the counterexample together with the runs on real brokers."""
         if isinstance(self.content, Schedule):
             raise UsageError(f"{self.name} is a schedule", hint="A counterexample can be drawn.")
         return write(self.content, path, [judged_run.run for judged_run in judged])
@@ -107,11 +92,6 @@ def perform(
 
     Args:
         kafkas: releases; the counterexample may have been found for another one.
-        runs: runs on each release, on one warm cluster, with seeds from ``seed`` on.
-
-    Raises:
-        UsageError: an unknown release, or an impossible schedule; nothing was started.
-        HarnessError: a run could not go on. The runs that ended before are in the store.
     """
     groups = [
         [
@@ -128,11 +108,7 @@ def perform(
     ]
     for group in groups:
         check_plan(group[0].plan)
-    with SparkStarter(spark) as starter:
-        with Campaign(store=store, progress=progress) as campaign:
-            done = campaign.perform_all(groups)
-        progress("judge", f"judging {count(len(done), 'run')} in Spark")
-        return judge_all(done, starter.session())
+    return perform_groups(groups, Campaign(store=store, progress=progress), spark)
 
 
 def planned_replay(
@@ -143,9 +119,6 @@ def planned_replay(
     A step that fails, or that has another effect than expected, becomes a problem in
     ``status.json`` that names it; the run is then judged ``unknown``, since the schedule was not
     reproduced. ``schedule.json`` in the run is the schedule.
-
-    Raises:
-        UsageError: no such release or driver, or the schedule needs something that does not exist.
     """
     return PlannedRun(
         plan=plan(schedule, kafka, seed=seed, driver=driver),
@@ -198,15 +171,9 @@ def table(judged: Sequence[JudgedRun]) -> Table:
     rows: list[list[str | Text]] = [
         [
             judged_run.verdict.kafka,
-            f"{judged_run.verdict.ledger.lost} of {judged_run.verdict.ledger.acknowledged}"
-            if judged_run.verdict.account == "whole"
-            else "not known",
-            str(judged_run.verdict.counts.get("divergence", 0)),
-            console.coloured(judged_run.verdict.verdict),
-            console.modelled(judged_run),
+            *console.outcome(judged_run),
             " ".join(judged_run.run.status().problems) or judged_run.run.name,
         ]
         for judged_run in judged
     ]
-    heads = ["Kafka", "lost / acked", "forked offsets", "verdict", "model", "run"]
-    return console.table("On real brokers", heads, rows)
+    return console.table("On real brokers", ["Kafka", *console.OUTCOME, "run"], rows)

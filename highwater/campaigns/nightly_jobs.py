@@ -67,7 +67,6 @@ def _values(items: Iterable[T]) -> tuple[T, ...]:
 
 
 def _name(cell: PlannedCell) -> str:
-    """Return the name of a run's directory, which is the same for the same cell."""
     return f"{re.sub(r'[^A-Za-z0-9._]+', '-', cell.key)}-seed-{cell.seed}"
 
 
@@ -100,11 +99,7 @@ def github_matrix(night: Night) -> dict[str, list[dict[str, object]]]:
 
 
 def write(night: Night, folder: Path) -> None:
-    """Write ``night.json``, every job's script and the ``matrix.json`` of each of its pieces.
-
-    Raises:
-        StoreError: the folder cannot be written.
-    """
+    """Write ``night.json``, every job's script and the ``matrix.json`` of each of its pieces."""
     for job in night.jobs:
         for number, piece in enumerate(job.pieces, start=1):
             MatrixFolder(folder / job.name / str(number)).write(matrix(piece))
@@ -120,11 +115,7 @@ def write(night: Night, folder: Path) -> None:
 
 
 def read(path: Path) -> Night:
-    """Read ``night.json`` back.
-
-    Raises:
-        StoreError: it is missing or broken, or has another schema.
-    """
+    """Read ``night.json`` back."""
     hint = "highwater nightly plan --out DIR writes it."
     try:
         night = msgspec.json.decode(path.read_bytes(), type=Night)

@@ -13,7 +13,7 @@ from datetime import date
 from statistics import median
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from highwater.clusters.drivers import DRIVERS, find_driver
 from highwater.harness.base.errors import UsageError
@@ -56,6 +56,9 @@ SHORTEST_S: Final = 300.0
 LAPS: Final = 100
 """Seeds of a night, at most."""
 
+Piece = list[PlannedCell]
+"""Cells of one release on one driver, which share warm clusters."""
+
 _ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
 
 
@@ -80,11 +83,8 @@ class CellDurations:
 
     def seconds(self, cell: NightlyCell) -> float:
         """Return the median of the setting, else of the schedule on the driver, else a guess."""
-        guess = STORY_S if cell.story else RANDOM_S
-        medians = (
-            self._medians[likeness] for likeness in _likenesses(cell) if likeness in self._medians
-        )
-        return next(medians, guess)
+        medians = map(self._medians.get, _likenesses(cell))
+        return next(filter(None, medians), STORY_S if cell.story else RANDOM_S)
 
 
 def _likenesses(cell: NightlyCell) -> tuple[tuple[str, ...], ...]:
@@ -97,22 +97,14 @@ def newest() -> str:
 
 
 def find_releases(names: Sequence[str]) -> list[Release]:
-    """Return the releases of these names; ``all`` is the whole catalogue.
-
-    Raises:
-        UsageError: a name is not in the catalogue, or there is no name.
-    """
+    """Return the releases of these names; ``all`` is the whole catalogue."""
     if not names:
         raise UsageError("no release is named", hint="Name some with --kafka, or all.")
     return list(CATALOGUE.values()) if names == ("all",) else [release(name) for name in names]
 
 
 def find_drivers(names: Sequence[str]) -> list[str]:
-    """Return the cluster drivers of these names.
-
-    Raises:
-        UsageError: a name is unknown, or there is no name.
-    """
+    """Return the cluster drivers of these names."""
     for name in names:
         find_driver(name)
     if not names:
@@ -136,10 +128,7 @@ def plan_night(
 
     Args:
         releases: releases to draw cells from; the canaries' releases are always included.
-        drivers: cluster drivers to use, each where a release has it.
         marks: results of the nights before, oldest first.
-        jobs: number of machines.
-        minutes: maximum minutes of each machine.
     """
     clock = CellDurations(marks)
     room = jobs * minutes * 60
@@ -166,17 +155,15 @@ def plan_night(
 def _failed(
     marks: Sequence[CellResult], releases: Sequence[Release], drivers: Sequence[str]
 ) -> Iterator[NightlyCell]:
-    """Yield the cells that were troubled in their setting's last night, with the same seeds."""
     last: dict[str, list[CellResult]] = {}
     for mark in marks:
         seen = last.get(mark.key)
         last[mark.key] = [*seen, mark] if seen and seen[0].night == mark.night else [mark]
     names = {entry.name for entry in releases}
     for mark in (mark for group in last.values() for mark in group if mark.troubled):
+        words = (mark.nemesis or "").split(",")
         exists = (
-            mark.story in STORIES
-            if mark.story
-            else {current_fault(word) for word in (mark.nemesis or "").split(",")} <= {*faults()}
+            mark.story in STORIES if mark.story else {*map(current_fault, words)} <= {*faults()}
         )
         if mark.kafka in names and mark.driver in drivers and exists:
             yield NightlyCell(**fields(mark))
@@ -212,16 +199,15 @@ def _random_cells(
     """Yield every setting, the one whose last run is longest ago first; repeat with more seeds."""
     ran = {mark.key: mark.night for mark in marks}
     dice = random.Random(seed(night))  # noqa: S311 - a draw that can be repeated, no secret
-    every = list(settings())
     possible = [
-        msgspec.structs.replace(setting, kafka=entry.name, driver=driver)
+        replace(setting, kafka=entry.name, driver=driver)
         for entry in releases
         for driver in _drivers(entry, drivers)
-        for setting in every
+        for setting in settings()
         if can_be_had(setting, entry, driver)
     ]
     for lap in range(LAPS):
-        cells = [msgspec.structs.replace(cell, seed=seed(night, lap)) for cell in possible]
+        cells = [replace(cell, seed=seed(night, lap)) for cell in possible]
         dice.shuffle(cells)
         yield from sorted(cells, key=lambda cell: ran.get(cell.key, ""))
 
@@ -248,14 +234,14 @@ def mixes() -> tuple[str, ...]:
     Faults that need an option are left to ``highwater soak``.
     """
     alike: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
-    for one_fault in (fault for fault in faults().values() if not fault.needs):
+    for fault in (fault for fault in faults().values() if not fault.needs):
         where = frozenset(
             (kafka.name, driver)
             for kafka in CATALOGUE.values()
             for driver in kafka.drivers
-            if not one_fault.why_not(kafka, driver)
+            if not fault.why_not(kafka, driver)
         )
-        alike.setdefault((one_fault.family, where), []).append(one_fault.name)
+        alike.setdefault((fault.family, where), []).append(fault.name)
     return tuple(",".join(names) for names in alike.values())
 
 
@@ -283,19 +269,14 @@ def _deal(cells: Sequence[PlannedCell], count: int) -> tuple[Job, ...]:
     most = max(SHORTEST_S, share / PIECES)
     for piece in sorted(_pieces(cells, most), key=_length, reverse=True):
         min(hands, key=lambda hand: sum(map(_length, hand))).append(piece)
-    dealt = [sorted(hand, key=_urgency) for hand in hands if hand]
     return tuple(
         Job(
             name=f"job-{number}",
             seconds=sum(map(_length, hand)),
-            pieces=tuple(tuple(piece) for piece in hand),
+            pieces=tuple(map(tuple, sorted(hand, key=_urgency))),
         )
-        for number, hand in enumerate(dealt, start=1)
+        for number, hand in enumerate(filter(None, hands), start=1)
     )
-
-
-Piece = list[PlannedCell]
-"""Cells of one release on one driver, which share warm clusters."""
 
 
 def _pieces(cells: Sequence[PlannedCell], most: float) -> Iterator[Piece]:

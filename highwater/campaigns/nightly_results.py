@@ -1,10 +1,13 @@
-"""Reads the matrices of a night, and decides for each cell whether it is as it should be."""
+"""The results of a night: their states, and copies of pages and of runs that went wrong."""
 
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
+from highwater.harness.base.errors import StoreError
 from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs.matrix_cells import MATRIX, MatrixRow
 from highwater.harness.runs.nightly_cells import (
@@ -17,13 +20,13 @@ from highwater.harness.runs.nightly_cells import (
     worst,
 )
 
+_SMALL: Final = (MATRIX, "cells.json", "cells.parquet", "index.html")
+_REBUILT: Final = ("*.index", "*.timeindex")
+"""Indexes that Kafka makes anew and no checker reads, ten preallocated megabytes each."""
+
 
 def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
-    """Return every row that can be read, and a sentence with the file for each that cannot.
-
-    Args:
-        paths: ``cells.json`` files, matrix directories, or folders with them anywhere below.
-    """
+    """Return every row that can be read, and a sentence with the file for each that cannot."""
     rows: list[MatrixRow] = []
     problems: list[str] = []
     for path in paths:
@@ -108,7 +111,6 @@ def _canary(cell: NightlyCell, canaries: Sequence[Canary]) -> str | None:
 
 
 def _judge(row: MatrixRow, canary: str | None) -> tuple[State, str]:
-    """Return the state of a cell that ran, and the reason."""
     if row.verdict == "unknown":
         return "unknown", row.problem or "could not be judged"
     if canary and not row.lost:
@@ -121,14 +123,63 @@ def _judge(row: MatrixRow, canary: str | None) -> tuple[State, str]:
 
 
 def _judge_random(row: MatrixRow) -> tuple[State, str]:
-    """Return state and reason of a schedule without a predicted outcome."""
     if row.verdict == "valid":
         return "good", "no promise broken"
-    if (row.lost or row.divergent) and _may_break(row.kafka):
+    # There followers truncate to their HW: any failover can lose and fork.
+    may_break = row.kafka in CATALOGUE and CATALOGUE[row.kafka].cuts_to_hw
+    if (row.lost or row.divergent) and may_break:
         return "good", "lost or forked records, as this release can"
     return "bad", "broke a promise"
 
 
-def _may_break(kafka: str) -> bool:
-    """Return whether followers truncate to their HW, so that any failover can lose and fork."""
-    return kafka in CATALOGUE and CATALOGUE[kafka].cuts_to_hw
+def keep(paths: Iterable[Path], out: Path, *, canaries: Sequence[Canary], most: int) -> list[str]:
+    """Copy pages and results, and complete runs of troubled cells up to a limit of bytes.
+
+    Args:
+        out: gets a folder for each of the paths, in which all links still work.
+
+    Returns:
+        A sentence for each run that was left out.
+    """
+    notes: list[str] = []
+    try:
+        for path in paths:
+            for matrix_path in sorted(path.rglob(MATRIX)):
+                into = out / path.name / matrix_path.parent.relative_to(path)
+                most -= _keep(matrix_path.parent, into, canaries, most, notes)
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or out} cannot be copied: {error.strerror}",
+            hint="Choose another folder with --out.",
+        ) from error
+    return notes
+
+
+def _keep(folder: Path, into: Path, canaries: Sequence[Canary], most: int, notes: list[str]) -> int:
+    """Copy one matrix; return the bytes of the complete runs that were copied."""
+    into.mkdir(parents=True, exist_ok=True)
+    for name in _SMALL:
+        if (folder / name).is_file():
+            shutil.copy2(folder / name, into / name)
+    for report in sorted(folder.glob("runs/*/report.html")):
+        if not report.parent.is_symlink():
+            copy = into / report.relative_to(folder)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(report, copy)
+    spent = 0
+    for row in read_rows([folder])[0]:
+        run = folder / "runs" / row.run
+        if not _mark(row, "", canaries).troubled or not run.is_dir():
+            continue
+        if spent + (size := _size(run)) > most:
+            notes.append(f"{run} is left out: {size / 1e6:.0f} MB are more than there is room for.")
+        else:
+            spent += size
+            ignore = shutil.ignore_patterns(*_REBUILT)
+            shutil.copytree(run, into / "runs" / row.run, dirs_exist_ok=True, ignore=ignore)
+    return spent
+
+
+def _size(run: Path) -> int:
+    files = (path for path in run.rglob("*") if path.is_file())
+    return sum(path.stat().st_size for path in files if not any(map(path.match, _REBUILT)))

@@ -71,7 +71,6 @@ def _lost(mark: CellResult) -> str:
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a heading and its table, or an empty string without rows."""
     if not rows:
         return ""
     cells = [[escape(word) for word in row] for row in rows[:SHOWN_MAX]]

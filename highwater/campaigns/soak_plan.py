@@ -37,16 +37,7 @@ _ONE_IN_FOUR: Final = 0.25
 
 
 def draw(seed: int, number: int, *, kafkas: Sequence[str], driver: str = "local") -> Plan:
-    """Return the plan of one run of a soak.
-
-    Args:
-        seed: the soak's seed.
-        number: the run's number, from 0.
-        kafkas: releases to choose from.
-
-    Raises:
-        UsageError: there is no release to choose from.
-    """
+    """Return the plan of one run of a soak."""
     if not kafkas:
         raise UsageError("a soak needs a release", hint="Use --kafka all.")
     portion = random.Random(f"{seed}/{number // SHARED}")  # noqa: S311 - to be repeatable
@@ -101,7 +92,6 @@ def _now_and_then(dice: random.Random) -> bool:
 
 
 def _later(kafka: Release) -> list[str]:
-    """Return the releases that a release can be upgraded to."""
     both = [entry for entry in CATALOGUE.values() if entry.coordination == kafka.coordination]
     return [entry.name for entry in both if entry.number > kafka.number]
 

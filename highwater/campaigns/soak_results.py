@@ -51,9 +51,9 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     def plan(self, number: int) -> Plan:
         """Return the plan of a run."""
         plan = draw(self.seed, number, kafkas=self.kafkas, driver=self.driver)
-        return (
-            plan if self.each_s is None else msgspec.structs.replace(plan, duration_s=self.each_s)
-        )
+        if self.each_s is None:
+            return plan
+        return msgspec.structs.replace(plan, duration_s=self.each_s)
 
     def name(self, number: int) -> str:
         """Return the name of a run's directory."""
@@ -74,13 +74,10 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one run.
 
     Attributes:
-        number: the run's number in its soak.
-        command: the command that repeats it.
         seconds: duration of the run, without starting clusters.
         struck: fault to the number of its injections.
         counts: anomaly kind to the number of anomalies, without those that follow from others.
         unexplained: a sentence for each finding that the model does not explain.
-        problems: what the harness could not do.
     """
 
     number: int
@@ -100,21 +97,15 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, soak: Soak, number: int, judged: JudgedRun) -> Self:
-        """Return the row of a judged run.
-
-        Raises:
-            StoreError: its plan or status cannot be read.
-        """
+        """Return the row of a judged run."""
         plan, status, verdict = judged.run.plan(), judged.run.status(), judged.verdict
-        model = judged.model
-        problems = status.problems
-        if status.phase != "frozen":
-            problems = (*problems, f"the harness failed while {status.phase}")
+        failed = status.phase != "frozen"
+        failure = (f"the harness failed while {status.phase}",) * failed
         return cls(
             number=number,
             run=judged.run.name,
             kafka=plan.kafka,
-            state=_state(judged, failed=status.phase != "frozen"),
+            state=_state(judged, failed=failed),
             command=_again(soak, number, judged.run),
             seconds=round(status.seconds, 1),
             acks=plan.workload.acks,
@@ -123,8 +114,8 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
             lost=verdict.ledger.lost,
             struck=_fault_counts(judged.run),
             counts={kind: count for kind, count in verdict.counts.items() if count},
-            unexplained=_unexplained(model) if model else (),
-            problems=problems,
+            unexplained=_unexplained(judged.model) if judged.model else (),
+            problems=(*status.problems, *failure),
         )
 
 
@@ -137,12 +128,7 @@ class SoakFolder:
         self.clusters = path / "clusters"
 
     def begin(self, soak: Soak) -> None:
-        """Create the folder, or resume with the one that exists.
-
-        Raises:
-            UsageError: the folder belongs to another soak.
-            StoreError: it cannot be written or read.
-        """
+        """Create the folder, or resume with the one that exists."""
         saved = self.path / "soak.json"
         try:
             self.runs.root.mkdir(parents=True, exist_ok=True)
@@ -161,11 +147,7 @@ class SoakFolder:
             )
 
     def rows(self) -> list[SoakRow]:
-        """Return the rows so far, in order.
-
-        Raises:
-            StoreError: a row cannot be read.
-        """
+        """Return the rows so far, in order."""
         rows = []
         for path in sorted((self.path / "rows").glob("*.json")):
             try:

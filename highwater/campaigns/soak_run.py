@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from highwater.api import Progress, judge_all
 from highwater.campaigns.soak_plan import SHARED
 from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow, number_of
@@ -57,14 +55,9 @@ def perform(
     Args:
         on_rows: called with all rows so far whenever there are more, so that an interruption loses
             nothing.
-
-    Raises:
-        UsageError: the folder belongs to another soak.
-        StoreError: it cannot be read or written.
     """
     folder.begin(soak)
     deadline = clock() + bounds.seconds
-    judge = _Judge(folder, soak, bounds.keep_all, progress, on_rows)
     campaign = Campaign(
         store=folder.runs,
         clusters=folder.clusters,
@@ -75,10 +68,22 @@ def perform(
         ),
         is_over=lambda: clock() > deadline,
     )
+
+    def judge(runs: Sequence[Run]) -> None:
+        """Judge runs, write their rows, and delete the runs in which nothing was wrong."""
+        if not runs:
+            return
+        for judged in judge_all(runs, starter.session()):
+            row = SoakRow.of(soak, number_of(judged.run), judged)
+            _write_row(folder, row, progress)
+            if row.state == "kept" and not bounds.keep_all:
+                shutil.rmtree(judged.run.path)
+        on_rows(folder.rows())
+
     with SparkStarter(spark) as starter, campaign:
-        judge.judge(folder.unjudged(), starter.session)
+        judge(folder.unjudged())
         for performed in campaign.perform(_portions(folder, soak, bounds)):
-            judge.judge([run for _, run in performed if run is not None], starter.session)
+            judge([run for _, run in performed if run is not None])
     return folder.rows()
 
 
@@ -100,28 +105,8 @@ def _planned(soak: Soak, number: int) -> PlannedRun:
     return PlannedRun(plan=plan, label=f"{name} {','.join(plan.nemesis)}", name=name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Judge:
-    folder: SoakFolder
-    soak: Soak
-    keep_all: bool
-    progress: Progress
-    on_rows: Callable[[list[SoakRow]], None]
-
-    def judge(self, runs: Sequence[Run], session: Callable[[], SparkSession]) -> None:
-        """Judge runs, write their rows, and delete the runs in which nothing was wrong."""
-        if not runs:
-            return
-        for judged in judge_all(runs, session()):
-            row = SoakRow.of(self.soak, number_of(judged.run), judged)
-            self.folder.write(row)
-            if row.state == "kept" and not self.keep_all:
-                shutil.rmtree(judged.run.path)
-            problems = "".join(
-                f"; {problem}" for problem in (*row.unexplained[:1], *row.problems[:1])
-            )
-            self.progress(
-                OVERALL,
-                f"{row.run}: {row.state}, {row.lost} of {row.acknowledged} lost{problems}",
-            )
-        self.on_rows(self.folder.rows())
+def _write_row(folder: SoakFolder, row: SoakRow, progress: Progress) -> None:
+    folder.write(row)
+    problems = "".join(f"; {problem}" for problem in (*row.unexplained[:1], *row.problems[:1]))
+    lost = f"{row.lost} of {row.acknowledged} lost"
+    progress(OVERALL, f"{row.run}: {row.state}, {lost}{problems}")

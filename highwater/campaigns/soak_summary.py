@@ -25,7 +25,7 @@ _WORDS: Final[dict[State, str]] = {
     "unknown": "could not be judged",
     "failed": "did not come to their end",
 }
-_AMISS: Final[tuple[State, ...]] = ("unexplained", "failed", "unknown")
+_LISTED: Final[tuple[State, ...]] = ("unexplained", "failed", "unknown", "explained")
 
 
 def exit_code(rows: Iterable[SoakRow]) -> int:
@@ -54,28 +54,21 @@ def markdown(soak: Soak, rows: Sequence[SoakRow]) -> str:
                _by_release(rows)),
         _table("Faults", ("fault", "injected", "in runs", "on releases"), _by_fault(rows)),
         _table("Anomalies", ("kind", "count", "in runs"), _by_kind(rows)),
-        *(_listed(state, [row for row in rows if row.state == state]) for state in _AMISS),
-        _listed("explained", [row for row in rows if row.state == "explained"]),
+        *(_listed(state, [row for row in rows if row.state == state]) for state in _LISTED),
     ]  # fmt: skip
     return "\n".join(part for part in parts if part is not None)
 
 
 def _by_release(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
     for kafka in CATALOGUE:
-        of_release = [row for row in rows if row.kafka == kafka]
-        if of_release:
+        if of_release := [row for row in rows if row.kafka == kafka]:
             states = Counter(row.state for row in of_release)
-            faults = sum(sum(row.struck.values()) for row in of_release)
-            acknowledged, lost = (
-                sum(r.acknowledged for r in of_release),
-                sum(r.lost for r in of_release),
-            )
             yield (
                 kafka,
                 len(of_release),
-                faults,
-                acknowledged,
-                lost,
+                sum(sum(row.struck.values()) for row in of_release),
+                sum(row.acknowledged for row in of_release),
+                sum(row.lost for row in of_release),
                 *(states[state] for state in STATES),
             )
 
@@ -83,12 +76,8 @@ def _by_release(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
 def _by_fault(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
     for name in sorted({name for row in rows for name in row.struck}):
         of_fault = [row for row in rows if name in row.struck]
-        yield (
-            name,
-            sum(r.struck[name] for r in of_fault),
-            len(of_fault),
-            len({r.kafka for r in of_fault}),
-        )
+        releases = len({row.kafka for row in of_fault})
+        yield name, sum(row.struck[name] for row in of_fault), len(of_fault), releases
 
 
 def _by_kind(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:

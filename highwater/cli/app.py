@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from highwater import __version__, console
 from highwater.cli import external, matrix, run, show
@@ -49,7 +50,7 @@ def highwater(
     *,
     _version: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
         ),
     ] = False,
@@ -62,9 +63,9 @@ def demo(
     *,
     store: StoreOption = DEFAULT_STORE,
     kafka: Annotated[
-        str, typer.Option(help="Releases to compare, separated by commas.")
+        str, Option(help="Releases to compare, separated by commas.")
     ] = "0.10.2.2,4.3.1",
-    jobs: Annotated[int, typer.Option(min=1, max=8, help="Runs at the same time.")] = 2,
+    jobs: Annotated[int, Option(min=1, max=8, help="Runs at the same time.")] = 2,
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
@@ -82,7 +83,7 @@ def demo(
     )
     pages = compared(judged, store)
     if as_json:
-        console.print_json([judged_run.summary() for judged_run in judged])
+        console.print_all_json([judged_run.summary() for judged_run in judged])
     else:
         console.out.print(demo_table(judged))
         console.out.print(f"All four reports: {index.resolve()}")
@@ -95,20 +96,18 @@ def demo(
 def check(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[RUN...]", help="Run directories, names or URIs, or those of one matrix."
         ),
     ] = None,
     *,
     jepsen: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Instead of runs: a history.edn of jepsen.tests.kafka."),
+        Option(metavar="FILE", help="Instead of runs: a history.edn of jepsen.tests.kafka."),
     ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="With --jepsen: list every anomaly.")
-    ] = False,
+    every: Annotated[bool, Option("--all", help="With --jepsen: list every anomaly.")] = False,
     ww: Annotated[
-        bool, typer.Option("--ww-deps", help="With --jepsen: cycles count the order of writes.")
+        bool, Option("--ww-deps", help="With --jepsen: cycles count the order of writes.")
     ] = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
@@ -144,7 +143,7 @@ def versions(*, as_json: JsonOption = False) -> None:
     from highwater.harness.releases.catalogue import CATALOGUE
 
     if as_json:
-        console.print_json([release.describe() for release in CATALOGUE.values()])
+        console.print_all_json([release.describe() for release in CATALOGUE.values()])
         return
     rows = [release.row() for release in CATALOGUE.values()]
     cells = [list(row.values()) for row in rows]
@@ -163,7 +162,7 @@ def doctor(
 
     findings = examine(store) if inventory is None else examine_cluster(inventory)
     if as_json:
-        console.print_json([finding.to_dict() for finding in findings])
+        console.print_all_json([finding.to_dict() for finding in findings])
     else:
         rows = [[finding.name, finding.state, finding.value, finding.hint] for finding in findings]
         console.out.print(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
-from highwater.console import coloured, modelled, table
+from highwater.console import OUTCOME, outcome, table
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.releases.catalogue import release
@@ -31,9 +31,6 @@ def demo_plans(kafkas: Sequence[str]) -> list[Plan]:
     """Return plans of both stories on every named release.
 
     The slowest boots come first, so that parallel runs end at about the same time.
-
-    Raises:
-        UsageError: an unknown release.
     """
     releases = sorted((release(name) for name in kafkas), key=lambda entry: entry.coordination)
     return [STORIES[name].plan(kafka.name) for name in STORIES_SHOWN for kafka in releases]
@@ -72,20 +69,11 @@ def compared(judged: "Sequence[JudgedRun]", store: Path) -> list[Path]:
 def demo_table(judged: "Sequence[JudgedRun]") -> Table:
     """Return a table with one row per run, in the order of releases."""
     rows: list[list[str | Text]] = [
-        [
-            judged_run.verdict.kafka,
-            judged_run.run.plan().story or "",
-            f"{judged_run.verdict.ledger.lost} of {judged_run.verdict.ledger.acknowledged}"
-            if judged_run.verdict.account == "whole"
-            else "not known",
-            str(judged_run.verdict.counts.get("divergence", 0)),
-            coloured(judged_run.verdict.verdict),
-            modelled(judged_run),
-        ]
+        [judged_run.verdict.kafka, judged_run.run.plan().story or "", *outcome(judged_run)]
         for judged_run in sorted(judged, key=lambda judged_run: judged_run.verdict.kafka)
     ]
     return table(
         "acks=all, min.insync.replicas=1, clean elections, one fault schedule for all",
-        ["Kafka", "story", "lost / acked", "forked offsets", "verdict", "model"],
+        ["Kafka", "story", *OUTCOME],
         rows,
     )

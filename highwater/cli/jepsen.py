@@ -72,13 +72,7 @@ def _show(judged: "Judgement") -> None:
     for anomaly in judged.anomalies():
         first.setdefault(anomaly["kind"], anomaly)
     rows = [
-        [
-            kind,
-            str(count),
-            judged.weight(kind),
-            MEANS[kind],
-            _sentence(first[kind]),
-        ]
+        [kind, str(count), judged.weight(kind), MEANS[kind], _sentence(first[kind])]
         for kind, count in judged.counts.items()
     ]
     names = ["anomaly", "found", "promise", "what it is", "for example"]
@@ -86,7 +80,6 @@ def _show(judged: "Judgement") -> None:
 
 
 def _sentence(anomaly: dict[str, Any]) -> str:
-    """Return an anomaly's position, and the operations of the history that show it."""
     names = ("key", "value", "values", "offset", "offsets", "delta", "skipped")
     values = [f"{name} {anomaly[name]}" for name in names if anomaly.get(name) is not None]
     seen = ", ".join(str(witness["index"]) for witness in anomaly["witnesses"])

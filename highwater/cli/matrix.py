@@ -1,17 +1,17 @@
 """The command ``highwater matrix``: runs all combinations of some axes, and writes one page."""
 
 import contextlib
-import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 import typer
 from rich.table import Table
 from rich.text import Text
+from typer import Option
 
 from highwater import console
 from highwater.cli.options.common import DEFAULT_STORE, StoreOption, on_spark
@@ -20,7 +20,7 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import parse_values
-from highwater.harness.runs.matrix_cells import Axes, Matrix, MatrixFolder, MatrixRow
+from highwater.harness.runs.matrix_cells import Axes, MatrixFolder, MatrixRow
 from highwater.harness.runs.plan import Topic
 
 _WIDE: Final = 13
@@ -30,59 +30,55 @@ _WIDE: Final = 13
 @on_spark
 def matrix(  # noqa: PLR0913 - a command's options are its arguments
     *,
-    kafka: Annotated[str, typer.Option(help="Releases, separated by commas, or all.")] = "all",
+    kafka: Annotated[str, Option(help="Releases, separated by commas, or all.")] = "all",
     story: Annotated[
-        str | None, typer.Option(help="Scripted schedules.  [default: loss,divergence]")
+        str | None, Option(help="Scripted schedules.  [default: loss,divergence]")
     ] = None,
     nemesis: Annotated[
-        list[str] | None,
-        typer.Option(help="Faults to mix at random, kill,pause; once for each mix."),
+        list[str] | None, Option(help="Faults to mix at random, kill,pause; once for each mix.")
     ] = None,
     duration: Annotated[
-        str,
-        typer.Option("--for", help=f"How long each mix goes on, {limits.FAULTS_S.lasting}."),
+        str, Option("--for", help=f"How long each mix goes on, {limits.FAULTS_S.lasting}.")
     ] = "30s",
-    acks: Annotated[str, typer.Option(help="Of 0, 1 and all.")] = "all",
+    acks: Annotated[str, Option(help="Of 0, 1 and all.")] = "all",
     min_isr: Annotated[
         str,
-        typer.Option(
-            "--min-isr", help=f"min.insync.replicas, each 1 to {Topic().replication_factor}."
-        ),
+        Option("--min-isr", help=f"min.insync.replicas, each 1 to {Topic().replication_factor}."),
     ] = "1",
-    unclean: Annotated[str, typer.Option(help="Unclean elections: false, true or both.")] = "false",
+    unclean: Annotated[str, Option(help="Unclean elections: false, true or both.")] = "false",
     driver: Annotated[
-        str, typer.Option("--cluster", "--driver", help="Cluster drivers: local, docker.")
+        str, Option("--cluster", "--driver", help="Cluster drivers: local, docker.")
     ] = "local",
-    seed: Annotated[str, typer.Option(help="Seeds: a run for each.")] = "0",
-    jobs: Annotated[int, typer.Option(min=1, max=8, help="Clusters side by side.")] = 1,
+    seed: Annotated[str, Option(help="Seeds: a run for each.")] = "0",
+    jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
     name: Annotated[
-        str | None, typer.Option(help="Name of its folder in the store.  [default: matrix-<time>]")
+        str | None, Option(help="Name of its folder in the store.  [default: matrix-<time>]")
     ] = None,
     resume: Annotated[
-        str | None,
-        typer.Option(metavar="MATRIX", help="Continue this matrix, as it was planned."),
+        str | None, Option(metavar="MATRIX", help="Continue this matrix, as it was planned.")
     ] = None,
     expect: Annotated[
-        bool, typer.Option("--expect", help="Exit with 0 when all ended as their rules predict.")
+        bool, Option("--expect", help="Exit with 0 when all ended as their rules predict.")
     ] = False,
     store: StoreOption = DEFAULT_STORE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the rows as JSON.")] = False,
     spark: SparkOptions,
 ) -> None:
     """Run releases against settings and faults, many runs a cluster, and show all on one page."""
     from highwater.campaigns.matrix_run import perform
+    from highwater.harness.releases.catalogue import CATALOGUE
 
     if resume is None:
-        axes = _axes(
-            kafka=kafka,
-            story=story,
-            nemesis=nemesis or [],
-            duration=duration,
-            acks=acks,
-            min_isr=min_isr,
-            unclean=unclean,
-            driver=driver,
-            seed=seed,
+        axes = Axes(
+            kafkas=tuple(CATALOGUE) if kafka == "all" else parse_values.names(kafka),
+            stories=parse_values.names(story or ("" if nemesis else "loss,divergence")),
+            nemeses=tuple(parse_values.nemesis(mix) for mix in nemesis or ()),
+            acks=tuple(parse_values.acks(value) for value in parse_values.names(acks)),
+            min_isrs=parse_values.numbers(min_isr, "min.insync.replicas"),
+            uncleans=parse_values.switches(unclean),
+            drivers=parse_values.names(driver),
+            seeds=parse_values.numbers(seed, "seeds"),
+            duration_s=parse_values.duration(duration),
         )
         folder = _create(axes, store, name)
     else:
@@ -97,7 +93,7 @@ def finish(
 ) -> None:
     """Print the results of a matrix, and exit with their code."""
     if as_json:
-        sys.stdout.write(json.dumps(msgspec.to_builtins(rows), indent=2) + "\n")
+        console.print_json(rows)
     else:
         _show(folder, rows)
     code = exit_code(rows, expect=expect)
@@ -127,38 +123,10 @@ def exit_code(rows: Sequence[MatrixRow], *, expect: bool) -> int:
     return OK if len(judged) == len(rows) else UNKNOWN
 
 
-def _axes(  # noqa: PLR0913 - the words of a command
-    *,
-    kafka: str,
-    story: str | None,
-    nemesis: Sequence[str],
-    duration: str,
-    acks: str,
-    min_isr: str,
-    unclean: str,
-    driver: str,
-    seed: str,
-) -> Axes:
-    from highwater.harness.releases.catalogue import CATALOGUE
-
-    stories = parse_values.names(story or ("" if nemesis else "loss,divergence"))
-    return Axes(
-        kafkas=tuple(CATALOGUE) if kafka == "all" else parse_values.names(kafka),
-        stories=stories,
-        nemeses=tuple(parse_values.nemesis(mix) for mix in nemesis),
-        acks=tuple(parse_values.acks(name) for name in parse_values.names(acks)),
-        min_isrs=parse_values.numbers(min_isr, "min.insync.replicas"),
-        uncleans=parse_values.switches(unclean),
-        drivers=parse_values.names(driver),
-        seeds=parse_values.numbers(seed, "seeds"),
-        duration_s=parse_values.duration(duration),
-    )
-
-
 def _create(axes: Axes, store: Path, name: str | None) -> MatrixFolder:
     from highwater.campaigns.matrix_plan import lay_out
 
-    laid: Matrix = lay_out(axes)
+    laid = lay_out(axes)
     folder = MatrixFolder(store / (name or f"matrix-{datetime.now(UTC):%Y%m%dT%H%M%S}"))
     if folder.path.exists():
         raise UsageError(
@@ -197,14 +165,12 @@ def _show(folder: MatrixFolder, rows: Sequence[MatrixRow]) -> None:
             console.out.print(f"  not as predicted: {folder.path / row.report}")
         elif row.model == "unexplained":
             console.out.print(f"  unexplained by the model: {folder.path / row.report}")
-    for reason in dict.fromkeys(skipped.reason for skipped in matrix.skipped):
-        number = sum(skipped.reason == reason for skipped in matrix.skipped)
+    for reason, number in Counter(skipped.reason for skipped in matrix.skipped).items():
         console.out.print(f"  not run, {number} x: {reason}")
     console.out.print(f"The whole matrix: {folder.page.resolve()}")
 
 
 def _table(rows: Sequence[MatrixRow]) -> Table:
-    """Return a table with a row per release and a column per setting."""
     lines = list(dict.fromkeys(row.line for row in rows))
     cells: dict[tuple[object, object], list[MatrixRow]] = {}
     for row in rows:
@@ -226,7 +192,6 @@ def _heading(row: MatrixRow, *, driver: bool) -> str:
 
 
 def _cell(rows: Sequence[MatrixRow]) -> Text:
-    """Return the losses in every run of a cell, in the colours of the verdicts."""
     axes = []
     for row in rows:
         forked = f" +{row.divergent}" if row.divergent else ""

@@ -3,9 +3,7 @@
 Exit codes: 0 holds within the scope, 1 broken, 2 wrong usage, 3 unknown: a limit was reached.
 """
 
-import json
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from highwater import console
 from highwater.checkers.model.protocol.scope import BOUNDS
@@ -40,7 +39,6 @@ _DRAWING_SUFFIXES = (".html", ".svg")
 
 
 def _within(name: str) -> str:
-    """Return the bounds of a number of the scope, in words."""
     return Limit(*BOUNDS[name]).says
 
 
@@ -55,61 +53,53 @@ app.command()(rules)
 @app.command()
 def explore(  # noqa: PLR0913 - a command's options are its arguments
     *,
-    kafka: Annotated[str, typer.Option(help="Release, as highwater versions names it.")],
-    acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
+    kafka: Annotated[str, Option(help="Release, as highwater versions names it.")],
+    acks: Annotated[str, Option(help="0, 1 or all.")] = "all",
     invariant: Annotated[
-        str, typer.Option(help="What must hold: names with commas, promises, or all.")
+        str, Option(help="What must hold: names with commas, promises, or all.")
     ] = "promises",
-    brokers: Annotated[int, typer.Option(help=f"Replicas, {_within('brokers')}.")] = 3,
-    records: Annotated[int, typer.Option(help=f"Records sent at most, {_within('records')}.")] = 2,
+    brokers: Annotated[int, Option(help=f"Replicas, {_within('brokers')}.")] = 3,
+    records: Annotated[int, Option(help=f"Records sent at most, {_within('records')}.")] = 2,
     failures: Annotated[
-        int, typer.Option(help=f"Kills, pauses and lags at most, {_within('failures')}.")
+        int, Option(help=f"Kills, pauses and lags at most, {_within('failures')}.")
     ] = 1,
     moves: Annotated[
-        int,
-        typer.Option(help=f"Leadership moves and orderly stops at most, {_within('moves')}."),
+        int, Option(help=f"Leadership moves and orderly stops at most, {_within('moves')}.")
     ] = 2,
     late: Annotated[
-        int, typer.Option(help=f"Fetch answers that arrive late at most, {_within('late')}.")
+        int, Option(help=f"Fetch answers that arrive late at most, {_within('late')}.")
     ] = 0,
-    min_isr: Annotated[
-        int, typer.Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")
-    ] = 1,
-    unclean: Annotated[bool, typer.Option("--unclean", help="Allow unclean elections.")] = False,
+    min_isr: Annotated[int, Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")] = 1,
+    unclean: Annotated[bool, Option("--unclean", help="Allow unclean elections.")] = False,
     by: Annotated[
-        str,
-        typer.Option(help="What a step is: message, or round (what real brokers can follow)."),
+        str, Option(help="What a step is: message, or round (what real brokers can follow).")
     ] = "message",
     stops: Annotated[
-        bool, typer.Option("--stops/--no-stops", help="Let a planned move be an orderly stop.")
+        bool, Option("--stops/--no-stops", help="Let a planned move be an orderly stop.")
     ] = True,
     old_format: Annotated[
-        bool, typer.Option("--old-format", help="Write records as before 0.11, without epochs.")
+        bool, Option("--old-format", help="Write records as before 0.11, without epochs.")
     ] = False,
     rule: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=on|off", help="Change a rule of the release."),
+        list[str] | None, Option(metavar="NAME=on|off", help="Change a rule of the release.")
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(help="Give up above this.  [default: half of what is free]")
+        str | None, Option(help="Give up above this.  [default: half of what is free]")
     ] = None,
     limit: Annotated[
-        str | None, typer.Option(help="Give up after this long: 300s.", show_default=False)
+        str | None, Option(help="Give up after this long: 300s.", show_default=False)
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Threads that search.")] = 1,
-    walks: Annotated[
-        int, typer.Option(min=0, help="Walk at random so often instead of searching.")
-    ] = 0,
-    depth: Annotated[int, typer.Option(min=1, help="Moves of a walk at most.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the walks.")] = 0,
+    jobs: Annotated[int, Option(min=1, max=64, help="Threads that search.")] = 1,
+    walks: Annotated[int, Option(min=0, help="Walk at random so often instead of searching.")] = 0,
+    depth: Annotated[int, Option(min=1, help="Moves of a walk at most.")] = 100,
+    seed: Annotated[int, Option(min=0, help="Seed of the walks.")] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Write the counterexample there.", show_default=False)
+        Path | None, Option(help="Write the counterexample there.", show_default=False)
     ] = None,
     report: Annotated[
-        Path | None,
-        typer.Option(help="Draw it there: FILE.html or FILE.svg.", show_default=False),
+        Path | None, Option(help="Draw it there: FILE.html or FILE.svg.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Search all interleavings of a small cluster for the shortest way to break a promise."""
     from highwater.checkers.model.protocol.scope import Scope
@@ -153,10 +143,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     written = _write(answer, out) if out else []
     written += _write(answer, report) if report else []
     if as_json:
-        summaries = [answer_.summary() for answer_ in answer]
-        sys.stdout.write(
-            json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2) + "\n"
-        )
+        console.print_all_json([of_invariant.summary() for of_invariant in answer])
     else:
         model.show(answer, written)
     raise typer.Exit(exit_code(answer))
@@ -165,24 +152,22 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
 @app.command()
 @on_spark
 def replay(  # noqa: PLR0913 - a command's options are its arguments
-    file: Annotated[Path, typer.Argument(help="A counterexample, or a schedule.")],
+    file: Annotated[Path, Argument(help="A counterexample, or a schedule.")],
     *,
     kafka: Annotated[
-        str | None, typer.Option(help="Releases, by commas.  [default: that of its search]")
+        str | None, Option(help="Releases, by commas.  [default: that of its search]")
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, max=1000, help="On each release.")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the first run; it rises by one.")] = 0,
-    cluster: Annotated[str, typer.Option(help="Cluster driver: local, docker.")] = "local",
+    runs: Annotated[int, Option(min=1, max=1000, help="On each release.")] = 1,
+    seed: Annotated[int, Option(help="Seed of the first run; it rises by one.")] = 0,
+    cluster: Annotated[str, Option(help="Cluster driver: local, docker.")] = "local",
     store: StoreOption = DEFAULT_STORE,
     report: Annotated[
-        Path | None, typer.Option(help="Draw it there with what the brokers did: FILE.html.")
+        Path | None, Option(help="Draw it there with what the brokers did: FILE.html.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
     spark: SparkOptions,
 ) -> None:
     """Replay a counterexample on real brokers, and say whether they did what the model says."""
-    import msgspec
-
     from highwater.campaigns import model_schedules as work
     from highwater.harness.runs.store import Store
 
@@ -203,9 +188,8 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     page = source.draw(report, judged) if report else None
     counted = work.tally(source, judged)
     if as_json:
-        rows = msgspec.to_builtins(counted)
-        summary = {"replays": rows, "runs": [judged_run.summary() for judged_run in judged]}
-        sys.stdout.write(json.dumps(summary, indent=2) + "\n")
+        summaries = [judged_run.summary() for judged_run in judged]
+        console.print_json({"replays": counted, "runs": summaries})
     else:
         console.out.print(work.table(judged))
         for tally in counted:

@@ -1,12 +1,10 @@
 """The command ``highwater model rules``: the rules of each Kafka release, switch by switch."""
 
-import json
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Final
 
-import typer
+from typer import Option
 
 from highwater import console
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, Rules, rules_of
@@ -20,20 +18,20 @@ ORDER: Final = tuple(RELEASES)
 def rules(
     *,
     kafka: Annotated[
-        str, typer.Option(help="Releases, separated by commas; those of all without it.")
+        str, Option(help="Releases, separated by commas; those of all without it.")
     ] = "all",
     everything: Annotated[
-        bool, typer.Option("--all", help="With releases named: also what they have in common.")
+        bool, Option("--all", help="With releases named: also what they have in common.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print all of them as JSON, those in common, too.")
+        bool, Option("--json", help="Print all of them as JSON, those in common, too.")
     ] = False,
 ) -> None:
     """List the rules that tell releases apart, and which release has which."""
     releases = ORDER if kafka == "all" else parse_values.names(kafka)
     rules = {name: rules_of(name) for name in releases}
     if as_json:
-        sys.stdout.write(json.dumps(described(rules), indent=2) + "\n")
+        console.print_json(described(rules))
         return
     has = {
         switch: [name for name in releases if getattr(rules[name], switch)] for switch in SWITCHES

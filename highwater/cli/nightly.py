@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from typer import Argument, Option
 
 from highwater import console
 from highwater.cli.options.common import JsonOption
@@ -23,7 +24,7 @@ FIRST: Final = date(2026, 1, 1)
 """Night 0, for those who count."""
 
 PreviousOption = Annotated[
-    Path | None, typer.Option(help="trend.jsonl of the nights before.", show_default=False)
+    Path | None, Option(help="trend.jsonl of the nights before.", show_default=False)
 ]
 
 
@@ -31,20 +32,20 @@ PreviousOption = Annotated[
 def plan(  # noqa: PLR0913 - a command's options are its arguments
     *,
     night: Annotated[
-        int | None, typer.Option(help="The night by number: days since 2026-01-01.", min=0)
+        int | None, Option(help="The night by number: days since 2026-01-01.", min=0)
     ] = None,
     on: Annotated[
-        str | None, typer.Option("--date", help="The night's date.  [default: today, UTC]")
+        str | None, Option("--date", help="The night's date.  [default: today, UTC]")
     ] = None,
     previous: PreviousOption = None,
-    kafka: Annotated[str, typer.Option(help="Releases, separated by commas, or all.")] = "all",
-    driver: Annotated[str, typer.Option(help="Cluster drivers, where a release has them.")] = (
+    kafka: Annotated[str, Option(help="Releases, separated by commas, or all.")] = "all",
+    driver: Annotated[str, Option(help="Cluster drivers, where a release has them.")] = (
         "local,docker"
     ),
-    jobs: Annotated[int, typer.Option(help="Machines.", min=1, max=256)] = 8,
-    minutes: Annotated[float, typer.Option(help="For the cells of each machine.", min=1)] = 40,
+    jobs: Annotated[int, Option(help="Machines.", min=1, max=256)] = 8,
+    minutes: Annotated[float, Option(help="For the cells of each machine.", min=1)] = 40,
     out: Annotated[
-        Path | None, typer.Option(help="Write night.json, matrices and a script a machine there.")
+        Path | None, Option(help="Write night.json, matrices and a script a machine there.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -79,24 +80,21 @@ def plan(  # noqa: PLR0913 - a command's options are its arguments
 @app.command()
 def summarize(
     results: Annotated[
-        list[Path], typer.Argument(metavar="RESULTS...", help="Matrix directories, or any above.")
+        list[Path], Argument(metavar="RESULTS...", help="Matrix directories, or any above.")
     ],
     *,
     planned: Annotated[
         Path | None,
-        typer.Option(
-            "--plan", help="night.json, to find cells without a result.", show_default=False
-        ),
+        Option("--plan", help="night.json, to find cells without a result.", show_default=False),
     ] = None,
     previous: PreviousOption = None,
     on: Annotated[
-        str | None,
-        typer.Option("--date", help="The night's date.  [default: the plan's, or today]"),
+        str | None, Option("--date", help="The night's date.  [default: the plan's, or today]")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where trend.jsonl and trend.html go.")] = Path("night"),
+    out: Annotated[Path, Option(help="Where trend.jsonl and trend.html go.")] = Path("night"),
     step_summary: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             envvar="GITHUB_STEP_SUMMARY",
             help="File that gets the Markdown too.",
             show_default=False,
@@ -143,24 +141,23 @@ def summarize(
 @app.command()
 def keep(
     results: Annotated[
-        list[Path], typer.Argument(metavar="RESULTS...", help="Folders with matrices in them.")
+        list[Path], Argument(metavar="RESULTS...", help="Folders with matrices in them.")
     ],
     *,
-    out: Annotated[Path, typer.Option(help="Where copies go.")] = Path("kept"),
-    most: Annotated[int, typer.Option(help="Megabytes of whole runs.", min=0)] = 400,
+    out: Annotated[Path, Option(help="Where copies go.")] = Path("kept"),
+    most: Annotated[int, Option(help="Megabytes of whole runs.", min=0)] = 400,
 ) -> None:
     """Copy what is worth keeping: results, pages, and complete runs of cells that went wrong."""
-    from highwater.campaigns import nightly_baseline as keeping
     from highwater.campaigns import nightly_plan as planning
+    from highwater.campaigns import nightly_results
     from highwater.harness.runs.nightly_cells import canaries
 
     canary_list = canaries(planning.newest())
-    for note in keeping.keep(results, out, canaries=canary_list, most=most * 1_000_000):
+    for note in nightly_results.keep(results, out, canaries=canary_list, most=most * 1_000_000):
         console.err.print(note)
 
 
 def _when(night: int | None, on: str | None) -> date:
-    """Return the night's date, by default today in UTC."""
     if night is not None and on is not None:
         raise UsageError("a night has a number or a date, not both", hint="Leave one of them out.")
     if night is not None:

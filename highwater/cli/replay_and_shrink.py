@@ -5,11 +5,12 @@ usage, 3 unknown. ``shrink``: 0 a smaller plan has the anomaly, 2 wrong usage, 3
 plan had it again, 130 interrupted.
 """
 
-import sys
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
 import typer
+from typer import Argument, Option
 
 from highwater import console
 from highwater.cli.options.common import DEFAULT_STORE, JsonOption, StoreOption, on_spark
@@ -21,21 +22,21 @@ from highwater.runtime.executed_steps import By
 _BY: Final[dict[str, By]] = {"role": "role", "broker": "broker"}
 
 ByOption = Annotated[
-    str, typer.Option("--by", help="Find targets again by broker (its id), or by role (leader).")
+    str, Option("--by", help="Find targets again by broker (its id), or by role (leader).")
 ]
 
 
 @on_spark
 def replay(
     what: Annotated[
-        str, typer.Argument(metavar="RUN|PLAN", help="A run, or a file with a plan as JSON.")
+        str, Argument(metavar="RUN|PLAN", help="A run, or a file with a plan as JSON.")
     ],
     *,
     kafka: Annotated[
-        str | None, typer.Option(help="Release, if not the one of the run.", show_default=False)
+        str | None, Option(help="Release, if not the one of the run.", show_default=False)
     ] = None,
     by: ByOption = "broker",
-    repeat: Annotated[int, typer.Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
+    repeat: Annotated[int, Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     spark: SparkOptions,
@@ -51,11 +52,7 @@ def replay(
 
 
 def resolution(text: str) -> By:
-    """Return how targets are found again.
-
-    Raises:
-        UsageError: the text is neither role nor broker.
-    """
+    """Return how targets are found again."""
     if text not in _BY:
         raise UsageError(f"targets cannot be found by {text!r}", hint="It is broker or role.")
     return _BY[text]
@@ -64,18 +61,16 @@ def resolution(text: str) -> By:
 @on_spark
 def shrink(  # noqa: PLR0913 - a command's options are its arguments
     what: Annotated[
-        str, typer.Argument(metavar="RUN", help="A judged run of random faults, or of steps.")
+        str, Argument(metavar="RUN", help="A judged run of random faults, or of steps.")
     ],
     *,
-    limit: Annotated[str, typer.Option("--for", help="Begin no run after this long: 20m.")] = "1h",
-    tries: Annotated[int, typer.Option(min=1, max=100, help="Runs of a plan at most.")] = 3,
-    hits: Annotated[int, typer.Option(min=1, help="Runs that must show the anomaly.")] = 1,
-    kind: Annotated[
-        str | None, typer.Option(help="Anomalies to keep.  [default: the worst]")
-    ] = None,
+    limit: Annotated[str, Option("--for", help="Begin no run after this long: 20m.")] = "1h",
+    tries: Annotated[int, Option(min=1, max=100, help="Runs of a plan at most.")] = 3,
+    hits: Annotated[int, Option(min=1, help="Runs that must show the anomaly.")] = 1,
+    kind: Annotated[str | None, Option(help="Anomalies to keep.  [default: the worst]")] = None,
     by: ByOption = "broker",
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the results.  [default: RUN/shrunk]")
+        Path | None, Option(help="Folder of the results.  [default: RUN/shrunk]")
     ] = None,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
@@ -110,7 +105,7 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
             progress=lambda step: progress("shrink", step),
         )
     if as_json:
-        sys.stdout.write(replay.as_json(result, folder))
+        console.print_json(msgspec.to_builtins(result) | {"folder": str(folder)})
     else:
         console.out.print(replay.summary(result, folder), markup=False)
     raise typer.Exit({"not-reproduced": UNKNOWN, "interrupted": INTERRUPTED}.get(result.ended, OK))

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from highwater import console
 from highwater.cli import external
@@ -18,115 +18,103 @@ from highwater.harness.runs.store import Store
 @on_spark
 def run(  # noqa: PLR0913 - a command's options are its arguments
     *,
-    kafka: Annotated[
-        str | None, typer.Option(help="Release, as highwater versions names it.")
-    ] = None,
+    kafka: Annotated[str | None, Option(help="Release, as highwater versions names it.")] = None,
     story: Annotated[
-        str | None,
-        typer.Option(help="Scripted schedule, such as loss; docs/faults.md lists them."),
+        str | None, Option(help="Scripted schedule, such as loss; docs/faults.md lists them.")
     ] = None,
     nemesis: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Faults to mix at random, with weights: kill@leader=3,pause (docs/faults.md); or"
             f" none. A weight is {limits.WEIGHT.says}."
         ),
     ] = None,
     duration: Annotated[
         str,
-        typer.Option(
+        Option(
             "--for",
             help=f"How long faults go on: 60s, 2m; {limits.FAULTS_S.lasting},"
             " 1.5s at least for a nemesis.",
         ),
     ] = "30s",
-    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
-    acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
-    min_isr: Annotated[
-        int, typer.Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")
-    ] = 1,
-    unclean: Annotated[bool, typer.Option("--unclean", help="Allow unclean elections.")] = False,
-    cluster: Annotated[str, typer.Option(help="Cluster driver: local or docker.")] = "local",
+    seed: Annotated[int, Option(help="Seed of all random choices.")] = 0,
+    acks: Annotated[str, Option(help="0, 1 or all.")] = "all",
+    min_isr: Annotated[int, Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")] = 1,
+    unclean: Annotated[bool, Option("--unclean", help="Allow unclean elections.")] = False,
+    cluster: Annotated[str, Option(help="Cluster driver: local or docker.")] = "local",
     inventory: InventoryOption = None,
     confirm: ConfirmOption = None,
     brokers: Annotated[
-        int,
-        typer.Option(help=f"Brokers, and replicas of each partition: {limits.BROKERS.says}."),
+        int, Option(help=f"Brokers, and replicas of each partition: {limits.BROKERS.says}.")
     ] = 3,
     partitions: Annotated[
-        int | None, typer.Option(help=f"Partitions, {limits.PARTITIONS.says}.  [default: 3]")
+        int | None, Option(help=f"Partitions, {limits.PARTITIONS.says}.  [default: 3]")
     ] = None,
     producers: Annotated[
-        int | None, typer.Option(help=f"Producers, {limits.CLIENTS.says}.  [default: 3]")
+        int | None, Option(help=f"Producers, {limits.CLIENTS.says}.  [default: 3]")
     ] = None,
-    consumers: Annotated[
-        int, typer.Option(help=f"Readers during the run, {limits.CLIENTS.says}.")
-    ] = 1,
-    rate: Annotated[str, typer.Option(help="Records per second in all, or max.")] = "200",
+    consumers: Annotated[int, Option(help=f"Readers during the run, {limits.CLIENTS.says}.")] = 1,
+    rate: Annotated[str, Option(help="Records per second in all, or max.")] = "200",
     record_bytes: Annotated[
-        int,
-        typer.Option("--record-bytes", help=f"Bytes of a value, {limits.RECORD_BYTES.says}."),
+        int, Option("--record-bytes", help=f"Bytes of a value, {limits.RECORD_BYTES.says}.")
     ] = 64,
-    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
-    idempotence: Annotated[
-        bool, typer.Option("--idempotence", help="Idempotent producers.")
-    ] = False,
+    compression: Annotated[str, Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    idempotence: Annotated[bool, Option("--idempotence", help="Idempotent producers.")] = False,
     transactions: Annotated[
-        bool, typer.Option("--transactions", help="Producers send in transactions.")
+        bool, Option("--transactions", help="Producers send in transactions.")
     ] = False,
     aborts: Annotated[
-        float, typer.Option(help=f"Share of transactions to abort, {limits.ABORTS.says}.")
+        float, Option(help=f"Share of transactions to abort, {limits.ABORTS.says}.")
     ] = 0.2,
     transform: Annotated[
-        bool, typer.Option("--transform", help="Transactions also read, and commit their offsets.")
+        bool, Option("--transform", help="Transactions also read, and commit their offsets.")
     ] = False,
     isolation: Annotated[
-        str, typer.Option(help="Of readers: read_committed, read_uncommitted, or both.")
+        str, Option(help="Of readers: read_committed, read_uncommitted, or both.")
     ] = "read_committed",
     subscribe: Annotated[
-        int, typer.Option(help=f"Members of a group of readers, {limits.CLIENTS.says}.")
+        int, Option(help=f"Members of a group of readers, {limits.CLIENTS.says}.")
     ] = 0,
     churn: Annotated[
         str,
-        typer.Option(
+        Option(
             help=f"How long a client lives until another replaces it: {limits.CHURN_S.lasting}."
         ),
     ] = "none",
     delivery_timeout: Annotated[
         str,
-        typer.Option(
+        Option(
             "--delivery-timeout",
             help=f"When an unanswered send becomes info: {limits.DELIVERY_S.lasting}.",
         ),
     ] = "30s",
     budget: Annotated[
         str,
-        typer.Option(
+        Option(
             help="At most so many of a fault, and brokers with a fault at a time:"
             " kill=5,brokers=1; of a fault"
             f" {limits.TIMES.says}, of brokers 1 to --brokers."
         ),
     ] = "none",
     overlap: Annotated[
-        int,
-        typer.Option(help=f"Sequences of random faults at the same time, {limits.OVERLAP.says}."),
+        int, Option(help=f"Sequences of random faults at the same time, {limits.OVERLAP.says}.")
     ] = 1,
     wire: Annotated[
-        bool, typer.Option("--wire", help="Put the wire between brokers, and record what passes.")
+        bool, Option("--wire", help="Put the wire between brokers, and record what passes.")
     ] = False,
     to: Annotated[
-        str, typer.Option(help="Releases to upgrade to: before a story, or by the fault upgrade.")
+        str, Option(help="Releases to upgrade to: before a story, or by the fault upgrade.")
     ] = "none",
     protocol: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Newest inter.broker.protocol.version (KRaft: metadata.version) to speak: 0.10.2."
         ),
     ] = "",
     message_format: Annotated[
-        str, typer.Option("--format", help="Newest log.message.format.version to write.")
+        str, Option("--format", help="Newest log.message.format.version to write.")
     ] = "",
-    repeat: Annotated[int, typer.Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
+    repeat: Annotated[int, Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     spark: SparkOptions,

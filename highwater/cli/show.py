@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 
 import typer
 from rich.text import Text
+from typer import Argument, Option
 
 from highwater import console
 from highwater.cli.options.common import DEFAULT_STORE, JsonOption, RunsArgument, StoreOption
@@ -25,9 +26,9 @@ def report(
     runs: RunsArgument,
     *,
     form: Annotated[
-        str, typer.Option("--format", help="html writes pages; md, json and junit are printed.")
+        str, Option("--format", help="html writes pages; md, json and junit are printed.")
     ] = "html",
-    show: Annotated[bool, typer.Option("--open", help="Open the last page in a browser.")] = False,
+    show: Annotated[bool, Option("--open", help="Open the last page in a browser.")] = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
@@ -59,7 +60,7 @@ def report(
                 )
                 written.append(write_page(rows, place / "index.html"))
     if as_json:
-        console.print_json([str(path) for path in written])
+        console.print_all_json([str(path) for path in written])
     else:
         for path in written:
             console.out.print(str(path))
@@ -97,17 +98,17 @@ def home(runs: Sequence[Run], store: Path) -> Path:
 
 
 def compare(
-    left: Annotated[str, typer.Argument(help="A judged run: its directory or name.")],
-    right: Annotated[str, typer.Argument(help="Another of the same schedule.")],
+    left: Annotated[str, Argument(help="A judged run: its directory or name.")],
+    right: Annotated[str, Argument(help="Another of the same schedule.")],
     *,
     out: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="The page.  [default: compare-LEFT-RIGHT.html in the store, or beside runs that"
             " lie elsewhere]"
         ),
     ] = None,
-    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    show: Annotated[bool, Option("--open", help="Open it in a browser.")] = False,
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
     """Compare two runs of one schedule side by side, step by step."""
@@ -126,9 +127,9 @@ def serve(
     *,
     store: StoreOption = DEFAULT_STORE,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
+        int, Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
     ] = 8080,
-    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    show: Annotated[bool, Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
     """Show a store in the browser: all runs and their reports, read-only, on loopback only."""
     from highwater.reports.pages.store_server import Server

@@ -1,11 +1,10 @@
 """The command ``highwater soak``: seeded random runs for hours, and their summary."""
 
-import json
 import sys
 from typing import Annotated
 
-import msgspec
 import typer
+from typer import Option
 
 from highwater import console
 from highwater.cli.options.common import DEFAULT_STORE, StoreOption, on_spark
@@ -17,31 +16,31 @@ from highwater.harness.runs import parse_values
 @on_spark
 def soak(  # noqa: PLR0913 - a command's options are its arguments
     *,
-    lasts: Annotated[str, typer.Option("--for", help="Begin no run after this time.")] = "12h",
-    seed: Annotated[int, typer.Option(help="Seed of all runs, together with their numbers.")] = 0,
-    kafka: Annotated[str, typer.Option(help="Releases, separated by commas, or all.")] = "all",
-    cluster: Annotated[str, typer.Option("--cluster", help="Cluster driver.")] = "local",
+    lasts: Annotated[str, Option("--for", help="Begin no run after this time.")] = "12h",
+    seed: Annotated[int, Option(help="Seed of all runs, together with their numbers.")] = 0,
+    kafka: Annotated[str, Option(help="Releases, separated by commas, or all.")] = "all",
+    cluster: Annotated[str, Option("--cluster", help="Cluster driver.")] = "local",
     each_lasts: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--each",
             help=f"How long faults go on in a run, up to {limits.FAULTS_S.lasting.split()[-1]}."
             "  [default: 12 to 45 s, by the seed]",
         ),
     ] = None,
-    first: Annotated[int, typer.Option(min=0, help="Number of the first run.")] = 0,
+    first: Annotated[int, Option(min=0, help="Number of the first run.")] = 0,
     runs: Annotated[
-        int | None, typer.Option(min=1, help="Runs at most.", show_default="no limit")
+        int | None, Option(min=1, help="Runs at most.", show_default="no limit")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, max=8, help="Clusters side by side.")] = 1,
+    jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
     keep_all: Annotated[
-        bool, typer.Option("--keep-all", help="Keep also runs in which nothing was wrong.")
+        bool, Option("--keep-all", help="Keep also runs in which nothing was wrong.")
     ] = False,
     name: Annotated[
-        str | None, typer.Option(help="Name of its folder in the store.  [default: soak-<seed>]")
+        str | None, Option(help="Name of its folder in the store.  [default: soak-<seed>]")
     ] = None,
     store: StoreOption = DEFAULT_STORE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the rows as JSON.")] = False,
     spark: SparkOptions,
 ) -> None:
     """Run seeded random schedules on many releases; resume where an earlier soak has ended.
@@ -74,7 +73,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
         rows = perform(folder, whole, bounds, spark=spark, progress=progress, on_rows=write)
     write(rows)
     if as_json:
-        sys.stdout.write(json.dumps(msgspec.to_builtins(rows), indent=2) + "\n")
+        console.print_json(rows)
     else:
         sys.stdout.write(markdown(whole, rows))
     raise typer.Exit(exit_code(rows))

@@ -116,9 +116,6 @@ def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
     A broker may hang in its shutdown and keep its session: 0.10.2 does when its fetcher is ahead of
     the leader (``handleOffsetOutOfRange`` calls ``System.exit`` under a lock that the shutdown
     needs). Then its log is the only sign that it has ended.
-
-    Args:
-        rows: from ``log_lines``.
     """
     lines: dict[object, str] = {}
     for row in rows:
@@ -130,14 +127,12 @@ def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
 
 
 def _ours(path: Path, topic: str) -> Iterator[dict[str, Any]]:
-    """Yield a log's rows about a topic's partitions and about its broker."""
     with path.open(encoding="utf-8", errors="backslashreplace") as lines:
         for line in lines:
             yield from (row for row in _rows(line) if row["topic"] in (None, topic))
 
 
 def _rows(line: str) -> Iterator[dict[str, Any]]:
-    """Yield a row for each partition that a line names, or one for the broker."""
     stamp = _STAMP.match(line)
     if stamp is None:
         return

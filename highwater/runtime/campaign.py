@@ -86,12 +86,7 @@ class Campaign:
         self._stack.close()
 
     def perform(self, groups: Iterable[Sequence[PlannedRun]]) -> Iterator[Performed]:
-        """Perform the runs of each group one after the other; yield a group when it has ended.
-
-        Raises:
-            UsageError: a plan asks for something that does not exist.
-            HarnessError: the harness could not go on, and there is no ``failed``.
-        """
+        """Perform the runs of each group one after the other; yield a group when it has ended."""
         waiting = iter(groups)
         if self.jobs == 1:
             yield from itertools.takewhile(bool, map(self._perform, waiting))

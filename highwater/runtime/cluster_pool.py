@@ -10,13 +10,13 @@ import itertools
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
-import msgspec
+from msgspec.structs import replace
 
 from highwater.clusters.core.interfaces import Cluster, UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
@@ -29,7 +29,7 @@ from highwater.runtime.run_status import Progress, StatusKeeper
 from highwater.runtime.runner import boot, conduct
 
 WARM_CONFIG: Final[Mapping[str, str]] = {
-    "auto.leader.rebalance.enable": "false",  # by default every 5 minutes, in the midst of any run
+    "auto.leader.rebalance.enable": "false"  # by default every 5 minutes, in the midst of any run
 }
 
 _WHOLE_S: Final = 5.0
@@ -58,10 +58,6 @@ class ClusterPool:
     """Warm clusters, started when a plan needs one and closed when there are too many.
 
     A context manager, for one thread. Whatever happens, leaving it ends every broker.
-
-    Args:
-        directory: where clusters live while they run; nothing stays in it.
-        warm: how many run at once.
     """
 
     def __init__(self, directory: Path, *, warm: int = 1) -> None:
@@ -89,27 +85,21 @@ class ClusterPool:
 
         The run's plan names a topic of its own (``events-1``, ``events-2``, …). A cluster on which
         something went wrong is closed, and the next plan gets a fresh one.
-
-        Args:
-            stop: set from outside to end the run early.
-            name: the name of the run's directory; by default the store makes one.
-
-        Raises:
-            UsageError: the plan asks for something that does not exist.
-            HarnessError: the harness could not go on; what it left is in the run's directory.
         """
         check_plan(plan)
-        topic = msgspec.structs.replace(plan.topic, name=f"{plan.topic.name}-{next(self._numbers)}")
-        plan = msgspec.structs.replace(plan, topic=topic)
+        topic = replace(plan.topic, name=f"{plan.topic.name}-{next(self._numbers)}")
+        plan = replace(plan, topic=topic)
         run = store.create(plan, now=datetime.now(UTC), name=name)
         with StatusKeeper(run, progress) as diary:
             diary.phase("booting")
             cluster = self._take(plan, run)
-            keeper = _Keeper(cluster, topic.name, run)
+            keep = _keeper(cluster, topic.name, run)
             try:
-                conduct(plan, run, cluster, diary, keep=keeper.keep, stop=stop, progress=progress)
+                conduct(plan, run, cluster, diary, keep=keep, stop=stop, progress=progress)
             except BaseException as error:
-                keeper.rescue()
+                if not run.replicas.exists():
+                    with contextlib.suppress(HarnessError):
+                        keep()
                 self._drop(ClusterKey.of(plan))
                 _point_into(run, cluster.directory, error)
                 raise
@@ -139,12 +129,11 @@ class ClusterPool:
         return cluster
 
     def _boot(self, plan: Plan, run: Run) -> Cluster:
-        """Start a cluster; if it does not start, move its logs into the run."""
         config = {**WARM_CONFIG, **plan.broker_config}
         self._directory.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{plan.kafka}-", dir=self._directory))
         try:
-            return boot(msgspec.structs.replace(plan, broker_config=config), folder)
+            return boot(replace(plan, broker_config=config), folder)
         except BaseException as error:
             with contextlib.suppress(OSError):
                 shutil.move(folder / "logs", run.logs)
@@ -159,42 +148,28 @@ class ClusterPool:
             shutil.rmtree(cluster.directory, ignore_errors=True)
 
 
-class _Keeper:
-    """Copies the files of a cluster that a judge needs into a run.
+def _keeper(cluster: Cluster, topic: str, run: Run) -> Callable[[], None]:
+    """Return a function that copies the topic's replicas into a run, and its part of every log.
 
-    Created when the run begins, to copy only what is written to the logs from then on.
+    The part is what is written from now on.
     """
+    logs = cluster.directory / "logs"
+    sizes = {path.name: path.stat().st_size for path in logs.glob("*.log")}
 
-    def __init__(self, cluster: Cluster, topic: str, run: Run) -> None:
-        self._cluster = cluster
-        self._topic = topic
-        self._run = run
-        self._logs = cluster.directory / "logs"
-        self._sizes = {path.name: path.stat().st_size for path in self._logs.glob("*.log")}
-
-    def keep(self) -> None:
-        """Copy the topic's replicas, and the part of every log that was written during the run.
-
-        Raises:
-            HarnessError: a file cannot be copied.
-        """
-        self._cluster.snapshot(self._topic, self._run.replicas)
-        self._run.logs.mkdir(exist_ok=True)
+    def keep() -> None:
+        cluster.snapshot(topic, run.replicas)
+        run.logs.mkdir(exist_ok=True)
         try:
-            for path in sorted(self._logs.glob("*.log")):
-                with path.open("rb") as log, (self._run.logs / path.name).open("wb") as excerpt:
-                    log.seek(self._sizes.get(path.name, 0))
+            for path in sorted(logs.glob("*.log")):
+                with path.open("rb") as log, (run.logs / path.name).open("wb") as excerpt:
+                    log.seek(sizes.get(path.name, 0))
                     shutil.copyfileobj(log, excerpt)
         except OSError as error:
             raise HarnessError(
-                f"the logs in {self._logs} cannot be copied: {error.strerror} ({error.filename})"
+                f"the logs in {logs} cannot be copied: {error.strerror} ({error.filename})"
             ) from error
 
-    def rescue(self) -> None:
-        """Copy what can be copied for a run that ended early, unless that was done before."""
-        if not self._run.replicas.exists():
-            with contextlib.suppress(HarnessError):
-                self.keep()
+    return keep
 
 
 def _point_into(run: Run, directory: Path, error: BaseException) -> None:

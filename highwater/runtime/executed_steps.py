@@ -7,7 +7,6 @@ for a run that was killed, the steps so far are in that table's stream.
 from typing import Any, Final, Literal, Self
 
 import msgspec
-import pyarrow as pa
 
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.runs.faults.steps import FaultStep, Steps, in_order
@@ -67,12 +66,7 @@ class SkippedStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """The file ``steps.json``.
-
-    Attributes:
-        schema: version of this file.
-        ends_s: time of the last row, seconds from the schedule's begin.
-    """
+    """The file ``steps.json``."""
 
     schema: int = SCHEMA
     run: str
@@ -86,11 +80,7 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read the file back.
-
-        Raises:
-            StoreError: it is broken, or has another schema.
-        """
+        """Read the file back."""
         try:
             steps = msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
@@ -101,11 +91,7 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def footsteps(run: Run) -> ExecutedSteps:
-    """Return the steps of a run's fault schedule; a story has no steps.
-
-    Raises:
-        StoreError: the table is missing or broken.
-    """
+    """Return the steps of a run's fault schedule; a story has no steps."""
     rows = run.table(STEPS_TABLE).to_pylist()
     begin_ns = next((row["time_ns"] for row in rows if row["event"] == "begin"), 0)
 
@@ -139,16 +125,11 @@ def _executed_step(
 
 
 def _fields(row: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the columns of a row whose names are fields of a struct."""
     return {name: row[name] for name in kind.__struct_fields__ if name in row}
 
 
 def whole_steps(run: Run) -> ExecutedSteps:
-    """Return the steps of a run whose schedule can be executed again.
-
-    Raises:
-        UsageError: its schedule never began, or the run is older than the table of steps.
-    """
+    """Return the steps of a run whose schedule can be executed again."""
     try:
         steps = footsteps(run)
     except StoreError as error:
@@ -156,13 +137,9 @@ def whole_steps(run: Run) -> ExecutedSteps:
             f"{run.name} did not record its steps: {error.message}",
             hint=f"Repeat it from its seed, and replay that: {run.plan().command()}",
         ) from error
-    if not steps.taken and not _began(run.table(STEPS_TABLE)):
+    if not steps.taken and "begin" not in run.table(STEPS_TABLE)["event"].to_pylist():
         raise UsageError(
             f"{run.name} ended before its schedule began: there are no steps to take again",
             hint="Name another run, or repeat it: " + run.plan().command(),
         )
     return steps
-
-
-def _began(table: pa.Table) -> bool:
-    return "begin" in table["event"].to_pylist()

@@ -3,8 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from highwater.clusters.core.interfaces import (
     Cluster,
@@ -16,20 +15,11 @@ from highwater.clusters.core.interfaces import (
 )
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.plan import Topic
+from highwater.harness.runs.recorder import Recorder
 
 EVERY_S: Final = 0.1
 """Seconds between two looks at one broker. A window is open for half a second at least, so that
 every one is seen; a look costs well under a millisecond of CPU."""
-
-
-class ObservationSink(Protocol):
-    """A receiver of observations, such as the recorder."""
-
-    def partition(self, **row: object) -> None:
-        """Record a row of ``events/partitions``."""
-
-    def replica(self, **row: object) -> None:
-        """Record a row of ``events/replicas``; LEO and HW are None if the broker did not answer."""
 
 
 class Observer:
@@ -38,8 +28,8 @@ class Observer:
     A broker that does not answer blocks only its own thread.
     """
 
-    def __init__(self, cluster: Cluster, ledger: ObservationSink, topic: Topic) -> None:
-        self._ledger = ledger
+    def __init__(self, cluster: Cluster, recorder: Recorder, topic: Topic) -> None:
+        self._recorder = recorder
         self._topic = topic.name
         self._partitions = range(topic.partitions)
         self._stop = threading.Event()
@@ -58,35 +48,24 @@ class Observer:
             thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._threads:
             thread.join(timeout=10)
 
     def check(self) -> None:
-        """Return if every thread still runs.
-
-        Raises:
-            Exception: the error that ended a thread.
-        """
+        """Return if every thread still runs."""
         if self._error is not None:
             raise self._error
 
     def _watch(self, cluster: Cluster, look: Callable[[Probe], None]) -> None:
-        probe = cluster.probe()
-        try:
-            while not self._stop.is_set():
-                look(probe)
-                self._stop.wait(EVERY_S)
-        except Exception as error:  # noqa: BLE001 - whatever ends a thread must end the run
-            self._error = error
-        finally:
-            probe.close()
+        with contextlib.closing(cluster.probe()) as probe:
+            try:
+                while not self._stop.is_set():
+                    look(probe)
+                    self._stop.wait(EVERY_S)
+            except Exception as error:  # noqa: BLE001 - whatever ends a thread must end the run
+                self._error = error
 
     def _partition_look(self) -> Callable[[Probe], None]:
         before: dict[int, tuple[PartitionState, int | None]] = {}
@@ -103,7 +82,7 @@ class Observer:
                     continue
                 if before.get(partition) != now:
                     before[partition] = now
-                    self._ledger.partition(
+                    self._recorder.partition(
                         topic=self._topic,
                         partition=partition,
                         leader=now[0].leader,
@@ -126,7 +105,7 @@ class Observer:
                     now = None
                 if partition not in before or before[partition] != now:
                     before[partition] = now
-                    self._ledger.replica(
+                    self._recorder.replica(
                         broker=broker,
                         topic=self._topic,
                         partition=partition,

@@ -42,12 +42,8 @@ def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
 
     A damaged run is no error: the answer then has the status ``unknown`` and a reason.
     """
-    if verdict.complete:
-        here = run.disks_here and run.anomalies.exists()
-        answer = _answer(run, verdict) if here else _elsewhere(run, verdict)
-    else:
-        answer = _incomplete(run, verdict)
     closed = () if verdict.complete else (OSError,)
+    answer = _answer(run, verdict)
     with contextlib.suppress(*closed):
         run.write("analysis/model.json", answer.to_json())
     return answer
@@ -58,6 +54,14 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
     from highwater.checkers.model.explain.reconcile import as_random  # noqa: PLC0415
     from highwater.checkers.model.protocol.rules_by_release import RELEASES  # noqa: PLC0415
 
+    if not verdict.complete:
+        # Almost every rule relies on events that did *not* happen: a send without a record, a
+        # truncation that no broker logged. Rows that cannot be read would look the same.
+        why = "The run was cut short" if verdict.cut else "Some of the run's files cannot be read"
+        return _not_known(run, verdict, f"{why}, and the model judges whole runs only.")
+    if not run.disks_here or not run.anomalies.exists():
+        why = "The run lies elsewhere and is too large to be brought here, where the model is."
+        return _not_known(run, verdict, why)
     if verdict.kafka not in RELEASES:
         return as_random(run, verdict)
     plan = run.plan()
@@ -66,13 +70,13 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
 
 
 def _ruled(run: Run, plan: Plan, verdict: Verdict) -> "Reconciliation":
-    """Return the answer about a run of a release whose rules the model has."""
     from highwater.checkers.model.explain.reconcile import as_random, as_scripted  # noqa: PLC0415 - for the same reason
     from highwater.checkers.model.protocol.rules_by_release import rules_of  # noqa: PLC0415 - for the same reason
     from highwater.checkers.model.schedules.script import ScriptError, remedies  # noqa: PLC0415 - for the same reason
 
     if plan.to and plan.story is None:
-        return _unruled(run, verdict)
+        why = "Brokers were upgraded meanwhile, and the model has one release's rules."
+        return _not_known(run, verdict, why)
     tell = _teller(plan)
     rules = rules_of(verdict.kafka, protocol=plan.protocol, written=plan.format)
     if tell is None:
@@ -88,28 +92,6 @@ def _ruled(run: Run, plan: Plan, verdict: Verdict) -> "Reconciliation":
         else ()
     )
     return as_scripted(run, verdict, foretold, remedies(tell, rules) if harms else (), course)
-
-
-def _incomplete(run: Run, verdict: Verdict) -> "Reconciliation":
-    """Return the answer about an incomplete run.
-
-    Almost every rule relies on events that did *not* happen: a send without a record, a truncation
-    that no broker logged. Rows that were not recorded or cannot be read would look the same.
-    """
-    why = "The run was cut short" if verdict.cut else "Some of the run's files cannot be read"
-    return _not_known(run, verdict, f"{why}, and the model judges whole runs only.")
-
-
-def _elsewhere(run: Run, verdict: Verdict) -> "Reconciliation":
-    """Return the answer about a run whose disks or anomalies are not on this machine."""
-    why = "The run lies elsewhere and is too large to be brought here, where the model is."
-    return _not_known(run, verdict, why)
-
-
-def _unruled(run: Run, verdict: Verdict) -> "Reconciliation":
-    """Return the answer about a run in which brokers changed their release."""
-    why = "Brokers were upgraded meanwhile, and the model has one release's rules."
-    return _not_known(run, verdict, why)
 
 
 def _not_known(run: Run, verdict: Verdict, why: str) -> "Reconciliation":

@@ -3,20 +3,8 @@
 from typing import Final
 
 from highwater.clusters.drivers import require_driver
+from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
-from highwater.harness.base.limits import (
-    ABORTS,
-    BROKERS,
-    CHURN_S,
-    CLIENTS,
-    DELIVERY_S,
-    FAULTS_S,
-    OVERLAP,
-    PARTITIONS,
-    RECORD_BYTES,
-    STEPS,
-    out_of_range,
-)
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release, release
 from highwater.harness.runs.plan import Plan, Workload
@@ -49,7 +37,6 @@ def check_plan(plan: Plan) -> None:
 
 
 def _check_external(plan: Plan) -> None:
-    """Refuse what an external cluster cannot do: its brokers' settings and releases are fixed."""
     if plan.external is None:
         raise UsageError(
             "an external cluster needs an inventory",
@@ -78,28 +65,28 @@ def _check_external(plan: Plan) -> None:
 
 def _check_limits(plan: Plan) -> None:
     topic, workload = plan.topic, plan.workload
-    limits = [
-        (plan.brokers, *BROKERS, "brokers"),
-        (topic.partitions, *PARTITIONS, "partitions"),
+    bounds = [
+        (plan.brokers, *limits.BROKERS, "brokers"),
+        (topic.partitions, *limits.PARTITIONS, "partitions"),
         (topic.replication_factor, 1, plan.brokers, "replicas of a partition"),
         (topic.min_insync_replicas, 1, topic.replication_factor, "min.insync.replicas"),
-        (workload.producers, *CLIENTS, "producers"),
-        (workload.consumers, *CLIENTS, "consumers"),
-        (workload.subscribe, *CLIENTS, "members of a group"),
-        (workload.aborts, *ABORTS, "of all transactions aborted"),
-        (workload.record_bytes, *RECORD_BYTES, "bytes a record"),
+        (workload.producers, *limits.CLIENTS, "producers"),
+        (workload.consumers, *limits.CLIENTS, "consumers"),
+        (workload.subscribe, *limits.CLIENTS, "members of a group"),
+        (workload.aborts, *limits.ABORTS, "of all transactions aborted"),
+        (workload.record_bytes, *limits.RECORD_BYTES, "bytes a record"),
         (
             workload.delivery_timeout_s,
-            *DELIVERY_S,
+            *limits.DELIVERY_S,
             "seconds until an unanswered send is info",
         ),
-        (plan.duration_s, *FAULTS_S, "seconds of faults"),
-        (plan.overlap, *OVERLAP, "sequences of faults at the same time"),
-        (len(plan.steps), *STEPS, "steps"),
+        (plan.duration_s, *limits.FAULTS_S, "seconds of faults"),
+        (plan.overlap, *limits.OVERLAP, "sequences of faults at the same time"),
+        (len(plan.steps), *limits.STEPS, "steps"),
     ]
-    for value, least, most, what in limits:
+    for value, least, most, what in bounds:
         if not least <= value <= most:
-            raise out_of_range(value, least, most, what)
+            raise limits.out_of_range(value, least, most, what)
 
 
 def _check_schedule(plan: Plan) -> None:
@@ -179,7 +166,7 @@ def _check_readers(workload: Workload) -> None:
             f"{len(workload.isolation)} isolation levels need as many readers",
             hint=f"Use --consumers {len(workload.isolation)}.",
         )
-    if workload.churn_s and not CHURN_S.least <= workload.churn_s <= CHURN_S.most:
+    if workload.churn_s and not limits.CHURN_S.least <= workload.churn_s <= limits.CHURN_S.most:
         raise UsageError(
-            f"clients that live {workload.churn_s:g} s", hint=f"From {CHURN_S.lasting}."
+            f"clients that live {workload.churn_s:g} s", hint=f"From {limits.CHURN_S.lasting}."
         )

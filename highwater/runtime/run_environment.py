@@ -39,7 +39,6 @@ def describe(cluster: Cluster, started_at_ns: int, *, outside: bool = False) -> 
 
 
 def _lowest(cluster: Cluster) -> Level:
-    """Return the oldest level of all brokers."""
     levels = (broker.level for broker in cluster.brokers.values())
     return min(levels, key=lambda level: (level.release.number, numbers(level.protocol)))
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Self
 
-import msgspec
+from msgspec.structs import replace
 
 from highwater.harness.base.errors import HarnessError, HighwaterError, Interruption
 from highwater.harness.runs.recorder import Recorder
@@ -49,26 +49,19 @@ class StatusKeeper:
         self._status = RunStatus(phase="booting")
         self._started = time.monotonic()
 
-    def phase(self, phase: Phase) -> None:
-        """Begin a new phase."""
-        self._write(msgspec.structs.replace(self._status, phase=phase))
+    def phase(self, phase: Phase, **facts: object) -> None:
+        """Begin a new phase; the facts are other fields of the status."""
+        self._write(phase=phase, **facts)
         self._progress(phase)
-
-    def frozen(self, manifest: str) -> None:
-        """Note that the run is complete; ``manifest`` is the digest of its manifest."""
-        done = msgspec.structs.replace(self._status, phase="frozen", manifest=manifest)
-        self._write(done)
-        self._progress("frozen")
 
     def quiesced(self) -> None:
         """Note that every replica is back in the ISR."""
-        self._write(msgspec.structs.replace(self._status, quiesced=True))
+        self._write(quiesced=True)
 
     def add(self, problems: Sequence[str]) -> None:
         """Add problems; the run goes on, and its verdict will be unknown."""
         if problems:
-            both = (*self._status.problems, *problems)
-            self._write(msgspec.structs.replace(self._status, problems=both))
+            self._write(problems=(*self._status.problems, *problems))
 
     def explain(self, causes: Sequence[str]) -> None:
         """Add possible causes of the problems, if there are any; a cause alone is no problem."""
@@ -82,7 +75,7 @@ class StatusKeeper:
             yield
         except kinds as error:
             if isinstance(error, ScheduleNotFollowedError):
-                self._status = msgspec.structs.replace(self._status, missed=error.missed)
+                self._status = replace(self._status, missed=error.missed)
             self.add([error.message])
 
     def __enter__(self) -> Self:
@@ -102,14 +95,13 @@ class StatusKeeper:
             error.hint = "\n".join(filter(None, [error.hint, f"The run so far: {self._run.path}"]))
 
     def _blame_full_disk(self, error: BaseException) -> None:
-        """Name a full disk in the error, since it may have caused the error."""
         if isinstance(error, HarnessError) and (
             shutil.disk_usage(self._run.path).free < FULL_DISK_BYTES
         ):
             error.message = f"no space left on the disk of {self._run.path}: {error.message}"
             error.hint = "Free room or choose another folder with --store."
 
-    def _write(self, status: RunStatus) -> None:
+    def _write(self, **changes: object) -> None:
         seconds = round(time.monotonic() - self._started, 3)
-        self._status = msgspec.structs.replace(status, seconds=seconds)
+        self._status = replace(self._status, seconds=seconds, **changes)
         self._run.write_struct("status.json", self._status)

@@ -54,13 +54,6 @@ def execute(
 
     A failed step of the schedule or of the final read becomes a problem in ``status.json`` and
     makes the verdict ``unknown``. Every broker ends, and what was recorded stays, even on errors.
-
-    Args:
-        stop: set from outside to end the run early.
-
-    Raises:
-        UsageError: the plan asks for something that does not exist.
-        HarnessError: the harness could not go on (no Java, a broker that died, a full disk).
     """
     check_plan(plan)
     run = store.create(plan, now=datetime.now(UTC))
@@ -72,12 +65,7 @@ def execute(
 
 
 def boot(plan: Plan, directory: Path) -> Cluster:
-    """Start the cluster of a plan below ``directory``, or connect to an external cluster.
-
-    Raises:
-        UsageError: the external cluster is not the one that was confirmed.
-        HarnessError: it did not start; nothing is left running.
-    """
+    """Start the cluster of a plan below ``directory``, or connect to an external cluster."""
     if plan.external is not None:
         path = Path(plan.external.inventory)
         return external.open_cluster(path, plan.external.cluster_id, directory)
@@ -106,10 +94,6 @@ def conduct(
         run: made from the plan; gets everything that is recorded.
         cluster: all of its brokers run, and none has a topic of the plan's name.
         keep: called after the final read; writes ``replicas/`` and ``logs/`` into the run.
-        stop: set from outside to end the run early.
-
-    Raises:
-        HarnessError: the harness could not go on. The cluster may be in any state then.
     """
     with contextlib.ExitStack() as stack:
         if plan.story:
@@ -158,7 +142,7 @@ def conduct(
             _read(workload, diary)
         keep()
         _seal(plan, run, recorder, clock, diary)
-        diary.frozen(manifest.record(run, recorder.rows()))
+        diary.phase("frozen", manifest=manifest.record(run, recorder.rows()))
 
 
 def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: StatusKeeper) -> None:
@@ -183,7 +167,6 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[int, ...]
 
 
 def _play(plan: Plan, scene: ScheduleContext) -> None:
-    """Execute the plan's schedule."""
     script = find_script(plan)
     if script is not None:
         script.play(scene)

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Final, Self
 
 from highwater.clusters.admin.direct_sender import DirectSender
@@ -27,12 +26,13 @@ from highwater.harness.clients.record_sender import Sender, SendOutcome
 from highwater.harness.clients.send_rate import ClientLifetime, RateLimiter, draws, lives
 from highwater.harness.clients.transactional_loop import TransactionLoop
 from highwater.harness.releases.catalogue import release
-from highwater.harness.runs.history import FAIL, INFO, OK, READ, RUN, SEND
+from highwater.harness.runs.history import OK, READ, RUN, SEND
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.store import Run
 
 _GRACE_S: Final = 2.0
+_WARM_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,6 @@ class Counts:
 
     sent: int
     ok: int
-    fail: int
-    info: int
     read: int
 
 
@@ -50,9 +48,6 @@ class RunningWorkload:
     """The clients of one run. Start and stop it, or use it as a context manager.
 
     Args:
-        plan: what to send and how.
-        bootstrap: ``host:port,...`` of the brokers.
-        recorder: records the operations.
         run: its ``logs/clients.log`` gets the clients' log lines.
         access: settings that clients need for these brokers; by default those of the release.
 
@@ -78,8 +73,9 @@ class RunningWorkload:
         self._answer_limit_s = plan.workload.delivery_timeout_s + _GRACE_S
         self._producers: dict[str, ProducerLoop | TransactionLoop] = {}
         self._threads: list[threading.Thread] = []
-        self._senders: dict[str, Sender] = {}
-        self._senders_lock = threading.Lock()
+        row = {"process": "story", "phase": RUN, "topic": plan.topic.name}
+        settings = clients.producer(plan, self._common(f"story-{plan.workload.acks}"))
+        self._sender = Sender(recorder, settings, row, size=plan.workload.record_bytes)
         self.direct = DirectSender(plan, recorder)
         self._failure: BaseException | None = None
 
@@ -130,29 +126,20 @@ class RunningWorkload:
             sent = loop.sent
 
     def _last_wait_s(self, life: ClientLifetime) -> float:
-        """Return the seconds for which a producer that ends waits for its answers."""
         return 0.0 if life.crashed else self._answer_limit_s
 
-    def stop(self, *, answer_limit_s: float | None = None) -> None:
+    def stop(self) -> None:
         """Stop sending and reading, wait for outstanding answers, end every client.
 
         May be called twice. A send without an answer is recorded as ``info`` without a completion.
-
-        Args:
-            answer_limit_s: how long to wait for answers; by default a little more than the delivery
-                timeout, within which each record has one. Less when the run is cut short.
         """
-        if answer_limit_s is not None:
-            self._answer_limit_s = answer_limit_s
         self._stop.set()
         deadline = time.monotonic() + self._answer_limit_s + 5 * _GRACE_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         stuck = [thread.name for thread in self._threads if thread.is_alive()]
         self._threads = []
-        with self._senders_lock:
-            for sender in self._senders.values():
-                sender.close(limit_s=self._answer_limit_s)
+        self._sender.close(limit_s=self._answer_limit_s)
         self.direct.close(limit_s=self._answer_limit_s)
         if stuck:
             raise HarnessError(
@@ -161,11 +148,7 @@ class RunningWorkload:
             )
 
     def check(self) -> None:
-        """Return if every client still runs and everything could be recorded.
-
-        Raises:
-            HarnessError: a client thread or the recorder has failed.
-        """
+        """Return if every client still runs and everything could be recorded."""
         self._recorder.check()
         if self._failure is not None:
             raise HarnessError(f"a client thread died: {self._failure!r}") from self._failure
@@ -173,45 +156,24 @@ class RunningWorkload:
     def counts(self) -> Counts:
         """Return the operations so far; fences count in the outcomes, but not in ``sent``."""
         counts = self._recorder.counts()
-        ok, fail, info = (counts.get((SEND, outcome), 0) for outcome in (OK, FAIL, INFO))
-        with self._senders_lock:
-            sent_count = sum(sender.sent for sender in self._senders.values())
-        sent = (
-            sent_count
-            + self.direct.sent
-            + sum(producer.sent for producer in list(self._producers.values()))
-        )
-        return Counts(sent=sent, ok=ok, fail=fail, info=info, read=counts.get((READ, OK), 0))
+        senders = [*self._producers.values(), self._sender, self.direct]
+        sent = sum(sender.sent for sender in senders)
+        return Counts(sent=sent, ok=counts.get((SEND, OK), 0), read=counts.get((READ, OK), 0))
 
-    def warm_up(self, *, acks: str | None = None, limit_s: float = 30.0) -> None:
-        """Connect the client that ``send`` uses to every leader, so that its first ack is fast.
+    def warm_up(self) -> None:
+        """Connect the client that ``send`` uses to every leader, so that its first ack is fast."""
+        self._sender.warm_up(limit_s=_WARM_S)
 
-        Raises:
-            WaitTimeoutError: a leader was not reached.
-        """
-        self._sender(acks or self._plan.workload.acks).warm_up(limit_s=limit_s)
-
-    def send(
-        self,
-        value: str,
-        partition: int = 0,
-        *,
-        acks: str | None = None,
-        limit_s: float | None = None,
-    ) -> SendOutcome:
+    def send(self, value: str, partition: int = 0, *, limit_s: float | None = None) -> SendOutcome:
         """Send one record and wait for its outcome; it is process ``story`` of the history.
 
         Args:
             value: the record's name, unique in this run.
-            partition: the partition to write to.
-            acks: by default the plan's.
             limit_s: after this long without an answer the outcome is ``info``; by default the
                 delivery timeout. An answer that comes later is in the history nevertheless.
         """
         limit_s = self._answer_limit_s if limit_s is None else limit_s
-        return self._sender(acks or self._plan.workload.acks).send(
-            value, partition, limit_s=limit_s
-        )
+        return self._sender.send(value, partition, limit_s=limit_s)
 
     def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:
         """Fence every partition and read all of it; see ``harness.clients.final_read``."""
@@ -230,32 +192,16 @@ class RunningWorkload:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
             self.close()
             return
         self._answer_limit_s = 0.0
-        with contextlib.suppress(
-            HarnessError
-        ):  # a client that hangs, too, since the cluster is ill
+        with contextlib.suppress(HarnessError):  # a client hangs, too, since the cluster is ill
             self.close()
 
     def _common(self, client_id: str) -> clients.Settings:
         return clients.common(self._bootstrap, client_id, self._log, quirks=self._access)
-
-    def _sender(self, acks: str) -> Sender:
-        with self._senders_lock:
-            if acks not in self._senders:
-                row = {"process": "story", "phase": RUN, "topic": self._plan.topic.name}
-                settings = clients.producer(self._plan, self._common(f"story-{acks}"), acks=acks)
-                size = self._plan.workload.record_bytes
-                self._senders[acks] = Sender(self._recorder, settings, row, size=size)
-            return self._senders[acks]
 
     def _spawn(self, name: str, loop: Callable[[], None]) -> None:
         def guarded() -> None:

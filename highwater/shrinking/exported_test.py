@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import fields
 
 from highwater.harness.runs.plan import Plan
-from highwater.shrinking.target import Goal
+from highwater.shrinking.trials import Goal
 
 _TEST: Final = '''"""Kafka {kafka}: {what}.
 
@@ -40,26 +40,22 @@ def brief_json(plan: Plan) -> bytes:
     )
 
 
-def _brief(value: msgspec.Struct) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for field in fields(value):
-        field_value = getattr(value, field.name)
-        if field_value == field.default or field_value == _made(field.default_factory):
-            continue
-        values[field.name] = _plain(field_value)
-    return values
+def _brief(value: Any) -> Any:  # noqa: ANN401 - whatever a plan holds
+    """Return a value as builtins; of a struct, the fields that differ from their defaults."""
+    if isinstance(value, tuple):
+        return [_brief(item) for item in value]
+    if not isinstance(value, msgspec.Struct):
+        return value
+    values = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {
+        field.name: _brief(values[field.name])
+        for field in fields(value)
+        if values[field.name] not in (field.default, _made(field.default_factory))
+    }
 
 
 def _made(factory: Any) -> Any:  # noqa: ANN401 - msgspec's mark for none, or a function
     return factory() if callable(factory) else factory
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a plan holds
-    if isinstance(value, msgspec.Struct):
-        return _brief(value)
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
 
 
 def module_of(plan: Plan, goal: Goal, hits: int, runs: int) -> str:

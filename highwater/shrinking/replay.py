@@ -4,11 +4,9 @@ from pathlib import Path
 
 import msgspec
 
-from highwater.api import JudgedRun, Progress, judge_all
-from highwater.checkers.spark.session import SparkStarter
+from highwater.api import JudgedRun, Progress, perform_groups
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.spark_options import HERE, SparkOptions
-from highwater.harness.base.wording import count
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.runtime.campaign import Campaign, PlannedRun
@@ -22,11 +20,6 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
     Args:
         name: a run of the store, a run directory, or a file that holds a plan as JSON.
         by: how a run's steps find their targets; the steps of a plan in a file name them.
-        kafka: another release to run on.
-
-    Raises:
-        UsageError: there is no such run or plan, or the steps are impossible on that release.
-        StoreError: the run cannot be read.
     """
     replayed = read_plan(Path(name)) if Path(name).is_file() else as_taken(store.open(name), by=by)
     plan = msgspec.structs.replace(replayed, kafka=kafka or replayed.kafka)
@@ -36,11 +29,7 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
 
 
 def refuse_external(plan: Plan) -> None:
-    """Refuse to inject faults again into an external cluster, which was confirmed for one run.
-
-    Raises:
-        UsageError: the plan is for an external cluster.
-    """
+    """Refuse to inject faults again into an external cluster, which was confirmed for one run."""
     if plan.external is not None:
         raise UsageError(
             f"cluster {plan.external.cluster_id} is not ours, and was confirmed for one run only",
@@ -49,11 +38,7 @@ def refuse_external(plan: Plan) -> None:
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan from a file.
-
-    Raises:
-        UsageError: the file holds no plan, or cannot be read.
-    """
+    """Read a plan from a file."""
     try:
         return Plan.from_json(path.read_bytes())
     except OSError as error:
@@ -70,10 +55,6 @@ def as_taken(run: Run, *, by: By) -> Plan:
     """Return a run's plan with the steps that it executed.
 
     The plan of a story or of a model's schedule is returned unchanged.
-
-    Raises:
-        UsageError: the run ended before its schedule began.
-        StoreError: it cannot be read.
     """
     plan = run.plan()
     if plan.story is not None or plan.schedule is not None:
@@ -90,20 +71,11 @@ def perform(
     spark: SparkOptions = HERE,
     progress: Progress = lambda *_: None,
 ) -> list[JudgedRun]:
-    """Perform a plan ``repeat`` times, on one warm cluster with a topic for each run, and judge.
-
-    Raises:
-        UsageError: the plan asks for something that does not exist; nothing was started.
-        HarnessError: a run could not go on. The runs that ended before are in the store.
-    """
+    """Perform a plan ``repeat`` times, on one warm cluster with a topic for each run, and judge."""
     check_plan(plan)
     happens = f"{plan.kafka} {plan.happens}"
     runs = [
         PlannedRun(plan=plan, label=f"{happens} {number + 1} of {repeat}")
         for number in range(repeat)
     ]
-    with SparkStarter(spark) as starter:
-        with Campaign(store=store, progress=progress) as campaign:
-            done = campaign.perform_all([runs])
-        progress("judge", f"judging {count(len(done), 'run')} in Spark")
-        return judge_all(done, starter.session())
+    return perform_groups([runs], Campaign(store=store, progress=progress), spark)

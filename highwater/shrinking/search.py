@@ -43,9 +43,6 @@ class Search:
 
     Attributes:
         best: the smallest plan that had the anomaly.
-        sent: records that its run sent.
-        counted: its hits, and its runs.
-        partitions: the partitions that had the anomaly.
     """
 
     trials: Trials
@@ -101,7 +98,6 @@ class Search:
     def _go_through(
         self, smaller: Callable[[Plan], Iterator[Candidate]], rule: HitThreshold | None = None
     ) -> None:
-        """Accept the first candidate that has the anomaly, if there is one."""
         any(self._holds(candidate, rule) for candidate in smaller(self.best))
 
     def _holds(self, candidate: Candidate, rule: HitThreshold | None = None) -> bool:

@@ -22,8 +22,7 @@ from highwater.runtime.preflight import check_plan
 from highwater.shrinking.exported_test import module_of
 from highwater.shrinking.replay import as_taken, refuse_external
 from highwater.shrinking.search import Ended, Search
-from highwater.shrinking.target import Goal
-from highwater.shrinking.trials import Attempt, HitThreshold, Trials
+from highwater.shrinking.trials import Attempt, Goal, HitThreshold, Trials
 
 _LOOKED_AT: Final = 100
 _NAMED: Final = 3
@@ -55,15 +54,11 @@ class ShrinkResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of shrinking; ``shrunk.json``.
 
     Attributes:
-        plan: the smallest plan with the anomaly; replay it, or paste the test.
-        goal: the verdict and anomalies that were kept.
         ended: smallest: nothing more can be left out; time, interrupted: the best so far;
             not-reproduced: not even the whole plan had the anomaly again.
         hits: runs of the plan that had the anomaly.
         runs: runs of the plan that were counted, after it had been found.
-        attempts: plans that were tried.
         ran: all runs of this invocation.
-        seconds: duration of this invocation.
     """
 
     schema: int = 1
@@ -86,7 +81,6 @@ class Effort:
     Attributes:
         rule: when a plan counts.
         counts: so often the smallest is run once more, to say how often it does it.
-        limit_s: no run begins after this many seconds.
     """
 
     rule: HitThreshold = field(default_factory=HitThreshold)
@@ -110,18 +104,7 @@ def shrink_run(
     tell: Tell = lambda _: None,
     progress: Progress = lambda _: None,
 ) -> ShrinkResult:
-    """Find the smallest plan with the same anomaly as a judged run; see ``shrink``.
-
-    Args:
-        folder: where the result is written; by default ``shrunk`` in the run.
-        by: how steps find their targets.
-        kinds: anomaly kinds to keep; by default the worst.
-
-    Raises:
-        UsageError: there is nothing to keep, or the run is scripted.
-        StoreError: the run was not judged, or cannot be read.
-        HarnessError: the harness cannot perform runs here.
-    """
+    """Find the smallest plan with the same anomaly as a judged run; see ``shrink``."""
     verdict = run.verdict()
     plan = as_taken(run, by=by)
     _require_steps(plan, Store(run.path.parent))
@@ -153,17 +136,6 @@ def shrink(
     Brokers and Spark stay warm from one run to the next. ``folder`` gets ``plan.json`` as soon as a
     smaller plan was found, ``shrunk.json`` and a test at the end, and ``attempts.jsonl``, from
     which a later call resumes. Ctrl-C ends the search in order, with the best plan so far.
-
-    Args:
-        plan: with steps; see ``highwater.shrinking.replay.as_taken``.
-        goal: the verdict and anomalies that the plan must keep.
-        sent: records that its run sent.
-        tell: called with each plan that was tried.
-        progress: called with a phrase about what goes on.
-
-    Raises:
-        UsageError: the plan cannot be executed, or is scripted.
-        HarnessError: the harness cannot perform runs here.
     """
     _require_steps(plan)
     began = time.monotonic()
@@ -221,7 +193,6 @@ def _require_steps(plan: Plan, store: Store | None = None) -> None:
 
 
 def _random_runs(store: Store) -> list[str]:
-    """Return the last runs of random faults, or of steps, in a store."""
     sizes = []
     for name in reversed(store.names()[-_LOOKED_AT:]):
         with suppress(StoreError):

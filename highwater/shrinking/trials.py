@@ -8,38 +8,82 @@ import hashlib
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 from pyspark.sql import SparkSession
 
+from highwater.checkers.catalogue import all_kinds, kind
+from highwater.checkers.core.anomaly_kinds import Severity
 from highwater.checkers.judge import judge
-from highwater.harness.base.errors import HarnessError, StoreError
+from highwater.harness.base.errors import HarnessError, StoreError, UsageError
+from highwater.harness.base.suggestions import nearest
 from highwater.harness.base.wording import count
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
-from highwater.harness.runs.verdict import Verdict
+from highwater.harness.runs.verdict import INVALID, UNKNOWN, Verdict
 from highwater.runtime.cluster_pool import ClusterPool
-from highwater.shrinking.target import Goal
 
+_GRAVITY: Final = {severity: rank for rank, severity in enumerate(Severity)}
 _FAILURES_MOST: Final = 3
 """This many runs in a row that the harness could not perform say something about the machine."""
+
+
+class Goal(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict and the anomalies that a run must have.
+
+    Attributes:
+        kinds: anomaly kinds; a run needs at least one anomaly of each.
+    """
+
+    verdict: str
+    kinds: tuple[str, ...]
+
+    @classmethod
+    def of(cls, verdict: Verdict, kinds: Sequence[str] = ()) -> Self:
+        """Return a judged run's verdict and the kind of its worst anomaly.
+
+        Anomalies that break a promise come before all others, then the order of
+        ``checkers.catalogue`` decides.
+        """
+        all_names = all_kinds()
+        for name in kinds:
+            if name not in all_names:
+                raise UsageError(f"no anomaly is called {name!r}", hint=nearest(name, all_names))
+        names = [name for name in all_names if verdict.counts.get(name)]
+        if verdict.verdict == UNKNOWN or not names:
+            raise UsageError(
+                f"{verdict.run} has no anomaly to keep: {verdict.headline}",
+                hint="Shrink a run in which something was found.",
+            )
+        if missing := [name for name in kinds if name not in names]:
+            raise UsageError(
+                f"{verdict.run} has no {' and no '.join(missing)}",
+                hint=f"It has {', '.join(names)}.",
+            )
+        return cls(verdict=verdict.verdict, kinds=tuple(kinds) or (_worst(verdict, names),))
+
+    def reached_by(self, verdict: Verdict) -> bool:
+        """Return whether a run has the same verdict, and anomalies of all kinds."""
+        return verdict.verdict == self.verdict and all(map(verdict.counts.get, self.kinds))
+
+
+def _worst(verdict: Verdict, kinds: Sequence[str]) -> str:
+    breaking = {anomaly.kind for anomaly in verdict.anomalies if anomaly.breaks}
+    candidates = [name for name in kinds if name in breaking] or list(kinds)
+    assert verdict.verdict != INVALID or breaking, "what is invalid breaks something"
+    return min(candidates, key=lambda name: _GRAVITY[kind(name).severity])
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """A plan that was tried.
 
     Attributes:
-        number: from 1 on.
-        says: what is smaller than before.
         key: hash of plan, goal and threshold.
-        runs: runs of the plan.
-        hits: runs that had the anomaly.
         holds: whether these were enough.
-        partitions: the partitions that had the anomaly.
         sent: records that the last hit sent; 0 without hits.
     """
 
@@ -82,10 +126,7 @@ class Trials:
     Attributes:
         folder: has ``attempts.jsonl``, and in ``runs`` the runs of the last plan that was accepted.
         deadline: of ``time.monotonic``; after it no run begins.
-        tell: called with each attempt when it is decided.
-        progress: called with a phrase about what goes on in a run.
         attempts: all, oldest first; those of an earlier invocation once they are tried again.
-        ran: number of runs in this invocation.
     """
 
     goal: Goal
@@ -110,9 +151,6 @@ class Trials:
 
     def holds(self, plan: Plan, says: str, *, rule: HitThreshold | None = None) -> Attempt:
         """Run a plan until it is accepted or rejected.
-
-        Args:
-            rule: a threshold other than ``self.rule``.
 
         Raises:
             TimeIsUpError: the time limit was reached before.
@@ -145,7 +183,8 @@ class Trials:
             judged += self.run(plan, batch)
             runs, batch = runs + batch, rule.tries - runs - batch
         holds = len(judged) >= rule.hits
-        self._keep([run for run, _ in judged] if holds else [])
+        if holds:  # the runs of plans that were accepted before are not needed any more
+            self._remove({*Store(self.folder / "runs").names()} - {run.name for run, _ in judged})
         return Attempt(
             number=0,
             says=says,
@@ -159,12 +198,7 @@ class Trials:
         )
 
     def run(self, plan: Plan, times: int) -> list[tuple[Run, Verdict]]:
-        """Run a plan ``times`` times; return the hits with their verdicts, and delete the others.
-
-        Raises:
-            TimeIsUpError: the time limit was reached before the last run.
-            HarnessError: several runs in a row could not be performed.
-        """
+        """Run a plan ``times`` times; return the hits with their verdicts, delete the others."""
         store = Store(self.folder / "runs")
         before = set(store.names())
         try:
@@ -182,7 +216,6 @@ class Trials:
         return runs
 
     def _perform(self, plan: Plan, store: Store) -> Run | None:
-        """Perform a run; return None if the harness failed."""
         if time.monotonic() > self.deadline:
             raise TimeIsUpError
         self.ran += 1
@@ -200,12 +233,6 @@ class Trials:
         for name in names:
             shutil.rmtree(self.folder / "runs" / name, ignore_errors=True)
 
-    def _keep(self, runs: list[Run]) -> None:
-        """Delete the runs of plans that were accepted before these."""
-        if runs:
-            everything = Store(self.folder / "runs").names()
-            self._remove(set(everything) - {run.name for run in runs})
-
 
 def _partitions(verdict: Verdict, goal: Goal) -> tuple[int, ...]:
     partitions = {anomaly.partition for anomaly in verdict.anomalies if anomaly.kind in goal.kinds}
@@ -213,11 +240,7 @@ def _partitions(verdict: Verdict, goal: Goal) -> tuple[int, ...]:
 
 
 def read_attempts(path: Path) -> list[Attempt]:
-    """Return the attempts in a file; a torn last line is left out.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
+    """Return the attempts in a file; a torn last line is left out."""
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:

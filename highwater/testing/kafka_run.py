@@ -1,16 +1,41 @@
 """The fixture ``kafka_run``: performs a story, a nemesis or a plan for the test's case."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from msgspec.structs import replace
 
 from highwater.harness.base.errors import HighwaterError, UsageError
+from highwater.harness.base.suggestions import nearest
+from highwater.harness.runs import parse_values
+from highwater.harness.runs.plan import Acks, Plan, Topic
 from highwater.testing.parametrize import Case
 from highwater.testing.results import Result
 
 if TYPE_CHECKING:
-    from highwater.harness.runs.plan import Plan
-    from highwater.testing.plan_from_kwargs import RunArguments
     from highwater.testing.session import Laboratory
+
+
+class RunArguments(TypedDict, total=False):
+    """Keyword arguments of a run; settings that are not given are those of the test's case.
+
+    Attributes:
+        story: name of a scripted schedule.
+        nemesis: faults that a random schedule mixes: ``"kill,pause"``, a list, or ``"none"``.
+        duration: length of a random schedule, in seconds or as ``"20s"``; by default 30 s.
+        seed: seed of every random choice; by default 0.
+        acks: acknowledgements that producers wait for.
+        min_isr: min.insync.replicas.
+        unclean: whether unclean elections are allowed.
+    """
+
+    story: str
+    nemesis: str | Sequence[str]
+    duration: str | float
+    seed: int
+    acks: Acks
+    min_isr: int
+    unclean: bool
 
 
 class KafkaRun:
@@ -33,7 +58,7 @@ class KafkaRun:
         return f"<kafka_run for {self.case.id} on {self.case.driver}>"
 
     def __call__(
-        self, plan: "Plan | None" = None, *, check: bool = True, **words: "Unpack[RunArguments]"
+        self, plan: Plan | None = None, *, check: bool = True, **words: Unpack[RunArguments]
     ) -> Result:
         """Perform a run and judge it.
 
@@ -60,18 +85,15 @@ class KafkaRun:
         result.assert_judged()
         return result
 
-    def plan(self, **words: "Unpack[RunArguments]") -> "Plan":
+    def plan(self, **words: Unpack[RunArguments]) -> Plan:
         """Return the plan of a run for this case; change it with ``msgspec.structs.replace``.
 
         Raises:
             UsageError: neither a story nor a nemesis is named, or an unknown one.
         """
-        from highwater.testing.plan_from_kwargs import make  # noqa: PLC0415 - imports brokers' clients
-
         return make(self.case, **words)
 
-    def _ready(self, plan: "Plan | None", words: "RunArguments") -> "Plan":
-        """Return the plan to perform; a plan for another case would contradict the test's id."""
+    def _ready(self, plan: Plan | None, words: RunArguments) -> Plan:
         if plan is None:
             return self.plan(**words)
         if words:
@@ -87,3 +109,33 @@ class KafkaRun:
                 hint="Make it with kafka_run.plan(…), or from the fixture highwater_case.",
             )
         return plan
+
+
+def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
+    """Return the plan of a run for a case."""
+    from highwater.nemesis.stories.registry import STORIES, find_story  # noqa: PLC0415 - imports brokers' clients
+
+    if "story" not in words and "nemesis" not in words:
+        raise UsageError(
+            "kafka_run is told neither a story nor a nemesis",
+            hint=f'Write kafka_run(nemesis="kill,pause"), or name a story. {nearest("", STORIES)}',
+        )
+    if "story" in words:
+        base = find_story(words["story"]).plan(case.kafka)
+    else:
+        duration_s = parse_values.duration(str(words.get("duration", "30s")))
+        base = Plan(kafka=case.kafka, topic=Topic(partitions=3), duration_s=duration_s)
+    faults = words.get("nemesis", "none")
+    topic = replace(
+        base.topic,
+        min_insync_replicas=words.get("min_isr", case.min_isr),
+        unclean_leader_election=words.get("unclean", case.unclean),
+    )
+    return replace(
+        base,
+        driver=case.driver,
+        seed=words.get("seed", 0),
+        nemesis=parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults)),
+        topic=topic,
+        workload=replace(base.workload, acks=parse_values.acks(str(words.get("acks", case.acks)))),
+    )

@@ -23,10 +23,7 @@ class SessionChoice:
     """The choice of the command line and the ini file for a whole session.
 
     Attributes:
-        kafka: releases for tests that name none.
         only: releases named on the command line, to which every test is held; None: not named.
-        driver: the cluster driver.
-        store: folder of runs.
     """
 
     kafka: tuple[str, ...]
@@ -70,10 +67,6 @@ def session_choice(*, kafka: str, only: str | None, driver: str, store: Path) ->
         kafka: releases of the ini file; empty: the sample.
         only: releases of the command line, None when it names none.
         driver: empty: local processes.
-        store: folder of runs.
-
-    Raises:
-        UsageError: there is no such release or driver.
     """
     return SessionChoice(
         kafka=releases(kafka or "sample"),
@@ -84,11 +77,7 @@ def session_choice(*, kafka: str, only: str | None, driver: str, store: Path) ->
 
 
 def releases(text: str | Iterable[str]) -> tuple[str, ...]:
-    """Return catalogue names for names, ``all`` and ``sample``, separated by commas, each once.
-
-    Raises:
-        UsageError: a name is not in the catalogue, or there is none.
-    """
+    """Return catalogue names for names, ``all`` and ``sample``, separated by commas, each once."""
     words = text.split(",") if isinstance(text, str) else list(text)
     groups: dict[str, Iterable[str]] = {"all": CATALOGUE, "sample": SAMPLE}
     names: dict[str, None] = {}
@@ -100,11 +89,7 @@ def releases(text: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _driver(name: str) -> str:
-    """Return the name of a cluster driver.
-
-    Raises:
-        UsageError: no release runs on such a driver.
-    """
+    """Return the name of a cluster driver."""
     drivers = {driver for entry in CATALOGUE.values() for driver in entry.drivers}
     if name not in drivers:
         hint = nearest(name, sorted(drivers))
@@ -119,24 +104,18 @@ def cases(named: tuple[Any, ...], settings: Mapping[str, Any], choice: SessionCh
     say why. A marker that names none gets those of the command line, or else the session's own.
 
     Args:
-        named: what the marker names as releases; may be empty.
         settings: ``acks``, ``min_isr`` and ``unclean``, each one value or several.
-        choice: the session's.
-
-    Raises:
-        UsageError: the marker asks for what there is not.
     """
     kafkas = releases(named) if named else (choice.only or choice.kafka)
     values = {name: _values(name, settings.get(name, [])) for name in {**_DEFAULTS, **settings}}
+    axes = {name: options for name, options in values.items() if options}
     combined = [
-        dict(zip(values, combination, strict=True))
-        for combination in itertools.product(*(value or [None] for value in values.values()))
+        dict(zip(axes, chosen, strict=True)) for chosen in itertools.product(*axes.values())
     ]
     return [_case(kafka, chosen, choice) for kafka in kafkas for chosen in combined]
 
 
-def _case(kafka: str, chosen: Mapping[str, Any], choice: SessionChoice) -> Case:
-    settings = {name: value for name, value in chosen.items() if value is not None}
+def _case(kafka: str, settings: Mapping[str, Any], choice: SessionChoice) -> Case:
     words = [
         _ELECTIONS[value] if name == "unclean" else f"{name}={value}"
         for name, value in settings.items()
@@ -160,7 +139,6 @@ def _left_out(kafka: str, choice: SessionChoice) -> str:
 
 
 def _values(name: str, given: object) -> list[object]:
-    """Return a setting's values, checked; empty when the marker does not name it."""
     many = list(given) if isinstance(given, list | tuple | set) else [given]
     if name == "acks" and all(str(value) in _ACKS for value in many):
         return [_ACKS[str(value)] for value in many]

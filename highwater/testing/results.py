@@ -199,17 +199,14 @@ class Result:
             "acknowledged": str(self.acknowledged),
             "model": self.model.status if self.model else "",
             "report": str(self.report),
-            "what": " ".join([_happened(plan), *_settings(plan)]),
+            "what": _what(plan),
         }
 
 
-def _happened(plan: "Plan") -> str:
-    return "no faults" if plan.happens == "calm" else plan.happens.replace(",", "+")
-
-
-def _settings(plan: "Plan") -> list[str]:
-    words = [f"acks={plan.workload.acks}", f"min_isr={plan.topic.min_insync_replicas}"]
-    return [*words, "unclean"] if plan.topic.unclean_leader_election else words
+def _what(plan: "Plan") -> str:
+    happened = "no faults" if plan.happens == "calm" else plan.happens.replace(",", "+")
+    words = [happened, f"acks={plan.workload.acks}", f"min_isr={plan.topic.min_insync_replicas}"]
+    return " ".join([*words, *["unclean"] * plan.topic.unclean_leader_election])
 
 
 def _sentences(anomalies: "list[Anomaly]") -> list[str]:

@@ -26,10 +26,6 @@ class Laboratory:
     """Performs plans and lends clusters; a context manager, for one thread.
 
     Clusters of one release on one driver are warm at a time: tests come in that order.
-
-    Args:
-        store: folder of runs.
-        directory: where clusters live while they run.
     """
 
     def __init__(self, store: Path, directory: Path) -> None:
@@ -48,12 +44,7 @@ class Laboratory:
         self._clear()
 
     def perform(self, plan: Plan) -> JudgedRun:
-        """Run a plan on real brokers and judge it; Spark starts while the first brokers boot.
-
-        Raises:
-            UsageError: the plan asks for something that does not exist; nothing was started.
-            HarnessError: the run could not go on.
-        """
+        """Run a plan on real brokers and judge it; Spark starts while the first brokers boot."""
         check_plan(plan)
         with _quiet():
             if self._spark is None:
@@ -66,12 +57,7 @@ class Laboratory:
         return judged
 
     def cluster(self, case: Case) -> Cluster:
-        """Return a healthy cluster of three brokers: the last test's, unless that test broke it.
-
-        Raises:
-            UsageError: there is no such driver here.
-            HarnessError: the cluster did not start.
-        """
+        """Return a healthy cluster of three brokers: the last test's, unless that test broke it."""
         with _quiet():
             self._turn_to(case.kafka, case.driver)
             if self._cluster is not None and not is_whole(self._cluster):
@@ -89,7 +75,6 @@ class Laboratory:
         )
 
     def _turn_to(self, kafka: str, driver: str) -> None:
-        """Close the clusters of another release or driver."""
         if self._open != (kafka, driver):
             self._clear()
         self._open = (kafka, driver)

@@ -13,8 +13,7 @@ from highwater.harness.runs.store import Store
 from highwater.runtime.executed_steps import ExecutedSteps
 from highwater.shrinking.replay import as_taken
 from highwater.shrinking.shrinker import Effort, shrink
-from highwater.shrinking.target import Goal
-from highwater.shrinking.trials import Attempt, HitThreshold, read_attempts
+from highwater.shrinking.trials import Attempt, Goal, HitThreshold, read_attempts
 
 pytestmark = [
     pytest.mark.kafka,

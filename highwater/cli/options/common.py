@@ -6,17 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
+from typer import Argument, Option
 
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import parse_values
 
-StoreOption = Annotated[Path, typer.Option("--store", help="Folder of runs.", show_default=True)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+StoreOption = Annotated[Path, Option("--store", help="Folder of runs.", show_default=True)]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON on standard output.")]
 RunsArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="RUN...", help="Run directories or names, or those of one matrix."),
+    list[str], Argument(metavar="RUN...", help="Run directories or names, or those of one matrix.")
 ]
 DEFAULT_STORE = Path("store")
 
@@ -25,7 +24,7 @@ def _spark_options(
     *,
     spark_master: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--spark-master",
             help="Spark master.  [default: local[*], this machine]",
             callback=parse_values.master,
@@ -33,7 +32,7 @@ def _spark_options(
     ] = None,
     spark_remote: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--spark-remote",
             help="Spark Connect server, sc://HOST:PORT, instead of a master.",
             callback=parse_values.remote,
@@ -41,13 +40,11 @@ def _spark_options(
     ] = None,
     spark_conf: Annotated[
         list[str] | None,
-        typer.Option(
-            "--spark-conf", metavar="KEY=VALUE", help="A setting of Spark's; may be repeated."
-        ),
+        Option("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark's; may be repeated."),
     ] = None,
     driver_memory: Annotated[
         str,
-        typer.Option(
+        Option(
             "--driver-memory",
             help="Heap of Spark's driver: 512m, 2g.",
             callback=parse_values.memory,

@@ -19,6 +19,7 @@ _REASONS: Final = {
     "stopped": "it was stopped before every state was met",
     "walks": "random walks met nothing that breaks it, which proves nothing",
 }
+_WORDS: Final = {True: ("HOLDS", "green"), False: ("BROKEN", "red"), None: ("UNKNOWN", "yellow")}
 _MB: Final = 1 << 20
 _LEGEND: Final = (
     "Each replica's log is in brackets, | is its high watermark, * takes itself for the leader."
@@ -102,8 +103,7 @@ def _replica(name: str, replica: ModelReplica, *, leads: bool) -> str:
 
 
 def _verdict(answer: SearchAnswer) -> None:
-    word = {True: "HOLDS", False: "BROKEN", None: "UNKNOWN"}[answer.holds]
-    colour = {True: "green", False: "red", None: "yellow"}[answer.holds]
+    word, colour = _WORDS[answer.holds]
     tail = ""
     if answer.counterexample is not None:
         count = len(answer.counterexample.steps)
@@ -115,5 +115,5 @@ def _verdict(answer: SearchAnswer) -> None:
     )
     if answer.reason is not None:
         console.out.print(Text(f"  {_REASONS[answer.reason]}"))
-    for line in steps(answer.counterexample) if answer.counterexample else []:
+    for line in steps(answer.counterexample) if answer.counterexample else ():
         console.out.print(Text(line))

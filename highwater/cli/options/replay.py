@@ -1,9 +1,6 @@
 """The texts that ``highwater shrink`` prints during the search and at its end."""
 
-import json
 from pathlib import Path
-
-import msgspec
 
 from highwater.harness.base.wording import count
 from highwater.shrinking.shrinker import ShrinkResult, Size
@@ -27,47 +24,31 @@ def line(attempt: Attempt) -> str:
 
 def summary(result: ShrinkResult, folder: Path) -> str:
     """Return the result, and the commands that use it."""
+    kinds = " and ".join(result.goal.kinds)
     effort = f"{count(result.attempts, 'plan')} tried, {count(result.ran, 'run')},"
     effort += f" {result.seconds:.0f} s."
     if result.ended == "not-reproduced":
         return (
-            f"Not reproduced: {_kinds(result)} did not come again. {effort}\n"
+            f"Not reproduced: {kinds} did not come again. {effort}\n"
             "Try --by role, or more runs with --tries."
         )
     return "\n".join(
         [
-            f"{_kinds(result)}: from {_size(result.before)}",
+            f"{kinds}: from {_size(result.before)}",
             f"  to {_size(result.after)};",
             f"  {result.hits} of {count(result.runs, 'run')} of that did it. {effort}",
-            *(f"  {_step(result, index)}" for index in range(len(result.plan.steps))),
-            f"{_ENDED[result.ended]}",
+            *(
+                f"  {step.at_s:g} s: {step.fault} {step.target} for {step.lasts_s:g} s"
+                for step in result.plan.steps
+            ),
+            _ENDED[result.ended],
             f"again: highwater replay {folder / 'plan.json'}",
             f"test to paste: {folder / 'test_shrunk.py'}",
         ]
     )
 
 
-def as_json(result: ShrinkResult, folder: Path) -> str:
-    """Return the object that ``--json`` prints."""
-    summary = msgspec.to_builtins(result) | {"folder": str(folder)}
-    return json.dumps(summary, indent=2) + "\n"
-
-
-def _kinds(result: ShrinkResult) -> str:
-    return " and ".join(result.goal.kinds)
-
-
 def _size(size: Size) -> str:
-    parts = [
-        count(size.faults, "fault"),
-        f"{size.seconds:g} s",
-        count(size.partitions, "partition"),
-        count(size.clients, "client"),
-        count(size.records, "record"),
-    ]
-    return ", ".join(parts)
-
-
-def _step(result: ShrinkResult, index: int) -> str:
-    step = result.plan.steps[index]
-    return f"{step.at_s:g} s: {step.fault} {step.target} for {step.lasts_s:g} s"
+    counts = [(size.partitions, "partition"), (size.clients, "client"), (size.records, "record")]
+    words = [count(number, name) for number, name in counts]
+    return ", ".join([count(size.faults, "fault"), f"{size.seconds:g} s", *words])

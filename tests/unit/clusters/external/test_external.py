@@ -14,7 +14,6 @@ import pytest
 from highwater.checkers.run_files import RunFiles, stage
 from highwater.cli.external import release_of
 from highwater.clusters.core.addresses import Address, _free_ports
-from highwater.clusters.external import commands
 from highwater.clusters.external.cluster import heal_leftovers
 from highwater.clusters.external.healing import unhealed_error
 from highwater.clusters.external.identity import _check_release, identify
@@ -167,13 +166,13 @@ def test_brokers_tell_their_release_by_how_new_a_fetch_they_know(
 def test_a_command_that_fails_or_hangs_says_so(line: str, limit_s: float, message: str) -> None:
     began = time.monotonic()
     with pytest.raises(HarnessError, match="the command to kill broker 2 " + message):
-        commands.run(Command(what="kill broker 2", line=line, limit_s=limit_s))
+        Command(what="kill broker 2", line=line, limit_s=limit_s).run()
     assert time.monotonic() - began < 20
 
 
 def test_a_command_may_leave_something_in_the_background() -> None:
     began = time.monotonic()
-    commands.run(Command(what="start broker 1", line="sleep 5 & true", limit_s=4.0))
+    Command(what="start broker 1", line="sleep 5 & true", limit_s=4.0).run()
     assert time.monotonic() - began < 4
 
 

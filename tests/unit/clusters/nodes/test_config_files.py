@@ -10,8 +10,8 @@ from highwater.clusters.brokers import freeze
 from highwater.clusters.core import addresses
 from highwater.clusters.core.addresses import Address, AddressGroup, require_free
 from highwater.clusters.nodes import config_files
-from highwater.clusters.nodes.failure_output import failure_lines
 from highwater.clusters.nodes.layout import disk_errors
+from highwater.clusters.nodes.node import failure_lines
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import release
 

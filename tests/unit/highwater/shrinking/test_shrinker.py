@@ -23,8 +23,14 @@ from highwater.shrinking.exported_test import brief_json, module_of
 from highwater.shrinking.replay import plan_again
 from highwater.shrinking.search import Search
 from highwater.shrinking.shrinker import ShrinkResult, Size, shrink, shrink_run
-from highwater.shrinking.target import Goal
-from highwater.shrinking.trials import Attempt, HitThreshold, TimeIsUpError, Trials, read_attempts
+from highwater.shrinking.trials import (
+    Attempt,
+    Goal,
+    HitThreshold,
+    TimeIsUpError,
+    Trials,
+    read_attempts,
+)
 
 ONE_OF_THREE = HitThreshold(tries=3, hits=1)
 LOST = Goal(verdict="invalid", kinds=("lost-write",))

@@ -13,8 +13,8 @@ from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.schedules.generator import LEAST_S
 from highwater.reports.sections.settings import facts
+from highwater.testing.kafka_run import make
 from highwater.testing.parametrize import Case
-from highwater.testing.plan_from_kwargs import make
 from highwater.testing.session import Laboratory
 
 NS = 1_000_000_000

@@ -199,6 +199,7 @@ def rss_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_reading_ends_in_records_or_findings_and_in_bounded_memory() -> None:
     dice = dice_of(f"{COUNT} segments")
@@ -276,6 +277,7 @@ def _varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [1, 3, 4])
 def test_a_bomb_is_not_read(codec: int) -> None:
     data = bomb(codec, 200 << 20)

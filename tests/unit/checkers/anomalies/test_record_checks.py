@@ -16,6 +16,7 @@ from highwater.checkers.history.offset_runs import OFFSET_RUN, READS, SENDS, SLO
 from highwater.checkers.history.view import ClientHistory
 from tests.histories.clients import by_run, rows
 from tests.support.plain_records import Plain
+from tests.support.seeds import seeds
 from tests.support.small_views import (
     anomalies,
     numbered,
@@ -25,7 +26,7 @@ from tests.support.small_views import (
     view_of,
 )
 
-SEEDS = range(150)
+SEEDS = seeds(150)
 
 
 def told(history: str, kinds: frozenset[str] = CONTENTS) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import pytest
 from highwater.checkers.anomalies import record_outcomes
 from highwater.checkers.anomalies.record_outcomes import PartitionLedger
 from tests.support.plain_records import Plain
+from tests.support.seeds import seeds
 from tests.support.small_views import (
     TOPIC,
     anomalies,
@@ -130,7 +131,7 @@ def test_books_and_ledger() -> None:
     assert ledger == {"r0": {**counts, "read": 2, "lost": 1, "unseen": 0}}
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(300))
 def test_as_plain_loops_decide(seed: int) -> None:
     operations = random_rows(seed)
     cases = [case(1 + seed % 2)]

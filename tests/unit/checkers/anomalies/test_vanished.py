@@ -8,6 +8,7 @@ from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 from tests.histories.clients import by_run, rows
 from tests.support.plain_records import Plain
+from tests.support.seeds import seeds
 from tests.support.small_views import (
     anomalies,
     numbered,
@@ -120,7 +121,7 @@ def test_nothing_at_all() -> None:
     assert vanished(view, passed_rows(view, [])) is None
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(300))
 def test_as_plain_loops_find(seed: int) -> None:
     operations = random_rows(seed)
     gone: Passed = []

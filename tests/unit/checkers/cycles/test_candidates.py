@@ -64,6 +64,7 @@ def test_cycles_of_histories_written_by_hand(ww: bool) -> None:
     assert {row["topic"] for row in anomalies} <= {"events"}
 
 
+@pytest.mark.slow
 @WAYS
 def test_no_cycle_is_missed_where_only_some_times_are_looked_at(ww: bool) -> None:
     histories = {f"seed {seed}": random_history(Random(seed)) for seed in range(600)}  # noqa: S311
@@ -221,6 +222,7 @@ def test_rows_in_any_order_have_the_same_times() -> None:
     assert ordered[0] == ordered[1] == ordered[2]
 
 
+@pytest.mark.slow
 def test_rows_of_any_kind_are_no_trouble() -> None:
     for seed in range(100):
         found(view_of(random_rows(seed)), ww=True)

@@ -142,6 +142,7 @@ spans_of_time = st.tuples(st.integers(0, 12), st.integers(0, 6), st.booleans()).
 )
 
 
+@pytest.mark.slow
 @given(data=st.data(), spans=st.lists(spans_of_time, min_size=2, max_size=7))
 @settings(max_examples=400)
 def test_every_component_has_the_sorts_of_the_definition(

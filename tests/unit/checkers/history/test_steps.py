@@ -38,6 +38,7 @@ from highwater.checkers.history.version_order import Order, so_far, stretches
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows, complete
 from tests.support.plain_steps import PlainSteps, random_steps
+from tests.support.seeds import seeds
 from tests.support.small_views import Row, numbered, shuffled, view_of
 
 PAIR = ("client", "slot", "sent")
@@ -59,13 +60,13 @@ def plain(rows: list[Row]) -> list[Row]:
 # Whole histories.
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds(100))
 def test_steps_of_a_history_are_those_that_plain_loops_find(seed: int) -> None:
     rows = random_steps(seed)
     assert told(wrong_steps(view_of(rows))) == plain(rows)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds(100))
 def test_neither_the_order_of_rows_nor_how_they_are_shared_changes_a_step(seed: int) -> None:
     rows = random_steps(seed)
     assert told(wrong_steps(dealt(rows, seed))) == plain(rows)
@@ -110,7 +111,7 @@ def test_reads_of_what_nobody_knows_to_be_there_may_go_back() -> None:
 # What steps leave out.
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_findings_are_those_that_plain_loops_find(seed: int) -> None:
     rows = random_steps(seed)
     view = view_of(rows)
@@ -135,7 +136,7 @@ def _findings(found: Rows) -> list[tuple[Any, ...]]:
     return sorted(findings)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_records_that_readers_passed_are_those_that_plain_loops_find(seed: int) -> None:
     rows = random_steps(seed)
     view = view_of(rows)

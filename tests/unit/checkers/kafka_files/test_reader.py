@@ -137,6 +137,7 @@ def test_fixtures_cover_every_format_and_codec() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", SMALL)
 def test_a_cut_at_any_byte_is_torn_and_keeps_what_is_whole(topic: str) -> None:
     data = fixture(topic).read_bytes()
@@ -151,6 +152,7 @@ def test_a_cut_at_any_byte_is_torn_and_keeps_what_is_whole(topic: str) -> None:
         assert findings(found) == ([("torn" if any(rest) else "zeros")] if rest else []), cut
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", SMALL)
 def test_a_flipped_bit_is_found_and_never_read_as_another_record(topic: str) -> None:
     data = fixture(topic).read_bytes()
@@ -316,6 +318,7 @@ def build(found: Sequence[tuple[Any, ...]], codec: int, *, base: int, magic: int
     return bytes(data)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(batches=st.lists(RECORDS, min_size=1, max_size=4), codec=st.integers(0, 4))
 def test_reads_what_aiokafka_writes_in_v2(batches: list[list[tuple[Any, ...]]], codec: int) -> None:

@@ -71,6 +71,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return write_all(tmp_path_factory.mktemp("store"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_page_is_balanced_and_below_a_megabyte(name: str, runs: dict[str, Run]) -> None:
     page = written(runs[name])

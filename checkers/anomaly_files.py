@@ -83,9 +83,7 @@ def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Anomaly
     Each names the anomaly that it follows from (``checkers.anomalies.root_causes``). A duplicate in
     the final log has no cause: both records are there.
 
-    Args:
-        anomalies: of all runs.
-        targets: where each case's go, by its key.
+    ``targets``: where each case's go, by its key.
     """
     causes = stretches(anomalies)
     grouped = anomalies.map(partial(caused, causes=causes, alone="duplicate"), SCHEMA)

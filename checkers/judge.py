@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from highwater.checkers import anomaly_files
 from highwater.checkers.catalogue import all_checkers, all_kinds
 from highwater.checkers.core.anomaly import SCHEMA
-from highwater.checkers.lineage.evidence import RecordEvidence, Row, gather
+from highwater.checkers.lineage.evidence import RecordEvidence, gather
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Engine, Rows
@@ -34,9 +34,6 @@ def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> 
         runs: of any number and size; what is large is spilled, and never held in Python.
         spark: from ``checkers.spark.session.spark``.
         stories: whether anomalies are explained with their evidence, which takes longer.
-
-    Returns:
-        A verdict for each run, in their order.
 
     Raises:
         HarnessError: Spark ended; no verdict was written.
@@ -66,9 +63,8 @@ class _Pass:
     """The result of one pass of Spark over some runs.
 
     Attributes:
-        anomalies: the anomalies of all runs.
-        crashed: checker name to the error. lost: run to a sentence on recorded rows of its history
-            that were not judged.
+        crashed: checker name to the error.
+        lost: run to a sentence on recorded rows of its history that were not judged.
     """
 
     anomalies: Rows
@@ -156,13 +152,12 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
         if why := done.lost.get(case.key):
             case.unread.append(UnusedFile(path=f"{OPERATIONS_TABLE}.parquet", why=why))
     half_read = _half_read(tables)
-    suspects: dict[str, list[Row]] = {
-        key: detailed(counts.listed) for key, counts in all_found.items() if counts.listed
-    }
+    suspects = {key: detailed(counts.listed) for key, counts in all_found.items() if counts.listed}
     evidence: dict[str, RecordEvidence] = {}
     untold = ""
     try:
-        evidence = gather(tables, suspects) if suspects and stories else {}
+        if suspects and stories:
+            evidence = gather(tables, suspects)
     except Exception as error:  # noqa: BLE001 - the findings stand; only their stories are missing
         untold = first_line(error)
     return [
@@ -199,5 +194,4 @@ def _half_read(tables: Tables) -> dict[str, list[str]]:
 
 
 def _ledger(row: dict[str, int]) -> Ledger:
-    names = Ledger.__struct_fields__
-    return Ledger(**{name: int(row.get(name) or 0) for name in names})
+    return Ledger(**{name: int(row.get(name) or 0) for name in Ledger.__struct_fields__})

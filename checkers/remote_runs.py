@@ -70,12 +70,7 @@ class RemoteRun(Run):
 
 
 def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
-    """Mirror a run.
-
-    Args:
-        spark: a session of any kind.
-        uri: of the run's folder.
-        folder: where the mirror is made, in a folder of the run's name.
+    """Mirror the run at a URI in ``folder``, in a folder of the run's name.
 
     Raises:
         NotThereError: what lies there is no run.
@@ -154,9 +149,7 @@ def _targets(mirror: Path, names: Iterable[str]) -> dict[str, Path]:
     """Return where each file goes; a folder with one part of Spark's is the file of its name."""
     targets = {name: _PART.sub("", name) for name in names}
     parts = Counter(targets.values())
-    return {
-        name: mirror / (target if parts[target] == 1 else name) for name, target in targets.items()
-    }
+    return {name: mirror / (part if parts[part] == 1 else name) for name, part in targets.items()}
 
 
 def _bring_files(

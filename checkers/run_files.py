@@ -33,9 +33,9 @@ class RunFiles:
 
     Attributes:
         key: names the run in every table's ``run`` column; unlike a directory's name it is unique.
-        unread: files of the run that are no evidence, and are not staged. unsealed: tables that
-            were never finished, and the number of whole rows of each. recorded: table to the number
-            of its recorded rows, if the run tells it.
+        unread: files of the run that are no evidence, and are not staged.
+        unsealed: tables that were never finished, and the number of whole rows of each.
+        recorded: table to the number of its recorded rows, if the run tells it.
         tables: table to its Parquet file, of those that can be read.
         sealed: the tables among them that are copies of streams, which this machine alone has.
         operations: the number of rows of the history to judge.
@@ -85,15 +85,13 @@ class RunFiles:
         """Why the run cannot be judged as a whole, a sentence each."""
         reasons = []
         if self.cut:
-            phase = self.cut
-            reasons = [f"The run was cut short in its phase {phase}: what it left was judged."]
+            reasons = [f"The run was cut short in its phase {self.cut}: what it left was judged."]
         reasons += [unused.says for unused in self.unread[:_NAMED_MAX]]
         if (more := len(self.unread) - _NAMED_MAX) > 0:
             reasons.append(f"{more:,} more files of the run are no evidence either.")
         if self.unsealed:
-            names = [f"{name} {rows:,}" for name, rows in self.unsealed.items()]
-            first = f"{names[0]} rows up to the last whole batch"
-            what = ", ".join([first, *names[1:]])
+            first, *others = (f"{name} {rows:,}" for name, rows in self.unsealed.items())
+            what = ", ".join([f"{first} rows up to the last whole batch", *others])
             reasons.append(f"Tables that were never finished were judged: {what}.")
         return reasons
 
@@ -120,15 +118,13 @@ class RunFiles:
     @property
     def segments(self) -> list[Segment]:
         """The segments of the replicas that are compared; ``run`` is ``key``."""
-        segment_list = [
-            replace(segment, run=self.key) for folder in self.replicas for segment in inside(folder)
-        ]
-        if isinstance(self.run, RemoteRun):
-            segment_list = [
-                replace(segment, path=self.run.uri_of(Path(segment.path)))
-                for segment in segment_list
+        return limited(
+            [
+                replace(segment, run=self.key, path=self.uri_of(Path(segment.path)) or segment.path)
+                for folder in self.replicas
+                for segment in inside(folder)
             ]
-        return limited(segment_list)
+        )
 
     def source(self, name: str) -> str:
         """Return the path or URI by which Spark reads a table that is not sealed."""
@@ -140,12 +136,7 @@ class RunFiles:
 
 
 def stage(case: RunFiles, folder: Path) -> None:
-    """Find the readable files of a run; ``case.reasons`` names the others.
-
-    Args:
-        case: of the run.
-        folder: an empty one, for copies.
-    """
+    """Find the readable files of a run, copy streams into ``folder``, and note the others."""
     for name in TABLES:
         if not case.lacks(name):
             _stage_table(case, name, folder / f"{name.replace('/', '-')}.parquet")
@@ -236,22 +227,16 @@ def _stage_replicas(case: RunFiles) -> None:
         return
     topic = case.plan.topic
     names = {f"{topic.name}-{number}" for number in range(topic.partitions)}
-    unread = {unused.path for unused in case.unread}
-    replicas_seen = 0
-    for folder in sorted(path for path in source.glob("*/*/") if path.name in names):
+    unread = [unused.path for unused in case.unread if not unused.path.endswith("-checkpoint")]
+    folders = sorted(path for path in source.glob("*/*/") if path.name in names)
+    for folder in folders:
         path = folder.relative_to(case.run.path).as_posix()
-        replicas_seen += 1
-        if not any(
-            _inside(path_unread, path) and not path_unread.endswith("-checkpoint")
-            for path_unread in unread
-        ):
+        if not any(_inside(path_unread, path) for path_unread in unread):
             case.replicas.append(folder)
-    replicas_planned = topic.partitions * topic.replication_factor
-    if replicas_seen < replicas_planned:
-        why = (
-            f"holds {replicas_seen} of the {replicas_planned} replicas of {topic.name}: the others"
-            " were not compared"
-        )
+    planned = topic.partitions * topic.replication_factor
+    if len(folders) < planned:
+        why = f"holds {len(folders)} of the {planned} replicas of {topic.name}"
+        why += ": the others were not compared"
         case.unread.insert(0, UnusedFile(path="replicas/", why=why))
 
 

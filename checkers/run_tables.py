@@ -9,12 +9,13 @@ import tempfile
 from collections.abc import Sequence
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from highwater.checkers.anomalies import record_outcomes
 from highwater.checkers.anomalies.find import OF_RUNS, findings, tell
@@ -25,22 +26,8 @@ from highwater.checkers.spark import kafka_log
 from highwater.checkers.spark.binary_files import literal
 from highwater.checkers.spark.engine import Engine, Rows
 from highwater.checkers.spark.scratch import scratch
-from highwater.harness.runs.history import OPERATIONS_TABLE, REMOVED, TABLES
+from highwater.harness.runs.history import OPERATIONS_TABLE, TABLES
 from highwater.harness.runs.store import Run
-
-_SPARK_TYPES: Final = {
-    pa.string(): T.StringType(),
-    pa.int32(): T.IntegerType(),
-    pa.int64(): T.LongType(),
-    pa.list_(pa.int32()): T.ArrayType(T.IntegerType()),
-    pa.list_(REMOVED): T.ArrayType(
-        T.StructType()
-        .add("topic", T.StringType())
-        .add("partition", T.IntegerType())
-        .add("first", T.LongType())
-        .add("end", T.LongType())
-    ),
-}
 
 
 class Tables:
@@ -100,21 +87,8 @@ class Tables:
         return self._read("events/log_lines")
 
     @cached_property
-    def settings(self) -> DataFrame:
-        """One row a run: ``run, acks, idempotent, quiesced, compacted, partitions``."""
-        rows = {
-            "run": [case.key for case in self.cases],
-            "acks": [case.plan.workload.acks for case in self.cases],
-            "idempotent": [case.plan.workload.idempotence for case in self.cases],
-            "quiesced": [case.status.quiesced for case in self.cases],
-            "compacted": [case.compacted for case in self.cases],
-            "partitions": pa.array([case.plan.topic.partitions for case in self.cases], pa.int32()),
-        }
-        return self.local(pa.table(rows))
-
-    @cached_property
     def log(self) -> DataFrame:
-        """Every record on every replica's disk and every damaged range, in ``disks.COLUMNS``."""
+        """Every record and damaged range of every replica, in ``replica_extents.COLUMNS``."""
         segments = [segment for case in self.cases for segment in case.segments]
         if not kafka_log.about(segments):
             empty = self.spark.createDataFrame([], kafka_log.schema_of(replica_extents.SOURCE))
@@ -169,10 +143,8 @@ class Tables:
 
     def _scan(self, name: str) -> DataFrame:
         """Return a table of all runs, with ``run`` and the number ``at`` of each row in its run."""
-        fields = [
-            T.StructField(table.name, _SPARK_TYPES[plain(table.type)]) for table in TABLES[name]
-        ]
-        schema = T.StructType(fields)
+        columns = [field.with_type(plain(field.type)) for field in TABLES[name]]
+        schema = from_arrow_schema(pa.schema(columns))
         parts = [
             from_here(self.engine, case.tables[name], case.key, schema.names)
             for case in self.cases
@@ -186,11 +158,10 @@ class Tables:
         if runs:
             parts.append(self._files(runs, schema))
         if not parts:
-            run = [T.StructField("run", T.StringType()), T.StructField("at", T.LongType())]
-            return self.spark.createDataFrame([], T.StructType([*fields, *run]))
+            return self.spark.createDataFrame([], schema.add("run", "string").add("at", "long"))
         return reduce(DataFrame.unionByName, parts)
 
-    def _files(self, runs: dict[str, str], schema: T.StructType) -> DataFrame:
+    def _files(self, runs: dict[str, str], schema: StructType) -> DataFrame:
         """Return the files of some runs by their paths or URIs; some may be equal."""
         plain_paths = [re.sub("^file:/+", "/", run) for run in runs.values()]
         files = dict(zip(plain_paths, runs.values(), strict=True))

@@ -36,7 +36,6 @@ DETAILED_MAX: Final = 50
 
 NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
 
-
 _UNSTRUCK: Final = "No fault was injected (planned: {}), so no promise was tested."
 
 
@@ -213,12 +212,10 @@ def _headline(findings: Findings, counts: dict[str, int]) -> str:
 def _kept_sentence(ledger: Ledger, acks: str) -> str:
     total = ledger.acknowledged
     records = "record" if total == 1 else "records"
-    # With acks=0 no broker acknowledges.
-    records = (
-        f"{records} that {ACKNOWLEDGED[acks]}"
-        if acks in ACKNOWLEDGED
-        else f"acknowledged {records}"
-    )
+    if acks in ACKNOWLEDGED:  # with acks=0 no broker acknowledges
+        records = f"{records} that {ACKNOWLEDGED[acks]}"
+    else:
+        records = f"acknowledged {records}"
     if ledger.lost:
         return f"lost {ledger.lost:,} of {total:,} {records}"
     if total and ledger.read == total:
@@ -240,8 +237,7 @@ def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:
 
 def _anomaly(row: Row, promise: Promise, evidence: RecordEvidence | None) -> Anomaly:
     subject = None if evidence is None else _subject(row, evidence)
-    says = kind(row["kind"]).says
-    if says is not None:
+    if (says := kind(row["kind"]).says) is not None:
         sentence_text = says(row)
     else:
         sentence_text = client_steps.sentence(row) if row["steps"] else sentence(row, subject)

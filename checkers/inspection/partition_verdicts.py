@@ -63,11 +63,11 @@ def _verdict(states: Sequence[InspectedReplica], compared: Comparison) -> Verdic
 def _findings(sides: Sequence[Facts]) -> Iterable[LogFinding]:
     if len(sides) == 1:
         says = "Only one replica was given: there was nothing to hold it against."
-        yield LogFinding(kind="alone", severity="note", says=says)
+        yield LogFinding("alone", "note", says)
     ids = {side.replica.topic_id for side in sides} - {None}
     if len(ids) > 1:
         says = "Its replicas bear different topic ids: of a topic that was deleted and made anew?"
-        yield LogFinding(kind="topic-id", severity="warning", says=says)
+        yield LogFinding("topic-id", "warning", says)
 
 
 def _sentences(

@@ -25,6 +25,14 @@ from highwater.harness.base.files import read_regular
 CLEANED: Final = "cleaner-offset-checkpoint"
 """The file with the offset up to which the cleaner has compacted each log (LogCleanerManager)."""
 
+_CHECKPOINTS: Final = {
+    "hw": HIGH_WATERMARK,
+    "recovery_point": RECOVERY_POINT,
+    "log_start": LOG_START,
+    "cleaned": CLEANED,
+}
+"""Fields of a ``ReplicaFolder`` to the file of its log directory that has them."""
+
 _TOPIC_ID: Final = re.compile(r"^topic_id:\s*(\S+)", re.MULTILINE)
 _PARTITION_MAX: Final = (1 << 31) - 1
 _OFFSET_MAX: Final = (1 << 63) - 1
@@ -39,7 +47,6 @@ class ReplicaFolder:
     Attributes:
         number: of the replica among all that are looked at: ``broker`` in rows of kafka-log.
         hw, recovery_point, log_start, cleaned: from the checkpoint files; None: not there.
-        checkpointed: whether its log directory had any checkpoint of high watermarks.
         epochs: of leader-epoch-checkpoint; None: there is none.
         topic_id: of partition.metadata (KIP-516); None: there is none.
         findings: files that could not be read, and unknown files.
@@ -57,7 +64,6 @@ class ReplicaFolder:
     recovery_point: int | None
     log_start: int | None
     cleaned: int | None
-    checkpointed: bool
     epochs: tuple[tuple[int, int], ...] | None
     topic_id: str | None
     findings: tuple[LogFinding, ...]
@@ -66,47 +72,26 @@ class ReplicaFolder:
 def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolder]:
     """Return every replica in some log directories, in order of topic, partition and broker.
 
-    Args:
-        log_dirs: from ``places.log_dirs``.
-        internal: whether Kafka's own topics, whose names begin with two underscores, are wanted.
+    ``internal``: whether Kafka's own topics, whose names begin with two underscores, are wanted.
     """
-    replica_dirs = [
-        (folder, log_dir, offsets)
+    folders = [
+        (folder, log_dir, *read)
         for log_dir in log_dirs
-        for offsets in [_Checkpoints.of(log_dir)]
+        for read in [_checkpoints(log_dir)]
         for folder in _folders(log_dir, internal=internal)
     ]
-    replica_dirs.sort(key=lambda entry: (*_name(entry[0]), entry[1].broker, entry[1].name))
-    return [
-        _replica(number, path, log_dir, offsets)
-        for number, (path, log_dir, offsets) in enumerate(replica_dirs)
-    ]
+    folders.sort(key=lambda entry: (*_name(entry[0]), entry[1].broker, entry[1].name))
+    return [_replica(number, *entry) for number, entry in enumerate(folders)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Checkpoints:
-    """Return a log directory's checkpoint files; None where one is missing or broken."""
-
-    hw: Offsets | None
-    recovery_point: Offsets | None
-    log_start: Offsets | None
-    cleaned: Offsets | None
-    findings: tuple[LogFinding, ...]
-
-    @classmethod
-    def of(cls, log_dir: LogDir) -> "_Checkpoints":
-        findings: list[LogFinding] = []
-        names = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START, CLEANED)
-        hw, recovery_point, log_start, cleaned = (
-            _read(log_dir, log_dir.path / name, read_offsets, findings) for name in names
-        )
-        return cls(
-            hw=hw,
-            recovery_point=recovery_point,
-            log_start=log_start,
-            cleaned=cleaned,
-            findings=tuple(findings),
-        )
+def _checkpoints(log_dir: LogDir) -> tuple[dict[str, Offsets | None], list[LogFinding]]:
+    """Return a log directory's checkpoint files by field; None where one is missing or broken."""
+    findings: list[LogFinding] = []
+    offsets = {
+        field: _read(log_dir, log_dir.path / name, read_offsets, findings)
+        for field, name in _CHECKPOINTS.items()
+    }
+    return offsets, findings
 
 
 def _read(
@@ -119,7 +104,7 @@ def _read(
         return read(path)
     except CheckpointError as error:
         says = f"{error.message.removeprefix(f'{path.parent}/')}. It is taken as missing."
-        findings.append(LogFinding(kind="checkpoint-broken", severity="warning", says=says))
+        findings.append(LogFinding("checkpoint-broken", "warning", says))
         return None
 
 
@@ -141,10 +126,15 @@ def _folders(log_dir: LogDir, *, internal: bool) -> Iterator[Path]:
                 yield path
 
 
-def _replica(number: int, path: Path, log_dir: LogDir, offsets: _Checkpoints) -> ReplicaFolder:
-    topic, partition = _name(path)
-    key = topic, partition
-    findings = list(offsets.findings)
+def _replica(
+    number: int,
+    path: Path,
+    log_dir: LogDir,
+    checkpoints: dict[str, Offsets | None],
+    broken: Sequence[LogFinding],
+) -> ReplicaFolder:
+    topic, partition = key = _name(path)
+    findings = list(broken)
     segments, size = _segments(number, path, findings)
     return ReplicaFolder(
         number=number,
@@ -155,11 +145,7 @@ def _replica(number: int, path: Path, log_dir: LogDir, offsets: _Checkpoints) ->
         partition=partition,
         segments=segments,
         bytes=size,
-        hw=(offsets.hw or {}).get(key),
-        recovery_point=(offsets.recovery_point or {}).get(key),
-        log_start=(offsets.log_start or {}).get(key),
-        cleaned=(offsets.cleaned or {}).get(key),
-        checkpointed=offsets.hw is not None,
+        **{field: (offsets or {}).get(key) for field, offsets in checkpoints.items()},
         epochs=_read(log_dir, path / LEADER_EPOCH, read_epochs, findings),
         topic_id=_topic_id(path),
         findings=tuple(findings),
@@ -181,14 +167,14 @@ def _segments(
                     size += _size(entry)
                 elif entry.name.endswith(_LEFT_OVER):
                     says = f"{entry.name} is left of a compaction that was interrupted; not read."
-                    findings.append(LogFinding(kind="leftover", severity="note", says=says))
+                    findings.append(LogFinding("leftover", "note", says))
     except OSError as error:
         says = f"Its folder cannot be read: {error.strerror}."
-        findings.append(LogFinding(kind="unreadable", severity="error", says=says))
+        findings.append(LogFinding("unreadable", "error", says))
         return (), 0
     if not names:
         says = "Its folder holds no segment."
-        findings.append(LogFinding(kind="no-segments", severity="warning", says=says))
+        findings.append(LogFinding("no-segments", "warning", says))
     segments = [
         Segment(
             path=str((path / name).absolute()),

@@ -16,6 +16,7 @@ from highwater.checkers.inspection.report_types import (
     LogFinding,
     Severity,
 )
+from highwater.harness.base.wording import count as counted
 
 HANGING_MS: Final = 15 * 60 * 1000
 """No transaction stays open for longer than transaction.max.timeout.ms, by default (KIP-664)."""
@@ -72,35 +73,30 @@ class Facts:
     @property
     def epochs(self) -> list[EpochRun]:
         """The first and last offset of its records of each leader epoch, in order."""
-        offsets_by_epoch: dict[int, tuple[int, int]] = {}
-        for span in self.spans:
-            if span["epoch"] is not None:
-                first, last = offsets_by_epoch.get(span["epoch"], (span["first"], span["last"]))
-                offsets_by_epoch[span["epoch"]] = min(first, span["first"]), max(last, span["last"])
         runs = [
-            EpochRun(epoch=epoch, first=first, last=last)
-            for epoch, (first, last) in offsets_by_epoch.items()
+            EpochRun(epoch=epoch, first=a, last=b) for epoch, a, b in self._reach("epoch", "last")
         ]
         return sorted(runs, key=lambda run: run.first)
 
     @property
     def overlaps(self) -> list[tuple[int, int, int]]:
         """Segments that reach into the next one: its base offset, its last one, the next first."""
-        offsets_by_epoch: dict[int, tuple[int, int]] = {}
-        for span in self.spans:
-            if span["first"] is not None:
-                first, last = offsets_by_epoch.get(
-                    span["segment"], (span["first"], span["covered"])
-                )
-                offsets_by_epoch[span["segment"]] = (
-                    min(first, span["first"]),
-                    max(last, span["covered"]),
-                )
         return [
             (base, last, following)
-            for (base, (_, last)), (_, (following, _)) in pairwise(sorted(offsets_by_epoch.items()))
+            for (base, _, last), (_, following, _) in pairwise(
+                sorted(self._reach("segment", "covered"))
+            )
             if last >= following
         ]
+
+    def _reach(self, key: str, end: str) -> list[tuple[int, int, int]]:
+        """Return each epoch or segment with its first offset, and the last one by a column."""
+        reach: dict[int, tuple[int, int]] = {}
+        for span in self.spans:
+            if span[key] is not None and span["first"] is not None:
+                first, last = reach.get(span[key], (span["first"], span[end]))
+                reach[span[key]] = min(first, span["first"]), max(last, span[end])
+        return [(value, *offsets) for value, offsets in reach.items()]
 
     @property
     def epochs_told(self) -> bool:
@@ -111,9 +107,7 @@ class Facts:
 def state(facts: Facts, *, lacking: bool) -> InspectedReplica:
     """Return a replica with its findings, for ``highwater inspect``.
 
-    Args:
-        facts: of the replica.
-        lacking: whether no other replica has the records missing below this one's high watermark.
+    ``lacking``: whether no other replica has the records missing below this one's high watermark.
     """
     replica = facts.replica
     ended = {row["ending"]: row for row in facts.transactions}
@@ -137,8 +131,8 @@ def state(facts: Facts, *, lacking: bool) -> InspectedReplica:
         committed=ended["commit"]["count"] if "commit" in ended else 0,
         aborted=aborted["count"] if aborted else 0,
         aborted_ranges=tuple(
-            (aborted_one["producer_id"], aborted_one["first"], aborted_one["marker"])
-            for aborted_one in (aborted["some"] if aborted else ())
+            (row["producer_id"], row["first"], row["marker"])
+            for row in (aborted["some"] if aborted else ())
         ),
         findings=tuple(_findings(facts, lacking=lacking)),
     )
@@ -154,10 +148,10 @@ def _findings(facts: Facts, *, lacking: bool) -> Iterator[LogFinding]:
     if facts.odd_epochs:
         count, first = facts.odd_epochs
         says = (
-            f"At {count:,} offset{'s' * (count != 1)}, the first {first}, it has the same record as"
+            f"At {counted(count, 'offset')}, the first {first}, it has the same record as"
             " others under another epoch, which its own epochs contradict: no checksum covers it."
         )
-        yield LogFinding(kind="epoch-broken", severity="error", says=says, offset=first)
+        yield LogFinding("epoch-broken", "error", says, first)
     yield from _producers(facts)
 
 
@@ -172,15 +166,15 @@ def _damages(facts: Facts) -> Iterator[LogFinding]:
             yield _zeros(facts, row, says)
         elif row["damage"] == TORN and row["segment"] == last:
             says += " A writer that is killed leaves that behind; it counts for nothing."
-            yield LogFinding(kind="torn-tail", severity="note", says=says, offset=offset)
+            yield LogFinding("torn-tail", "note", says, offset)
         else:
             kind = "unreadable" if row["damage"] == "unreadable" else "corrupt"
-            yield LogFinding(kind=kind, severity="error", says=says, offset=offset)
+            yield LogFinding(kind, "error", says, offset)
     damage_count = len(facts.damage)
     if damage_count and facts.damage[0]["all"] > damage_count:
         says = f"{facts.damage[0]['all'] - damage_count:,} more stretches cannot be read."
         unread = all(row["damage"] in ("zeros", "unreadable") for row in facts.damage)
-        yield LogFinding(kind="unreadable" if unread else "corrupt", severity="error", says=says)
+        yield LogFinding("unreadable" if unread else "corrupt", "error", says)
 
 
 def _zeros(facts: Facts, row: Row, says: str) -> LogFinding:
@@ -198,16 +192,16 @@ def _zeros(facts: Facts, row: Row, says: str) -> LogFinding:
     where = f"{segment:020d}.log holds zeros from byte {row['position']} on"
     if segment == facts.last_segment:
         if facts.sum("records") or replica.hw == facts.leo:
-            return LogFinding(kind="zeros", severity="note", says=says)
+            return LogFinding("zeros", "note", says)
         says = (
             f"{where}, and its log no record: one that was preallocated and never written looks"
             " like that, and so does one that was wiped."
         )
     elif facts.covered(segment) + 1 >= due:
-        return LogFinding(kind="zeros", severity="note", says=says)
+        return LogFinding("zeros", "note", says)
     else:
         says = f"{where}, where records up to offset {due - 1} should be."
-    return LogFinding(kind="zeros", severity="error", says=says, offset=facts.covered(segment) + 1)
+    return LogFinding("zeros", "error", says, facts.covered(segment) + 1)
 
 
 def _order(facts: Facts) -> Iterator[LogFinding]:
@@ -216,14 +210,14 @@ def _order(facts: Facts) -> Iterator[LogFinding]:
             f"Segment {base:020d}.log reaches up to offset {last}, though the next one begins with"
             f" {following}."
         )
-        yield LogFinding(kind="overlap", severity="error", says=says, offset=following)
+        yield LogFinding("overlap", "error", says, following)
     if facts.hole:
         count, first = facts.hole
         says = (
-            f"It lacks {count:,} record{'s' * (count != 1)} in the middle of its log, the first at"
+            f"It lacks {counted(count, 'record')} in the middle of its log, the first at"
             f" offset {first}, which another replica has; compaction does not explain it."
         )
-        yield LogFinding(kind="hole", severity="error", says=says, offset=first)
+        yield LogFinding("hole", "error", says, first)
 
 
 def _checkpoints(facts: Facts, *, lacking: bool) -> Iterator[LogFinding]:
@@ -242,22 +236,18 @@ def beyond(facts: Facts) -> Iterator[LogFinding]:
     """Yield checkpoints above the log end offset, where Kafka never has them."""
     replica, leo = facts.replica, facts.leo
     if replica.hw is not None and replica.hw > leo:
-        count = replica.hw - leo
+        gone = counted(replica.hw - leo, "committed record")
         says = (
-            f"Its HW was {replica.hw}, but its log ends at {leo}: {count:,} committed"
-            f" record{'s' * (count != 1)} that it had {_are(count)} gone from it."
+            f"Its HW was {replica.hw}, but its log ends at {leo}: {gone} that it had"
+            f" {'is' if replica.hw == leo + 1 else 'are'} gone from it."
         )
-        yield LogFinding(kind="hw-above-leo", severity="warning", says=says, offset=leo)
+        yield LogFinding("hw-above-leo", "warning", says, leo)
     named = (("recovery point", replica.recovery_point), ("log start offset", replica.log_start))
     for name, value in named:
         if value is not None and value > leo:
             says = f"Its {name} is {value}, but its log ends at {leo}."
             kind = f"{name.replace(' offset', '').replace(' ', '-')}-above-leo"
-            yield LogFinding(kind=kind, severity="warning", says=says, offset=leo)
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
+            yield LogFinding(kind, "warning", says, leo)
 
 
 def disordered(facts: Facts) -> list[LogFinding]:
@@ -278,9 +268,7 @@ def disordered(facts: Facts) -> list[LogFinding]:
                 f" {before.last})."
             )
             severity: Severity = "error" if amid else "warning"
-            findings.append(
-                LogFinding(kind="epoch-order", severity=severity, says=says, offset=run.first)
-            )
+            findings.append(LogFinding("epoch-order", severity, says, run.first))
     return findings[:_NAMED_MAX]
 
 
@@ -316,52 +304,42 @@ def contradicted(facts: Facts) -> list[LogFinding]:
         findings.append(
             f"Epoch {epoch} begins at {start} in it, where the log ends at {facts.leo}."
         )
-    return [
-        LogFinding(
-            kind="epoch-list",
-            severity="warning",
-            says=f"leader-epoch-checkpoint contradicts the log: {finding}",
-        )
-        for finding in findings[:_NAMED_MAX]
-    ]
+    says = [f"leader-epoch-checkpoint contradicts the log: {finding}" for finding in findings]
+    return [LogFinding("epoch-list", "warning", sentence) for sentence in says[:_NAMED_MAX]]
 
 
 def _producers(facts: Facts) -> Iterator[LogFinding]:
     for row in facts.repeated:
         says = (
-            f"{row['count']:,} sequence number{'s' * (row['count'] != 1)} of an idempotent producer"
+            f"{counted(row['count'], 'sequence number')} of an idempotent producer"
             f" stand in it twice: {row['sequence']} of producer {row['producer_id']} at offsets"
             f" {row['first']} and {row['again']}."
         )
-        yield LogFinding(
-            kind="repeated-sequence", severity="warning", says=says, offset=row["first"]
-        )
+        yield LogFinding("repeated-sequence", "warning", says, row["first"])
     ended = {row["ending"]: row for row in facts.transactions}
     if opened := ended.get("open"):
         yield from _open(facts, opened)
     if bare := ended.get("bare"):
         marker = bare["some"][0]["marker"]
         says = (
-            f"{bare['count']:,} transaction marker{'s' * (bare['count'] != 1)} without records"
+            f"{counted(bare['count'], 'transaction marker')} without records"
             f" before {'it' if bare['count'] == 1 else 'them'}, the first at offset {marker}: of a"
             " transaction that wrote nothing here, or whose records compaction or retention took."
         )
-        yield LogFinding(kind="bare-marker", severity="note", says=says, offset=marker)
+        yield LogFinding("bare-marker", "note", says, marker)
 
 
 def _open(facts: Facts, opened: Row) -> Iterator[LogFinding]:
     first = opened["some"][0]
     says = (
-        f"{opened['count']:,} transaction{'s' * (opened['count'] != 1)} without a marker, the first"
+        f"{counted(opened['count'], 'transaction')} without a marker, the first"
         f" from offset {first['first']} on, of producer {first['producer_id']}: a read_committed"
         " reader goes no further."
     )
     time = max((span["time"] for span in facts.spans if span["time"] is not None), default=0)
     age_ms = time - (first["time"] or time)
     if age_ms <= HANGING_MS:
-        yield LogFinding(kind="open-transaction", severity="note", says=says, offset=first["first"])
+        yield LogFinding("open-transaction", "note", says, first["first"])
         return
     says += f" The log goes on for {age_ms // 60_000} minutes behind it: it hangs (KIP-664)."
-    yield LogFinding(
-        kind="hanging-transaction", severity="warning", says=says, offset=first["first"]
-    )
+    yield LogFinding("hanging-transaction", "warning", says, first["first"])

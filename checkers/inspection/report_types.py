@@ -15,7 +15,7 @@ Severity = Literal["error", "warning", "note"]
 """error: not what Kafka wrote; warning: Kafka should not leave it so; note: ordinary."""
 
 
-class LogFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LogFinding(msgspec.Struct, frozen=True, omit_defaults=True):
     """One finding about a log.
 
     Attributes:

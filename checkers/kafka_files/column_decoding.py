@@ -1,6 +1,6 @@
 """Decoding of whole columns, for both on-disk formats, without a loop over records."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -48,14 +48,15 @@ class Damage:
 
 
 class Flaw(NamedTuple):
-    """Why a batch is left out."""
+    """Why a batch is left out; ``Flaws`` are by the index of the batch in its chunk."""
 
     says: str
     kind: DamageKind = "corrupt"
 
 
 Flaws = dict[int, Flaw]
-"""By the index of the batch in its chunk."""
+
+MISPLACED: Final = "its offsets do not fit between its neighbours'"
 
 BATCH_BYTES_MAX: Final = 128 << 20
 """A larger batch is left out, as ``unreadable``: a batch is decoded as a whole."""
@@ -75,8 +76,8 @@ class Chunk:
     Attributes:
         positions: where each begins in the file, bytes.
         sizes: whole size of each, bytes, its offset and length fields included.
-        following: the least offset of the next batch or segment. context: whether it lies before
-            the range to read, and only tells the least offset there.
+        following: the least offset of the next batch or segment.
+        context: whether it lies before the range to read, and only tells the least offset there.
     """
 
     legacy: bool
@@ -91,12 +92,9 @@ class DecodedColumns:
     """The records of a chunk, as columns.
 
     Attributes:
-        batches: one value per batch, by column: position, base_offset, last_offset, magic,
-            leader_epoch, producer_id, producer_epoch, codec, log_append_time, transactional,
-            control.
+        batches: one value per batch, by column of ``reader.SCHEMA``; and ``codec``.
         owner: for every record the index of its batch.
-        offset: absolute offset of every record, as ``timestamp_ms``, ``sequence``, ``crc``;
-            -1 means none.
+        offset: absolute offset of every record; in this and the next three -1 means none.
         damage: the batches that were left out, with the reason.
         last: the greatest offset that any sound batch covers; None without a sound batch.
     """
@@ -114,11 +112,9 @@ class DecodedColumns:
 
 
 def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Return the zigzag varints, up to 64 bits wide, at each of the positions ``at``.
+    """Return the zigzag varints of up to 64 bits at the positions ``at``, and where they end.
 
-    Returns:
-        The values, and the positions behind them. The value of bytes that are no varint is
-            undefined.
+    The value of bytes that are no varint is undefined.
     """
     at = np.minimum(at, len(data) - _VARINT_BYTES_MAX)
     first = data[at]
@@ -182,10 +178,11 @@ def texts(values: Sequence[str]) -> pa.StringArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checksum:
-    """The checksum of a format: its name, its owner, the bytes that it covers, its function."""
+    """The checksum of a format: of what, where it stands, and from where on it covers bytes."""
 
     name: str
     owner: str
+    at: int
     covers_from: int
     compute: Callable[[memoryview], int]
 
@@ -233,26 +230,50 @@ def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
     return sound
 
 
-OFFSET_MAX: Final = (1 << 63) - 1
+def check_order(first: Ints, last: Ints, flaws: Flaws, *, floor: int, following: int) -> None:
+    """Add to ``flaws`` the batches whose offsets do not fit between those of the sound others."""
+    sound = usable(len(first), flaws)
+    fits = in_order(first[sound], last[sound], floor=floor, following=following)
+    for index in sound[~fits].tolist():
+        flaws[index] = Flaw(MISPLACED)
 
 
-def claimed_end(base_offset: int, delta: int) -> int | None:
-    """Return the last offset that a damaged batch claims; None if it claims none."""
-    end = base_offset + delta
-    return end if -OFFSET_MAX <= end <= OFFSET_MAX else None
+def usable(batches: int, flaws: Flaws) -> npt.NDArray[np.intp]:
+    """Return the indexes of the batches that are not left out."""
+    return np.array([index for index in range(batches) if index not in flaws], dtype=np.intp)
+
+
+def left_out(
+    chunk: Chunk,
+    header: np.ndarray,
+    claims: Mapping[int, tuple[int, int | None]],
+    flaws: Flaws,
+    mismatched: set[int],
+) -> list[Damage]:
+    """Return the batches that are left out.
+
+    Args:
+        claims: the first and the last offset that each of them claims, by its index.
+        mismatched: those with a wrong checksum.
+    """
+    return [
+        Damage(
+            kind=flaws[index].kind,
+            position=int(chunk.positions[index]),
+            error=flaws[index].says,
+            base_offset=claims[index][0],
+            last_offset=claims[index][1],
+            magic=int(header["magic"][index]),
+            crc=int(header["crc"][index]),
+            crc_ok=index not in mismatched,
+        )
+        for index in sorted(flaws)
+    ]
 
 
 def record_ids(values: pa.BinaryArray) -> pa.StringArray:
-    """``harness.runs.history.record_id`` of every value; null where the value is."""
-    if not len(values):
-        return pa.array([], pa.string())
-    rows = slice(values.offset, values.offset + len(values) + 1)
-    bounds = np.frombuffer(values.buffers()[1], dtype=np.int32)[rows].astype(np.int64)
-    bars = pc.find_substring(values, b"|")
-    bar = np.frombuffer(bars.buffers()[1], dtype=np.int32)[bars.offset :][: len(values)]
-    length = np.where(bar >= 0, bar, np.diff(bounds))
-    length[values.is_null().to_numpy(zero_copy_only=False)] = -1
-    ids = slices(values.buffers()[2] or pa.py_buffer(b""), bounds[:-1], length)
+    """Return ``harness.runs.history.record_id`` of every value; null where the value is."""
+    ids = pc.list_element(pc.split_pattern(values, b"|", max_splits=1), 0)
     try:
         return ids.cast(pa.string())
     except pa.ArrowInvalid:

@@ -11,6 +11,7 @@ from typing import Final
 import cramjam
 import numpy as np
 
+from highwater.checkers.kafka_files.column_decoding import DamageKind
 from highwater.harness.base.wording import count
 
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -31,24 +32,26 @@ _WORD: Final = 0xFFFFFFFF
 
 
 class CodecError(Exception):
-    """The bytes do not decompress; the caller makes a finding of it."""
+    """The bytes do not decompress; the caller makes a finding of it, of this kind."""
+
+    kind: DamageKind = "corrupt"
 
 
 class TooLargeError(CodecError):
     """They may be sound, but decompress to more than ``SWOLLEN_BYTES_MAX``."""
+
+    kind = "unreadable"
 
 
 def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
     """Return the records inside a compressed batch (v2) or wrapper message (v0, v1).
 
     Args:
-        codec: 1 gzip, 2 snappy, 3 lz4, 4 zstd (v2 alone).
-        data: the compressed bytes.
+        codec: an index of ``NAMES``; zstd in v2 alone.
         magic: 0, 1 or 2; before 2 the checksum of an LZ4 header may be the wrong one.
 
     Raises:
         CodecError: an unknown codec, or bytes that it does not accept.
-        TooLargeError: it decompresses to too many bytes.
     """
     try:
         match codec:
@@ -106,7 +109,7 @@ def _snappy(data: memoryview) -> memoryview:
 
 
 def _raw_snappy(block: memoryview, room: int) -> memoryview:
-    """Return one block, which begins with its own size."""
+    """Decompress one block, which begins with its own size."""
     if cramjam.snappy.decompress_raw_len(block) > room:
         raise _swollen()
     return memoryview(cramjam.snappy.decompress_raw(block))
@@ -128,13 +131,8 @@ def _mend_lz4(data: memoryview) -> bytes:
 
 def _xxh32(data: bytes) -> int:
     """XXH32 with seed 0 of fewer than 16 bytes, which a frame header always is."""
-    prime1, prime2, prime3, prime4, prime5 = (
-        0x9E3779B1,
-        0x85EBCA77,
-        0xC2B2AE3D,
-        0x27D4EB2F,
-        0x165667B1,
-    )
+    prime1, prime2, prime3 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
+    prime4, prime5 = 0x27D4EB2F, 0x165667B1
     whole = len(data) // 4 * 4
     value = prime5 + len(data)
     for (word,) in struct.iter_unpack("<I", data[:whole]):

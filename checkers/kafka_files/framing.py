@@ -3,13 +3,11 @@
 import errno
 import os
 import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from aiokafka.record._crecords import crc32c_cython as crc32c
 
 from highwater.checkers.kafka_files import message_set_v0_v1, record_batch_v2
 from highwater.checkers.kafka_files.column_decoding import (
@@ -29,6 +27,9 @@ _OFFSET_AND_LENGTH: Final = 12
 _WINDOW_BYTES: Final = 1 << 20
 _SEARCH_BYTES_MAX: Final = 64 << 20  # behind a broken batch, for the one that follows
 _TRIALS_MAX: Final = 1000  # of what looks like it there
+_CHECKSUMS: Final = (
+    *(message_set_v0_v1.CHECKSUM, message_set_v0_v1.CHECKSUM, record_batch_v2.CHECKSUM),
+)
 _LEAST: Final = (26, 34, 61)  # whole bytes of the smallest batch of each format
 _CODEC_AT: Final = (17, 17, 22)  # the byte of each format's batch that names its codec
 _CODEC: Final = 0x07
@@ -37,30 +38,22 @@ _CODEC: Final = 0x07
 def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumns]:
     """Yield a chunk's records; in parts where it decompresses to more than memory holds.
 
-    Args:
-        data: the segment.
-        chunk: of one family of formats.
-        floor: the least offset allowed.
+    ``floor`` is the least offset allowed.
     """
     family = message_set_v0_v1 if chunk.legacy else record_batch_v2
     try:
-        parts = [family.decode(data, chunk, floor=floor)]
+        whole = family.decode(data, chunk, floor=floor)
     except ArenaFullError:
-        middle = len(chunk.positions) // 2
-        (offset,) = struct.unpack_from(">q", data, int(chunk.positions[middle]))
-        first = replace(
-            chunk,
-            positions=chunk.positions[:middle],
-            sizes=chunk.sizes[:middle],
-            following=offset,
-        )
-        rest = replace(chunk, positions=chunk.positions[middle:], sizes=chunk.sizes[middle:])
+        positions, sizes, middle = chunk.positions, chunk.sizes, len(chunk.positions) // 2
+        (offset,) = struct.unpack_from(">q", data, int(positions[middle]))
+        first = replace(chunk, positions=positions[:middle], sizes=sizes[:middle], following=offset)
+        rest = replace(chunk, positions=positions[middle:], sizes=sizes[middle:])
         for part in (first, rest):
             for decoded in decode(data, part, floor):
                 floor = floor if decoded.last is None else decoded.last + 1
                 yield decoded
     else:
-        yield from parts
+        yield whole
 
 
 def frames(data: memoryview, start: int, stop: int, limit: int) -> Iterator[Chunk | int]:
@@ -70,9 +63,8 @@ def frames(data: memoryview, start: int, stop: int, limit: int) -> Iterator[Chun
     context. Bytes that do not begin a whole batch end the walk with their position.
 
     Args:
-        data: the segment.
-        start: batches that begin before this byte are left out. stop: batches that begin at this
-            byte or behind it are left out. limit: the first offset that cannot be in the segment.
+        start: batches that begin before this byte are left out, as those from ``stop`` on.
+        limit: the first offset that cannot be in the segment.
     """
     context: list[int] = []
     positions: list[int] = []
@@ -180,8 +172,9 @@ def _whole(data: memoryview, at: int, magic: int) -> bool:
     """Return whether the checksum matches up to the end: then only the length is broken."""
     if len(data) - at < _LEAST[magic]:
         return False
-    crc_at, covers_from, compute = (17, 21, crc32c) if magic == 2 else (12, 16, zlib.crc32)  # noqa: PLR2004
-    return bool(compute(data[at + covers_from :]) == int.from_bytes(data[at + crc_at :][:4]))
+    checksum = _CHECKSUMS[magic]
+    stored = int.from_bytes(data[at + checksum.at :][:4])
+    return checksum.compute(data[at + checksum.covers_from :]) == stored
 
 
 def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> bool:

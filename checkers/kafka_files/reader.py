@@ -7,6 +7,7 @@ A broken segment is a finding, never an exception: sound batches are read, and e
 import mmap
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Final
 
@@ -17,7 +18,6 @@ import pyarrow.compute as pc
 from highwater.checkers.kafka_files.column_decoding import (
     Damage,
     DecodedColumns,
-    Mask,
     column,
     record_ids,
     texts,
@@ -76,14 +76,14 @@ def read_partition(folder: Path) -> Iterator[pa.RecordBatch]:
 def read_segment(
     segment: Path | Segment, *, start: int = 0, stop: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of one segment as batches of ``SCHEMA``.
+    """Yield the records of one segment as batches of ``SCHEMA``, in order of offset.
+
+    The findings of a range of the file come behind its records.
 
     Args:
-        segment: the file, or one from ``segments``. start: batches that begin before this byte are
-            left out. stop: batches that begin at this byte or behind it are left out; None reads to
-            the end.
-
-    Rows come in order of offset; the findings of a range of the file come behind its records.
+        segment: the file, or one from ``segments``.
+        start: batches that begin before this byte are left out.
+        stop: batches that begin at this byte or behind it are left out; None reads to the end.
     """
     where = segment if isinstance(segment, Segment) else Segment.at(segment)
     try:
@@ -117,11 +117,7 @@ def read_file(
 def _read(
     data: memoryview, where: Segment, start: int, stop: int, file: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the batches that begin in ``start`` to ``stop``.
-
-    Args:
-        file: the descriptor of the file behind ``data``, for finding its holes.
-    """
+    """Yield the rows of the batches that begin in ``start`` to ``stop``; ``file``: of ``data``."""
     floor = where.base_offset
     for frame in frames(data, start, stop, where.end):
         if isinstance(frame, int):
@@ -139,32 +135,39 @@ def _read(
 def _records(decoded: DecodedColumns, where: Segment) -> pa.RecordBatch:
     """Return a table of ``SCHEMA`` from decoded columns."""
     rows = len(decoded.owner)
-    numbers = {
-        name: values[decoded.owner] for name, values in decoded.batches.items() if name != "codec"
+    of_batches = {name: values[decoded.owner] for name, values in decoded.batches.items()}
+    codecs = column(of_batches.pop("codec"), pa.int8())
+    numbers = of_batches | {
+        "offset": decoded.offset,
+        "timestamp_ms": decoded.timestamp_ms,
+        "sequence": decoded.sequence,
+        "crc": decoded.crc,
+        "crc_ok": np.ones(rows, dtype=np.bool_),
+        "broker": np.full(rows, where.broker),
+        "partition": np.full(rows, where.partition),
+        "segment": np.full(rows, where.base_offset),
     }
-    for name in ("offset", "timestamp_ms", "sequence", "crc"):
-        numbers[name] = getattr(decoded, name)
     columns = {
-        name: column(values, SCHEMA.field(name).type, null=_none(name, values))
+        name: column(
+            values,
+            SCHEMA.field(name).type,
+            null=values == -1 if name in _MINUS_ONE_IS_NULL else None,
+        )
         for name, values in numbers.items()
     }
-    codecs = column(decoded.batches["codec"][decoded.owner], pa.int8())
+    ids = record_ids(decoded.value)
     columns |= {
+        "run": pa.repeat(texts([where.run])[0], rows),
+        "topic": pa.repeat(texts([where.topic])[0], rows),
         "compression": pa.DictionaryArray.from_arrays(codecs, _NAMES).dictionary_decode(),
         "control_type": _control_types(columns["control"], decoded.key),
         "key": decoded.key,
         "value": decoded.value,
-        "record_id": record_ids(decoded.value),
-        "crc_ok": column(np.ones(rows, dtype=np.bool_), pa.bool_()),
+        "record_id": pc.if_else(columns["control"], None, ids) if numbers["control"].any() else ids,
+        "damage": pa.nulls(rows, pa.string()),
+        "error": pa.nulls(rows, pa.string()),
     }
-    if numbers["control"].any():
-        columns["record_id"] = pc.if_else(columns["control"], None, columns["record_id"])
-    return _table(columns, rows, where)
-
-
-def _none(name: str, values: np.ndarray) -> Mask | None:
-    """Return where -1 stands for no value."""
-    return values == -1 if name in _MINUS_ONE_IS_NULL else None
+    return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
 def _control_types(control: pa.Array, key: pa.BinaryArray) -> pa.StringArray:
@@ -179,27 +182,13 @@ def _control_types(control: pa.Array, key: pa.BinaryArray) -> pa.StringArray:
     return pa.array(names, pa.string())
 
 
-def _findings(damage: list[Damage], where: Segment) -> pa.RecordBatch:
-    names = ("position", "base_offset", "last_offset", "magic", "crc", "crc_ok", "error")
-    columns = {
-        name: pa.array([getattr(part, name) for part in damage], SCHEMA.field(name).type)
-        for name in names
+def _findings(damages: list[Damage], where: Segment) -> pa.RecordBatch:
+    origin = {
+        "run": where.run,
+        "broker": where.broker,
+        "topic": where.topic,
+        "partition": where.partition,
+        "segment": where.base_offset,
     }
-    columns["damage"] = pa.array([part.kind for part in damage])
-    return _table(columns, len(damage), where)
-
-
-def _table(columns: dict[str, pa.Array], rows: int, where: Segment) -> pa.RecordBatch:
-    """Add the columns of the rows' origin, and nulls for missing columns."""
-    for name in ("run", "topic"):
-        columns[name] = pa.repeat(texts([getattr(where, name)])[0], rows)
-    for name, value in (
-        *(("broker", where.broker), ("partition", where.partition)),
-        ("segment", where.base_offset),
-    ):
-        columns[name] = column(np.full(rows, value), SCHEMA.field(name).type)
-    arrays = [
-        columns[field.name] if field.name in columns else pa.nulls(rows, field.type)
-        for field in SCHEMA
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    rows = [{**origin, **asdict(damage), "damage": damage.kind} for damage in damages]
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)

@@ -4,33 +4,23 @@ The walk from record to record is a Python loop over one length each; everything
 docs/results.md compares it with aiokafka's compiled parser.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from aiokafka.record._crecords import crc32c_cython as crc32c
 
+from highwater.checkers.kafka_files import column_decoding as columns
 from highwater.checkers.kafka_files.column_decoding import (
     ARENA_BYTES_MAX,
-    ArenaFullError,
-    Bytes,
-    Checksum,
     Chunk,
-    Damage,
     DecodedColumns,
     Flaw,
     Flaws,
     Ints,
-    claimed_end,
-    fields,
-    in_order,
-    join,
-    mismatches,
-    slices,
     varints,
 )
-from highwater.checkers.kafka_files.compression import CodecError, TooLargeError, decompress
+from highwater.checkers.kafka_files.compression import CodecError, decompress
 
 HEADER: Final = np.dtype(
     [
@@ -49,23 +39,26 @@ HEADER: Final = np.dtype(
         ("count", ">i4"),
     ]
 )
-_CRC_FROM: Final = (
-    21  # the attributes; offset, length, leader epoch and magic are under no checksum
+CHECKSUM: Final = columns.Checksum(
+    name="CRC-32C",
+    owner="batch",
+    at=17,
+    covers_from=21,  # the attributes; offset, length, leader epoch and magic are under no checksum
+    compute=crc32c,
 )
-_CHECKSUM: Final = Checksum(name="CRC-32C", owner="batch", covers_from=_CRC_FROM, compute=crc32c)
 _CODEC: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
-_ONE_BYTE: Final = 0x80
-_RUN: Final = 256
+_MORE: Final = 0x80  # the bit of a varint's byte that another one follows
+_RUN: Final = 256  # records of one size that are stepped over at once, at most
 _RECORDS_MAX: Final = 1 << 22  # of a batch: a producer's, of 16 KB, has a few thousand
 _SEQUENCES: Final = 1 << 31
+_OFFSET_MAX: Final = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Records:
-    """The place of every record in the arena; ``ends`` is one past its last byte."""
+class _Records(NamedTuple):
+    """The batch of every record, and its place in the arena; ``ends`` is one past its last byte."""
 
     owner: Ints
     starts: Ints
@@ -80,28 +73,29 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
         chunk: batches whose whole bytes lie in ``data``.
         floor: the least offset allowed.
     """
-    raw = np.frombuffer(data, dtype=np.uint8)
-    header = fields(raw, chunk.positions, HEADER)
+    header = columns.fields(np.frombuffer(data, dtype=np.uint8), chunk.positions, HEADER)
     flaws: Flaws = {}
-    mismatched = mismatches(data, chunk, header["crc"], _CHECKSUM, flaws)
-    _check_order(header, floor, chunk.following, flaws)
+    mismatched = columns.mismatches(data, chunk, header["crc"], CHECKSUM, flaws)
+    first = header["base_offset"].astype(np.int64)
+    last = first + header["last_offset_delta"]
+    columns.check_order(first, last, flaws, floor=floor, following=chunk.following)
     arena, bounds = _unpack(data, chunk, header, flaws)
-    records = _walk(arena, bounds, header["count"].tolist(), flaws)
-    decoded = _columns(arena, header, records, chunk, flaws)
-    if decoded is None:  # a sound checksum over fields that make no sense: leave those batches out
+    decoded = None
+    while decoded is None:  # again without the batches whose fields make no sense
         records = _walk(arena, bounds, header["count"].tolist(), flaws)
         decoded = _columns(arena, header, records, chunk, flaws)
-        assert decoded is not None
-    decoded.damage.extend(_damage(chunk, header, flaws, mismatched))
+    empty = np.flatnonzero(header["count"] == 0).tolist()
+    flaws = dict.fromkeys(empty, Flaw("compaction left none of its records", "empty")) | flaws
+    claims = {index: _claim(header[index]) for index in flaws}
+    decoded.damage.extend(columns.left_out(chunk, header, claims, flaws, mismatched))
     return decoded
 
 
-def _check_order(header: np.ndarray, floor: int, following: int, flaws: Flaws) -> None:
-    sound = np.array([index for index in range(len(header)) if index not in flaws], dtype=np.intp)
-    first = header["base_offset"][sound].astype(np.int64)
-    last = first + header["last_offset_delta"][sound]
-    for index in sound[~in_order(first, last, floor=floor, following=following)].tolist():
-        flaws[index] = Flaw("its offsets do not fit between its neighbours'")
+def _claim(header: np.void) -> tuple[int, int | None]:
+    """Return the first and the last offset that a batch claims; None for one that cannot be."""
+    base = int(header["base_offset"])
+    end = base + int(header["last_offset_delta"])
+    return base, end if -_OFFSET_MAX <= end <= _OFFSET_MAX else None
 
 
 def _unpack(
@@ -120,15 +114,14 @@ def _unpack(
             try:
                 part = decompress(codec, part, magic=2)
             except CodecError as error:
-                swollen = isinstance(error, TooLargeError)
-                flaws[index] = Flaw(str(error), "unreadable" if swollen else "corrupt")
+                flaws[index] = Flaw(str(error), error.kind)
                 continue
         if parts and at + len(part) > ARENA_BYTES_MAX:
-            raise ArenaFullError
+            raise columns.ArenaFullError
         parts.append(part)
         bounds.append((index, at, at + len(part)))
         at += len(part)
-    return join(parts), bounds
+    return columns.join(parts), bounds
 
 
 def _walk(
@@ -139,9 +132,8 @@ def _walk(
     owners, sizes, ends = [], [], []
     for index, at, end in bounds:
         if counts[index] > _RECORDS_MAX:
-            flaws[index] = Flaw(
-                f"it has {counts[index]} records, too many to be read", "unreadable"
-            )
+            says = f"it has {counts[index]} records, too many to be read"
+            flaws[index] = Flaw(says, "unreadable")
         if index in flaws:
             continue
         before = len(starts)
@@ -168,7 +160,7 @@ def _step(arena: bytes, at: int, end: int, count: int, starts: list[int]) -> int
         if at >= end:
             return -1
         size, width = arena[at], 1
-        if size >= _ONE_BYTE:
+        if size >= _MORE:
             size, width = _length(arena, at)
         stride = width + (size >> 1)
         if stride == before:  # workloads write records of one size: step over a run of them at once
@@ -193,7 +185,7 @@ def _length(arena: bytes, at: int) -> tuple[int, int]:
         size |= (byte & 0x7F) << shift
         shift += 7
         width += 1
-        if byte < _ONE_BYTE or width == 5:  # noqa: PLR2004 - of 32 bits
+        if byte < _MORE or width == 5:  # noqa: PLR2004 - of 32 bits
             return size, width
 
 
@@ -207,7 +199,7 @@ def _columns(
     arena: bytes, header: np.ndarray, records: _Records, chunk: Chunk, flaws: Flaws
 ) -> DecodedColumns | None:
     """Return all fields of all records; None if some are invalid: ``flaws`` gets their batches."""
-    data: Bytes = np.frombuffer(arena, dtype=np.uint8)
+    data: columns.Bytes = np.frombuffer(arena, dtype=np.uint8)
     length, at = varints(data, records.starts)
     body = at
     time_delta, at = varints(data, at + 1)  # behind the attributes of the record, which are unused
@@ -235,17 +227,17 @@ def _columns(
     append_time = (header["attributes"] & _LOG_APPEND_TIME) != 0
     created = header["base_timestamp"].astype(np.int64)[owner] + time_delta
     appended = header["max_timestamp"].astype(np.int64)[owner]
-    usable = np.array([i for i in range(len(header)) if i not in flaws], dtype=np.intp)
-    last = header["base_offset"][usable].astype(np.int64) + header["last_offset_delta"][usable]
+    batches = _batch_columns(header, chunk, append_time)
+    last = batches["last_offset"][columns.usable(len(header), flaws)]
     return DecodedColumns(
-        batches=_batch_columns(header, chunk, append_time),
+        batches=batches,
         owner=owner,
         offset=header["base_offset"].astype(np.int64)[owner] + offset_delta,
         timestamp_ms=np.where(append_time[owner], appended, created),
         sequence=np.where(sequence >= 0, (sequence + offset_delta) % _SEQUENCES, -1),
         crc=header["crc"].astype(np.int64)[owner],
-        key=slices(buffer, key_at, key_length),
-        value=slices(buffer, value_at, value_length),
+        key=columns.slices(buffer, key_at, key_length),
+        value=columns.slices(buffer, value_at, value_length),
         damage=[],
         last=int(last.max()) if len(last) else None,
     )
@@ -269,24 +261,3 @@ def _batch_columns(
         "transactional": (attributes & _TRANSACTIONAL) != 0,
         "control": (attributes & _CONTROL) != 0,
     }
-
-
-def _damage(chunk: Chunk, header: np.ndarray, flaws: Flaws, mismatched: set[int]) -> list[Damage]:
-    """Return the batches that were left out, and the empty ones."""
-    empty = np.flatnonzero(header["count"] == 0).tolist()
-    all_flaws = dict.fromkeys(empty, Flaw("compaction left none of its records", "empty")) | flaws
-    return [
-        Damage(
-            kind=all_flaws[index].kind,
-            position=int(chunk.positions[index]),
-            error=all_flaws[index].says,
-            base_offset=int(header["base_offset"][index]),
-            last_offset=claimed_end(
-                int(header["base_offset"][index]), int(header["last_offset_delta"][index])
-            ),
-            magic=2,
-            crc=int(header["crc"][index]),
-            crc_ok=index not in mismatched,
-        )
-        for index in sorted(all_flaws)
-    ]

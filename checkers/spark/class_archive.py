@@ -18,11 +18,7 @@ _LIMIT_S: Final = 240.0
 
 
 def flags(java_home: Path) -> Flags:
-    """Return JVM flags that use the archive; make it first if that was never tried.
-
-    Args:
-        java_home: of the Java that Spark will start on.
-    """
+    """Return JVM flags that use the archive; make it first if that was never tried."""
     jars = Path(pyspark.__file__).parent / "jars"
     program = Program(
         name="spark",
@@ -34,13 +30,8 @@ def flags(java_home: Path) -> Flags:
 
 
 def _rehearse(sharing: Flags) -> None:
-    """Judge a made-up run in a process of its own, which ends with this one if that comes first.
-
-    Raises:
-        HarnessError: it failed.
-        subprocess.TimeoutExpired: it did not end.
-    """
-    command = [sys.executable, "-m", "highwater.checkers.spark.archive_training", *sharing]
+    """Judge a made-up run in a process of its own, which ends with this one if that comes first."""
+    command = [sys.executable, "-m", "highwater.checkers.warmup", *sharing]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet) as child:
         try:

@@ -12,9 +12,10 @@ import socket
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import psutil
@@ -31,9 +32,6 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import COLLECTOR, Flags
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.base.waiting import await_condition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 _LAST_WORDS: Final = 600  # characters of Spark's own complaint that an error quotes
 _EXECUTOR_LIMIT_S: Final = 120.0
@@ -74,7 +72,7 @@ def is_local(session: SparkSession) -> bool:
 
 def start(
     options: SparkOptions,
-    settings: "Mapping[str, str]",
+    settings: Mapping[str, str],
     *,
     heavy: bool = False,
     sharing: Flags | None = None,
@@ -83,9 +81,9 @@ def start(
 
     Args:
         options: its master, heap and settings.
-        settings: those of SQL that verdicts need; the caller may change them. heavy: whether better
-            machine code is worth compiling. sharing: the JVM's flags of class data sharing; None:
-            those of the archive, made if missing.
+        settings: those of SQL that verdicts need; ``options`` may change them.
+        heavy: whether better machine code is worth compiling.
+        sharing: flags of class data sharing; None: those of the archive, made if missing.
 
     Raises:
         HarnessError: there is no Java that Spark starts on, or Spark did not start.
@@ -96,10 +94,12 @@ def start(
     os.environ["JAVA_HOME"] = str(java)
     os.environ["PYSPARK_PYTHON"] = _python(master, options.conf)
     shared = sharing_flags(java) if sharing is None else sharing
-    temporary = _temporary_folder()
+    temporary = scratch("spark")
+    at_end(partial(_clear, temporary))
     conf = _configuration(master, options, settings, temporary)
-    flags = _java_options(temporary, shared, heavy=heavy)
-    conf.set(_JAVA_OPTIONS, f"{flags} {options.conf.get(_JAVA_OPTIONS, '')}".rstrip())
+    paths = " ".join(f'"{path}"' for path in (*shared, f"-Djava.io.tmpdir={temporary}"))
+    flags = (_JVM_OPTIONS, "" if heavy else _QUICK, paths, options.conf.get(_JAVA_OPTIONS, ""))
+    conf.set(_JAVA_OPTIONS, " ".join(filter(None, flags)))
     log = temporary / "spark.log"
     try:
         with log.open("wb") as file, warnings.catch_warnings():
@@ -108,7 +108,10 @@ def start(
             with _temporary_files_in(temporary):
                 gateway = launch(conf, {"stdout": file, "stderr": file})
             at_end(partial(_end, gateway))
-            context = _quiet(SparkContext(gateway=gateway, conf=conf))
+            context = SparkContext(gateway=gateway, conf=conf)
+            # Nothing is said where the JVM ends while PySpark waits for its accumulators' values.
+            server: Any = context._accumulatorServer  # noqa: SLF001 - nothing public
+            server.handle_error = lambda *_: None
             session = SparkSession(context)
             if not master.startswith("local"):
                 _await_executor(context)
@@ -121,11 +124,7 @@ def start(
 
 
 def _require_answer(master: str) -> None:
-    """Return if any of a standalone cluster's masters answers: Spark would try for a minute.
-
-    Raises:
-        HarnessError: none does.
-    """
+    """Raise an error if no master of a standalone cluster answers: Spark tries for a minute."""
     if not master.startswith("spark://"):
         return
     for place in master.removeprefix("spark://").split(","):
@@ -139,7 +138,7 @@ def _require_answer(master: str) -> None:
     )
 
 
-def _python(master: str, conf: "Mapping[str, str]") -> str:
+def _python(master: str, conf: Mapping[str, str]) -> str:
     """Return the Python of the workers: this one, unless another is named."""
     named = conf.get(_PYTHON)
     if named is None and not master.startswith("local"):
@@ -147,15 +146,8 @@ def _python(master: str, conf: "Mapping[str, str]") -> str:
     return named or sys.executable
 
 
-def _quiet(context: SparkContext) -> SparkContext:
-    """Silence PySpark where the JVM ends while it waits for its accumulators' values."""
-    server: Any = context._accumulatorServer  # noqa: SLF001 - nothing public
-    server.handle_error = lambda *_: None
-    return context
-
-
 def _configuration(
-    master: str, options: SparkOptions, settings: "Mapping[str, str]", temporary: Path
+    master: str, options: SparkOptions, settings: Mapping[str, str], temporary: Path
 ) -> SparkConf:
     conf = SparkConf(loadDefaults=False).setMaster(master)
     conf.set("spark.driver.memory", options.driver_memory)
@@ -166,17 +158,11 @@ def _configuration(
         conf.set("spark.executor.extraJavaOptions", _JVM_OPTIONS)
     conf.set("spark.local.dir", str(temporary))
     conf.set("spark.sql.warehouse.dir", str(temporary / "warehouse"))
-    for name, value in (_SETTINGS | dict(settings) | dict(options.conf)).items():
-        conf.set(name, value)
-    return conf
+    return conf.setAll([*_SETTINGS.items(), *settings.items(), *options.conf.items()])
 
 
 def _await_executor(context: SparkContext) -> None:
-    """Wait until a cluster has given us an executor; Spark itself would wait for ever.
-
-    Raises:
-        WaitTimeoutError: it gave none.
-    """
+    """Wait until a cluster has given us an executor; Spark itself would wait for ever."""
     memory = context.getConf().get("spark.executor.memory", "1g")
     await_condition(
         lambda: context._jsc.sc().getExecutorMemoryStatus().size(),  # noqa: SLF001 - nothing public
@@ -186,28 +172,14 @@ def _await_executor(context: SparkContext) -> None:
     )
 
 
-def _java_options(temporary: Path, sharing: Flags, *, heavy: bool) -> str:
-    """Return JVM options: the serial collector, and a compiler for the size of the work."""
-    quick = () if heavy else (_QUICK,)
-    paths = (*sharing, f"-Djava.io.tmpdir={temporary}")
-    return " ".join((_JVM_OPTIONS, *quick, *(f'"{path}"' for path in paths)))
-
-
 def _nearby(master: str) -> bool:
     """Return whether all of Spark runs on this machine."""
     host = urlsplit(master).hostname if "://" in master else _LOOPBACK
     return host in (_LOOPBACK, "localhost")
 
 
-def _temporary_folder() -> Path:
-    """Return a folder for all that Spark writes."""
-    folder = scratch("spark")
-    at_end(partial(_clear, folder))
-    return folder
-
-
 @contextlib.contextmanager
-def _temporary_files_in(folder: Path) -> "Iterator[None]":
+def _temporary_files_in(folder: Path) -> Iterator[None]:
     """Give PySpark a folder of ours for starting its JVM: a killed one leaves its own behind."""
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)

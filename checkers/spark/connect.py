@@ -3,36 +3,34 @@
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyspark
+from pyspark.sql import SparkSession
 
 from highwater.checkers.spark.failures import first_line
 from highwater.harness.base.cleanup import at_end
 from highwater.harness.base.errors import HarnessError
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 _ANSWER_LIMIT_S: Final = 10.0
 _RETRIES: Final = 6
 """Attempts to send a call again, within about half a minute: Spark's own 15 take over ten."""
 
-_sessions: "dict[str, SparkSession]" = {}
+_sessions: dict[str, SparkSession] = {}
 
 
-def running(remote: str) -> "SparkSession | None":
+def running(remote: str) -> SparkSession | None:
     """Return this process's session of a server, if it has one."""
     session = _sessions.get(remote)
     client: Any = getattr(session, "client", None)
     return None if session is None or client.is_closed else session
 
 
-def start(remote: str, settings: Mapping[str, str]) -> "SparkSession":
+def start(remote: str, settings: Mapping[str, str]) -> SparkSession:
     """Begin a session of a server.
 
     Args:
-        remote: the server's URL, ``sc://HOST:PORT``.
+        remote: the server's URL.
         settings: those that a session may change; the server ignores others.
 
     Raises:
@@ -85,8 +83,7 @@ def _await_answer(remote: str, place: str) -> None:
         channel.close()
 
 
-def _session(remote: str, settings: Mapping[str, str]) -> "SparkSession":
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - for the same reason
+def _session(remote: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - for the same reason
 
     builder: Any = SparkSession.builder
@@ -101,7 +98,7 @@ def _feature(version: str) -> list[str]:
     return version.split(".")[:2]
 
 
-def _end(session: "SparkSession") -> None:
+def _end(session: SparkSession) -> None:
     """Release the session on the server, if that still runs."""
     client: Any = session.client
     client.set_retry_policies([])

@@ -15,7 +15,7 @@ from typing import Final, Literal, Self, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -62,13 +62,7 @@ class Engine:
         return Rows(self, table.schema, table=table)
 
     def frame(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
-        """Return rows in Spark.
-
-        Args:
-            frame: columns of the schema, in its order.
-            schema: of the rows in Arrow.
-            size: their number, or a few more.
-        """
+        """Return a frame's rows, here where they are few; ``size``: how many, or a few more."""
         if size <= self.here:
             return self.table(collected(frame, schema))
         return self.there(frame, schema, size)
@@ -158,32 +152,36 @@ class Rows:
 
     def where(self, bits: int, column: str = "fact") -> "Rows":
         """Return rows that have any of these bits in a column."""
-        if self._table is not None:
-            unequal = pc.not_equal(
-                pc.bit_wise_and(self._table[column], pa.scalar(bits, pa.int32())), 0
-            )
-            return self._engine.table(self._table.filter(unequal))
-        rows = self.frame().where(F.col(column).bitwiseAND(F.lit(bits)) != 0)
-        return self._there(rows, self.schema)
+        mask = pa.scalar(bits, pa.int32())
+        return self._filter(
+            lambda table: pc.not_equal(pc.bit_wise_and(table[column], mask), 0),
+            lambda: F.col(column).bitwiseAND(F.lit(bits)) != 0,
+        )
 
     def only(self, column: str, *values: int | str) -> "Rows":
         """Return rows that have one of these values in a column."""
-        if self._table is not None:
-            mask = pc.is_in(self._table[column], pa.array(values, self._table[column].type))
-            return self._engine.table(self._table.filter(mask))
-        return self._there(self.frame().where(F.col(column).isin(*values)), self.schema)
+        wanted = pa.array(values, self.schema.field(column).type)
+        return self._filter(
+            lambda table: pc.is_in(table[column], wanted), lambda: F.col(column).isin(*values)
+        )
 
     def but(self, column: str, value: int) -> "Rows":
         """Return rows that have another value."""
-        if self._table is not None:
-            return self._engine.table(self._table.filter(pc.not_equal(self._table[column], value)))
-        return self._there(self.frame().where(F.col(column) != value), self.schema)
+        return self._filter(
+            lambda table: pc.not_equal(table[column], value), lambda: F.col(column) != value
+        )
 
     def not_null(self, column: str) -> "Rows":
         """Return rows whose value is not null."""
+        return self._filter(
+            lambda table: table[column].is_valid(), lambda: F.col(column).isNotNull()
+        )
+
+    def _filter(self, here: Callable[[pa.Table], pa.Array], there: Callable[[], Column]) -> "Rows":
+        """Return the rows for which a mask over the table holds, or a condition of Spark's."""
         if self._table is not None:
-            return self._engine.table(self._table.filter(self._table[column].is_valid()))
-        return self._there(self.frame().where(F.col(column).isNotNull()), self.schema)
+            return self._engine.table(self._table.filter(here(self._table)))
+        return self._there(self.frame().where(there()), self.schema)
 
     def select(self, names: Sequence[str]) -> "Rows":
         """Return some columns of them."""
@@ -202,17 +200,18 @@ class Rows:
 
     def renamed(self, names: Mapping[str, str]) -> "Rows":
         """Return the same with other names for some columns."""
-        fields = [field.with_name(names.get(field.name, field.name)) for field in self.schema]
-        schema = pa.schema(fields)
+        schema = pa.schema(
+            [field.with_name(names.get(field.name, field.name)) for field in self.schema]
+        )
         if self._table is not None:
             return self._engine.table(self._table.rename_columns(schema.names))
         return self._there(self.frame().toDF(*schema.names), schema)
 
     def distinct(self, names: Sequence[str]) -> pa.Table:
         """Return the distinct values of some columns, in this process; they must be few."""
-        if self._table is not None:
-            return self._table.group_by(list(names)).aggregate([])
         few = self.select(names)
+        if few.here:
+            return few.table().group_by(list(names)).aggregate([])
         return collected(few.frame().distinct(), few.schema)
 
     def join(self, other: "Rows", keys: Sequence[str], how: How = "inner") -> "Rows":
@@ -220,9 +219,7 @@ class Rows:
 
         ``semi``: rows with an equal one among the others; ``anti``: rows without.
         """
-        added = (
-            [field for field in other.schema if field.name not in keys] if how == "inner" else []
-        )
+        added = [field for field in other.schema if how == "inner" and field.name not in keys]
         schema = pa.schema([*self.schema, *added])
         if self.here and other.here:
             return self._engine.table(_joined(self.table(), other.table(), keys, how, schema))
@@ -245,17 +242,14 @@ class Rows:
 
     def collect_if_few(self) -> "Rows":
         """Return the same, in this process if they are few: for rows that are read once."""
-        if self._table is not None:
-            return self
-        return self._engine.frame(self.frame(), self.schema, len(self))
+        return self if self.here else self._engine.frame(self.frame(), self.schema, len(self))
 
     def persist(self) -> "Rows":
         """Return the same, computed once; in this process where they are few."""
-        if self._table is not None:
+        if self.here:
             return self
         frame = self._engine.keep(self.frame())
-        size = frame.count()
-        return self._engine.frame(frame, self.schema, size)
+        return self._engine.frame(frame, self.schema, frame.count())
 
     def _there(self, frame: DataFrame, schema: pa.Schema) -> "Rows":
         return Rows(self._engine, schema, frame=frame, size=self._size)

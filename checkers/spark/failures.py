@@ -1,12 +1,11 @@
 """Failures of Spark: one line about them, and whether Spark is still there."""
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import SparkSession
 
 from highwater.harness.base.errors import HarnessError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _LINE_MAX: Final = 300  # characters of a crash that a verdict quotes
 
@@ -25,12 +24,8 @@ def first_line(error: Exception) -> str:
     return re.sub(r"\s+", " ", telling or type(error).__name__)[:_LINE_MAX]
 
 
-def require_alive(session: "SparkSession") -> None:
-    """Return if a session still answers.
-
-    Raises:
-        HarnessError: it does not, so that its errors say nothing about a run.
-    """
+def require_alive(session: SparkSession) -> None:
+    """Raise an error if a session answers no more, so that its errors say nothing about a run."""
     try:
         session.sql("SELECT 1").collect()
     except Exception as error:

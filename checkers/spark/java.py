@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,29 +23,22 @@ _USUAL_PLACES: Final = (
 _ASK_LIMIT_S: Final = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Java:
-    """A Java home, its description, and why it does not suffice ("" when it does)."""
-
-    home: Path
-    version: str
-    fault: str
-
-
 def find_java() -> Path:
     """Return the home of the first Java that Spark can start on.
 
-    Searched in ``JAVA_HOME``, on ``PATH``, then where systems usually put them. Raises:
-    HarnessError: there is none; the message names those that do not suffice.
+    Searched in ``JAVA_HOME``, on ``PATH``, then where systems usually put them.
+
+    Raises:
+        HarnessError: there is none; the message names those that do not suffice.
     """
     rejected: dict[Path, str] = {}
     for origin, home in _candidates():
         if home in rejected:
             continue
-        java = _examine(home)
-        if not java.fault:
+        version, fault = _examine(home)
+        if not fault:
             return home
-        rejected[home] = f"{origin} is Java {java.version}, {java.fault}"
+        rejected[home] = f"{origin} is Java {version}, {fault}"
     reasons = "; ".join(rejected.values()) or "no Java was found in JAVA_HOME or on PATH"
     raise HarnessError(
         f"Spark needs Java {_OLDEST} or later: {reasons}.",
@@ -65,36 +57,32 @@ def _candidates() -> Iterator[tuple[str, Path]]:
                 yield str(place), place.resolve()
 
 
-def _examine(home: Path) -> Java:
-    """Return the version of a Java: from its ``release`` file, or from its own output."""
+def _examine(home: Path) -> tuple[str, str]:
+    """Return the version of a Java, and why it does not suffice; empty if it does."""
     if not (home / "bin/java").is_file():
-        return Java(home=home, version="of no known version", fault="which has no bin/java")
+        return "of no known version", "which has no bin/java"
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = _ask(home)
     match = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)([^"]*)"|java\.base@(\d+)(\S*)', text)
     if match is None:
-        return Java(home=home, version="of no known version", fault="which is too old")
+        return "of no known version", "which is too old"
     major = int(match[1] or match[3])
-    version = f"{major}{match[2] or match[4] or ''}"
+    fault = ""
     if major < _OLDEST:
-        return Java(home=home, version=version, fault="which is too old")
-    if _MODULE not in text:
-        return Java(home=home, version=version, fault=f"which lacks the module {_MODULE}")
-    return Java(home=home, version=version, fault="")
+        fault = "which is too old"
+    elif _MODULE not in text:
+        fault = f"which lacks the module {_MODULE}"
+    return f"{major}{match[2] or match[4] or ''}", fault
 
 
 def _ask(home: Path) -> str:
     """Return the modules that a Java lists; nothing when it cannot (before 9 there were none)."""
+    command = [str(home / "bin/java"), "--list-modules"]
     try:
-        done = subprocess.run(
-            [home / "bin/java", "--list-modules"],
-            capture_output=True,
-            text=True,
-            timeout=_ASK_LIMIT_S,
-            check=False,
-        )
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=_ASK_LIMIT_S, check=False
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout

@@ -9,13 +9,14 @@ decoding the segment. So a caller names the columns that it needs, by ``read_log
 
     spark.read.schema("topic string, offset long").format("kafka-log").load("store/latest")
 
-The judge calls ``read_log``: for a source written in Python, Spark starts three more processes, to
-find it, to create it and to plan its read.
+The judge calls ``read_segments``: for a source written in Python, Spark starts three more
+processes, to find it, to create it and to plan its read.
 """
 
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -55,11 +56,7 @@ Stretch = tuple[Segment, int, int]
 
 
 class KafkaLog(DataSource):
-    """Reads frozen log directories.
-
-    Options:
-        path: a run, or its folder ``replicas``; ``load`` takes a list of them as well.
-    """
+    """Reads frozen log directories: ``load`` takes runs, or their folders ``replicas``."""
 
     @classmethod
     def name(cls) -> str:
@@ -67,7 +64,7 @@ class KafkaLog(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """Return the columns of ``segments.reader.SCHEMA`` if the caller named none."""
+        """Return all columns, if the caller named none."""
         return SPARK_SCHEMA
 
     def reader(self, schema: StructType) -> "SegmentReader":
@@ -88,14 +85,6 @@ class KafkaLog(DataSource):
         return SegmentReader([Path(path) for path in paths], schema.names)
 
 
-class Task(InputPartition):
-    """The segments that one Spark task reads."""
-
-    def __init__(self, stretches: list[Stretch]) -> None:
-        super().__init__(stretches)
-        self.stretches = stretches
-
-
 class SegmentReader(DataSourceReader):
     """Splits the segments of some runs into tasks of about equal size."""
 
@@ -106,12 +95,12 @@ class SegmentReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One task a core, unless they would be very small or very large; at least one."""
         all_segments = [segment for path in self.paths for segment in segments(replicas_of(path))]
-        return [Task(stretches) for stretches in plan(all_segments, cores=os.cpu_count() or 1)]
+        tasks = plan(all_segments, cores=os.cpu_count() or 1)
+        return [InputPartition(stretches) for stretches in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of one task."""
-        assert isinstance(partition, Task)
-        return _records(partition.stretches, self.columns)
+        return _records(partition.value, self.columns)
 
 
 def _records(stretches: Iterable[Stretch], columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -137,8 +126,7 @@ def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[Stretch]]
     Long segments are split between batches, short ones are joined.
     """
     sizes = [_size(segment) for segment in segments_read]
-    share = -(-sum(sizes) // cores)
-    task_bytes = min(max(share, TASK_BYTES_MIN), TASK_BYTES_MAX)
+    task_bytes = min(max(-(-sum(sizes) // cores), TASK_BYTES_MIN), TASK_BYTES_MAX)
     tasks: list[list[Stretch]] = [[]]
     room = task_bytes
     for segment, size in zip(segments_read, sizes, strict=True):
@@ -201,10 +189,7 @@ def read_log(
 ) -> DataFrame:
     """Return the records of some runs, named by folder or by ``replicas`` in it.
 
-    Args:
-        spark: the session.
-        paths: the runs.
-        columns: read of each record; Spark itself does not find out which are not used.
+    Only ``columns`` are read: Spark itself does not find out which are not used.
 
     Raises:
         UsageError: a path is no folder, or there is no such column.
@@ -223,20 +208,17 @@ def read_segments(
 ) -> DataFrame:
     """Return the records of segments anywhere; ``run`` and ``broker`` are those of each segment.
 
-    Args:
-        spark: the session.
-        segments_read: the segments; their paths must be valid where Spark's tasks run, or be URIs.
-        columns: read of each record.
+    Their paths must be valid where Spark's tasks run, or be URIs.
 
     Raises:
         UsageError: there is no such column.
     """
     schema = schema_of(columns)
-    here = [segment for segment in segments_read if not segment.remote]
     there = [segment for segment in segments_read if segment.remote]
     if not there:
-        return _read(spark, here, schema)
+        return _read(spark, segments_read, schema)
     log = _read_there(spark, there, schema)
+    here = [segment for segment in segments_read if not segment.remote]
     return log.union(_read(spark, here, schema)) if here else log
 
 
@@ -255,7 +237,7 @@ def _read_there(
                 yield from (batch.select(names) for batch in read_file(file, segment))
 
     files = contents(spark, list(by_path))
-    return mapped(files, read, pa.schema([SCHEMA.field(name) for name in names]))
+    return mapped(files, read, _arrow(names))
 
 
 def _read(spark: SparkSession, segments_read: Sequence[Segment], schema: StructType) -> DataFrame:
@@ -271,15 +253,19 @@ def _read(spark: SparkSession, segments_read: Sequence[Segment], schema: StructT
                 yield from _records(tasks[number], names)
 
     numbers = spark.range(len(tasks), numPartitions=len(tasks))
-    return mapped(numbers, read, pa.schema([SCHEMA.field(name) for name in names]))
+    return mapped(numbers, read, _arrow(names))
+
+
+def _arrow(names: Iterable[str]) -> pa.Schema:
+    return pa.schema([SCHEMA.field(name) for name in names])
 
 
 def _here(tasks: Iterable[list[Stretch]], names: list[str]) -> pa.Table | None:
     """Return the records of some tasks, read by this process; None if they are too many."""
-    stretches, size = [], 0
-    for batch in (record for task in tasks for record in _records(task, names)):
-        stretches.append(batch)
+    batches, size = [], 0
+    for batch in _records(chain.from_iterable(tasks), names):
+        batches.append(batch)
         size += batch.nbytes
         if size > _DECODED_MAX:
             return None
-    return pa.Table.from_batches(stretches, pa.schema([SCHEMA.field(name) for name in names]))
+    return pa.Table.from_batches(batches, _arrow(names))

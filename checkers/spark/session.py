@@ -7,16 +7,15 @@ server (``checkers.spark.connect``), or the caller's own.
 import contextlib
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final, Self
+from functools import partial
+from typing import Final, Self
+
+from pyspark.sql import SparkSession
 
 from highwater.checkers.spark import classic, connect
 from highwater.checkers.spark.workers import prepare
-from highwater.checkers.warmup import warm_up
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.spark_options import HERE, SparkOptions
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _lock = threading.Lock()
 
@@ -45,12 +44,10 @@ _ON_THIS_MACHINE: Final = {
 """A setting for this machine: AQE would make each stage of a small query a job of its own."""
 
 
-def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> "SparkSession":
+def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> SparkSession:
     """Return this process's session, started if it is not running.
 
-    Args:
-        options: what kind, where, and with which settings.
-        heavy: whether more than ``HEAVY_BYTES`` will be judged.
+    ``heavy``: whether more than ``HEAVY_BYTES`` will be judged.
 
     Raises:
         HarnessError: Spark did not start or does not answer, or its workers cannot judge.
@@ -65,28 +62,20 @@ class SparkStarter:
     session on this machine judges a tiny run of its own, because a JVM's first judgement is several
     times slower than its second. Leaving the block does not stop the session, which ends with the
     process.
-
-    Attributes:
-        future: the session, as soon as it can be used.
     """
 
     def __init__(self, options: SparkOptions = HERE, *, heavy: bool = False) -> None:
-        self.future: Future[SparkSession] = Future()
+        self._future: Future[SparkSession] = Future()
         self._needed = threading.Event()
         # On a thread of its own also because Spark puts its own Ctrl-C handler on a main thread.
-        self._thread = threading.Thread(
-            target=self._run,
-            args=(options,),
-            kwargs={"heavy": heavy},
-            name="spark-start",
-            daemon=True,
-        )
+        run = partial(self._run, options, heavy=heavy)
+        self._thread = threading.Thread(target=run, name="spark-start", daemon=True)
         self._thread.start()
 
-    def session(self) -> "SparkSession":
+    def session(self) -> SparkSession:
         """Wait for the session, and return it. Raises what ``spark`` raises."""
         self._needed.set()
-        session = self.future.result()
+        session = self._future.result()
         self._thread.join()
         return session
 
@@ -104,16 +93,18 @@ class SparkStarter:
                 if options.session is not None or not classic.is_local(session):
                     prepare(session)
         except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is
-            self.future.set_exception(error)
+            self._future.set_exception(error)
             return
-        self.future.set_result(session)
+        self._future.set_result(session)
         if running is None and not self._needed.is_set() and classic.is_local(session):
+            from highwater.checkers.warmup import warm_up  # noqa: PLC0415 - its main needs a session
+
             # It runs in the background: where it fails, the first judgement will say why.
             with contextlib.suppress(Exception):
                 warm_up(session)
 
 
-def _running(options: SparkOptions) -> "SparkSession | None":
+def _running(options: SparkOptions) -> SparkSession | None:
     if options.remote is None:
         return classic.running()
     if classic.running() is not None:
@@ -124,7 +115,7 @@ def _running(options: SparkOptions) -> "SparkSession | None":
     return connect.running(options.remote)
 
 
-def _started(options: SparkOptions, *, heavy: bool) -> "SparkSession":
+def _started(options: SparkOptions, *, heavy: bool) -> SparkSession:
     if options.remote is None:
         settings = SETTINGS if options.master else SETTINGS | _ON_THIS_MACHINE
         return classic.start(options, settings, heavy=heavy)

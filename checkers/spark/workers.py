@@ -11,17 +11,15 @@ import warnings
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from weakref import WeakSet
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from highwater.checkers.spark.failures import first_line
 from highwater.checkers.spark.scratch import scratch
 from highwater.harness.base.errors import HarnessError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PACKAGES: Final = ("highwater.checkers", "highwater.harness")
 """The modules of this project that kernels import."""
@@ -50,10 +48,10 @@ _LACKS: Final = (
 )
 """Texts in the error of a failed test, each with its meaning and its remedy."""
 
-_prepared: "WeakSet[SparkSession]" = WeakSet()
+_prepared: WeakSet[SparkSession] = WeakSet()
 
 
-def prepare(session: "SparkSession") -> None:
+def prepare(session: SparkSession) -> None:
     """Send a session's workers our packages, once, and test that they can be imported there.
 
     Raises:

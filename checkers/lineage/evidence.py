@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 
 from highwater.checkers.anomalies.record_outcomes import PartitionLedger
 from highwater.checkers.inspection.replica_extents import LogExtent
-from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_files import RunFiles, plain
 from highwater.checkers.run_tables import Tables
 from highwater.harness.runs.history import OPERATIONS_TABLE, TABLES
 from highwater.harness.runs.partition_trace import PartitionTrace, partition_traces
@@ -127,13 +127,13 @@ def _read(case: RunFiles, name: str, where: pc.Expression | None = None) -> pa.T
     if part is None:
         return TABLES[name].empty_table()
     # The values of a dictionary column cannot be filtered; plain strings can.
-    plain = pa.schema([_plain(column) for column in ds.dataset(part).schema])
+    columns = pa.schema([field.with_type(plain(field.type)) for field in ds.dataset(part).schema])
     batches: list[pa.RecordBatch] = []
     for group in _groups(part):
         # Only what the filter asks for is read, unless there is such a row: a quarter of the time.
-        if where is None or group.scanner(plain, filter=where, columns=[]).count_rows():
-            batches += group.scanner(plain, filter=where, batch_readahead=1).to_batches()
-    return pa.Table.from_batches(batches, plain).slice(0, _ROWS_MAX)
+        if where is None or group.scanner(columns, filter=where, columns=[]).count_rows():
+            batches += group.scanner(columns, filter=where, batch_readahead=1).to_batches()
+    return pa.Table.from_batches(batches, columns).slice(0, _ROWS_MAX)
 
 
 def _rows(table: pa.Table, *, time: str = "time_ns") -> list[Row]:
@@ -144,11 +144,6 @@ def _rows(table: pa.Table, *, time: str = "time_ns") -> list[Row]:
 def _groups(part: Path) -> Iterator[ds.ParquetFileFragment]:
     for file in ds.dataset(part).get_fragments():
         yield from file.split_by_row_group()
-
-
-def _plain(column: pa.Field) -> pa.Field:
-    kind = column.type
-    return column.with_type(kind.value_type) if pa.types.is_dictionary(kind) else column
 
 
 def _disks(tables: Tables, suspects: dict[str, list[Row]]) -> dict[tuple[str, int, int], list[Row]]:

@@ -69,18 +69,29 @@ def _acknowledged(subject: Subject) -> Iterator[Witness]:
                 source=_OPS,
             )
             continue
-        leader = subject.trace.leadership(row["complete_ns"])
-        by = "The cluster" if leader is None else f"Broker {leader.leader}, the leader,"
         at = "" if row["offset"] is None else f" at offset {row['offset']}"
-        yield Witness(
-            who="cluster" if leader is None else f"broker {leader.leader}",
-            broker=None if leader is None else leader.leader,
-            what="acknowledged",
-            time_ns=row["complete_ns"],
-            leader_epoch=_epoch(row, leader),
-            says=f"{by} acknowledged {subject.value}{at}.",
-            source=_OPS,
-        )
+        says = f"acknowledged {subject.value}{at}."
+        yield _answer(subject, row, "acknowledged", says, title=", the leader,")
+
+
+def _answer(subject: Subject, row: Row, what: str, says: str, *, title: str = "") -> Witness:
+    """Return the answer to a send, of the broker that led then, if that was observed."""
+    leader = subject.trace.leadership(row["complete_ns"])
+    by = "The cluster" if leader is None else f"Broker {leader.leader}{title}"
+    return Witness(
+        who="cluster" if leader is None else f"broker {leader.leader}",
+        broker=None if leader is None else leader.leader,
+        what=what,
+        time_ns=row["complete_ns"],
+        leader_epoch=_epoch(row, leader),
+        says=f"{by} {says}",
+        source=_OPS,
+    )
+
+
+def _of_broker(broker: int, what: str, time_ns: int | None, says: str, source: str) -> Witness:
+    who = f"broker {broker}"
+    return Witness(who=who, broker=broker, what=what, time_ns=time_ns, says=says, source=source)
 
 
 def _copies(subject: Subject) -> Iterator[Witness]:
@@ -99,14 +110,7 @@ def _copies(subject: Subject) -> Iterator[Witness]:
         else:
             passed = _clock(int(track.time_ns[learned[0]]))
             says += f" above its HW {first_hw}; its HW passed it at {passed}."
-        yield Witness(
-            who=f"broker {track.broker}",
-            broker=track.broker,
-            what="held",
-            time_ns=int(track.time_ns[0]),
-            says=says,
-            source=_REPLICAS,
-        )
+        yield _of_broker(track.broker, "held", int(track.time_ns[0]), says, _REPLICAS)
 
 
 def _faults(subject: Subject) -> Iterator[Witness]:
@@ -131,39 +135,20 @@ def _faults(subject: Subject) -> Iterator[Witness]:
 def _truncated(subject: Subject) -> Iterator[Witness]:
     for cut in subject.cuts:
         if subject.taken_from(cut):
-            yield Witness(
-                who=f"broker {cut.broker}",
-                broker=cut.broker,
-                what="taken",
-                time_ns=cut.time_ns,
-                says=f"Broker {cut.broker} came back with LEO {cut.after}, which had been"
-                f" {cut.before}: the fault had taken the rest.",
-                source=_REPLICAS,
-            )
-            continue
-        reason = f" Its HW had been {cut.hw}." if UNKNOWN < cut.hw <= cut.after else ""
-        yield Witness(
-            who=f"broker {cut.broker}",
-            broker=cut.broker,
-            what="truncated",
-            time_ns=cut.time_ns,
-            says=f"Broker {cut.broker} cut its log: LEO {cut.before} became {cut.after}.{reason}",
-            source=_REPLICAS,
-        )
+            what, says = "taken", f"came back with LEO {cut.after}, which had been {cut.before}:"
+            says += " the fault had taken the rest."
+        else:
+            what, says = "truncated", f"cut its log: LEO {cut.before} became {cut.after}."
+            says += f" Its HW had been {cut.hw}." if UNKNOWN < cut.hw <= cut.after else ""
+        says = f"Broker {cut.broker} {says}"
+        yield _of_broker(cut.broker, what, cut.time_ns, says, _REPLICAS)
     for row in subject.evidence.log_lines:
-        time_ns = row["time_ns"] or 0
-        at = row["offset"]
-        if row["partition"] != subject.partition or at is None or subject.offset is None:
+        broker, offset, time_ns = row["broker"], row["offset"], row["time_ns"]
+        if row["partition"] != subject.partition or offset is None or subject.offset is None:
             continue
-        if at <= subject.offset and subject.began_ns <= time_ns <= subject.ended_ns:
-            yield Witness(
-                who=f"broker {row['broker']}",
-                broker=row["broker"],
-                what="truncated",
-                time_ns=row["time_ns"],
-                says=f"Broker {row['broker']} logged: “{row['line'].strip()}”",
-                source=_LINES,
-            )
+        if offset <= subject.offset and subject.began_ns <= (time_ns or 0) <= subject.ended_ns:
+            says = f"Broker {broker} logged: “{row['line'].strip()}”"
+            yield _of_broker(broker, "truncated", time_ns, says, _LINES)
 
 
 def _elected(subject: Subject) -> Iterator[Witness]:
@@ -187,18 +172,8 @@ def _elected(subject: Subject) -> Iterator[Witness]:
 
 def _replaced(subject: Subject) -> Iterator[Witness]:
     for row in subject.others:
-        leader = subject.trace.leadership(row["complete_ns"])
-        by = "The cluster" if leader is None else f"Broker {leader.leader}"
-        yield Witness(
-            who="cluster" if leader is None else f"broker {leader.leader}",
-            broker=None if leader is None else leader.leader,
-            what="replaced",
-            time_ns=row["complete_ns"],
-            leader_epoch=_epoch(row, leader),
-            says=f"{by} acknowledged another record, {row['value']}, at the same offset"
-            f" {row['offset']}.",
-            source=_OPS,
-        )
+        says = f"acknowledged another record, {row['value']}, at the same offset {row['offset']}."
+        yield _answer(subject, row, "replaced", says)
 
 
 def _read(subject: Subject) -> Iterator[Witness]:

@@ -17,11 +17,10 @@ class ExplanationLink(msgspec.Struct, frozen=True, kw_only=True):
     """One link of an explanation, tied to what was observed.
 
     Attributes:
-        rule: a switch of ``rules.Rules`` (``epochs``: KIP-101), or a plain name such as ``acks=1``.
-        says: the link as one sentence, for a person.
-        event: the observation, in the words of its source; None if it was not observed. broker: the
-            broker concerned; None for clients and the controller.
-        time_ns: nanoseconds since the run's start; None for evidence of the disks at the end.
+        rule: a switch of ``Rules`` (``epochs``: KIP-101), or a plain name such as ``acks=1``.
+        event: the observation, in the words of its source; None if it was not observed.
+        broker: None for clients and the controller.
+        time_ns: since the run's start; None for evidence of the disks at the end.
     """
 
     rule: str
@@ -38,7 +37,6 @@ class ModelFinding(msgspec.Struct, frozen=True, kw_only=True):
         kind: of the anomaly (lost-write, unseen, divergence, duplicate, corrupt); else ``trace``,
             an event that the rules do not allow, or ``books``, a contradiction among the records of
             the run.
-        offset: where it is; None where no offset is known.
         record: its id; None when it cannot be read, or there is none.
         because: the chain, in order of time. The last link of an ``unexplained`` one is the reason.
         count: the number of equal anomalies for which this finding stands.
@@ -74,8 +72,7 @@ class ModelSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         line: of the script, in which replicas are called A, B and C.
-        leader: the broker that leads, by its id as text; empty without a leader.
-        logs: the record ids of each replica, by broker id as text, as in ``hw``.
+        leader: by its id as text, as everywhere here; empty without a leader.
         down: brokers that are dead or stopped.
     """
 
@@ -92,8 +89,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """One place at which the predicted and the observed log of a replica differ.
 
     Attributes:
-        predicted: the record's id; None: the log should end before. observed: the id of the record
-            there; None without one.
+        predicted: the record's id; None: the log should end before.
+        observed: the record's id; None without one.
     """
 
     broker: int
@@ -168,15 +165,12 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             StoreError: the text is not one, or of another format.
         """
+        hint = "Judge the run again: highwater check RUN"
         try:
             decoded = msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
-            raise StoreError(
-                f"model.json is broken: {error}", hint="Judge the run again: highwater check RUN"
-            ) from error
+            raise StoreError(f"model.json is broken: {error}", hint=hint) from error
         if decoded.format != FORMAT:
-            raise StoreError(
-                f"model.json is of format {decoded.format}, not {FORMAT}",
-                hint="Judge the run again: highwater check RUN",
-            )
+            what = f"model.json is of format {decoded.format}, not {FORMAT}"
+            raise StoreError(what, hint=hint)
         return decoded

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from highwater.checkers.model.explain.trace import RunTraces, Trace
-from highwater.checkers.model.explain.truncations import RuleViolation
+from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.history import FENCE, FINAL, OK, READ, REBALANCE, RUN, SEND
 
 _SEQUENCE: Final = re.compile(r"(p\d+)-(\d+)")
 _NAMED_MAX: Final = 5
 
 
-def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, RuleViolation]]:
+def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, ExplanationLink]]:
     """Yield contradictions, each with its partition."""
     sends = observed.ops.filter(pc.equal(observed.ops["kind"], SEND))
     sent = set(sends["value"].to_pylist())
@@ -49,7 +49,7 @@ def _hidden(observed: RunTraces, sends: pa.Table) -> set[str]:
     return set(sends.filter(pc.not_equal(sends["outcome"], OK))["value"].to_pylist())
 
 
-def _gaps(sent: set[str]) -> Iterator[RuleViolation]:
+def _gaps(sent: set[str]) -> Iterator[ExplanationLink]:
     """Yield gaps in a producer's numbers; it numbers its records from 0."""
     numbers: dict[str, set[int]] = defaultdict(set)
     for value in sent:
@@ -64,7 +64,7 @@ def _gaps(sent: set[str]) -> Iterator[RuleViolation]:
 
 def _unsent(
     sent: set[str], values: pa.ChunkedArray | pa.Array, where: str
-) -> Iterator[RuleViolation]:
+) -> Iterator[ExplanationLink]:
     """Yield records that were read or stored and never sent."""
     unknown = {value for value in pc.unique(values).to_pylist() if value is not None} - sent
     if unknown:
@@ -72,7 +72,7 @@ def _unsent(
         yield _wrong(says, "history/ops" if where == "read" else "replicas")
 
 
-def _disks(trace: Trace) -> Iterator[RuleViolation]:
+def _disks(trace: Trace) -> Iterator[ExplanationLink]:
     """Offsets rise by one, epochs never fall, and no epoch begins before its leader did.
 
     On ZooKeeper a leader that is the only one in sync may start again, and begin its epoch anew
@@ -117,7 +117,7 @@ def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
 
 def _ends(
     observed: RunTraces, trace: Trace, fences: list[tuple[int, str]]
-) -> Iterator[RuleViolation]:
+) -> Iterator[ExplanationLink]:
     """Yield replicas without the fence, which was committed: each of the ISR must have it."""
     last = trace.leaderships[-1] if trace.leaderships else None
     for offset, value in fences:
@@ -133,7 +133,7 @@ def _ends(
 
 def _final_reads(
     trace: Trace, reads: pa.Table, fences: list[tuple[int, str]], hidden: set[str]
-) -> Iterator[RuleViolation]:
+) -> Iterator[ExplanationLink]:
     """Yield differences between the final read and the leader's disk, up to the fence."""
     last = trace.leaderships[-1] if trace.leaderships else None
     disk = trace.disks.get(last.leader) if last else None
@@ -156,7 +156,7 @@ def _final_reads(
 
 def _jumps(
     observed: RunTraces, trace: Trace, reads: pa.Table, hidden: set[str]
-) -> Iterator[RuleViolation]:
+) -> Iterator[ExplanationLink]:
     """Yield gaps in what a consumer read while no leader was elected.
 
     Members of a group are left out. Markers of transactions, and records that were not committed,
@@ -186,5 +186,5 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_NAMED_MAX]) + more
 
 
-def _wrong(says: str, event: str) -> RuleViolation:
-    return RuleViolation(rule="books", says=says, broker=None, time_ns=-1, event=event)
+def _wrong(says: str, event: str) -> ExplanationLink:
+    return ExplanationLink(rule="books", says=says, event=event)

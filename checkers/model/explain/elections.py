@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
+from highwater.checkers.model.explain.evidence_links import event_link
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import RunTraces, Trace
-from highwater.checkers.model.explain.truncations import RuleViolation
+from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.partition_trace import Leadership
 
 _AWAY: Final = frozenset(
@@ -15,7 +16,7 @@ _AWAY: Final = frozenset(
 """Faults between whose injection and healing a broker certainly does nothing."""
 
 
-def wrong_elections(observed: RunTraces, trace: Trace) -> Iterator[RuleViolation]:
+def wrong_elections(observed: RunTraces, trace: Trace) -> Iterator[ExplanationLink]:
     """Yield decisions about a partition that no rule allows."""
     first = next(iter(trace.leaderships), None)
     assigned = frozenset(first.isr if first else ())
@@ -35,7 +36,7 @@ def wrong_elections(observed: RunTraces, trace: Trace) -> Iterator[RuleViolation
 
 def _elected(
     observed: RunTraces, trace: Trace, before: Leadership, now: Leadership
-) -> Iterator[RuleViolation]:
+) -> Iterator[ExplanationLink]:
     """Yield leaders that were not in the ISR before, if unclean elections are forbidden."""
     if now.epoch == before.epoch:
         yield _wrong(now, "elections", f"two leaders in epoch {now.epoch}: {before.leader} too")
@@ -48,7 +49,7 @@ def _elected(
 
 def _changed(
     observed: RunTraces, trace: Trace, before: Leadership, now: Leadership
-) -> Iterator[RuleViolation]:
+) -> Iterator[ExplanationLink]:
     """Yield joiners that did not run or catch up, and dropped brokers that ran and did not lag."""
     for joined in {*now.isr} - {*before.isr}:
         if observed.rules.live_joins_only and _away(observed, joined, now.time_ns):
@@ -94,11 +95,6 @@ def _may_leave(observed: RunTraces, trace: Trace, broker: int, now: Leadership) 
     )
 
 
-def _wrong(row: Leadership, rule: str, says: str) -> RuleViolation:
-    return RuleViolation(
-        rule=rule,
-        says=f"{says[:1].upper()}{says[1:]}.",
-        broker=row.leader if row.leader >= 0 else None,
-        time_ns=row.time_ns,
-        event=row.event,
-    )
+def _wrong(row: Leadership, rule: str, says: str) -> ExplanationLink:
+    broker = row.leader if row.leader >= 0 else None
+    return event_link(rule, f"{says[:1].upper()}{says[1:]}.", row, broker)

@@ -7,12 +7,14 @@ from typing import Any
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import (
     BrokerLogLine,
+    ClientLogLine,
     LeadershipStart,
     RunTraces,
     Trace,
 )
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import FaultInterval
+from highwater.harness.runs.partition_trace import Leadership
 
 Row = dict[str, Any]
 
@@ -62,37 +64,24 @@ def disturbed(
     With acks=all it waits for the whole ISR, so that their faults delay it as well; and those of
     brokers that it wants to add, before the controller has agreed (KIP-497, the maximal ISR).
     """
-    rows = _around(trace, since_ns, until_ns)
+    first = trace.leadership(since_ns - WITHIN.client)
+    later = [row for row in trace.leaderships if since_ns - WITHIN.client <= row.time_ns]
+    rows = [row for row in (first, *later) if row is not None and row.time_ns <= until_ns]
     waited = observed.plan.workload.acks == "all"
     leaders = {row.leader for row in rows} | {b for row in rows if waited for b in row.isr}
     if waited and observed.rules.async_isr:
         leaders |= {b for row in trace.leaderships for b in row.isr}
     for fault in observed.faults:
-        ends = fault.until_ns + WITHIN.client
-        if (
-            target_of(fault) in leaders
-            and fault.start_ns - WITHIN.client <= until_ns
-            and since_ns <= ends
-        ):
+        begins, ends = fault.start_ns - WITHIN.client, fault.until_ns + WITHIN.client
+        if target_of(fault) in leaders and begins <= until_ns and since_ns <= ends:
             return fault_link(fault)
-    changed = [
-        row
-        for row in trace.leaderships
-        if since_ns - WITHIN.client <= row.time_ns <= until_ns + WITHIN.client
-    ]
-    before = trace.leadership(since_ns - WITHIN.client) or next(
-        iter(changed), None
-    )  # at a run's begin
+    changed = [row for row in later if row.time_ns <= until_ns + WITHIN.client]
+    before = first or next(iter(changed), None)  # at a run's begin
     for row in changed:
         if before is not None and (row.leader, row.epoch) != (before.leader, before.epoch):
             who = "nobody" if row.leader < 0 else f"broker {row.leader}"
-            return ExplanationLink(
-                rule="elections",
-                says=f"Then {who} led, in epoch {row.epoch}.",
-                event=row.event,
-                broker=row.leader if row.leader >= 0 else None,
-                time_ns=row.time_ns,
-            )
+            broker = row.leader if row.leader >= 0 else None
+            return event_link("elections", f"Then {who} led, in epoch {row.epoch}.", row, broker)
     return None
 
 
@@ -116,20 +105,16 @@ def hung_up(
                     f"Broker {then.leader} led partition {other.partition} no more, and hung up on"
                     " who sent it something for that with acks=0."
                 )
-                return ExplanationLink(
-                    rule="acks=0",
-                    says=says,
-                    event=now.event,
-                    broker=then.leader,
-                    time_ns=now.time_ns,
-                )
+                return event_link("acks=0", says, now, then.leader)
     return None
 
 
-def _around(trace: Trace, since_ns: int, until_ns: int) -> list[Any]:
-    first = trace.leadership(since_ns - WITHIN.client)
-    rows = [row for row in trace.leaderships if since_ns - WITHIN.client <= row.time_ns <= until_ns]
-    return [first, *rows] if first else rows
+def event_link(
+    rule: str, says: str, seen: BrokerLogLine | ClientLogLine | Leadership, broker: int | None
+) -> ExplanationLink:
+    """Return a log line or an observed leadership as a link."""
+    event = seen.event if isinstance(seen, Leadership) else seen.text
+    return ExplanationLink(rule=rule, says=says, event=event, broker=broker, time_ns=seen.time_ns)
 
 
 def fault_link(fault: FaultInterval) -> ExplanationLink:
@@ -164,25 +149,15 @@ def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:
     )
 
 
-def cut_link(line: BrokerLogLine, rule: str) -> ExplanationLink:
+def cut_link(line: BrokerLogLine) -> ExplanationLink:
     """Return a truncation as a link."""
-    return ExplanationLink(
-        rule=rule,
-        says=f"Broker {line.broker} cut its log to {line.offset}.",
-        event=line.text,
-        broker=line.broker,
-        time_ns=line.time_ns,
-    )
+    says = f"Broker {line.broker} cut its log to {line.offset}."
+    return event_link("cut", says, line, line.broker)
 
 
 def unanswered(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | None:
     """Return the client's own log line about a request without an answer during this one."""
     for line in observed.clients.get(send["process"], ()):
         if send["invoke_ns"] <= line.time_ns <= until_ns:
-            return ExplanationLink(
-                rule="retry",
-                says=f"A request of {send['process']} had no answer.",
-                event=line.text,
-                time_ns=line.time_ns,
-            )
+            return event_link("retry", f"A request of {send['process']} had no answer.", line, None)
     return None

@@ -23,7 +23,7 @@ from highwater.checkers.model.explain.other_anomalies import (
 )
 from highwater.checkers.model.explain.read_trace import observe
 from highwater.checkers.model.explain.trace import RunTraces
-from highwater.checkers.model.explain.truncations import RuleViolation, cut_count, wrong_cuts
+from highwater.checkers.model.explain.truncations import wrong_cuts
 from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, PartitionOutcome
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.store import Run
@@ -107,32 +107,22 @@ def _records(rows: Iterable[Row]) -> set[str]:
 
 def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
     """Yield events and records of the run that break a rule or contradict each other."""
-    for partition, trace in observed.traces.items():
-        for wrong in (*wrong_cuts(trace, observed.rules), *wrong_elections(observed, trace)):
-            yield _outside(observed, partition, wrong, "trace")
-    for where, wrong in contradictions(observed):
-        yield _outside(observed, where, wrong, "books")
-
-
-def _outside(
-    observed: RunTraces, partition: int | None, wrong: RuleViolation, kind: str
-) -> ModelFinding:
-    link = ExplanationLink(
-        rule=wrong.rule,
-        says=wrong.says,
-        event=wrong.event,
-        broker=wrong.broker,
-        time_ns=None if wrong.time_ns < 0 else wrong.time_ns,
-    )
-    return ModelFinding(
-        kind=kind,
-        topic=observed.topic,
-        partition=partition,
-        offset=None,
-        record=None,
-        verdict="unexplained",
-        because=(link,),
-    )
+    violations: list[tuple[str, int | None, ExplanationLink]] = [
+        ("trace", partition, link)
+        for partition, trace in observed.traces.items()
+        for link in (*wrong_cuts(trace, observed.rules), *wrong_elections(observed, trace))
+    ]
+    violations += [("books", partition, link) for partition, link in contradictions(observed)]
+    for kind, partition, link in violations:
+        yield ModelFinding(
+            kind=kind,
+            topic=observed.topic,
+            partition=partition,
+            offset=None,
+            record=None,
+            verdict="unexplained",
+            because=(link,),
+        )
 
 
 def _finding(row: Row, chain: Chain) -> ModelFinding:
@@ -169,7 +159,7 @@ def _checked(observed: RunTraces) -> dict[str, int]:
     return {
         "elections": sum(len(trace.starts) for trace in traces),
         "decisions": sum(len(trace.leaderships) for trace in traces),
-        "cuts": sum(map(cut_count, traces)),
+        "cuts": sum(len(trace.of_kind(b, "truncation")) for trace in traces for b in trace.lines),
         "operations": observed.ops.num_rows,
         "records": sum(len(disk.ids) for trace in traces for disk in trace.disks.values()),
     }

@@ -5,17 +5,13 @@ from highwater.checkers.model.explain.evidence_links import (
     Row,
     acknowledged,
     cut_link,
+    event_link,
     led_without,
     refuse,
     unknown,
 )
 from highwater.checkers.model.explain.tolerances import WITHIN
-from highwater.checkers.model.explain.trace import (
-    BrokerLogLine,
-    LeadershipStart,
-    RunTraces,
-    Trace,
-)
+from highwater.checkers.model.explain.trace import BrokerLogLine, LeadershipStart, RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import NEVER
 
@@ -49,7 +45,7 @@ def _hole(trace: Trace, broker: int, offset: int) -> ExplanationLink | None:
     """Return the truncation that removed a whole batch if only its rest was fetched again."""
     disk = trace.disks[broker]
     cut = None if offset in disk.at else trace.cut_within(broker, disk.after(offset))
-    return None if cut is None else cut_link(cut, "cut")
+    return None if cut is None else cut_link(cut)
 
 
 def _strayed(
@@ -61,45 +57,29 @@ def _strayed(
         return refuse(f"{value}, which broker {broker} holds, was never sent.")
     # The first records may be sent before the first observation.
     before = trace.leadership(send["invoke_ns"]) or next(iter(trace.leaderships), None)
-    starts = [
-        start
-        for start in trace.starts
-        if before is not None
-        and start.epoch > before.epoch
-        and (
-            0 <= start.offset <= offset
-            # An unclean election has let it lead with an older fork of its own.
-            or trace.older(start.broker, offset, trace.disks[broker].epoch(offset))
-        )
-    ]
-    for start in starts:
+    disk = trace.disks[broker]
+    twice = disk.record(send["offset"]) == value  # a retry had the answer
+    for start in trace.starts:
+        if before is None or start.epoch <= before.epoch:
+            continue
+        # An unclean election has let it lead with an older fork of its own.
+        older = trace.older(start.broker, offset, disk.epoch(offset))
+        if not (0 <= start.offset <= offset or older):
+            continue
         kept_line = _noop_truncation(trace, broker, start, offset)
-        ended_ns = send["complete_ns"] or NEVER
-        twice = trace.disks[broker].record(send["offset"]) == value  # a retry had the answer
-        again = twice or send["invoke_ns"] <= start.time_ns <= ended_ns
+        again = twice or send["invoke_ns"] <= start.time_ns <= (send["complete_ns"] or NEVER)
         if kept_line is None or (send["offset"] not in {None, offset} and not again):
+            continue
+        if not observed.rules.epochs:
+            rule, where = "epochs", "its own HW"
+        elif not observed.rules.exact_epochs and disk.epoch(offset) < start.epoch:
+            rule, where = "exact_epochs", "where its leader's answer was"
+        else:
             continue
         appended = acknowledged(observed, trace, send)
         elected_link = led_without(start, {"value": value, "offset": offset})
-        if not observed.rules.epochs:
-            return Chain(
-                links=(
-                    appended,
-                    elected_link,
-                    _kept_link(kept_line, offset, "epochs", "its own HW"),
-                )
-            )
-        if not observed.rules.exact_epochs and not _same_epoch(trace, broker, start, offset):
-            says = "where its leader's answer was"
-            return Chain(
-                links=(appended, elected_link, _kept_link(kept_line, offset, "exact_epochs", says))
-            )
+        return Chain(links=(appended, elected_link, _kept_link(kept_line, offset, rule, where)))
     return unknown(f"No rule lets broker {broker} keep {value} at offset {offset}.")
-
-
-def _same_epoch(trace: Trace, broker: int, start: LeadershipStart, offset: int) -> bool:
-    """Return the line that shows the replica's record is of the new leader's epoch."""
-    return trace.disks[broker].epoch(offset) >= start.epoch
 
 
 def _noop_truncation(
@@ -108,24 +88,16 @@ def _noop_truncation(
     """Return the line by which a replica kept an offset though its leader began below it.
 
     None if it was truncated to that offset or below afterwards: then it fetched the leader's
-        records.
+    records.
     """
     lines = [
         line
         for line in trace.of_kind(broker, "truncation", "fetcher")
         if line.time_ns >= start.time_ns - WITHIN.look
     ]
-    if not lines or any(line.offset <= offset for line in lines):
-        return None
-    return lines[0]
+    return lines[0] if lines and all(line.offset > offset for line in lines) else None
 
 
 def _kept_link(line: BrokerLogLine, offset: int, rule: str, where: str) -> ExplanationLink:
-    return ExplanationLink(
-        rule=rule,
-        says=f"Broker {line.broker} cut its log to {line.offset}, {where}, and so kept its own"
-        f" record at {offset}.",
-        event=line.text,
-        broker=line.broker,
-        time_ns=line.time_ns,
-    )
+    says = f"Broker {line.broker} cut its log to {line.offset}, {where}, and so kept its own"
+    return event_link(rule, f"{says} record at {offset}.", line, line.broker)

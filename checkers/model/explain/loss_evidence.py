@@ -1,14 +1,15 @@
 """The observed events that show how an acknowledged record was lost; one function for each rule."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from highwater.checkers.model.explain.evidence_links import (
     Row,
     cut_link,
     disturbed,
+    event_link,
     fault_link,
     hung_up,
     led_without,
@@ -16,11 +17,7 @@ from highwater.checkers.model.explain.evidence_links import (
     unanswered,
 )
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
-from highwater.checkers.model.explain.trace import (
-    LeadershipStart,
-    RunTraces,
-    Trace,
-)
+from highwater.checkers.model.explain.trace import BrokerLogLine, LeadershipStart, RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.partition_trace import Leadership
@@ -44,10 +41,6 @@ class LostRecord:
     send: Row
     ack: ExplanationLink
     start: LeadershipStart | None = None
-
-    def after(self, start: LeadershipStart) -> Self:
-        """Return the same with a later leadership to examine."""
-        return replace(self, start=start)
 
     @property
     def acks(self) -> str:
@@ -161,10 +154,7 @@ def successors(case: LostRecord) -> list[LeadershipStart]:
         if start.epoch > before.epoch
         and (
             trace.older(start.broker, offset, min(wrote.epoch, start.epoch))
-            or (
-                _lacks(case, start)
-                and (start.logged or start.broker != before.leader or _gave_up(case, start))
-            )
+            or (_lacks(case, start) and (start.broker != before.leader or _gave_up(case, start)))
         )
     ]
     return sorted(starts, key=lambda start: start.time_ns < case.ended_ns - WITHIN.look)
@@ -198,11 +188,14 @@ def cut_to_its_hw(case: LostRecord) -> Links:
 
 def cut_at_unknown_epoch(case: LostRecord) -> Links:
     """Return the truncation of the new leader to its HW because its leader knew no such epoch."""
-    cut = truncation(case)
-    if cut is None or not _was_unknown(case.trace, cut):
-        return ()
+    assert case.start is not None
+    cut = _cut(case, case.start)
     says = "its own HW, because its leader knew no such epoch."
-    return _cut_before(case, "epoch_on_election", says)
+    answers = case.trace.of_kind(case.start.broker, "answer") if cut else []
+    unknown = [line.time_ns for line in answers if "unknown offset" in line.text]
+    if cut and any(0 <= cut.time_ns - time_ns < WITHIN.log for time_ns in unknown):
+        return _cut_before(case, "epoch_on_election", says)
+    return ()
 
 
 def joined_without(case: LostRecord) -> Links:
@@ -213,14 +206,9 @@ def joined_without(case: LostRecord) -> Links:
         joins = isr is not None and broker in row.isr and broker not in isr
         sample = trace.sample(broker, row.time_ns)
         if joins and sample and sample.leo <= case.send["offset"] and row.time_ns >= case.begun_ns:
-            link = ExplanationLink(
-                rule="join_from_epoch_start",
-                says=f"Broker {broker} joined the ISR with LEO {sample.leo}, without"
-                f" {case.send['value']}.",
-                event=row.event,
-                broker=broker,
-                time_ns=row.time_ns,
-            )
+            says = f"Broker {broker} joined the ISR with LEO {sample.leo}, without"
+            says += f" {case.send['value']}."
+            link = event_link("join_from_epoch_start", says, row, broker)
             return _links(case.ack, link, _election(case))
         isr = row.isr
     return ()
@@ -241,43 +229,33 @@ def removed_from_the_front(case: LostRecord) -> Links:
         rows = (row for row in case.trace.leaderships if row.time_ns > fault.start_ns)
         later = next((row for row in rows if row.leader == fault.broker), None)
         if fault.name == "segment-deleted" and later and case.begun_ns <= fault.effect_ns:
-            link = ExplanationLink(
-                rule="elections",
-                says=f"Broker {fault.broker} led then, in epoch {later.epoch}.",
-                event=later.event,
-                broker=fault.broker,
-                time_ns=later.time_ns,
-            )
+            says = f"Broker {fault.broker} led then, in epoch {later.epoch}."
+            link = event_link("elections", says, later, fault.broker)
             return (case.ack, fault_link(fault), link)
     return ()
 
 
 def truncation(case: LostRecord) -> ExplanationLink | None:
     """Return the truncation by which the new leader removed an offset that it may have held."""
-    return None if case.start is None else _cut(case, case.start.broker)
+    cut = None if case.start is None else _cut(case, case.start)
+    return None if cut is None else cut_link(cut)
 
 
-def _cut(case: LostRecord, broker: int) -> ExplanationLink | None:
-    for line in case.trace.of_kind(broker, "truncation"):
+def _cut(case: LostRecord, start: LeadershipStart) -> BrokerLogLine | None:
+    for line in case.trace.of_kind(start.broker, "truncation"):
         if line.offset <= case.send["offset"] and line.time_ns >= case.begun_ns - WITHIN.look:
-            return cut_link(line, "cut")
+            return line
     return None
 
 
 def _cut_before(case: LostRecord, rule: str, says: str) -> Links:
     """Return the new leader's truncation, if it came before its election, with its reason."""
-    cut = truncation(case)
     assert case.start is not None
-    if cut is None or cut.time_ns is None or cut.time_ns > case.start.time_ns + WITHIN.log:
+    cut = _cut(case, case.start)
+    if cut is None or cut.time_ns > case.start.time_ns + WITHIN.log:
         return ()
-    because = ExplanationLink(
-        rule=rule,
-        says=f"{cut.says[:-1]}, {says}",
-        event=cut.event,
-        broker=cut.broker,
-        time_ns=cut.time_ns,
-    )
-    return _links(case.ack, because, _election(case))
+    says = f"Broker {cut.broker} cut its log to {cut.offset}, {says}"
+    return _links(case.ack, event_link(rule, says, cut, cut.broker), _election(case))
 
 
 def _election(case: LostRecord) -> ExplanationLink | None:
@@ -297,9 +275,9 @@ def _lacks(case: LostRecord, start: LeadershipStart) -> bool:
 
 
 def _gave_up(case: LostRecord, start: LeadershipStart) -> bool:
-    """Return whether the new leader had truncated the offset before it began to lead."""
-    cut = _cut(case, start.broker)
-    return cut is not None and cut.time_ns is not None and cut.time_ns <= start.time_ns
+    """Return whether the new leader, by its log, did not have the offset when it began to lead."""
+    cut = _cut(case, start)
+    return start.logged or (cut is not None and cut.time_ns <= start.time_ns)
 
 
 def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None:
@@ -320,11 +298,8 @@ def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None
     for fault in case.observed.faults:
         frozen = fault.name in {"pause", "zombie"} and fault.broker == last.leader
         late_ns = max(WITHIN.deposed, learned_ns - fault.until_ns)
-        if (
-            frozen
-            and fault.start_ns < deposed_ns
-            and (-WITHIN.deposed < acked_ns - fault.until_ns < late_ns)
-        ):
+        around = -WITHIN.deposed < acked_ns - fault.until_ns < late_ns
+        if frozen and fault.start_ns < deposed_ns and around:
             return ExplanationLink(
                 rule="zombie",
                 says=says,
@@ -333,9 +308,7 @@ def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None
                 time_ns=fault.until_ns,
             )
     if deposed_ns <= acked_ns < max(learned_ns + WITHIN.look, deposed_ns + WITHIN.deposed):
-        return ExplanationLink(  # its last answers
-            rule="zombie", says=says, event=last.event, broker=last.leader, time_ns=last.time_ns
-        )
+        return event_link("zombie", says, last, last.leader)  # its last answers
     return None
 
 
@@ -347,14 +320,6 @@ def _outage(case: LostRecord) -> ExplanationLink | None:
         if target_of(fault) == case.ack.broker and around and case.begun_ns <= fault.until_ns:
             return fault_link(fault)
     return None
-
-
-def _was_unknown(trace: Trace, cut: ExplanationLink) -> bool:
-    """Return whether the leader had answered that it does not know the follower's epoch."""
-    return any(
-        "unknown offset" in line.text and 0 <= (cut.time_ns or 0) - line.time_ns < WITHIN.log
-        for line in trace.of_kind(cut.broker if cut.broker is not None else -1, "answer")
-    )
 
 
 def _first(links: Iterable[ExplanationLink | None]) -> ExplanationLink | None:

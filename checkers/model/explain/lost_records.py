@@ -6,7 +6,7 @@ each leader that began without the record, ``OTHERWISE`` for the rest.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from highwater.checkers.model.explain import loss_evidence as evidence
@@ -148,7 +148,7 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
         links = first(UNANSWERED, case)
         why_not = "Its leader ran undisturbed when it was sent."
         return Chain(links=links) if links else refuse(why_not, ack)
-    chains = [_after(case.after(start)) for start in evidence.successors(case)]
+    chains = [_after(replace(case, start=start)) for start in evidence.successors(case)]
     chains += [Chain(links=links) for links in [first(OTHERWISE, case)] if links]
     none = unknown("Nobody was seen to begin to lead without it.", ack)
     return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)

@@ -122,7 +122,7 @@ def corrupt(observed: RunTraces, anomaly: Row) -> Chain:
         trace = observed.traces.get(copy["partition"])
         cut = trace and trace.sent_whole(copy["broker"], copy["offset"])
         if cut:
-            return Chain(links=(cut_link(cut, "cut"), _whole_set(cut, copy)))
+            return Chain(links=(cut_link(cut), _whole_set(cut, copy)))
         for fault in observed.faults:
             bits = fault.removed_from(observed.topic, copy["partition"])
             here = fault.name == "bit-flip" and fault.broker == copy["broker"]

@@ -1,5 +1,6 @@
 """Reads a run into traces, and derives from them which broker began to lead, when and where."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,18 +13,20 @@ import pyarrow.compute as pc
 
 from highwater.checkers.kafka_files.reader import read_segment
 from highwater.checkers.kafka_files.segment_files import segments
-from highwater.checkers.model.explain.client_logs import left, unanswered
-from highwater.checkers.model.explain.tolerances import WITHIN
+from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (
     BrokerLogLine,
+    ClientLogLine,
     FrozenReplica,
     LeadershipStart,
     RunTraces,
     Trace,
 )
 from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.checkers.run_files import plain
 from highwater.harness.runs.faults.intervals import FaultInterval, fault_intervals
 from highwater.harness.runs.faults.times import strikes
+from highwater.harness.runs.history import SEND
 from highwater.harness.runs.partition_trace import (
     UNKNOWN,
     Leadership,
@@ -34,6 +37,15 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 
 _IGNORED: Final = frozenset({"error", "election", "kept"})
+_DAY: Final = 86_400 * SECOND
+_UNANSWERED: Final = re.compile(
+    r"(?:\d{4}-\d\d-\d\dT)?(?P<time>\d\d:\d\d:\d\d\.\d{3})Z? (?:REQTMOUT|FAIL)"
+    r" \[(?P<client>[\w.-]+)#"
+)
+"""librdkafka: a request timed out, or its connection broke."""
+
+_Tail: TypeAlias = tuple[FaultInterval, range]
+"""A fault with the offsets that it removed from its broker's log."""
 
 
 def observe(run: Run) -> RunTraces:
@@ -59,7 +71,9 @@ def observe(run: Run) -> RunTraces:
             lines=lines[partition],
             disks={b: disk for (b, p), disk in disks.items() if p == partition},
         )
-        trace.starts.extend(_starts(trace, _tails(faults, plan, partition)))
+        removed = ((f, f.removed_from(plan.topic.name, partition)) for f in faults)
+        tails = [(fault, offsets) for fault, ranges in removed for offsets in ranges]
+        trace.starts.extend(_starts(trace, tails))
         traces[partition] = trace
     ops = _plain(run.table("history/ops"))
     return RunTraces(
@@ -69,18 +83,14 @@ def observe(run: Run) -> RunTraces:
         faults=faults,
         traces=traces,
         ops=ops,
-        clients=unanswered(run),
-        left_ns=left(ops),
+        clients=_unanswered(run),
+        left_ns=_left(ops),
     )
 
 
 def _plain(table: pa.Table) -> pa.Table:
     """Return a table without dictionaries."""
-    columns = [
-        pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for column in table.columns
-    ]
-    return pa.table(columns, names=table.column_names)
+    return table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
 
 
 def _current(leaderships: Sequence[Leadership]) -> Iterator[Leadership]:
@@ -173,16 +183,6 @@ def _disk(batches: list[pa.RecordBatch]) -> FrozenReplica:
     )
 
 
-_Tail: TypeAlias = tuple[FaultInterval, range]
-"""A fault with the offsets that it removed from its broker's log."""
-
-
-def _tails(faults: list[FaultInterval], plan: Plan, partition: int) -> list[_Tail]:
-    return [
-        (fault, gone) for fault in faults for gone in fault.removed_from(plan.topic.name, partition)
-    ]
-
-
 def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
     """Return every beginning of a leadership, with its logged offset, or its LEO."""
     lines = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
@@ -191,26 +191,14 @@ def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
     before: Leadership | None = None
     for row in trace.leaderships:
         if row.leader >= 0 and (before is None or row.epoch != before.epoch):
-            eligible = before is None or trace.was_eligible(before, row)
-            outside = None if eligible else row.event
-            unclean = _said_unclean(trace, row.leader, row.epoch, row.time_ns)
+            outside = None if before is None or trace.was_eligible(before, row) else row.event
             line = by_epoch.pop((row.leader, row.epoch), None)
-            starts.append(_start(trace, row, line, unclean or outside, tails))
+            starts.append(_start(trace, row, line, outside, tails))
         before = row
     # Who led between two looks of the observer is known by its own line alone.
-    starts += [
-        _began(
-            line.broker,
-            _said_unclean(trace, line.broker, line.epoch, line.time_ns),
-            time_ns=line.time_ns,
-            epoch=line.epoch,
-            offset=line.offset,
-            isr=(),
-            logged=True,
-            event=line.text,
-        )
-        for line in by_epoch.values()
-    ]
+    for line in by_epoch.values():
+        row = Leadership(time_ns=line.time_ns, leader=line.broker, epoch=line.epoch, isr=())
+        starts.append(_start(trace, row, line, None, tails))
     return sorted(starts, key=lambda start: (start.epoch, start.time_ns))
 
 
@@ -221,29 +209,20 @@ def _start(
     outside: str | None,
     tails: list[_Tail],
 ) -> LeadershipStart:
-    seen, was_struck = _leo_at(trace, row.leader, row.time_ns, tails)
-    offset = line.offset if line else seen
-    event = line.text if line else f"{row.event}; LEO {offset} of broker {row.leader}"
-    return _began(
-        row.leader,
-        outside,
-        time_ns=row.time_ns,
-        epoch=row.epoch,
-        offset=offset,
-        isr=row.isr,
-        logged=line is not None or was_struck,
-        event=event,
-    )
-
-
-def _began(broker: int, outside: str | None, **fields: Any) -> LeadershipStart:  # noqa: ANN401 - Start's
-    """Return the start of a leadership; for unclean ones KRaft logs whether the broker led last."""
-    again = outside is not None and f"lastKnownElr: [{broker}] ->" in outside
+    leo, was_struck = _leo_at(trace, row.leader, row.time_ns, tails)
+    outside = _said_unclean(trace, row) or outside
+    # KRaft logs an unclean election of the broker that led last, too.
+    again = outside is not None and f"lastKnownElr: [{row.leader}] ->" in outside
     return LeadershipStart(
-        broker=broker,
+        time_ns=row.time_ns,
+        broker=row.leader,
+        epoch=row.epoch,
+        offset=line.offset if line else leo,
+        isr=row.isr,
         unclean=None if again else outside,
         last_leader=outside if again else None,
-        **fields,
+        logged=line is not None or was_struck,
+        event=line.text if line else f"{row.event}; LEO {leo} of broker {row.leader}",
     )
 
 
@@ -265,16 +244,43 @@ def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tupl
     return min(leo, *left, leo), bool(left)
 
 
-def _said_unclean(trace: Trace, leader: int, epoch: int, time_ns: int) -> str | None:
+def _said_unclean(trace: Trace, start: Leadership) -> str | None:
     """Return the controller's own log line about an election from outside the ISR."""
+    epochs = f"leaderEpoch: {start.epoch - 1} -> {start.epoch}"
     for broker in trace.lines:
         for line in trace.of_kind(broker, "unclean"):
-            now = (
-                f"-> {leader}," in line.text and f"leaderEpoch: {epoch - 1} -> {epoch}" in line.text
-            )
-            then = (
-                f"Elect leader {leader} " in line.text and abs(line.time_ns - time_ns) < WITHIN.log
-            )
-            if now or then:
+            now = f"-> {start.leader}," in line.text and epochs in line.text
+            then = f"Elect leader {start.leader} " in line.text
+            if now or (then and abs(line.time_ns - start.time_ns) < WITHIN.log):
                 return line.text
     return None
+
+
+def _unanswered(run: Run) -> dict[str, list[ClientLogLine]]:
+    """Return the clients' log lines about requests without an answer; empty without a log."""
+    log_lines: dict[str, list[ClientLogLine]] = defaultdict(list)
+    path = run.logs / "clients.log"
+    if not path.exists():
+        return log_lines
+    started_at_ns = run.environment().started_at_ns
+    midnight_ns = started_at_ns - started_at_ns % _DAY
+    with path.open(encoding="utf-8", errors="backslashreplace") as lines:
+        for line in lines:
+            if match := _UNANSWERED.match(line):
+                hours, minutes, seconds = match["time"].split(":")
+                time_ns = int((int(hours) * 3600 + int(minutes) * 60 + float(seconds)) * SECOND)
+                since_ns = (midnight_ns + time_ns - started_at_ns) % _DAY
+                log_lines[match["client"]].append(ClientLogLine(since_ns, line.strip()))
+    return log_lines
+
+
+def _left(ops: pa.Table) -> dict[str, int]:
+    """When each producer that another followed had its last answer; of ``p``, ``p.1``, ``p.2``."""
+    sends = ops.filter(pc.equal(ops["kind"], SEND)).select(["process", "complete_ns"])
+    rows = sends.group_by("process").aggregate([("complete_ns", "max")]).to_pylist()
+    last = {row["process"]: row["complete_ns_max"] or 0 for row in rows}
+    stayed: dict[str, int] = {}
+    for process, at_ns in last.items():
+        client = process.partition(".")[0]
+        stayed[client] = max(stayed.get(client, 0), at_ns)
+    return {client: at for client, at in last.items() if at < stayed[client.partition(".")[0]]}

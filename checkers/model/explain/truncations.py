@@ -4,25 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from highwater.checkers.model.explain.evidence_links import event_link
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, Trace
 from highwater.checkers.model.protocol.rules_by_release import Rules
+from highwater.checkers.model.report_types import ExplanationLink
 
 _KINDS: Final = ("fetcher", "answer", "range", "truncation", "leader", "start", "stop")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleViolation:
-    """Something that the rules do not allow: the event, and the reason."""
-
-    rule: str
-    says: str
-    broker: int | None
-    time_ns: int
-    event: str
-
-
-def wrong_cuts(trace: Trace, rules: Rules) -> Iterator[RuleViolation]:
+def wrong_cuts(trace: Trace, rules: Rules) -> Iterator[ExplanationLink]:
     """Yield truncations of a partition's replicas that no rule allows.
 
     From 0.11 on the fetcher thread logs first where it will truncate; with an old protocol or
@@ -35,21 +26,16 @@ def wrong_cuts(trace: Trace, rules: Rules) -> Iterator[RuleViolation]:
         yield from check(trace, rules, broker, kind)
 
 
-def cut_count(trace: Trace) -> int:
-    """Return how many truncations were observed."""
-    return sum(len(trace.of_kind(broker, "truncation")) for broker in trace.lines)
-
-
 def _to_the_own_hw(
     trace: Trace, _: Rules, broker: int, lines: list[BrokerLogLine]
-) -> Iterator[RuleViolation]:
+) -> Iterator[ExplanationLink]:
     """Check a follower up to 0.10.2: it truncates to its HW, and then its fetcher begins there."""
     for index, line in enumerate(lines):
         if line.kind != "truncation":
             continue
         if index and lines[index - 1].kind == "range" and lines[index - 1].offset == line.offset:
             continue
-        life = [line.kind for line in lines[:index] if line.kind in {"start", "stop"}]
+        life = [earlier.kind for earlier in lines[:index] if earlier.kind in {"start", "stop"}]
         ending = life[-1:] == ["stop"]
         kinds = {"fetcher", "start", "truncation"}
         cause = next((line for line in lines[index + 1 :] if line.kind in kinds), None)
@@ -82,18 +68,10 @@ def _not_its_hw(trace: Trace, broker: int, line: BrokerLogLine) -> str:
     highest = max(everywhere, default=0)
     if line.offset > highest:
         return f"no HW was ever above {highest}"
-    restarted = (
-        any(
-            line.kind == "start" and line.time_ns > seen[-1].time_ns - WITHIN.log
-            for line in trace.lines[broker]
-        )
-        if seen
-        else True
-    )
-    lowest = min((m.hw for m in seen[-3:]), default=0)
-    if not restarted and line.offset < lowest:
-        return f"its HW was {seen[-1].hw}"
-    return ""
+    starts = (start.time_ns for start in trace.of_kind(broker, "start"))
+    if not seen or any(at > seen[-1].time_ns - WITHIN.log for at in starts):
+        return ""
+    return f"its HW was {seen[-1].hw}" if line.offset < min(m.hw for m in seen[-3:]) else ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,8 +79,9 @@ class _Following:
     """The state of a replica since it last began to follow or to lead.
 
     Attributes:
-        since_ns: the begin of its role before this one, if it fetched or led in it. question: its
-            leader's last answer, until it has acted on it. cut: the offset of its last truncation.
+        since_ns: the begin of its role before this one, if it fetched or led in it.
+        question: its leader's last answer, until it has acted on it.
+        cut: the offset of its last truncation.
     """
 
     cause: BrokerLogLine | None = None
@@ -113,8 +92,10 @@ class _Following:
 
 def _to_the_leaders_answer(
     trace: Trace, rules: Rules, _: int, lines: list[BrokerLogLine]
-) -> Iterator[RuleViolation]:
+) -> Iterator[ExplanationLink]:
     """Check a follower since 0.11: it truncates to an epoch's end, its HW, or the leader's LEO."""
+    exact = "exact_epochs" if rules.exact_epochs else "epochs"
+    rule = "cut_on_fetch" if rules.cut_on_fetch else exact
     now = _Following()
     for line in _in_order(lines):
         if line.kind in {"fetcher", "leader"}:
@@ -123,7 +104,7 @@ def _to_the_leaders_answer(
             now.question = line
         elif line.kind == "truncation":
             if why := _why_not(trace, rules, line, now):
-                yield _wrong(line, _rule(rules), why)
+                yield _wrong(line, rule, why)
             now.question, now.cut = None, line.offset
 
 
@@ -151,12 +132,6 @@ def _in_order(lines: list[BrokerLogLine]) -> list[BrokerLogLine]:
         early = max(line.time_ns - WITHIN.look, led_ns) if line.kind == "fetcher" else line.time_ns
         began.append((early, line))
     return [line for _, line in sorted(began, key=lambda pair: pair[0])]
-
-
-def _rule(rules: Rules) -> str:
-    return (
-        "cut_on_fetch" if rules.cut_on_fetch else "exact_epochs" if rules.exact_epochs else "epochs"
-    )
 
 
 def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -> str:
@@ -216,11 +191,6 @@ def _is_leo_of(trace: Trace, leader: int, line: BrokerLogLine) -> bool:
     return bool(around) and min(around) <= line.offset <= max(around)
 
 
-def _wrong(line: BrokerLogLine, rule: str, why: str) -> RuleViolation:
-    return RuleViolation(
-        rule=rule,
-        says=f"Broker {line.broker} cut its log to {line.offset}, but {why}.",
-        broker=line.broker,
-        time_ns=line.time_ns,
-        event=line.text,
-    )
+def _wrong(line: BrokerLogLine, rule: str, why: str) -> ExplanationLink:
+    says = f"Broker {line.broker} cut its log to {line.offset}, but {why}."
+    return event_link(rule, says, line, line.broker)

@@ -1,43 +1,21 @@
 """The controller's decisions: leader and ISR, as brokers leave and come back."""
 
+from highwater.checkers.model.protocol import scope
+from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
-from highwater.checkers.model.protocol.scope import (
-    K_BROKERS,
-    K_ELR,
-    K_LAST_LEADER_ALIVE,
-    K_MIN_ISR,
-    K_REMOVAL_BUMPS_EPOCH,
-    K_UNCLEAN,
-    K_UNCLEAN_START_LEAVES,
-)
-from highwater.checkers.model.protocol.state_layout import (
-    DECISION,
-    DECISIONS,
-    ELR,
-    EPOCH,
-    FLAG_OVERFLOW,
-    FLAGS,
-    LAST_LEADER,
-    LIVE,
-    MAX_DECISIONS,
-    NOBODY,
-    isr_of,
-    leader_of,
-    newest,
-    size,
-)
+from highwater.checkers.model.protocol.state_layout import isr_of, leader_of, newest, size
 
 
 @rule
 def decide(s: State, leader: int, isr: int, bump: int) -> None:
     """Write a decision: leader (-1 for none), ISR, and whether the leader epoch rises."""
     last = newest(s)
-    if last + 1 >= MAX_DECISIONS:
-        s[FLAGS] = int(s[FLAGS]) | FLAG_OVERFLOW
+    if last + 1 >= layout.MAX_DECISIONS:
+        s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_OVERFLOW
         return
-    s[DECISION + last + 1] = (NOBODY if leader < 0 else leader) | (isr << 2)
-    s[EPOCH + last + 1] = int(s[EPOCH + last]) + bump
-    s[DECISIONS] = last + 2
+    s[layout.DECISION + last + 1] = (layout.NOBODY if leader < 0 else leader) | (isr << 2)
+    s[layout.EPOCH + last + 1] = int(s[layout.EPOCH + last]) + bump
+    s[layout.DECISIONS] = last + 2
 
 
 @rule
@@ -46,15 +24,16 @@ def eligible(s: State, k: Constants) -> int:
 
     The ELR and the last known leader count from KIP-966 on; any broker only in unclean elections.
     """
-    live = int(s[LIVE])
+    live = int(s[layout.LIVE])
     clean = isr_of(s, newest(s)) & live
-    if not clean and k[K_ELR]:
-        clean = int(s[ELR]) & live
-        if not clean and isr_of(s, newest(s)) == 0 and int(s[ELR]) == 0 and s[LAST_LEADER]:
-            clean = 1 << (int(s[LAST_LEADER]) - 1)
-            if k[K_LAST_LEADER_ALIVE]:
+    if not clean and k[scope.K_ELR]:
+        elr = int(s[layout.ELR])
+        clean = elr & live
+        if not clean and isr_of(s, newest(s)) == 0 and elr == 0 and s[layout.LAST_LEADER]:
+            clean = 1 << (int(s[layout.LAST_LEADER]) - 1)
+            if k[scope.K_LAST_LEADER_ALIVE]:
                 clean &= live
-    if not clean and k[K_UNCLEAN]:
+    if not clean and k[scope.K_UNCLEAN]:
         return live
     return clean
 
@@ -62,12 +41,12 @@ def eligible(s: State, k: Constants) -> int:
 @rule
 def keep_eligible(s: State, k: Constants, before: int, after: int) -> None:
     """Keep the brokers that left an ISR smaller than min.insync.replicas eligible (KIP-966)."""
-    if not k[K_ELR]:
+    if not k[scope.K_ELR]:
         return
-    if size(after) >= min(k[K_MIN_ISR], k[K_BROKERS]):
-        s[ELR] = 0
+    if size(after) >= min(k[scope.K_MIN_ISR], k[scope.K_BROKERS]):
+        s[layout.ELR] = 0
     else:
-        s[ELR] = (int(s[ELR]) | before) & ~after & 7
+        s[layout.ELR] = (int(s[layout.ELR]) | before) & ~after & 7
 
 
 @rule
@@ -75,12 +54,12 @@ def elect(s: State, k: Constants, chosen: int) -> None:
     """Make an eligible broker the leader; those of the ISR that are not alive leave it."""
     before = isr_of(s, newest(s))
     in_sync = (before >> chosen) & 1
-    isr = (before & int(s[LIVE])) | (1 << chosen) if in_sync else 1 << chosen
-    if in_sync or (int(s[ELR]) >> chosen) & 1:
+    isr = (before & int(s[layout.LIVE])) | (1 << chosen) if in_sync else 1 << chosen
+    if in_sync or (int(s[layout.ELR]) >> chosen) & 1:
         keep_eligible(s, k, before, isr)
     else:
-        s[ELR] = 0  # the election is unclean: nobody is known to have everything
-    s[LAST_LEADER] = 0
+        s[layout.ELR] = 0  # the election is unclean: nobody is known to have everything
+    s[layout.LAST_LEADER] = 0
     decide(s, chosen, isr, 1)
 
 
@@ -91,7 +70,7 @@ def lose(s: State, k: Constants, b: int, successor: int) -> bool:
     Args:
         successor: ``b`` for no choice. False when the choice is not possible.
     """
-    s[LIVE] = int(s[LIVE]) & ~(1 << b) & 7
+    s[layout.LIVE] = int(s[layout.LIVE]) & ~(1 << b) & 7
     last = newest(s)
     leader, before = leader_of(s, last), isr_of(s, last)
     if leader != b:
@@ -100,8 +79,8 @@ def lose(s: State, k: Constants, b: int, successor: int) -> bool:
         after = before & ~(1 << b) & 7
         if after and after != before:
             keep_eligible(s, k, before, after)
-            decide(s, leader, after, int(k[K_REMOVAL_BUMPS_EPOCH]))
-        elif after != before and k[K_ELR]:
+            decide(s, leader, after, int(k[scope.K_REMOVAL_BUMPS_EPOCH]))
+        elif after != before and k[scope.K_ELR]:
             keep_eligible(s, k, before, 0)
             decide(s, leader, 0, 0)
         return True
@@ -119,9 +98,9 @@ def lose(s: State, k: Constants, b: int, successor: int) -> bool:
 @rule
 def _orphan(s: State, k: Constants, b: int, before: int) -> None:
     """Take the last broker from the ISR: no leader. It stays ISR or becomes ELR (KIP-966)."""
-    if k[K_ELR]:
+    if k[scope.K_ELR]:
         keep_eligible(s, k, before, 0)
-        s[LAST_LEADER] = b + 1
+        s[layout.LAST_LEADER] = b + 1
         decide(s, -1, 0, 1)
     else:
         decide(s, -1, 1 << b, 1)
@@ -130,12 +109,12 @@ def _orphan(s: State, k: Constants, b: int, before: int) -> None:
 @rule
 def welcome(s: State, k: Constants, b: int, killed: bool) -> None:
     """Begin a broker's session: it is elected if it may be and there is no leader."""
-    s[LIVE] = int(s[LIVE]) | (1 << b)
-    if k[K_ELR] and killed and k[K_UNCLEAN_START_LEAVES]:
-        s[ELR] = int(s[ELR]) & ~(1 << b) & 7  # it may lack what it had not flushed
+    s[layout.LIVE] = int(s[layout.LIVE]) | (1 << b)
+    if k[scope.K_ELR] and killed and k[scope.K_UNCLEAN_START_LEAVES]:
+        s[layout.ELR] = int(s[layout.ELR]) & ~(1 << b) & 7  # it may lack what it had not flushed
     if leader_of(s, newest(s)) < 0:
         candidates = eligible(s, k)
         if (candidates >> b) & 1:
             elect(s, k, b)
-        elif candidates and not candidates & int(s[LIVE]):
-            elect(s, k, int(s[LAST_LEADER]) - 1)  # though it is dead: KAFKA-19522
+        elif candidates and not candidates & int(s[layout.LIVE]):
+            elect(s, k, int(s[layout.LAST_LEADER]) - 1)  # though it is dead: KAFKA-19522

@@ -5,23 +5,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.scope import K_BROKERS
 from highwater.checkers.model.protocol.state_layout import (
-    ANSWER,
-    APPLIED_DECISION,
-    FLAG_OVERFLOW,
-    FLAG_REREAD,
-    FLAGS,
-    HW,
-    LEO,
-    LOG,
-    MAX_RECORDS,
-    READ,
-    REMOTE,
-    SENT,
-    STATUS,
-    VIEW,
     ProducerStatus,
     get,
     is_live,
@@ -32,22 +19,20 @@ from highwater.checkers.model.protocol.state_layout import (
     presumes,
 )
 
-_ACKNOWLEDGED = int(ProducerStatus.ACKNOWLEDGED)
-
 
 @rule
 def established(s: State) -> int:
     """Return the leader that the controller named last, once it runs and knows it; else -1."""
     leader = leader_of(s, newest(s))
-    if leader < 0 or not is_up(s, leader) or get(s, leader, APPLIED_DECISION) != newest(s):
+    if leader < 0 or not is_up(s, leader) or get(s, leader, layout.APPLIED_DECISION) != newest(s):
         return -1
     return leader
 
 
 @rule
 def _holds(s: State, b: int, record: int) -> bool:
-    for position in range(get(s, b, LEO)):
-        if (get(s, b, LOG + position) & 7) - 1 == record:
+    for position in range(get(s, b, layout.LEO)):
+        if (get(s, b, layout.LOG + position) & 7) - 1 == record:
             return True
     return False
 
@@ -57,8 +42,10 @@ def acked_kept(s: State, k: Constants) -> bool:
     """The leader holds every acknowledged record."""
     leader = established(s)
     if leader >= 0:
-        for record in range(int(s[SENT])):
-            if s[STATUS + record] == _ACKNOWLEDGED and not _holds(s, leader, record):
+        for record in range(int(s[layout.SENT])):
+            if s[layout.STATUS + record] == ProducerStatus.ACKNOWLEDGED and not _holds(
+                s, leader, record
+            ):
                 return False
     return True
 
@@ -68,8 +55,8 @@ def read_kept(s: State, k: Constants) -> bool:
     """The leader holds every record that a consumer has read."""
     leader = established(s)
     if leader >= 0:
-        for offset in range(MAX_RECORDS):
-            if s[READ + offset] and not _holds(s, leader, int(s[READ + offset]) - 1):
+        for offset in range(layout.MAX_RECORDS):
+            if s[layout.READ + offset] and not _holds(s, leader, int(s[layout.READ + offset]) - 1):
                 return False
     return True
 
@@ -77,13 +64,13 @@ def read_kept(s: State, k: Constants) -> bool:
 @rule
 def read_once(s: State, k: Constants) -> bool:
     """No consumer reads two records at one offset."""
-    return int(s[FLAGS]) & FLAG_REREAD == 0
+    return int(s[layout.FLAGS]) & layout.FLAG_REREAD == 0
 
 
 @rule
 def _same_to(s: State, a: int, b: int, end: int) -> bool:
     for position in range(end):
-        if get(s, a, LOG + position) != get(s, b, LOG + position):
+        if get(s, a, layout.LOG + position) != get(s, b, layout.LOG + position):
             return False
     return True
 
@@ -93,7 +80,7 @@ def agree_below_hw(s: State, k: Constants) -> bool:
     """Two replicas hold the same records below the high watermarks of both."""
     for a in range(k[K_BROKERS]):
         for b in range(a):
-            if not _same_to(s, a, b, min(get(s, a, HW), get(s, b, HW))):
+            if not _same_to(s, a, b, min(get(s, a, layout.HW), get(s, b, layout.HW))):
                 return False
     return True
 
@@ -103,15 +90,17 @@ def at_rest(s: State, k: Constants) -> bool:
     """Everybody runs, is in the ISR of one leader, and has fetched and committed all it has."""
     leader = established(s)
     everybody = (1 << k[K_BROKERS]) - 1
-    if leader < 0 or get(s, leader, VIEW) != everybody or isr_of(s, newest(s)) != everybody:
+    if leader < 0 or get(s, leader, layout.VIEW) != everybody or isr_of(s, newest(s)) != everybody:
         return False
-    end = get(s, leader, LEO)
+    end = get(s, leader, layout.LEO)
     for b in range(k[K_BROKERS]):
-        if not is_up(s, b) or get(s, b, APPLIED_DECISION) != newest(s) or get(s, b, ANSWER):
+        if not is_up(s, b) or get(s, b, layout.APPLIED_DECISION) != newest(s):
             return False
-        if get(s, b, LEO) != end or get(s, b, HW) != end:
+        if get(s, b, layout.ANSWER):
             return False
-        if b != leader and get(s, leader, REMOTE + b) != end:
+        if get(s, b, layout.LEO) != end or get(s, b, layout.HW) != end:
+            return False
+        if b != leader and get(s, leader, layout.REMOTE + b) != end:
             return False
     return True
 
@@ -121,7 +110,7 @@ def agree_at_rest(s: State, k: Constants) -> bool:
     """Whole logs agree once everybody is in sync."""
     if at_rest(s, k):
         for b in range(1, k[K_BROKERS]):
-            if not _same_to(s, 0, b, get(s, 0, LEO)):
+            if not _same_to(s, 0, b, get(s, 0, layout.LEO)):
                 return False
     return True
 
@@ -143,7 +132,7 @@ def leader_live(s: State, k: Constants) -> bool:
 @rule
 def _isr_holds(s: State, k: Constants, leader: int, isr: int) -> bool:
     for b in range(k[K_BROKERS]):
-        if (isr >> b) & 1 and not _same_to(s, leader, b, get(s, leader, HW)):
+        if (isr >> b) & 1 and not _same_to(s, leader, b, get(s, leader, layout.HW)):
             return False
     return True
 
@@ -152,7 +141,7 @@ def _isr_holds(s: State, k: Constants, leader: int, isr: int) -> bool:
 def weak_isr(s: State, k: Constants) -> bool:
     """Whoever takes itself for the leader: the ISR that it believes in holds all below its HW."""
     for b in range(k[K_BROKERS]):
-        if presumes(s, b) and not _isr_holds(s, k, b, get(s, b, VIEW)):
+        if presumes(s, b) and not _isr_holds(s, k, b, get(s, b, layout.VIEW)):
             return False
     return True
 
@@ -171,8 +160,8 @@ def log_matching(s: State, k: Constants) -> bool:
     """Logs with the same epoch at one offset are the same up to there."""
     for a in range(k[K_BROKERS]):
         for b in range(a):
-            for position in range(min(get(s, a, LEO), get(s, b, LEO)) - 1, -1, -1):
-                if get(s, a, LOG + position) >> 3 == get(s, b, LOG + position) >> 3:
+            for position in range(min(get(s, a, layout.LEO), get(s, b, layout.LEO)) - 1, -1, -1):
+                if get(s, a, layout.LOG + position) >> 3 == get(s, b, layout.LOG + position) >> 3:
                     if not _same_to(s, a, b, position + 1):
                         return False
                     break
@@ -182,11 +171,12 @@ def log_matching(s: State, k: Constants) -> bool:
 @rule
 def type_ok(s: State, k: Constants) -> bool:
     """Every value is one that it can have."""
-    if int(s[FLAGS]) & FLAG_OVERFLOW:
+    if int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW:
         return False
     for b in range(k[K_BROKERS]):
-        hw, leo = get(s, b, HW), get(s, b, LEO)
-        if not 0 <= hw <= leo <= MAX_RECORDS or not -1 <= get(s, b, APPLIED_DECISION) <= newest(s):
+        hw, leo = get(s, b, layout.HW), get(s, b, layout.LEO)
+        decided = -1 <= get(s, b, layout.APPLIED_DECISION) <= newest(s)
+        if not 0 <= hw <= leo <= layout.MAX_RECORDS or not decided:
             return False
     return True
 

@@ -1,23 +1,11 @@
 """The ISR as the leader keeps it: joining, dropping, and telling the controller."""
 
+from highwater.checkers.model.protocol import scope
+from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.controller import keep_eligible
 from highwater.checkers.model.protocol.replica_log import raise_hw, start_after
-from highwater.checkers.model.protocol.scope import (
-    K_ASYNC_ISR,
-    K_CAUGHT_UP_STAYS,
-    K_FAILURES,
-    K_JOIN_FROM_EPOCH_START,
-    K_LIVE_JOINS_ONLY,
-)
 from highwater.checkers.model.protocol.state_layout import (
-    APPLIED_DECISION,
-    FAILURES,
-    HW,
-    LEO,
-    PENDING,
-    REMOTE,
-    VIEW,
     epoch_of,
     get,
     is_live,
@@ -34,21 +22,21 @@ from highwater.checkers.model.protocol.state_layout import (
 @rule
 def progress(s: State, k: Constants, leader: int, b: int) -> None:
     """Note a follower's progress at the leader; it may join the ISR, and the HW may rise."""
-    leo = get(s, b, LEO)
-    put(s, leader, REMOTE + b, leo)
-    if not (get(s, leader, VIEW) >> b) & 1 and _may_join(s, k, leader, b, leo):
-        _grow(s, k, leader, get(s, leader, VIEW) | (1 << b))
+    leo = get(s, b, layout.LEO)
+    put(s, leader, layout.REMOTE + b, leo)
+    if not (get(s, leader, layout.VIEW) >> b) & 1 and _may_join(s, k, leader, b, leo):
+        _grow(s, k, leader, get(s, leader, layout.VIEW) | (1 << b))
     raise_hw(s, k, leader)
 
 
 @rule
 def _may_join(s: State, k: Constants, leader: int, b: int, leo: int) -> bool:
     """Return whether a follower has caught up enough for the ISR."""
-    if get(s, leader, PENDING) or leo < get(s, leader, HW):
+    if get(s, leader, layout.PENDING) or leo < get(s, leader, layout.HW):
         return False
-    if k[K_LIVE_JOINS_ONLY] and not is_live(s, b):
+    if k[scope.K_LIVE_JOINS_ONLY] and not is_live(s, b):
         return False
-    if not k[K_JOIN_FROM_EPOCH_START]:
+    if not k[scope.K_JOIN_FROM_EPOCH_START]:
         return True
     return leo >= start_after(s, leader, epoch_of(s, leader) - 1)
 
@@ -56,11 +44,11 @@ def _may_join(s: State, k: Constants, leader: int, b: int, leo: int) -> bool:
 @rule
 def _may_write(s: State, leader: int) -> bool:
     """Return whether a leader knows the last decision on the ISR (zkVersion, partition epoch)."""
-    decision = get(s, leader, APPLIED_DECISION)
+    decision = get(s, leader, layout.APPLIED_DECISION)
     return (
         decision == newest(s)
         and leader_of(s, decision) == leader
-        and isr_of(s, decision) == get(s, leader, VIEW)
+        and isr_of(s, decision) == get(s, leader, layout.VIEW)
     )
 
 
@@ -70,26 +58,25 @@ def _grow(s: State, k: Constants, leader: int, isr: int) -> None:
     if _may_write(s, leader):
         keep_eligible(s, k, isr_of(s, newest(s)), isr)
         set_isr(s, newest(s), isr)
-        put(s, leader, VIEW, isr)
+        put(s, leader, layout.VIEW, isr)
 
 
 @rule
 def _shrink(s: State, k: Constants, leader: int, b: int) -> bool:
     """Write an ISR without ``b``."""
-    view = get(s, leader, VIEW)
-    if not presumes(s, leader) or leader == b or not (view >> b) & 1 or get(s, leader, PENDING):
+    view, pending = get(s, leader, layout.VIEW), get(s, leader, layout.PENDING)
+    if not presumes(s, leader) or leader == b or not (view >> b) & 1 or pending:
         return False
-    if k[K_CAUGHT_UP_STAYS] and get(s, leader, REMOTE + b) == get(s, leader, LEO):
-        return False
-    if not _may_write(s, leader):
+    caught_up = get(s, leader, layout.REMOTE + b) == get(s, leader, layout.LEO)
+    if (k[scope.K_CAUGHT_UP_STAYS] and caught_up) or not _may_write(s, leader):
         return False
     isr = view & ~(1 << b) & 7
     keep_eligible(s, k, view, isr)
     set_isr(s, newest(s), isr)
-    if k[K_ASYNC_ISR]:
-        put(s, leader, PENDING, isr)  # until it hears, its HW waits for ``b``
+    if k[scope.K_ASYNC_ISR]:
+        put(s, leader, layout.PENDING, isr)  # until it hears, its HW waits for ``b``
     else:
-        put(s, leader, VIEW, isr)
+        put(s, leader, layout.VIEW, isr)
         raise_hw(s, k, leader)
     return True
 
@@ -103,19 +90,19 @@ def shrink(s: State, k: Constants, leader: int, b: int) -> bool:
 @rule
 def lag(s: State, k: Constants, leader: int, b: int) -> bool:
     """Drop a live follower that does not reach the leader from the ISR: a network failure."""
-    if s[FAILURES] >= k[K_FAILURES] or not is_up(s, b):
+    if s[layout.FAILURES] >= k[scope.K_FAILURES] or not is_up(s, b):
         return False
-    s[FAILURES] = int(s[FAILURES]) + 1
+    s[layout.FAILURES] = int(s[layout.FAILURES]) + 1
     return _shrink(s, k, leader, b)
 
 
 @rule
 def confirm(s: State, k: Constants, leader: int) -> bool:
     """Tell a leader that the ISR it asked for holds."""
-    pending = get(s, leader, PENDING)
+    pending = get(s, leader, layout.PENDING)
     if not presumes(s, leader) or not pending:
         return False
-    put(s, leader, VIEW, pending)
-    put(s, leader, PENDING, 0)
+    put(s, leader, layout.VIEW, pending)
+    put(s, leader, layout.PENDING, 0)
     raise_hw(s, k, leader)
     return True

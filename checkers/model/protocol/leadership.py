@@ -1,28 +1,10 @@
 """Applying the controller's decisions: becoming leader, follower, or neither."""
 
+from highwater.checkers.model.protocol import scope
+from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.replica_log import cut, last_epoch, raise_hw
-from highwater.checkers.model.protocol.scope import (
-    K_BROKERS,
-    K_CUT_ON_FETCH,
-    K_CUT_ON_MISSED_EPOCH,
-    K_CUT_ON_NEW_EPOCH,
-    K_ELECTED_AGAIN_IS_NEW,
-    K_EPOCH_ON_ELECTION,
-    K_EPOCHS,
-    K_KRAFT,
-)
 from highwater.checkers.model.protocol.state_layout import (
-    APPLIED_DECISION,
-    AWAITED,
-    ELECTED,
-    FETCHER,
-    HW,
-    LATE_JOINERS,
-    MAX_BROKERS,
-    PENDING,
-    REMOTE,
-    VIEW,
     Fetcher,
     epoch_of,
     follows,
@@ -35,10 +17,6 @@ from highwater.checkers.model.protocol.state_layout import (
     put,
 )
 
-_NONE = int(Fetcher.NONE)
-_TRUNCATING = int(Fetcher.TRUNCATING)
-_FETCHING = int(Fetcher.FETCHING)
-
 
 @rule
 def learn(s: State, k: Constants, b: int) -> bool:
@@ -47,16 +25,16 @@ def learn(s: State, k: Constants, b: int) -> bool:
     With ZooKeeper, brokers ignore a decision that names no leader: they keep the epoch and the
         leader that they know (``ReplicaManager.makeFollowers``), so that an epoch can be missed.
     """
-    applied, last = get(s, b, APPLIED_DECISION), newest(s)
-    if not is_up(s, b) or not (is_live(s, b) or (k[K_KRAFT] and applied >= 0)):
+    applied, last = get(s, b, layout.APPLIED_DECISION), newest(s)
+    if not is_up(s, b) or not (is_live(s, b) or (k[scope.K_KRAFT] and applied >= 0)):
         return False
-    late = (int(s[LATE_JOINERS]) >> b) & 1
+    late = (int(s[layout.LATE_JOINERS]) >> b) & 1
     decision = last if late or applied < 0 else applied + 1
-    while not k[K_KRAFT] and decision <= last and leader_of(s, decision) < 0:
+    while not k[scope.K_KRAFT] and decision <= last and leader_of(s, decision) < 0:
         decision += 1
     if applied >= last or decision > last:
         return False
-    s[LATE_JOINERS] = int(s[LATE_JOINERS]) & ~(1 << b) & 7
+    s[layout.LATE_JOINERS] = int(s[layout.LATE_JOINERS]) & ~(1 << b) & 7
     apply_decision(s, k, b, decision)
     return True
 
@@ -64,10 +42,10 @@ def learn(s: State, k: Constants, b: int) -> bool:
 @rule
 def skip(s: State, k: Constants, b: int) -> bool:
     """Apply several decisions as one, as a KRaft broker does: the newest image against its own."""
-    applied, last = get(s, b, APPLIED_DECISION), newest(s)
-    if not k[K_KRAFT] or not is_up(s, b) or applied < 0 or applied + 1 >= last:
+    applied, last = get(s, b, layout.APPLIED_DECISION), newest(s)
+    if not k[scope.K_KRAFT] or not is_up(s, b) or applied < 0 or applied + 1 >= last:
         return False
-    s[LATE_JOINERS] = int(s[LATE_JOINERS]) & ~(1 << b) & 7
+    s[layout.LATE_JOINERS] = int(s[layout.LATE_JOINERS]) & ~(1 << b) & 7
     apply_decision(s, k, b, last)
     return True
 
@@ -76,13 +54,13 @@ def skip(s: State, k: Constants, b: int) -> bool:
 def apply_decision(s: State, k: Constants, b: int, decision: int) -> None:
     """Apply one decision."""
     before, old_epoch = follows(s, b), epoch_of(s, b)
-    put(s, b, APPLIED_DECISION, decision)
+    put(s, b, layout.APPLIED_DECISION, decision)
     leader = leader_of(s, decision)
     if leader == b:
         _become_leader(s, k, b, before, old_epoch)
     elif leader < 0:
         _retire(s, b)
-        put(s, b, FETCHER, _NONE)
+        put(s, b, layout.FETCHER, Fetcher.NONE)
     else:
         _become_follower(s, k, b, before, old_epoch)
 
@@ -90,16 +68,16 @@ def apply_decision(s: State, k: Constants, b: int, decision: int) -> None:
 @rule
 def _become_leader(s: State, k: Constants, b: int, before: int, old_epoch: int) -> None:
     """Become leader with the broker's own, maybe stale, HW; the others' LEO is unknown."""
-    applied = get(s, b, APPLIED_DECISION)
-    put(s, b, VIEW, isr_of(s, applied))
-    put(s, b, PENDING, 0)
-    put(s, b, FETCHER, _NONE)
-    missed = epoch_of(s, b) > old_epoch + 1 and k[K_ELECTED_AGAIN_IS_NEW]
+    applied = get(s, b, layout.APPLIED_DECISION)
+    put(s, b, layout.VIEW, isr_of(s, applied))
+    put(s, b, layout.PENDING, 0)
+    put(s, b, layout.FETCHER, Fetcher.NONE)
+    missed = epoch_of(s, b) > old_epoch + 1 and k[scope.K_ELECTED_AGAIN_IS_NEW]
     if before != b or missed:
-        for other in range(k[K_BROKERS]):
-            put(s, b, REMOTE + other, -1)
-    if epoch_of(s, b) != old_epoch and k[K_EPOCHS] and k[K_EPOCH_ON_ELECTION]:
-        put(s, b, ELECTED, epoch_of(s, b) + 1)
+        for other in range(k[scope.K_BROKERS]):
+            put(s, b, layout.REMOTE + other, -1)
+    if epoch_of(s, b) != old_epoch and k[scope.K_EPOCHS] and k[scope.K_EPOCH_ON_ELECTION]:
+        put(s, b, layout.ELECTED, epoch_of(s, b) + 1)
     raise_hw(s, k, b)
 
 
@@ -109,32 +87,32 @@ def _become_follower(s: State, k: Constants, b: int, before: int, old_epoch: int
     _retire(s, b)
     leader = follows(s, b)
     gap = epoch_of(s, b) - old_epoch
-    anew = (k[K_CUT_ON_NEW_EPOCH] and gap > 0) or (k[K_CUT_ON_MISSED_EPOCH] and gap > 1)
+    anew = (k[scope.K_CUT_ON_NEW_EPOCH] and gap > 0) or (k[scope.K_CUT_ON_MISSED_EPOCH] and gap > 1)
     if leader == before and not anew:
         return
-    if not k[K_EPOCHS]:
-        cut(s, k, b, get(s, b, HW))
-        put(s, b, FETCHER, _FETCHING)
+    if not k[scope.K_EPOCHS]:
+        cut(s, k, b, get(s, b, layout.HW))
+        put(s, b, layout.FETCHER, Fetcher.FETCHING)
         return
-    if not k[K_CUT_ON_FETCH]:
-        put(s, b, FETCHER, _TRUNCATING)
+    if not k[scope.K_CUT_ON_FETCH]:
+        put(s, b, layout.FETCHER, Fetcher.TRUNCATING)
         return
     if last_epoch(s, b) < 0:
-        cut(s, k, b, get(s, b, HW))
-    put(s, b, FETCHER, _FETCHING)
+        cut(s, k, b, get(s, b, layout.HW))
+    put(s, b, layout.FETCHER, Fetcher.FETCHING)
 
 
 @rule
 def _retire(s: State, b: int) -> None:
     """Forget what only a leader knows."""
-    put(s, b, VIEW, 0)
-    put(s, b, PENDING, 0)
-    put(s, b, AWAITED, 0)
-    for other in range(MAX_BROKERS):
-        put(s, b, REMOTE + other, 0)
+    put(s, b, layout.VIEW, 0)
+    put(s, b, layout.PENDING, 0)
+    put(s, b, layout.AWAITED, 0)
+    for other in range(layout.MAX_BROKERS):
+        put(s, b, layout.REMOTE + other, 0)
 
 
 @rule
 def settled(s: State, b: int) -> bool:
     """Return whether a broker runs, has a session, and knows the newest decision."""
-    return is_up(s, b) and is_live(s, b) and get(s, b, APPLIED_DECISION) == newest(s)
+    return is_up(s, b) and is_live(s, b) and get(s, b, layout.APPLIED_DECISION) == newest(s)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.broker_process import (
     checkpoint,
     expire,
@@ -25,19 +26,6 @@ from highwater.checkers.model.protocol.replication import ask, fetch, receive, t
 from highwater.checkers.model.protocol.rounds import run, save, tell
 from highwater.checkers.model.protocol.scope import K_ACKS, K_BY_ROUND, K_MIN_ISR, K_RECORDS, Scope
 from highwater.checkers.model.protocol.state_layout import (
-    ANSWER,
-    APPLIED_DECISION,
-    AWAITED,
-    DISK,
-    FETCHER,
-    HW,
-    LEO,
-    LIVE,
-    MAX_RECORDS,
-    PROCESS,
-    SENT,
-    STATUS,
-    VIEW,
     ProcessState,
     ProducerStatus,
     epoch_of,
@@ -83,16 +71,7 @@ class Move(IntEnum):
 OF_TWO: Final = frozenset({Move.STOP, Move.EXPIRE, Move.LAG, Move.SHRINK})
 ROUNDS: Final = frozenset({Move.RUN, Move.TELL, Move.SAVE})
 _MESSAGES: Final = frozenset(range(Move.LEARN, Move.RUN)) | {Move.REGISTER, Move.LAG}
-_SEND, _KILL, _PAUSE, _RESUME = int(Move.SEND), int(Move.KILL), int(Move.PAUSE), int(Move.RESUME)
-_START, _STOP, _MOVE, _LAG = int(Move.START), int(Move.STOP), int(Move.MOVE), int(Move.LAG)
-_EXPIRE, _REGISTER, _LEARN = int(Move.EXPIRE), int(Move.REGISTER), int(Move.LEARN)
-_SKIP, _TRUNCATE, _FETCH = int(Move.SKIP), int(Move.TRUNCATE), int(Move.FETCH)
-_ASK, _RECEIVE, _SHRINK = int(Move.ASK), int(Move.RECEIVE), int(Move.SHRINK)
-_CONFIRM, _CHECKPOINT = int(Move.CONFIRM), int(Move.CHECKPOINT)
-_RUN, _TELL = int(Move.RUN), int(Move.TELL)
 _ACKS_ALL = 2
-_PAUSED, _DEAD = int(ProcessState.PAUSED), int(ProcessState.DEAD)
-_UNKNOWN, _ACKNOWLEDGED = int(ProducerStatus.UNKNOWN), int(ProducerStatus.ACKNOWLEDGED)
 
 
 def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
@@ -123,19 +102,19 @@ def _firsts(kind: Move, scope: Scope) -> range:
 @rule
 def send(s: State, k: Constants, b: int) -> bool:
     """Append a producer's record at a broker that believes it leads."""
-    record = int(s[SENT])
-    if record >= k[K_RECORDS] or not presumes(s, b) or get(s, b, LEO) >= MAX_RECORDS:
+    record = int(s[layout.SENT])
+    if record >= k[K_RECORDS] or not presumes(s, b) or get(s, b, layout.LEO) >= layout.MAX_RECORDS:
         return False
-    if k[K_ACKS] == _ACKS_ALL and size(get(s, b, VIEW)) < k[K_MIN_ISR]:
+    if k[K_ACKS] == _ACKS_ALL and size(get(s, b, layout.VIEW)) < k[K_MIN_ISR]:
         return False
-    if k[K_BY_ROUND] and get(s, b, APPLIED_DECISION) != newest(s):
+    if k[K_BY_ROUND] and get(s, b, layout.APPLIED_DECISION) != newest(s):
         return False  # a broker that runs has heard of it by now
-    s[SENT] = record + 1
+    s[layout.SENT] = record + 1
     if k[K_ACKS] == _ACKS_ALL:
-        s[STATUS + record] = _UNKNOWN
-        put(s, b, AWAITED, get(s, b, AWAITED) | 1 << record)
+        s[layout.STATUS + record] = ProducerStatus.UNKNOWN
+        put(s, b, layout.AWAITED, get(s, b, layout.AWAITED) | 1 << record)
     else:
-        s[STATUS + record] = _ACKNOWLEDGED
+        s[layout.STATUS + record] = ProducerStatus.ACKNOWLEDGED
     append(s, b, epoch_of(s, b) * 8 + record + 1)
     raise_hw(s, k, b)
     return True
@@ -147,85 +126,85 @@ def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001
 
     Never false where ``apply`` would be true. The search asks it before it copies a state.
     """
-    if kind >= _RUN:
+    if kind >= Move.RUN:
         return True
-    process = get(s, b, PROCESS)
-    if process >= _DEAD:
-        return kind in (_START, _EXPIRE)
-    if process == _PAUSED:
-        return kind in (_KILL, _RESUME, _EXPIRE)
-    if kind in (_START, _RESUME, _EXPIRE):
+    process = get(s, b, layout.PROCESS)
+    if process >= ProcessState.DEAD:
+        return kind in (Move.START, Move.EXPIRE)
+    if process == ProcessState.PAUSED:
+        return kind in (Move.KILL, Move.RESUME, Move.EXPIRE)
+    if kind in (Move.START, Move.RESUME, Move.EXPIRE):
         return False
-    applied = get(s, b, APPLIED_DECISION)
-    if kind in (_LEARN, _SKIP):
+    applied = get(s, b, layout.APPLIED_DECISION)
+    if kind in (Move.LEARN, Move.SKIP):
         return applied != newest(s)
-    if kind == _CHECKPOINT:
-        return get(s, b, DISK) != get(s, b, HW)
-    if kind in (_TRUNCATE, _FETCH, _ASK):
-        return get(s, b, FETCHER) != 0
-    if kind in (_SEND, _SHRINK, _CONFIRM, _LAG):
-        return get(s, b, VIEW) != 0
-    if kind == _RECEIVE:
-        return get(s, b, ANSWER) != 0
-    if kind == _REGISTER:
-        return (int(s[LIVE]) >> b) & 1 == 0
+    if kind == Move.CHECKPOINT:
+        return get(s, b, layout.DISK) != get(s, b, layout.HW)
+    if kind in (Move.TRUNCATE, Move.FETCH, Move.ASK):
+        return get(s, b, layout.FETCHER) != 0
+    if kind in (Move.SEND, Move.SHRINK, Move.CONFIRM, Move.LAG):
+        return get(s, b, layout.VIEW) != 0
+    if kind == Move.RECEIVE:
+        return get(s, b, layout.ANSWER) != 0
+    if kind == Move.REGISTER:
+        return (int(s[layout.LIVE]) >> b) & 1 == 0
     return True
 
 
 @rule
 def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
     """Take one step in place. False: it cannot be taken, and ``s`` is undefined afterwards."""
-    if kind >= _RUN:
+    if kind >= Move.RUN:
         return _round(s, k, kind, b)
-    if kind >= _LEARN:
+    if kind >= Move.LEARN:
         return _by_itself(s, k, kind, b, other)
-    if kind == _SEND:
+    if kind == Move.SEND:
         return send(s, k, b)
-    if kind == _KILL:
+    if kind == Move.KILL:
         return kill(s, k, b)
-    if kind == _PAUSE:
+    if kind == Move.PAUSE:
         return pause(s, k, b)
-    if kind == _RESUME:
+    if kind == Move.RESUME:
         return resume(s, b)
-    if kind == _START:
+    if kind == Move.START:
         return start(s, k, b)
-    if kind == _STOP:
+    if kind == Move.STOP:
         return stop(s, k, b, other)
-    if kind == _MOVE:
+    if kind == Move.MOVE:
         return move(s, k, b)
-    if kind == _LAG:
+    if kind == Move.LAG:
         return lag(s, k, b, other)
-    if kind == _EXPIRE:
+    if kind == Move.EXPIRE:
         return expire(s, k, b, other)
     return register(s, k, b)
 
 
 @rule
 def _round(s: State, k: Constants, kind: int, running: int) -> bool:
-    if kind == _RUN:
+    if kind == Move.RUN:
         return run(s, k, running)
-    if kind == _TELL:
+    if kind == Move.TELL:
         return tell(s, k, running)
     return save(s, k, running)
 
 
 @rule
 def _by_itself(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
-    if kind == _LEARN:
+    if kind == Move.LEARN:
         return learn(s, k, b)
-    if kind == _SKIP:
+    if kind == Move.SKIP:
         return skip(s, k, b)
-    if kind == _TRUNCATE:
+    if kind == Move.TRUNCATE:
         return truncate(s, k, b)
-    if kind == _FETCH:
+    if kind == Move.FETCH:
         return fetch(s, k, b)
-    if kind == _ASK:
+    if kind == Move.ASK:
         return ask(s, k, b)
-    if kind == _RECEIVE:
+    if kind == Move.RECEIVE:
         return receive(s, k, b)
-    if kind == _SHRINK:
+    if kind == Move.SHRINK:
         return shrink(s, k, b, other)
-    if kind == _CONFIRM:
+    if kind == Move.CONFIRM:
         return confirm(s, k, b)
     return checkpoint(s, b)
 

@@ -4,30 +4,11 @@ from typing import Final
 
 import msgspec
 
+from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants
 from highwater.checkers.model.protocol.compiled import State as Vector
 from highwater.checkers.model.protocol.scope import K_BROKERS
 from highwater.checkers.model.protocol.state_layout import (
-    ANSWER,
-    ANSWER_COUNT,
-    ANSWER_FROM,
-    ANSWER_HW,
-    ANSWER_LOG,
-    ANSWER_OFFSET,
-    DISK,
-    ELR,
-    EPOCH,
-    FETCHER,
-    HW,
-    LAST_LEADER,
-    LEO,
-    LIVE,
-    LOG,
-    PROCESS,
-    READ,
-    SENT,
-    STATUS,
-    VIEW,
     AnswerKind,
     Fetcher,
     ProcessState,
@@ -131,21 +112,21 @@ def decode(s: Vector, k: Constants) -> State:
     """Return the state that a vector holds."""
     last = newest(s)
     n = int(k[K_BROKERS])
-    read = [int(s[READ + offset]) for offset in range(int(s[SENT]))]
+    read = [int(s[layout.READ + offset]) for offset in range(int(s[layout.SENT]))]
     while read and not read[-1]:
         read.pop()
     return State(
         leader=leader_of(s, last),
-        epoch=int(s[EPOCH + last]),
+        epoch=int(s[layout.EPOCH + last]),
         isr=_members(isr_of(s, last)),
-        live=_members(int(s[LIVE])),
-        elr=_members(int(s[ELR])),
-        last_leader=int(s[LAST_LEADER]) - 1,
-        sent=int(s[SENT]),
+        live=_members(int(s[layout.LIVE])),
+        elr=_members(int(s[layout.ELR])),
+        last_leader=int(s[layout.LAST_LEADER]) - 1,
+        sent=int(s[layout.SENT]),
         acked=tuple(
             name_of(record)
-            for record in range(int(s[SENT]))
-            if s[STATUS + record] == ProducerStatus.ACKNOWLEDGED
+            for record in range(int(s[layout.SENT]))
+            if s[layout.STATUS + record] == ProducerStatus.ACKNOWLEDGED
         ),
         read=tuple(name_of(number - 1) if number else None for number in read),
         replicas=tuple(_replica(s, b) for b in range(n)),
@@ -154,35 +135,36 @@ def decode(s: Vector, k: Constants) -> State:
 
 def _replica(s: Vector, b: int) -> ModelReplica:
     return ModelReplica(
-        process=ProcessState(get(s, b, PROCESS)).name.lower(),
-        log=tuple(_entry(get(s, b, LOG + offset)) for offset in range(get(s, b, LEO))),
-        hw=get(s, b, HW),
-        hw_on_disk=get(s, b, DISK),
+        process=ProcessState(get(s, b, layout.PROCESS)).name.lower(),
+        log=_entries(s, b, layout.LOG, get(s, b, layout.LEO)),
+        hw=get(s, b, layout.HW),
+        hw_on_disk=get(s, b, layout.DISK),
         follows=follows(s, b),
         epoch=epoch_of(s, b),
-        isr=_members(get(s, b, VIEW)) if follows(s, b) == b else (),
-        fetcher=Fetcher(get(s, b, FETCHER)).name.lower(),
+        isr=_members(get(s, b, layout.VIEW)) if follows(s, b) == b else (),
+        fetcher=Fetcher(get(s, b, layout.FETCHER)).name.lower(),
         answer=_answer(s, b),
     )
 
 
 def _answer(s: Vector, b: int) -> FetchAnswer | None:
-    kind, count = AnswerKind(get(s, b, ANSWER)), get(s, b, ANSWER_COUNT)
+    kind, count = AnswerKind(get(s, b, layout.ANSWER)), get(s, b, layout.ANSWER_COUNT)
     if kind is AnswerKind.NONE:
         return None
     records = kind is AnswerKind.RECORDS
     return FetchAnswer(
-        leader=get(s, b, ANSWER_FROM),
+        leader=get(s, b, layout.ANSWER_FROM),
         kind=kind.name.lower(),
-        offset=get(s, b, ANSWER_OFFSET),
+        offset=get(s, b, layout.ANSWER_OFFSET),
         epoch=None if records else count,
-        entries=tuple(_entry(get(s, b, ANSWER_LOG + n)) for n in range(count)) if records else (),
-        hw=get(s, b, ANSWER_HW),
+        entries=_entries(s, b, layout.ANSWER_LOG, count) if records else (),
+        hw=get(s, b, layout.ANSWER_HW),
     )
 
 
-def _entry(packed: int) -> LogEntry:
-    return LogEntry(record=name_of((packed & 7) - 1), epoch=packed >> 3)
+def _entries(s: Vector, b: int, first: int, count: int) -> tuple[LogEntry, ...]:
+    packed = (get(s, b, first + n) for n in range(count))
+    return tuple(LogEntry(record=name_of((entry & 7) - 1), epoch=entry >> 3) for entry in packed)
 
 
 def _members(mask: int) -> tuple[int, ...]:

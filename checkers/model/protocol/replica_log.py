@@ -1,78 +1,55 @@
 """A replica's own log: append, truncate, keep epochs, raise the high watermark."""
 
+from highwater.checkers.model.protocol import scope
+from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
-from highwater.checkers.model.protocol.scope import (
-    K_BELOW_FIRST_IS_EMPTY,
-    K_BROKERS,
-    K_CUT_DROPS_EMPTY_EPOCH,
-    K_MIN_ISR,
-    K_STRICT_MIN_ISR,
-)
-from highwater.checkers.model.protocol.state_layout import (
-    AWAITED,
-    ELECTED,
-    FLAG_REREAD,
-    FLAGS,
-    HW,
-    LEO,
-    LOG,
-    PENDING,
-    READ,
-    REMOTE,
-    STATUS,
-    VIEW,
-    ProducerStatus,
-    get,
-    put,
-    size,
-)
+from highwater.checkers.model.protocol.state_layout import ProducerStatus, get, put, size
 
 UNDEFINED = -1
-_ACKNOWLEDGED = int(ProducerStatus.ACKNOWLEDGED)
 
 
 @rule
 def append(s: State, b: int, entry: int) -> None:
     """Write one entry at the log's end; an epoch entry without records gives way to it."""
-    leo = get(s, b, LEO)
-    put(s, b, LOG + leo, entry)
-    put(s, b, LEO, leo + 1)
-    put(s, b, ELECTED, 0)
+    leo = get(s, b, layout.LEO)
+    put(s, b, layout.LOG + leo, entry)
+    put(s, b, layout.LEO, leo + 1)
+    put(s, b, layout.ELECTED, 0)
 
 
 @rule
 def cut(s: State, k: Constants, b: int, offset: int) -> None:
     """Truncate the log to an offset, with the epochs that began there, and the HW down to it."""
-    leo = get(s, b, LEO)
+    leo = get(s, b, layout.LEO)
     if offset >= leo:
-        if k[K_CUT_DROPS_EMPTY_EPOCH]:
-            put(s, b, ELECTED, 0)
+        if k[scope.K_CUT_DROPS_EMPTY_EPOCH]:
+            put(s, b, layout.ELECTED, 0)
         return
     for position in range(offset, leo):
-        put(s, b, LOG + position, 0)
-    put(s, b, LEO, offset)
-    put(s, b, ELECTED, 0)
-    put(s, b, HW, min(get(s, b, HW), offset))
+        put(s, b, layout.LOG + position, 0)
+    put(s, b, layout.LEO, offset)
+    put(s, b, layout.ELECTED, 0)
+    put(s, b, layout.HW, min(get(s, b, layout.HW), offset))
 
 
 @rule
 def last_epoch(s: State, b: int) -> int:
     """Return the newest epoch in the replica's list, or UNDEFINED."""
-    elected = get(s, b, ELECTED)
+    elected = get(s, b, layout.ELECTED)
     if elected:
         return elected - 1
-    leo = get(s, b, LEO)
-    return get(s, b, LOG + leo - 1) >> 3 if leo else UNDEFINED
+    leo = get(s, b, layout.LEO)
+    return get(s, b, layout.LOG + leo - 1) >> 3 if leo else UNDEFINED
 
 
 @rule
 def largest_epoch_to(s: State, b: int, epoch: int) -> int:
     """Return the largest epoch in the replica's list that is not above ``epoch``, or UNDEFINED."""
-    elected = get(s, b, ELECTED)
+    elected = get(s, b, layout.ELECTED)
     if elected and elected - 1 <= epoch:
         return elected - 1
-    for position in range(get(s, b, LEO) - 1, -1, -1):
-        number = get(s, b, LOG + position) >> 3
+    for position in range(get(s, b, layout.LEO) - 1, -1, -1):
+        number = get(s, b, layout.LOG + position) >> 3
         if number <= epoch:
             return number
     return UNDEFINED
@@ -81,9 +58,9 @@ def largest_epoch_to(s: State, b: int, epoch: int) -> int:
 @rule
 def start_after(s: State, b: int, epoch: int) -> int:
     """Return where ``epoch`` ends: where the replica's first larger one starts, or at its LEO."""
-    leo = get(s, b, LEO)
+    leo = get(s, b, layout.LEO)
     for position in range(leo):
-        if get(s, b, LOG + position) >> 3 > epoch:
+        if get(s, b, layout.LOG + position) >> 3 > epoch:
             return position
     return leo
 
@@ -99,37 +76,37 @@ def told_epoch(s: State, k: Constants, b: int, number: int) -> int:
     if number > latest:
         return UNDEFINED
     to = largest_epoch_to(s, b, number)
-    return number if to == UNDEFINED and k[K_BELOW_FIRST_IS_EMPTY] else to
+    return number if to == UNDEFINED and k[scope.K_BELOW_FIRST_IS_EMPTY] else to
 
 
 @rule
 def expose(s: State, k: Constants, b: int, offset: int) -> None:
     """Expose a record below a leader's HW: consumers read it, and its producer gets an answer."""
-    entry = get(s, b, LOG + offset)
+    entry = get(s, b, layout.LOG + offset)
     record = (entry & 7) - 1
-    if s[READ + offset] == 0:
-        s[READ + offset] = record + 1
-    elif s[READ + offset] != record + 1:
-        s[FLAGS] = int(s[FLAGS]) | FLAG_REREAD
-    awaited = get(s, b, AWAITED)
+    if s[layout.READ + offset] == 0:
+        s[layout.READ + offset] = record + 1
+    elif s[layout.READ + offset] != record + 1:
+        s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_REREAD
+    awaited = get(s, b, layout.AWAITED)
     if (awaited >> record) & 1:
-        put(s, b, AWAITED, awaited & ~(1 << record))
-        if size(get(s, b, VIEW)) >= k[K_MIN_ISR]:
-            s[STATUS + record] = _ACKNOWLEDGED
+        put(s, b, layout.AWAITED, awaited & ~(1 << record))
+        if size(get(s, b, layout.VIEW)) >= k[scope.K_MIN_ISR]:
+            s[layout.STATUS + record] = ProducerStatus.ACKNOWLEDGED
 
 
 @rule
 def raise_hw(s: State, k: Constants, b: int) -> None:
     """Raise a leader's HW to the least LEO of its ISR, the asking follower included."""
-    view = get(s, b, VIEW) | get(s, b, PENDING)
-    floor = min(k[K_MIN_ISR], k[K_BROKERS])
-    if k[K_STRICT_MIN_ISR] and size(view) < floor:
+    view = get(s, b, layout.VIEW) | get(s, b, layout.PENDING)
+    floor = min(k[scope.K_MIN_ISR], k[scope.K_BROKERS])
+    if k[scope.K_STRICT_MIN_ISR] and size(view) < floor:
         return
-    least = get(s, b, LEO)
-    for other in range(k[K_BROKERS]):
+    least = get(s, b, layout.LEO)
+    for other in range(k[scope.K_BROKERS]):
         if other != b and (view >> other) & 1:
-            least = min(least, get(s, b, REMOTE + other))
-    for offset in range(get(s, b, HW), least):
+            least = min(least, get(s, b, layout.REMOTE + other))
+    for offset in range(get(s, b, layout.HW), least):
         expose(s, k, b, offset)
-    if least > get(s, b, HW):
-        put(s, b, HW, least)
+    if least > get(s, b, layout.HW):
+        put(s, b, layout.HW, least)

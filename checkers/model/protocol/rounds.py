@@ -6,6 +6,7 @@ search by rounds reaches fewer interleavings than one by single messages, but it
 replayed without holding messages.
 """
 
+from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.broker_process import register
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.isr import confirm
@@ -20,14 +21,6 @@ from highwater.checkers.model.protocol.replication import (
 )
 from highwater.checkers.model.protocol.scope import K_BROKERS, K_CUT_ON_FETCH
 from highwater.checkers.model.protocol.state_layout import (
-    ANSWER,
-    ANSWER_COUNT,
-    APPLIED_DECISION,
-    DISK,
-    HW,
-    LEO,
-    REMOTE,
-    VIEW,
     AnswerKind,
     follows,
     get,
@@ -37,7 +30,6 @@ from highwater.checkers.model.protocol.state_layout import (
 )
 
 _LONGEST = 40
-_RECORDS = int(AnswerKind.RECORDS)
 
 
 @rule
@@ -66,15 +58,15 @@ def tell(s: State, k: Constants, running: int) -> bool:
     """
     changed = False
     for b in range(k[K_BROKERS]):
-        if (running >> b) & 1 and is_up(s, b) and get(s, b, APPLIED_DECISION) != newest(s):
+        if (running >> b) & 1 and is_up(s, b) and get(s, b, layout.APPLIED_DECISION) != newest(s):
             return False
         leader = follows(s, b)
         if leader < 0 or leader == b or not (running >> b) & (running >> leader) & 1:
             continue
         if is_up(s, b) and not _idle(s, k, b, leader):
             return False
-        before = get(s, b, HW)
-        if is_up(s, b) and fetch(s, k, b) and get(s, b, HW) != before:
+        before = get(s, b, layout.HW)
+        if is_up(s, b) and fetch(s, k, b) and get(s, b, layout.HW) != before:
             changed = True
     return changed
 
@@ -82,8 +74,8 @@ def tell(s: State, k: Constants, running: int) -> bool:
 @rule
 def _idle(s: State, k: Constants, b: int, leader: int) -> bool:
     """Return whether a follower has nothing to fetch or to truncate, by its leader's knowledge."""
-    leo, last = get(s, b, LEO), last_epoch(s, b)
-    if leo != get(s, leader, LEO):
+    leo, last = get(s, b, layout.LEO), last_epoch(s, b)
+    if leo != get(s, leader, layout.LEO):
         return False
     if not k[K_CUT_ON_FETCH] or last < 0:
         return True
@@ -95,8 +87,8 @@ def save(s: State, k: Constants, running: int) -> bool:
     """Write the HW of running brokers to disk, as each does every few seconds."""
     changed = False
     for b in range(k[K_BROKERS]):
-        if (running >> b) & 1 and is_up(s, b) and get(s, b, DISK) != get(s, b, HW):
-            put(s, b, DISK, get(s, b, HW))
+        if (running >> b) & 1 and is_up(s, b) and get(s, b, layout.DISK) != get(s, b, layout.HW):
+            put(s, b, layout.DISK, get(s, b, layout.HW))
             changed = True
     return changed
 
@@ -115,19 +107,20 @@ def _step(s: State, k: Constants, b: int, running: int) -> bool:
 @rule
 def _fetch(s: State, k: Constants, b: int, leader: int) -> bool:
     """Fetch; if there is nothing to fetch, the fetch is parked, but the leader has noted it."""
-    leo, remote_leo, last = get(s, b, LEO), get(s, leader, REMOTE + b), last_epoch(s, b)
-    view, hw = get(s, leader, VIEW), get(s, leader, HW)
+    leo, last = get(s, b, layout.LEO), last_epoch(s, b)
+    remote_leo = get(s, leader, layout.REMOTE + b)
+    view, hw = get(s, leader, layout.VIEW), get(s, leader, layout.HW)
     if not request(s, k, b):
         return False
-    kind = get(s, b, ANSWER)
-    if kind == 0 or (kind == _RECORDS and get(s, b, ANSWER_COUNT) == 0):
+    kind = get(s, b, layout.ANSWER)
+    if kind == 0 or (kind == AnswerKind.RECORDS and get(s, b, layout.ANSWER_COUNT) == 0):
         clear_answer(s, b)
         return (
-            get(s, b, LEO) != leo
+            get(s, b, layout.LEO) != leo
             or not is_up(s, b)
-            or get(s, leader, REMOTE + b) != remote_leo
-            or get(s, leader, VIEW) != view
-            or get(s, leader, HW) != hw
+            or get(s, leader, layout.REMOTE + b) != remote_leo
+            or get(s, leader, layout.VIEW) != view
+            or get(s, leader, layout.HW) != hw
         )
     take(s, k, b)
-    return kind == _RECORDS or get(s, b, LEO) != leo or last_epoch(s, b) != last
+    return kind == AnswerKind.RECORDS or get(s, b, layout.LEO) != leo or last_epoch(s, b) != last

@@ -5,30 +5,18 @@ from typing import Final, Literal
 
 import numpy as np
 
+from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State
 from highwater.checkers.model.protocol.rules_by_release import Rules
-from highwater.checkers.model.protocol.state_layout import (
-    APPLIED_DECISION,
-    BLOCKS,
-    DECISION,
-    DECISIONS,
-    FETCHER,
-    LIVE,
-    MAX_BROKERS,
-    MAX_RECORDS,
-    VIEW,
-    WIDTH,
-    Fetcher,
-    block,
-)
+from highwater.checkers.model.protocol.state_layout import Fetcher, block
 from highwater.harness.base.errors import UsageError
 
 Acks = Literal["0", "1", "all"]
 By = Literal["message", "round"]
 ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
 BOUNDS: Final = {
-    "brokers": (2, MAX_BROKERS),
-    "records": (1, MAX_RECORDS),
+    "brokers": (2, layout.MAX_BROKERS),
+    "records": (1, layout.MAX_RECORDS),
     "failures": (0, 9),
     "moves": (0, 9),
     "late": (0, 9),
@@ -137,15 +125,15 @@ def constants(scope: Scope, rules: Rules) -> Constants:
 
 def initial(scope: Scope) -> State:
     """Empty logs, every broker up and in the ISR; broker 0 leads in epoch 0, and all know it."""
-    s = np.zeros(WIDTH, dtype=np.int8)
+    s = np.zeros(layout.WIDTH, dtype=np.int8)
     everybody = (1 << scope.brokers) - 1
-    s[DECISION] = 0 | everybody << 2
-    s[DECISIONS] = 1
-    s[LIVE] = everybody
-    for b in range(MAX_BROKERS):
+    s[layout.DECISION] = 0 | everybody << 2
+    s[layout.DECISIONS] = 1
+    s[layout.LIVE] = everybody
+    for b in range(layout.MAX_BROKERS):
         if b >= scope.brokers:
-            s[block(b) + APPLIED_DECISION] = -1
+            s[block(b) + layout.APPLIED_DECISION] = -1
         else:
-            s[block(b) + FETCHER] = Fetcher.NONE if b == 0 else Fetcher.FETCHING
-    s[BLOCKS + VIEW] = everybody
+            s[block(b) + layout.FETCHER] = Fetcher.NONE if b == 0 else Fetcher.FETCHING
+    s[layout.BLOCKS + layout.VIEW] = everybody
     return s

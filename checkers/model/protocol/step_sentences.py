@@ -3,13 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import State
 from highwater.checkers.model.protocol.moves import Move
 from highwater.checkers.model.protocol.state_layout import (
-    EPOCH,
-    HW,
-    LEO,
-    SENT,
     epoch_of,
     follows,
     get,
@@ -35,7 +32,7 @@ def says(kind: int, a: int, b: int, before: State, after: State) -> str:
 
 
 def _send(a: int, _: int, __: State, after: State) -> str:
-    record, offset = int(after[SENT]), get(after, a, LEO) - 1
+    record, offset = int(after[layout.SENT]), get(after, a, layout.LEO) - 1
     return f"{NAMES[a]} appends m{record} at offset {offset}"
 
 
@@ -44,19 +41,19 @@ def _decided(after: State) -> str:
     leader = leader_of(after, last)
     who = "nobody leads" if leader < 0 else f"{NAMES[leader]} is to lead"
     isr = ", ".join(NAMES[number] for number in range(3) if (isr_of(after, last) >> number) & 1)
-    return f"{who} in epoch {int(after[EPOCH + last])}, ISR {{{isr}}}"
+    return f"{who} in epoch {int(after[layout.EPOCH + last])}, ISR {{{isr}}}"
 
 
 def _change(b: int, before: State, after: State) -> str:
     """Return the change of a replica's log and HW."""
-    leo, now = get(before, b, LEO), get(after, b, LEO)
+    leo, now = get(before, b, layout.LEO), get(after, b, layout.LEO)
     parts = []
     if now < leo:
         parts.append(f"cuts its log from {leo} to {now}")
     if now > leo:
         parts.append(f"gets {_records(now - leo)}, LEO {now}")
-    if get(before, b, HW) != get(after, b, HW):
-        parts.append(f"HW {get(after, b, HW)}")
+    if get(before, b, layout.HW) != get(after, b, layout.HW):
+        parts.append(f"HW {get(after, b, layout.HW)}")
     return ", ".join(parts) or "gets nothing new"
 
 
@@ -81,8 +78,8 @@ def _skip(a: int, b: int, before: State, after: State) -> str:
 def _fetch(a: int, _: int, before: State, after: State) -> str:
     leader = follows(before, a)
     sentence = f"{NAMES[a]} fetches from {NAMES[leader]}: {_change(a, before, after)}"
-    if get(before, leader, HW) != get(after, leader, HW):
-        sentence += f"; {NAMES[leader]} commits up to {get(after, leader, HW)}"
+    if get(before, leader, layout.HW) != get(after, leader, layout.HW):
+        sentence += f"; {NAMES[leader]} commits up to {get(after, leader, layout.HW)}"
     if isr_of(before, newest(before)) != isr_of(after, newest(after)):
         sentence += f"; {NAMES[a]} joins the ISR"
     return sentence
@@ -91,8 +88,8 @@ def _fetch(a: int, _: int, before: State, after: State) -> str:
 def _ask(a: int, _: int, before: State, after: State) -> str:
     leader = follows(before, a)
     sentence = f"{NAMES[a]} fetches from {NAMES[leader]}, and the answer is late"
-    if get(before, leader, HW) != get(after, leader, HW):
-        sentence += f"; {NAMES[leader]} commits up to {get(after, leader, HW)}"
+    if get(before, leader, layout.HW) != get(after, leader, layout.HW):
+        sentence += f"; {NAMES[leader]} commits up to {get(after, leader, layout.HW)}"
     return sentence
 
 
@@ -105,10 +102,10 @@ def _truncate(a: int, _: int, before: State, after: State) -> str:
 
 def _shrink(a: int, b: int, before: State, after: State) -> str:
     sentence = f"{NAMES[a]} drops {NAMES[b]} from the ISR"
-    committed = get(after, a, HW)
+    committed = get(after, a, layout.HW)
     return (
         sentence
-        if committed == get(before, a, HW)
+        if committed == get(before, a, layout.HW)
         else f"{sentence}, and commits up to {committed}"
     )
 
@@ -133,9 +130,9 @@ def _run(mask: int, _: int, before: State, after: State) -> str:
 
 def _tell(mask: int, _: int, before: State, after: State) -> str:
     sentences = [
-        f"{NAMES[b]} HW {get(after, b, HW)}"
+        f"{NAMES[b]} HW {get(after, b, layout.HW)}"
         for b in range(3)
-        if get(before, b, HW) != get(after, b, HW)
+        if get(before, b, layout.HW) != get(after, b, layout.HW)
     ]
     return f"{_who(mask)} go on fetching: {', '.join(sentences)}"
 
@@ -161,8 +158,8 @@ _SENTENCES: Final[Mapping[Move, _Sentence]] = {
     ),
     Move.SHRINK: _shrink,
     Move.CONFIRM: lambda a, _, before, after: (
-        f"{NAMES[a]} hears that its ISR holds, and commits up to {get(after, a, HW)}"
-        if get(before, a, HW) != get(after, a, HW)
+        f"{NAMES[a]} hears that its ISR holds, and commits up to {get(after, a, layout.HW)}"
+        if get(before, a, layout.HW) != get(after, a, layout.HW)
         else f"{NAMES[a]} hears that its ISR holds"
     ),
     Move.RUN: _run,
@@ -170,5 +167,7 @@ _SENTENCES: Final[Mapping[Move, _Sentence]] = {
     Move.SAVE: lambda mask, _, __, ___: (
         f"{_who(mask)} {'writes its' if mask in _ALONE else 'write their'} HW to disk"
     ),
-    Move.CHECKPOINT: lambda a, _, __, after: f"{NAMES[a]} writes HW {get(after, a, HW)} to disk",
+    Move.CHECKPOINT: lambda a, _, __, after: (
+        f"{NAMES[a]} writes HW {get(after, a, layout.HW)} to disk"
+    ),
 }

@@ -1,8 +1,8 @@
 """A counterexample as a schedule that real brokers can follow.
 
 Only a counterexample of a search by rounds can be replayed: between its commands every broker that
-    is not frozen runs until it is idle, as real brokers do. The expected states follow from the
-    rules of the release that replays it, which need not be the release of the search.
+is not frozen runs until it is idle, as real brokers do. The expected states follow from the rules
+of the release that replays it, which need not be the release of the search.
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,9 +72,10 @@ class CompiledStep:
 def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
     """Return the schedule that plays a counterexample on a release.
 
-    Raises: UsageError: it comes from a search by messages; or it cannot be followed, because
-        brokers that must run for a command would run ahead, or because no order of the assignment
-        gives its elections; or the model knows no such release.
+    Raises:
+        UsageError: it comes from a search by messages; or it cannot be followed, because brokers
+            that must run for a command would run ahead, or because no order of the assignment gives
+            its elections; or the model knows no such release.
     """
     if counterexample.scope.by != "round":
         raise UsageError(

@@ -26,7 +26,8 @@ class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     Attributes:
         move: its kind, as ``moves.Move`` calls it, in lower case.
         brokers: the broker of the move, and the other broker that it names, if any; in a round all
-            that run. says: the move as a sentence. after: the state after it.
+            that run.
+        after: the state after it.
     """
 
     move: str

@@ -42,7 +42,6 @@ class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         leader: the broker that the controller has elected; -1 is none.
         isr: as the controller has it, in any order.
-        leo: of a replica.
         hw: of a replica, by its own knowledge.
         hw_on_disk: in a replica's ``replication-offset-checkpoint``.
         acked: every record that has been acknowledged so far.
@@ -70,13 +69,12 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """One step: freeze the held brokers, do one thing, wait for the expected state.
 
     Attributes:
-        action: done or awaited.
         broker: the broker concerned; of a send its target, by default the leader.
         record: the record's name, of a send.
         says: the step in a sentence, for a person.
         held: replicas that are frozen from before the step until after it, so that they do not run
-            ahead. Records appended meanwhile reach them after that, never before. expect: the state
-            to await before the next step.
+            ahead. Records appended meanwhile reach them after that, never before.
+        expect: the state to await before the next step.
     """
 
     action: Action

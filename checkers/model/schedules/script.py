@@ -19,20 +19,13 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final
 
+from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State
 from highwater.checkers.model.protocol.invariants import at_rest
 from highwater.checkers.model.protocol.moves import Move, apply, attempt
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, Rules
 from highwater.checkers.model.protocol.scope import Acks, Scope, constants, initial
 from highwater.checkers.model.protocol.state_layout import (
-    DECISIONS,
-    FLAG_OVERFLOW,
-    FLAGS,
-    HW,
-    LEO,
-    LOG,
-    PROCESS,
-    STATUS,
     ProcessState,
     ProducerStatus,
     block,
@@ -50,8 +43,6 @@ _ALONE: Final = (Move.LEARN, Move.TRUNCATE, Move.FETCH, Move.CONFIRM)
 _FOLLOWING: Final = (Move.LEARN, Move.TRUNCATE)
 _MENDED: Final = (Move.RESUME, Move.REGISTER, Move.START)
 _TURNS_MAX: Final = 200
-_NO_REMEDY: Final = frozenset({"kraft"})
-"""Settings that are no rules of replication, but decide which rules hold."""
 
 
 class ScriptError(HarnessError):
@@ -147,7 +138,8 @@ def remedies(
     Returns:
         Every single switch that suffices; if none does, every two that do together.
     """
-    off = [name for name in SWITCHES if not getattr(rules, name) and name not in _NO_REMEDY]
+    # ``kraft`` is no rule of replication: it decides which rules hold.
+    off = [name for name in SWITCHES if not getattr(rules, name) and name != "kraft"]
     for count in (1, 2):
         sets = combinations(off, count)
         remedies = tuple(names for names in sets if _mends(tell, rules, names))
@@ -209,8 +201,9 @@ class ScriptState:
         return True
 
     def _keep(self, after: State) -> None:
-        if after[FLAGS] & FLAG_OVERFLOW:
-            raise ScriptError(f"the model can keep no more than {after[DECISIONS]} decisions")
+        if after[layout.FLAGS] & layout.FLAG_OVERFLOW:
+            decisions = after[layout.DECISIONS]
+            raise ScriptError(f"the model can keep no more than {decisions} decisions")
         self.state = after
 
     def send(self, name: str, b: int) -> bool:
@@ -221,7 +214,7 @@ class ScriptState:
     def acknowledged(self, name: str) -> bool:
         """Return whether any attempt at a record was acknowledged."""
         return any(
-            self.state[STATUS + number] == ProducerStatus.ACKNOWLEDGED
+            self.state[layout.STATUS + number] == ProducerStatus.ACKNOWLEDGED
             for number, sent in enumerate(self.names)
             if sent == name
         )
@@ -244,15 +237,13 @@ class ScriptState:
             for b in range(3):
                 for kind in _MENDED:
                     self.take(kind, b)
-                self._end_session(b)
+                # The session of a dead broker ends, and a successor is elected if there is one.
+                successors = [*(other for other in range(3) if other != b), b]
+                any(self.take(Move.EXPIRE, b, other) for other in successors)
             self.let((0, 1, 2))
             if (self.state == before).all():
                 break
         return at_rest(self.state, self.k)
-
-    def _end_session(self, b: int) -> None:
-        """End a dead broker's session, and elect a successor if there is one."""
-        any(self.take(Move.EXPIRE, b, other) for other in (*_others(b), b))
 
     def follow(self, moves: Iterable[tuple[int, int, int]]) -> None:
         """Take moves that may come from other rules; a move that these rules lack is left out.
@@ -268,23 +259,22 @@ class ScriptState:
 
     def cut(self, b: int, end: int) -> bool:
         """Remove the end of a dead broker's log, as no rule of Kafka's does."""
-        leo = get(self.state, b, LEO)
-        if get(self.state, b, PROCESS) != ProcessState.DEAD or end > leo:
+        leo = get(self.state, b, layout.LEO)
+        if get(self.state, b, layout.PROCESS) != ProcessState.DEAD or end > leo:
             return False
         for offset in range(end, leo):
-            put(self.state, b, LOG + offset, 0)
-        put(self.state, b, LEO, end)
-        put(self.state, b, HW, min(get(self.state, b, HW), end))
+            put(self.state, b, layout.LOG + offset, 0)
+        put(self.state, b, layout.LEO, end)
+        put(self.state, b, layout.HW, min(get(self.state, b, layout.HW), end))
         return True
 
     def log(self, b: int) -> tuple[str, ...]:
         """Return the records of a replica."""
-        entries = (int(self.state[at]) for at in self._places(b))
-        return tuple(self.names[(entry & 7) - 1] for entry in entries)
+        return tuple(self.names[(entry & 7) - 1] for entry in self._entries(b))
 
-    def _places(self, b: int) -> range:
-        first = block(b) + LOG
-        return range(first, first + get(self.state, b, LEO))
+    def _entries(self, b: int) -> list[int]:
+        first = block(b) + layout.LOG
+        return [int(entry) for entry in self.state[first : first + get(self.state, b, layout.LEO)]]
 
     def outcome(self) -> PartitionOutcome:
         """Return what is lost (acknowledged, and the leader lacks it) and what forks now."""
@@ -292,7 +282,7 @@ class ScriptState:
         logs = [self.log(b) for b in range(3)]
         leader_log = set(logs[leader]) if leader >= 0 else set()
         lost = {name for name in self.names if self.acknowledged(name)} - leader_log
-        entries = [[int(self.state[at]) for at in self._places(b)] for b in range(3)]
+        entries = [self._entries(b) for b in range(3)]
         forked = [
             offset
             for offset in range(max(map(len, entries)))
@@ -303,10 +293,6 @@ class ScriptState:
             forked=tuple(forked),
             logs=dict(zip(NAMES, logs, strict=True)),
         )
-
-
-def _others(b: int) -> list[int]:
-    return [other for other in range(3) if other != b]
 
 
 def _brokers(words: list[str]) -> tuple[int, ...]:

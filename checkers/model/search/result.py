@@ -17,7 +17,7 @@ from highwater.checkers.model.search.breadth_first import (
 )
 from highwater.checkers.model.search.fingerprints import collisions
 from highwater.checkers.model.search.kafka_model import ModelSettings
-from highwater.checkers.model.search.random_walks import walk
+from highwater.checkers.model.search.random_walks import RandomWalkResult, walk
 
 Method = Literal["search", "walks"]
 
@@ -75,14 +75,7 @@ def search(
 ) -> tuple[SearchAnswer, ...]:
     """Search for the shortest way to break each invariant; a result each. As ``explore``."""
     outcome = explore(setting.machine(), invariants, limits=limits, jobs=jobs, watch=watch)
-    return results(setting, invariants, outcome)
-
-
-def results(
-    setting: ModelSettings, invariants: Sequence[str], outcome: SearchOutcome
-) -> tuple[SearchAnswer, ...]:
-    """Return the result of a search for each invariant that was asked for."""
-    return tuple(_searched(setting, name, outcome) for name in invariants)
+    return tuple(_answer(setting, name, outcome) for name in invariants)
 
 
 def stroll(
@@ -95,7 +88,7 @@ def stroll(
     limits: Limits,
     watch: Callable[[SearchProgress], None] = lambda _: None,
 ) -> tuple[SearchAnswer, ...]:
-    """Walk at random, for bounds too large to search; a result each. As ``walk.walk``."""
+    """Walk at random, for bounds too large to search; a result each. As ``random_walks.walk``."""
     outcome = walk(
         setting.machine(),
         invariants,
@@ -105,55 +98,40 @@ def stroll(
         limits=limits,
         watch=watch,
     )
-    counterexamples = {
-        name: counterexample(setting, name, leaps, shortest=False)
-        for name, leaps in outcome.paths.items()
-    }
-    return tuple(
-        SearchAnswer(
-            kafka=setting.kafka,
-            scope=setting.scope,
-            switched=dict(setting.switched),
-            invariant=name,
-            says=INVARIANTS[name].says,
-            method="walks",
-            holds=False if name in counterexamples else None,
-            reason=None if name in counterexamples else outcome.reason or "walks",
-            states=outcome.steps,
-            transitions=outcome.steps,
-            depth=outcome.depth,
-            seconds=outcome.seconds,
-            compile_seconds=outcome.compile_seconds,
-            rate=outcome.steps / max(outcome.seconds, 1e-9),
-            peak_bytes=None,
-            collision=0.0,
-            counterexample=counterexamples.get(name),
-        )
-        for name in invariants
-    )
+    return tuple(_answer(setting, name, outcome) for name in invariants)
 
 
-def _searched(setting: ModelSettings, name: str, outcome: SearchOutcome) -> SearchAnswer:
-    leaps = outcome.paths.get(name)
-    holds = False if leaps is not None else True if outcome.exhausted else None
+def _answer(
+    setting: ModelSettings, name: str, outcome: SearchOutcome | RandomWalkResult
+) -> SearchAnswer:
+    if isinstance(outcome, SearchOutcome):
+        method: Method = "search"
+        holds = True if outcome.exhausted else None
+        reason: Reason | Literal["walks"] | None = outcome.reason
+        peak: int | None = outcome.peak_bytes
+        states, transitions = outcome.states, outcome.transitions
+    else:
+        method, holds, reason, peak = "walks", None, outcome.reason or "walks", None
+        states = transitions = outcome.steps
+    path = outcome.paths.get(name)
     return SearchAnswer(
         kafka=setting.kafka,
         scope=setting.scope,
         switched=dict(setting.switched),
         invariant=name,
         says=INVARIANTS[name].says,
-        method="search",
-        holds=holds,
-        reason=outcome.reason if holds is None else None,
-        states=outcome.states,
-        transitions=outcome.transitions,
+        method=method,
+        holds=holds if path is None else False,
+        reason=reason if path is None and holds is None else None,
+        states=states,
+        transitions=transitions,
         depth=outcome.depth,
         seconds=outcome.seconds,
         compile_seconds=outcome.compile_seconds,
-        rate=outcome.states / max(outcome.seconds, 1e-9),
-        peak_bytes=outcome.peak_bytes,
-        collision=collisions(outcome.states),
+        rate=states / max(outcome.seconds, 1e-9),
+        peak_bytes=peak,
+        collision=collisions(states) if method == "search" else 0.0,
         counterexample=None
-        if leaps is None
-        else counterexample(setting, name, leaps, shortest=True),
+        if path is None
+        else counterexample(setting, name, path, shortest=method == "search"),
     )

@@ -1,25 +1,9 @@
 """States that differ only in the names of brokers, or in invisible history, are one state."""
 
+from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.scope import K_BROKERS
 from highwater.checkers.model.protocol.state_layout import (
-    ANSWER,
-    ANSWER_FROM,
-    APPLIED_DECISION,
-    BLOCK,
-    BLOCKS,
-    DECISION,
-    DECISIONS,
-    ELR,
-    EPOCH,
-    LAST_LEADER,
-    LATE_JOINERS,
-    LIVE,
-    MAX_DECISIONS,
-    NOBODY,
-    PENDING,
-    REMOTE,
-    VIEW,
     block,
     get,
     isr_of,
@@ -28,8 +12,10 @@ from highwater.checkers.model.protocol.state_layout import (
     put,
 )
 
-_MIX = 0x2545F4914F6CDD1D
 _MASK = 0x3FFFFFFFFFFFFFFF
+_REMOTE = layout.REMOTE
+_NAMING = (layout.VIEW, layout.PENDING, _REMOTE, _REMOTE + 1, _REMOTE + 2, layout.ANSWER_FROM)
+"""Fields whose values name brokers."""
 
 
 @rule
@@ -60,14 +46,13 @@ def canonical(s: State, out: State, k: Constants) -> None:
 def signature(s: State, b: int) -> int:
     """Return a number for a broker's state, apart from names."""
     mixed = 0
-    for field in range(BLOCK):
-        if field in (VIEW, PENDING, REMOTE, REMOTE + 1, REMOTE + 2, ANSWER_FROM):
-            continue
-        mixed = (mixed * 31 + get(s, b, field) + 2) & _MASK
+    for field in range(layout.BLOCK):
+        if field not in _NAMING:
+            mixed = (mixed * 31 + get(s, b, field) + 2) & _MASK
     last = newest(s)
-    facts = (int(s[LIVE]) >> b) & 1 | ((int(s[ELR]) >> b) & 1) << 1
-    facts |= ((int(s[LATE_JOINERS]) >> b) & 1) << 2 | ((isr_of(s, last) >> b) & 1) << 3
-    facts |= int(int(s[LAST_LEADER]) == b + 1) << 4
+    facts = (int(s[layout.LIVE]) >> b) & 1 | ((int(s[layout.ELR]) >> b) & 1) << 1
+    facts |= ((int(s[layout.LATE_JOINERS]) >> b) & 1) << 2 | ((isr_of(s, last) >> b) & 1) << 3
+    facts |= int(int(s[layout.LAST_LEADER]) == b + 1) << 4
     for decision in range(last + 1):
         facts = facts * 2 + int(leader_of(s, decision) == b)
     return (mixed * 31 + facts) & _MASK
@@ -78,20 +63,20 @@ def _forget(s: State, n: int) -> None:
     """Drop the decisions that every broker has applied or will never get."""
     oldest = newest(s)
     for b in range(n):
-        applied = get(s, b, APPLIED_DECISION)
+        applied = get(s, b, layout.APPLIED_DECISION)
         if 0 <= applied < oldest:
             oldest = applied
     if oldest == 0:
         return
-    for decision in range(MAX_DECISIONS):
+    for decision in range(layout.MAX_DECISIONS):
         later = decision + oldest
-        here = later < int(s[DECISIONS])
-        s[DECISION + decision] = s[DECISION + later] if here else 0
-        s[EPOCH + decision] = s[EPOCH + later] if here else 0
-    s[DECISIONS] = int(s[DECISIONS]) - oldest
+        here = later < int(s[layout.DECISIONS])
+        s[layout.DECISION + decision] = s[layout.DECISION + later] if here else 0
+        s[layout.EPOCH + decision] = s[layout.EPOCH + later] if here else 0
+    s[layout.DECISIONS] = int(s[layout.DECISIONS]) - oldest
     for b in range(n):
-        if get(s, b, APPLIED_DECISION) >= 0:
-            put(s, b, APPLIED_DECISION, get(s, b, APPLIED_DECISION) - oldest)
+        if get(s, b, layout.APPLIED_DECISION) >= 0:
+            put(s, b, layout.APPLIED_DECISION, get(s, b, layout.APPLIED_DECISION) - oldest)
 
 
 @rule
@@ -110,25 +95,26 @@ def _place(b: int, first: int, second: int) -> int:
 @rule
 def rename(s: State, n: int, first: int, second: int, third: int) -> None:
     """Let broker ``first`` be 0, ``second`` 1 and ``third`` 2."""
-    for decision in range(int(s[DECISIONS])):
+    for decision in range(int(s[layout.DECISIONS])):
         leader = leader_of(s, decision)
         isr = _renamed(isr_of(s, decision), first, second, third)
-        s[DECISION + decision] = (
-            NOBODY if leader < 0 else _place(leader, first, second)
+        s[layout.DECISION + decision] = (
+            layout.NOBODY if leader < 0 else _place(leader, first, second)
         ) | isr << 2
-    for field in (LIVE, ELR, LATE_JOINERS):
+    for field in (layout.LIVE, layout.ELR, layout.LATE_JOINERS):
         s[field] = _renamed(int(s[field]), first, second, third)
-    if s[LAST_LEADER]:
-        s[LAST_LEADER] = _place(int(s[LAST_LEADER]) - 1, first, second) + 1
-    old = s[BLOCKS : BLOCKS + 3 * BLOCK].copy()
+    if s[layout.LAST_LEADER]:
+        s[layout.LAST_LEADER] = _place(int(s[layout.LAST_LEADER]) - 1, first, second) + 1
+    old = s[layout.BLOCKS : layout.BLOCKS + 3 * layout.BLOCK].copy()
     for b in range(n):
         source = first if b == 0 else (second if b == 1 else third)
-        for field in range(BLOCK):
-            s[block(b) + field] = old[source * BLOCK + field]
-        put(s, b, VIEW, _renamed(get(s, b, VIEW), first, second, third))
-        put(s, b, PENDING, _renamed(get(s, b, PENDING), first, second, third))
+        first_field = source * layout.BLOCK
+        for field in range(layout.BLOCK):
+            s[block(b) + field] = old[first_field + field]
+        put(s, b, layout.VIEW, _renamed(get(s, b, layout.VIEW), first, second, third))
+        put(s, b, layout.PENDING, _renamed(get(s, b, layout.PENDING), first, second, third))
         for other in range(n):
             named = first if other == 0 else (second if other == 1 else third)
-            put(s, b, REMOTE + other, int(old[source * BLOCK + REMOTE + named]))
-        if get(s, b, ANSWER):
-            put(s, b, ANSWER_FROM, _place(get(s, b, ANSWER_FROM), first, second))
+            put(s, b, layout.REMOTE + other, int(old[first_field + layout.REMOTE + named]))
+        if get(s, b, layout.ANSWER):
+            put(s, b, layout.ANSWER_FROM, _place(get(s, b, layout.ANSWER_FROM), first, second))

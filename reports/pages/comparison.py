@@ -21,11 +21,10 @@ from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import Anomaly, Verdict
 from highwater.reports import model_text
 from highwater.reports.drawings import frame_strip
-from highwater.reports.drawings.replica_frames import FAULT_NS, Frame, Lane, places, states
+from highwater.reports.drawings.replica_frames import FAULT_NS, Frame, Lane, Moment, places, states
 from highwater.reports.html import render, save
-from highwater.reports.observations import RunObservations
 from highwater.reports.replica_contents import Holdings, read_holdings
-from highwater.reports.run_evidence import gather
+from highwater.reports.run_evidence import RunObservations, gather
 from highwater.reports.sections.settings import Fact, facts
 
 STEPS_MAX: Final = 40
@@ -244,7 +243,9 @@ def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
         if number + 1 < len(side.steps):
             after = side.steps[number + 1]
             until = max(step.at_ns, after.at_ns - (FAULT_NS if after.is_fault else 1))
-        moments.append((step.says, step.at_ns, until))
+        moments.append(
+            Moment(title=step.says, start_ns=step.at_ns, end_ns=step.at_ns, until_ns=until)
+        )
     return states(_there(subject, side.plan), side.evidence, side.holdings, moments)
 
 

@@ -26,9 +26,8 @@ from highwater.reports.drawings.throughput import pace
 from highwater.reports.drawings.timeline import TimelineMark, timeline
 from highwater.reports.event_groups import Burst, bursts
 from highwater.reports.html import render, save
-from highwater.reports.observations import RunObservations
 from highwater.reports.replica_contents import Holdings, SideBySide, read_holdings, side_by_side
-from highwater.reports.run_evidence import gather
+from highwater.reports.run_evidence import RunObservations, gather
 from highwater.reports.sections.assumptions import assumptions
 from highwater.reports.sections.broker_log_excerpts import LogExcerpt, around
 from highwater.reports.sections.fault_effects import effects

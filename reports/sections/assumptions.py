@@ -20,7 +20,7 @@ from highwater.harness.runs.partition_trace import UNKNOWN, Track
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, RunStatus
 from highwater.harness.runs.verdict import Verdict
-from highwater.reports.observations import RunObservations
+from highwater.reports.run_evidence import RunObservations
 from highwater.reports.sections.fault_effects import Effect
 from highwater.reports.text import seconds
 

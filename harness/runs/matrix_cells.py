@@ -125,14 +125,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
         home: Path,
         model: str | None = None,
     ) -> Self:
-        """Return the row of a judged run.
-
-        Args:
-            home: folder of the page that will link to its report.
-
-        Raises:
-            StoreError: the run's plan or status cannot be read.
-        """
+        """Return the row of a judged run; ``home`` is the folder of the page that lists it."""
         status, ledger = run.status(), verdict.ledger
         early = None if status.phase == "frozen" else f"harness failed while {status.phase}"
         return cls(
@@ -194,11 +187,7 @@ class MatrixFolder:
 
     @classmethod
     def open(cls, name: str | Path, root: Path) -> Self:
-        """Return the matrix at a path, or of that name below ``root``.
-
-        Raises:
-            StoreError: there is none.
-        """
+        """Return the matrix at a path, or of that name below ``root``."""
         for folder in (cls(Path(name)), cls(root / name)):
             if folder.exists():
                 return folder
@@ -208,11 +197,7 @@ class MatrixFolder:
 
     @classmethod
     def named(cls, names: Sequence[str], store: Path) -> Self | None:
-        """Return the matrix that is named, if it is one; else the names are of runs.
-
-        Raises:
-            UsageError: a matrix is named, and something else beside it.
-        """
+        """Return the matrix that is named, if it is one; else the names are of runs."""
         candidates = [cls(path) for path in (Path(names[0]), store / names[0])]
         folder = next((candidate for candidate in candidates if candidate.exists()), None)
         if folder and len(names) > 1:
@@ -245,11 +230,7 @@ class MatrixFolder:
                 yield path.name, MatrixFolder(path).rows()
 
     def matrix(self) -> Matrix:
-        """Return what was to be run.
-
-        Raises:
-            StoreError: it cannot be read, or is of another schema.
-        """
+        """Return what was to be run."""
         matrix = _decode(self.path / MATRIX, Matrix)
         if matrix.schema != SCHEMA_VERSION:
             raise StoreError(
@@ -259,11 +240,7 @@ class MatrixFolder:
         return matrix
 
     def rows(self) -> list[MatrixRow]:
-        """Return what came of the cells.
-
-        Raises:
-            StoreError: no cell was judged yet, or the file cannot be read.
-        """
+        """Return what came of the cells."""
         return _decode(self.path / "cells.json", list[MatrixRow])
 
     def run_of(self, cell: MatrixCell) -> Run | None:
@@ -272,14 +249,13 @@ class MatrixFolder:
         return run if is_file(run.path / "plan.json") else None
 
     def runs(self) -> list[Run]:
-        """Every run that there is, in the order of the cells. Raises StoreError as ``matrix``."""
+        """Every run that there is, in the order of the cells."""
         return [run for cell in self.matrix().cells if (run := self.run_of(cell))]
 
     def write(self, matrix: Matrix) -> None:
-        """Write ``matrix.json``. Raises StoreError when that cannot be done."""
+        """Write ``matrix.json``."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            _replace(self.path / MATRIX, msgspec.json.format(msgspec.json.encode(matrix)))
+            write_whole(self.path / MATRIX, msgspec.json.format(msgspec.json.encode(matrix)))
         except OSError as error:
             raise StoreError(
                 f"the matrix {self.path} cannot be written: {error.strerror}",
@@ -288,7 +264,7 @@ class MatrixFolder:
 
     def write_rows(self, rows: Sequence[MatrixRow]) -> None:
         """Write ``cells.json`` and ``cells.parquet``."""
-        _replace(self.path / "cells.json", msgspec.json.format(msgspec.json.encode(rows)))
+        write_whole(self.path / "cells.json", msgspec.json.format(msgspec.json.encode(rows)))
         table = pa.Table.from_pylist(msgspec.to_builtins(rows), schema=SCHEMA)
         partial = self.path / "cells.parquet.partial"
         pq.write_table(table, partial)
@@ -321,11 +297,6 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """Columns of ``cells.parquet``; the fields of ``MatrixRow`` in their order."""
-
-
-def _replace(path: Path, text: bytes) -> None:
-    """Write a file whole or not at all."""
-    write_whole(path, text)
 
 
 def _decode(path: Path, kind: type[_T]) -> _T:

@@ -152,11 +152,7 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canaries(newest: str) -> tuple[Canary, ...]:
-    """Return every night's canaries: losses of old Kafka, and losses that any Kafka is allowed.
-
-    Args:
-        newest: the newest release there is.
-    """
+    """Return every night's canaries: losses of old Kafka, and losses that any Kafka is allowed."""
     return (
         Canary(name="old-kafka", kafka="0.10.2.2", story="loss", acks="all"),
         Canary(name="leader-kill", kafka=newest, story="leader-kill", acks="1"),

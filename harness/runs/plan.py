@@ -188,11 +188,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read a plan back.
-
-        Raises:
-            StoreError: the text is no plan, or one of another schema version.
-        """
+        """Read a plan back; raise ``StoreError`` if it is none, or of another schema version."""
         try:
             schema = msgspec.json.decode(text, type=_SchemaOnly).schema
         except msgspec.MsgspecError as error:

@@ -177,11 +177,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read a verdict back.
-
-        Raises:
-            StoreError: the text is no verdict of this schema.
-        """
+        """Read a verdict back."""
         try:
             schema = msgspec.json.decode(text, type=_SchemaOnly).schema
             if schema == SCHEMA_VERSION:

@@ -188,9 +188,8 @@ class MatrixFolder:
     @classmethod
     def open(cls, name: str | Path, root: Path) -> Self:
         """Return the matrix at a path, or of that name below ``root``."""
-        for folder in (cls(Path(name)), cls(root / name)):
-            if folder.exists():
-                return folder
+        if folder := cls._at(name, root):
+            return folder
         raise NotThereError(
             f"{name} is not the directory of a matrix", hint="It is one that holds matrix.json."
         )
@@ -198,11 +197,15 @@ class MatrixFolder:
     @classmethod
     def named(cls, names: Sequence[str], store: Path) -> Self | None:
         """Return the matrix that is named, if it is one; else the names are of runs."""
-        candidates = [cls(path) for path in (Path(names[0]), store / names[0])]
-        folder = next((candidate for candidate in candidates if candidate.exists()), None)
+        folder = cls._at(names[0], store)
         if folder and len(names) > 1:
             raise UsageError(f"{names[0]} is a matrix", hint="Name it alone, or runs alone.")
         return folder
+
+    @classmethod
+    def _at(cls, name: str | Path, root: Path) -> Self | None:
+        folders = (cls(path) for path in (Path(name), root / name))
+        return next((folder for folder in folders if folder.exists()), None)
 
     def exists(self) -> bool:
         """Return whether it is the directory of a matrix."""

@@ -140,6 +140,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     to: tuple[str, ...] = ()
     protocol: str = ""
     format: str = ""
+    external: External | None = None
 
     def __post_init__(self) -> None:
         """Give faults the names that they have now."""
@@ -161,8 +162,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def _caps(self) -> tuple[tuple[str, str], ...]:
         return ("protocol", self.protocol), ("format", self.format)
-
-    external: External | None = None
 
     @property
     def broker_ids(self) -> tuple[int, ...]:

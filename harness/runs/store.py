@@ -148,7 +148,8 @@ class Run:
                 open_regular(self.parquet(name)).close()  # PyArrow would wait for a pipe
                 return pq.read_table(self.parquet(name))
             open_regular(self.stream(name)).close()
-            return completed(pa.Table.from_batches(read_stream(self.stream(name))), _SCHEMAS[name])
+            schema = {**TABLES, **UNJUDGED}[name]
+            return completed(pa.Table.from_batches(read_stream(self.stream(name))), schema)
         except (OSError, pa.ArrowInvalid) as error:
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
 
@@ -285,9 +286,6 @@ def _may_be_run(path: Path) -> bool:
         return (path / "plan.json").is_file()
     except PermissionError:
         return True
-
-
-_SCHEMAS: Final = {**TABLES, **UNJUDGED}
 
 
 def _decode(text: bytes, kind: type[_T], name: str) -> _T:

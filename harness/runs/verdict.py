@@ -196,8 +196,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
         A number that could not be counted is null.
         """
-        begun = self.account != "none"
-        ended = self.account == "whole"
+        ledger: dict[str, int | None] = msgspec.structs.asdict(self.ledger)
+        if self.account != "whole":
+            ledger |= dict.fromkeys(("read", "lost", "unseen"))
+        if self.account == "none":
+            ledger = dict.fromkeys(ledger)
 
         def counted(kind: str) -> int | None:
             return self.counts.get(kind, 0) or (0 if self.complete else None)
@@ -210,13 +213,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             "headline": self.headline,
             "reasons": list(self.reasons),
             "happened": self.happened,
-            "sent": self.ledger.sent if begun else None,
-            "acknowledged": self.ledger.acknowledged if begun else None,
-            "failed": self.ledger.failed if begun else None,
-            "unknown": self.ledger.unknown if begun else None,
-            "read": self.ledger.read if ended else None,
-            "lost": self.ledger.lost if ended else None,
-            "unseen": self.ledger.unseen if ended else None,
+            **ledger,
             "divergent": counted("divergence"),
             "duplicate": counted("duplicate"),
             "anomalies": [msgspec.to_builtins(anomaly) for anomaly in self.anomalies],

@@ -92,12 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _read(root: Path, path: str) -> bytes:
-    """Read a page below the store's folder, after resolving dots and symbolic links.
-
-    Raises:
-        ValueError: it is not a page, or outside the folder.
-        OSError: it cannot be read.
-    """
+    """Read a page below the store's folder, after resolving dots and symbolic links."""
     target = (root / path).resolve()
     if target.suffix != ".html" or not target.is_relative_to(root):
         raise ValueError(path)

@@ -76,8 +76,7 @@ class StoryAct:
 def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None:
     """Return the record a story is about: lost in the model, or the last sent before the fault.
 
-    Returns:
-        None if the model played no script.
+    None if the model played no script.
     """
     if reconciliation is None or not reconciliation.course or reconciliation.predicted is None:
         return None

@@ -34,13 +34,11 @@ class PartitionRead:
 
     Attributes:
         complete: the fence was acknowledged, and everything up to it was read.
-        fence: offset of the acknowledged fence record; None if none was.
         problem: why it is not complete, a sentence; None when it is.
     """
 
     partition: int
     complete: bool
-    fence: int | None
     problem: str | None = None
 
 
@@ -170,5 +168,5 @@ def _judge(
         if plan.workload.transactions:
             problem += "; a transaction that never ends would hide what comes after it"
     else:
-        return PartitionRead(partition=partition, complete=True, fence=fence)
-    return PartitionRead(partition=partition, complete=False, fence=fence, problem=problem)
+        return PartitionRead(partition=partition, complete=True)
+    return PartitionRead(partition=partition, complete=False, problem=problem)

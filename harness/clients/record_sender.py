@@ -37,8 +37,6 @@ class Sender:
 
     Args:
         settings: the producer's, with its acks.
-        row: process, phase and topic of its operations.
-        size: bytes of a record's value.
         retries: whether the client may send a record again.
     """
 
@@ -81,11 +79,10 @@ class Sender:
                 self._producer.poll(_POLL_S)
 
     def send(self, identity: str, partition: int, *, limit_s: float) -> SendOutcome:
-        """Send one record; returns within a millisecond or two of its acknowledgement.
+        """Send one record; return within a millisecond or two of its acknowledgement.
 
-        Returns:
-            The outcome; ``info`` without an error when there was no answer within the limit. The
-            history then has the answer that comes later, if one does.
+        Without an answer within the limit, it is ``info`` without an error, and the history has
+        the answer that comes later, if one does.
         """
         with self._lock:
             self.sent += 1

@@ -275,11 +275,7 @@ real brokers that are too slow for all releases."""
 
 
 def metadata_release(version: str) -> Release:
-    """Return the newest release on KRaft with this metadata.version, such as ``3.9``.
-
-    Raises:
-        UsageError: no release has it; the hint lists those that exist.
-    """
+    """Return the newest release on KRaft with this metadata.version, such as ``3.9``."""
     releases = {entry.protocol: entry for entry in _ENTRIES if entry.coordination == "kraft"}
     if version in releases:
         return releases[version]
@@ -290,11 +286,7 @@ def metadata_release(version: str) -> Release:
 
 
 def release(name: str) -> Release:
-    """Look up a release by its number.
-
-    Raises:
-        UsageError: it is not in the catalogue; the hint names the nearest and lists all.
-    """
+    """Look up a release by its number; the error names the nearest and lists all."""
     if name in CATALOGUE:
         return CATALOGUE[name]
     raise UsageError(f"Kafka {name!r} is not in the catalogue", hint=nearest(name, CATALOGUE))

@@ -65,10 +65,6 @@ class RequestVersions:
     create_topics: int | None = 2
 
 
-def _nothing() -> Mapping[str, str]:
-    return MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
     """One release of Kafka; what it leaves out is as in the newest line.
@@ -103,8 +99,8 @@ class Release:
     magic: int = 2
     wire: RequestVersions = RequestVersions()
     logging: Literal[1, 2] = 1
-    config: Mapping[str, str] = field(default_factory=_nothing)
-    client: Mapping[str, str] = field(default_factory=_nothing)
+    config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    client: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     heap_mb: int = 256
     drivers: tuple[str, ...] = ("local", "docker")
     window_widens: bool = True

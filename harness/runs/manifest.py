@@ -74,8 +74,7 @@ def record(run: Run, rows: Mapping[str, int]) -> str:
 def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFile, ...]:
     """Read every file that a judge reads to its end, and return those that are no evidence.
 
-    Args:
-        digests: path to what was read elsewhere, of files that are not read here.
+    Files in ``digests`` were read elsewhere, and are not read here.
     """
     status = run.status()
     if not status.manifest:

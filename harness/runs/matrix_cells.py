@@ -92,7 +92,6 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
         model: its word: ``as-predicted``, ``explained``, ``unexplained``, ``not-reproduced``
             or ``unknown``; None when it was not asked.
         report: path of its page, from the folder of the page that lists it.
-        seconds: how long its run took.
         problem: what the harness could not do, so that the run ended early; None when it did not.
         counted: whether what was lost could be counted; where not, these numbers mean nothing.
     """
@@ -151,7 +150,6 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         nemeses: mixes of faults, each a cell of its own beside the stories.
-        duration_s: how long faults go on in a run without a story.
     """
 
     kafkas: tuple[str, ...]

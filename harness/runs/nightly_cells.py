@@ -113,10 +113,7 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
 
     Attributes:
         state: ``good`` is as the model predicts, be that a loss.
-        why: the state in a few words, for a person.
-        canary: name of the canary that the cell belongs to.
         lost, acknowledged, divergent: counts of records; 0 where nothing was judged.
-        seconds: wall time of the cell, where it is known.
     """
 
     night: str

@@ -79,8 +79,6 @@ class NightOutcome:
     """A night, judged.
 
     Attributes:
-        night: its date.
-        marks: tonight's, one a cell.
         history: the nights before and tonight, oldest first.
         canaries: names of those that must have lost records.
         problems: results that could not be read, a sentence each; any makes the night red.

@@ -104,8 +104,7 @@ class Track:
     def with_leo(self, leo: int, time_ns: int) -> Self:
         """Raise the last LEO before a silence to ``leo``, which it had reached by ``time_ns``.
 
-        Returns:
-            The track itself if ``leo`` was observed, or if no silence begins within ``SILENT_NS``.
+        It stays as it is if ``leo`` was observed, or if no silence begins within ``SILENT_NS``.
         """
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         after = slice(last + 1, last + 2)

@@ -48,11 +48,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         producers: concurrent producers, each a process of its own in the history; 0 when a story
             sends every record itself.
         consumers: readers that poll every partition during the run.
-        acks: what the producers wait for.
         idempotence: the idempotent producer (0.11 and later, acks=all).
         rate: records per second over all producers; 0 is flat out.
-        record_bytes: size of a record's value, padding included.
-        compression: none, gzip, snappy, lz4 or zstd.
         delivery_timeout_s: after this long without an answer a send is ``info``.
         transactions: whether producers send in transactions (0.11 and later, acks=all).
         aborts: the share of them that the producer aborts.

@@ -21,9 +21,7 @@ the run was cut short; or not at all, because its history cannot be read."""
 class UnusedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file or folder of a run that is no evidence: it was left out of everything that is judged.
 
-    Attributes:
-        path: from the run directory.
-        why: the end of a sentence that begins with the path.
+    ``why`` is the end of a sentence that begins with the path.
     """
 
     path: str

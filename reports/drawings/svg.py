@@ -67,8 +67,7 @@ def svg(
 ) -> Markup:
     """Return a whole drawing with a title and a description for screen readers.
 
-    Args:
-        xmlns: the namespace, which a drawing in a file of its own needs.
+    A drawing in a file of its own needs a namespace, ``xmlns``.
     """
     return tag(
         "svg",

@@ -57,11 +57,7 @@ class RunInCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixLine:
-    """One row of the matrix.
-
-    Attributes:
-        cells: for each release its runs, one a seed; empty where none ran.
-    """
+    """One row of the matrix: for each release its runs, one a seed; empty where none ran."""
 
     name: str
     terms: str
@@ -78,7 +74,6 @@ def write(
     """Write the page of judged runs, linking to each one's report.
 
     Args:
-        rows: the runs; their links are relative to the folder of ``path``.
         matrix: the planned matrix they belong to, which has the skipped combinations.
         earlier: names and rows of earlier matrices, the latest first; the page compares with the
             first that has a setting in common.

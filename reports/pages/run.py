@@ -52,7 +52,6 @@ class FindingStory:
 
     Attributes:
         link: its id on the page, the same each time the page is written.
-        raws: the replicas' records at its offset, field by field; empty without an offset.
     """
 
     link: str

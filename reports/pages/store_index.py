@@ -25,9 +25,7 @@ class RunListing:
     """One run as the index lists it.
 
     Attributes:
-        link: to its report; None if it has no report.
         why: the problem of a run that was not judged or cannot be read.
-        verdict: None if it was not judged.
         lost: lost records; None if they could not be counted.
         model: the word for the model's status; empty if it was not asked.
     """

@@ -20,16 +20,7 @@ _NAMES: Final = frozenset({"127.0.0.1", "localhost"})
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the pages of a store.
-
-    Args:
-        root: the store's folder.
-        port: on loopback; 0 chooses a free one.
-
-    Raises:
-        StoreError: there is no such folder.
-        UsageError: the port is taken, or this user may not open it.
-    """
+    """Serves the pages of a store, on a port of loopback; 0 chooses a free one."""
 
     daemon_threads = True
 

@@ -80,9 +80,9 @@ def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
             break
         keep |= set(range(offset - AROUND, offset + AROUND + 1))
     rows: list[OffsetRow | Gap] = []
-    for shown, group in groupby(sorted({*offsets, *subject_offsets}), keep.__contains__):
+    for is_kept, group in groupby(sorted({*offsets, *subject_offsets}), keep.__contains__):
         run = list(group)
-        if shown:
+        if is_kept:
             rows += [_row(holdings, brokers, o, subject=o in subject_offsets) for o in run]
         else:
             rows.append(Gap(offsets=len(run), differing=len(differing.intersection(run))))

@@ -30,11 +30,7 @@ _MARKS: Final = {"valid": "✓ valid", "invalid": "✕ **invalid**", "unknown": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The documents of one judged run.
-
-    Attributes:
-        model: None if the model was not asked.
-    """
+    """The documents of one judged run; ``model`` is None if it was not asked."""
 
     run: Run
     plan: Plan
@@ -44,11 +40,7 @@ class RunSummary:
 
     @classmethod
     def of(cls, run: Run) -> Self:
-        """Read a judged run.
-
-        Raises:
-            StoreError: it was not judged, or cannot be read.
-        """
+        """Read a judged run."""
         return cls(
             run=run,
             plan=run.plan(),
@@ -64,11 +56,7 @@ class RunSummary:
 
 
 def find_format(name: str) -> Callable[[Sequence[RunSummary]], str]:
-    """Return the function that formats judged runs.
-
-    Raises:
-        UsageError: there is no format of this name.
-    """
+    """Return the function that formats judged runs; raise ``UsageError`` for another name."""
     if name not in _FORMATS:
         formats = ("html", *_FORMATS)
         raise UsageError(f"there is no format {name!r}", hint=nearest(name, formats))

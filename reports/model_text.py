@@ -41,11 +41,7 @@ OFFSETS_MAX: Final = 16
 
 
 def read(run: Run) -> Reconciliation | None:
-    """Read the model's explanation of a judged run; None if it was not asked.
-
-    Raises:
-        StoreError: ``analysis/model.json`` is broken or of another format.
-    """
+    """Read the model's explanation of a judged run; None if it was not asked."""
     path = run.analysis / "model.json"
     try:
         return Reconciliation.from_json(path.read_bytes())

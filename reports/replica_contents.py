@@ -3,6 +3,7 @@
 import glob
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -68,36 +69,23 @@ class SideBySide:
 
 
 def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
-    """Compare replicas by offset; return the windows around findings, and the tail.
-
-    Args:
-        holdings: records of one partition.
-        subjects: the offsets of its anomalies.
-    """
+    """Compare replicas by offset; return the windows around the subjects, and the tail."""
     brokers = tuple(sorted(holdings))
     offsets = sorted({offset for holding in holdings.values() for offset in holding})
     subject_offsets = set(subjects)
-    differing = [o for o in offsets if _differs([holdings[b].get(o) for b in brokers])]
-    marked = _ends(sorted(subject_offsets | set(differing)))
-    keep: set[int] = set(offsets[-TAIL:])
-    for offset in marked:
+    differing = {o for o in offsets if _differs([holdings[b].get(o) for b in brokers])}
+    keep = set(offsets[-TAIL:])
+    for offset in _ends(sorted(subject_offsets | differing)):
         if len(keep) >= ROWS_MAX:
             break
         keep |= set(range(offset - AROUND, offset + AROUND + 1))
-    odd = set(differing)
     rows: list[OffsetRow | Gap] = []
-    skipped = skipped_odd = 0
-    for offset in sorted(set(offsets) | subject_offsets):
-        if offset not in keep:
-            skipped += 1
-            skipped_odd += offset in odd
-            continue
-        if skipped:
-            rows.append(Gap(offsets=skipped, differing=skipped_odd))
-            skipped = skipped_odd = 0
-        rows.append(_row(holdings, brokers, offset, subject=offset in subject_offsets))
-    if skipped:
-        rows.append(Gap(offsets=skipped, differing=skipped_odd))
+    for is_kept, group in groupby(sorted({*offsets, *subject_offsets}), keep.__contains__):
+        run = list(group)
+        if is_kept:
+            rows += [_row(holdings, brokers, o, subject=o in subject_offsets) for o in run]
+        else:
+            rows.append(Gap(offsets=len(run), differing=len(differing.intersection(run))))
     return SideBySide(
         brokers=brokers, rows=tuple(rows), offsets=len(offsets), differing=len(differing)
     )
@@ -135,8 +123,6 @@ def replica_folders(run: Run, partition: Partition, without: Collection[str]) ->
     """Return the folders of one partition's replicas, in order.
 
     Args:
-        run: the run that froze them.
-        partition: topic and number.
         without: paths of files that are not evidence; replicas that contain one are left out.
     """
     topic, number = partition

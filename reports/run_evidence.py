@@ -1,11 +1,12 @@
-"""Read a judged run for its page: observations, faults, truncations and acknowledgements.
+"""The evidence of a run for its pages: observations, faults, truncations and acknowledgements.
 
 A run that was cut short lacks tables, or has them as unfinished streams. Sentences about tables
 that cannot be read go to ``RunObservations.missing``; the rest is shown.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,28 +14,96 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from highwater.harness.base.errors import StoreError
+from highwater.harness.runs import history
 from highwater.harness.runs.faults.counts import FaultCounts
-from highwater.harness.runs.faults.intervals import fault_intervals
+from highwater.harness.runs.faults.intervals import FaultInterval, fault_intervals
 from highwater.harness.runs.faults.times import strikes
-from highwater.harness.runs.history import (
-    OK,
-    RUN,
-    SEND,
-    STEPS_TABLE,
-    TABLES,
-    completed,
-    read_stream,
+from highwater.harness.runs.history import OK, TABLES
+from highwater.harness.runs.partition_trace import (
+    Ints,
+    Partition,
+    PartitionTrace,
+    Track,
+    ints,
+    partition_traces,
 )
-from highwater.harness.runs.partition_trace import Ints, Partition, Track, ints, partition_traces
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import ACKNOWLEDGED
-from highwater.reports.observations import (
-    PartitionObservations,
-    Place,
-    RunObservations,
-    SendTimes,
-    TruncationEvent,
-)
+
+Place: TypeAlias = tuple[str, int, int]
+"""Topic, partition number and offset."""
+
+_NEAR_NS = 1_000_000_000
+"""A truncation is logged and observed within that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncationEvent:
+    """A replica truncated its log: offsets from ``offset`` on are gone."""
+
+    time_ns: int
+    broker: int
+    offset: int
+    line: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionObservations(PartitionTrace):
+    """Everything observed about one partition."""
+
+    partition: Partition
+    cuts: tuple[TruncationEvent, ...]
+
+    @property
+    def brokers(self) -> list[int]:
+        """Every broker seen with this partition, by id."""
+        brokers = {*self.tracks, *(cut.broker for cut in self.cuts)}
+        for leadership in self.leaderships:
+            brokers |= {*leadership.isr} | ({leadership.leader} - {-1})
+        return sorted(brokers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendTimes:
+    """Times of the sends of the phase ``run``, in ns.
+
+    Attributes:
+        ended_ns: times of acknowledgement, ascending.
+        took_ns: latencies of the acknowledged sends, in the same order.
+        failed_ns: times at which the other sends began.
+    """
+
+    ended_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    took_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    failed_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunObservations:
+    """All that is known of a run besides its verdict.
+
+    Attributes:
+        deeds: what was done to the cluster; None where that cannot be read.
+        acks: per partition, the times in ns at which sends were acknowledged, ascending.
+        done: what that was: with acks=0 nobody acknowledges.
+        acked_at: id of a record to the time of its acknowledgement, for the asked-for ids only.
+        sends: for the asked-for places, who was acknowledged there: (sent at, id) in order of time.
+        log_lines: ``events/log_lines``.
+        missing: what could not be read, a sentence each.
+    """
+
+    scenes: dict[Partition, PartitionObservations] = field(default_factory=dict)
+    faults: tuple[FaultInterval, ...] = ()
+    steps: tuple[FaultInterval, ...] = ()
+    deeds: FaultCounts | None = None
+    acks: dict[Partition, Ints] = field(default_factory=dict)
+    done: str = "acknowledged"
+    acked_at: Mapping[str, int] = field(default_factory=dict)
+    sends: Mapping[Place, Sequence[tuple[int, str]]] = field(default_factory=dict)
+    pace: SendTimes = field(default_factory=SendTimes)
+    log_lines: pa.Table = field(default_factory=history.LOG_LINES.empty_table)
+    end_ns: int = 0
+    missing: tuple[str, ...] = ()
 
 
 def gather(
@@ -59,9 +128,12 @@ def gather(
     ]
     if open_:
         missing.append(f"Written while the run went on and never finished: {', '.join(open_)}.")
+    operations = tables["history/ops"]
+    sends = _sends(operations)
+    acknowledged = sends.filter(pc.equal(sends["outcome"], OK))
+    placed = _at(sends, set(places))
     traces = partition_traces(tables["events/partitions"], tables["events/replicas"])
     cuts = _cuts(tables["events/log_lines"])
-    wanted_places = set(places)
     scenes = {
         key: _silenced(
             PartitionObservations(
@@ -70,14 +142,14 @@ def gather(
                 leaderships=trace.leaderships,
                 cuts=_merged(cuts.get(key, []), trace.tracks),
             ),
-            _in_sync(tables["history/ops"], key, wanted_places),
+            [row for row in placed if (row["topic"], row["partition"]) == key],
         )
         for key, trace in traces.items()
     }
-    schedule = {} if f"{STEPS_TABLE}.parquet" in without else strikes(run)
+    schedule = {} if f"{history.STEPS_TABLE}.parquet" in without else strikes(run)
     faults, steps = fault_intervals(tables["events/faults"].to_pylist(), schedule)
-    acks, acked_at, last = _acks(tables["history/ops"], set(values))
-    ends = [last, *(fault.end_ns or fault.start_ns for fault in (*faults, *steps))]
+    ends = [int(pc.max(operations["complete_ns"]).as_py() or 0)]
+    ends += [fault.end_ns or fault.start_ns for fault in (*faults, *steps)]
     ends += [int(t.time_ns[-1]) for s in scenes.values() for t in s.tracks.values()]
     ends += [leadership.time_ns for s in scenes.values() for leadership in s.leaderships]
     return RunObservations(
@@ -85,13 +157,13 @@ def gather(
         faults=tuple(faults),
         steps=tuple(steps),
         deeds=_deeds(run, without),
-        acks=acks,
+        acks=_acks(acknowledged),
         done=ACKNOWLEDGED.get(run.plan().workload.acks, "acknowledged"),
-        acked_at=acked_at,
-        sends=_sends(tables["history/ops"], wanted_places),
-        pace=_pace(tables["history/ops"]),
+        acked_at=_acked_at(acknowledged, set(values)),
+        sends=_by_place(placed),
+        pace=_pace(sends),
         log_lines=tables["events/log_lines"],
-        end_ns=max(ends, default=0),
+        end_ns=max(ends),
         missing=tuple(missing),
     )
 
@@ -104,9 +176,10 @@ def _table(run: Run, name: str, missing: list[str], without: Collection[str]) ->
         return schema.empty_table()
     try:
         if run.parquet(name).exists():
-            return completed(pq.read_table(run.parquet(name)), schema)
+            return history.completed(pq.read_table(run.parquet(name)), schema)
         if run.stream(name).exists():
-            return completed(pa.Table.from_batches(read_stream(run.stream(name))), schema)
+            rows = pa.Table.from_batches(history.read_stream(run.stream(name)))
+            return history.completed(rows, schema)
         missing.append(f"{name} is missing.")
     except (pa.ArrowException, OSError, KeyError) as error:
         missing.append(f"{name} cannot be read: {error}")
@@ -124,19 +197,13 @@ def _deeds(run: Run, without: Collection[str]) -> FaultCounts | None:
 
 def _cuts(table: pa.Table) -> dict[Partition, list[TruncationEvent]]:
     """Return the truncations that the brokers logged themselves."""
-    rows = table.filter(pc.equal(table["kind"], "truncation"))
     events: dict[Partition, list[TruncationEvent]] = {}
-    for row in rows.to_pylist():
-        if row["time_ns"] is None or row["offset"] is None or row["topic"] is None:
-            continue
-        events.setdefault((row["topic"], row["partition"] or 0), []).append(
-            TruncationEvent(
-                time_ns=row["time_ns"],
-                broker=row["broker"],
-                offset=row["offset"],
-                line=row["line"],
+    for row in table.filter(pc.equal(table["kind"], "truncation")).to_pylist():
+        if None not in (row["time_ns"], row["offset"], row["topic"]):
+            event = TruncationEvent(
+                **{name: row[name] for name in ("time_ns", "broker", "offset", "line")}
             )
-        )
+            events.setdefault((row["topic"], row["partition"] or 0), []).append(event)
     return events
 
 
@@ -144,42 +211,28 @@ def _merged(
     logged: Sequence[TruncationEvent], tracks: Mapping[int, Track]
 ) -> tuple[TruncationEvent, ...]:
     """Add truncations observed only as a falling LEO to the logged ones, in order of time."""
-    second = 1_000_000_000
     cuts = list(logged)
     for broker, track in tracks.items():
         for drop in track.drops():
-            first, last = drop.since_ns - second, drop.time_ns + second
+            first, last = drop.since_ns - _NEAR_NS, drop.time_ns + _NEAR_NS
             if not any(cut.broker == broker and first <= cut.time_ns <= last for cut in logged):
                 cuts.append(TruncationEvent(time_ns=drop.time_ns, broker=broker, offset=drop.after))
     return tuple(sorted(cuts, key=lambda cut: cut.time_ns))
 
 
-def _in_sync(table: pa.Table, key: Partition, places: set[Place]) -> list[tuple[int, int, int]]:
-    """Return (sent at, acknowledged at, offset) of the acks=all sends to the places."""
-    offsets = pa.array(sorted(o for t, p, o in places if (t, p) == key), pa.int64())
-    here = pc.and_(
-        pc.equal(table["topic"].cast(pa.string()), key[0]), pc.equal(table["partition"], key[1])
-    )
-    sent = pc.and_(
-        pc.equal(table["kind"].cast(pa.string()), SEND),
-        pc.equal(table["outcome"].cast(pa.string()), OK),
-    )
-    everywhere = pc.equal(table["acks"].cast(pa.string()), "all")
-    chosen = pc.and_(pc.and_(here, sent), pc.and_(everywhere, pc.is_in(table["offset"], offsets)))
-    rows = table.filter(chosen).select(["invoke_ns", "complete_ns", "offset"])
-    return [(row["invoke_ns"], row["complete_ns"], row["offset"]) for row in rows.to_pylist()]
-
-
 def _silenced(
-    scene: PartitionObservations, acknowledged: Sequence[tuple[int, int, int]]
+    scene: PartitionObservations, sends: Iterable[Mapping[str, Any]]
 ) -> PartitionObservations:
     """Raise the last LEO of brokers that fell silent to what acks=all proves they had.
 
     A broker may append a record and die before the observer asks it again.
     """
     tracks = dict(scene.tracks)
-    for began_ns, acked_ns, offset in acknowledged:
-        ruled = [scene.leadership(at_ns) for at_ns in (began_ns, acked_ns)]
+    for row in sends:
+        if (row["outcome"], row["acks"]) != (OK, "all"):
+            continue
+        acked_ns = row["complete_ns"]
+        ruled = [scene.leadership(at_ns) for at_ns in (row["invoke_ns"], acked_ns)]
         members = set.intersection(
             *({*leadership.isr} if leadership else set[int]() for leadership in ruled)
         )
@@ -187,56 +240,61 @@ def _silenced(
             since_ns = tracks[broker].observed_at(acked_ns)
             cut = any(c.broker == broker and since_ns <= c.time_ns <= acked_ns for c in scene.cuts)
             if not cut:
-                tracks[broker] = tracks[broker].with_leo(offset + 1, acked_ns)
+                tracks[broker] = tracks[broker].with_leo(row["offset"] + 1, acked_ns)
     return replace(scene, tracks=tracks)
 
 
-def _acks(table: pa.Table, values: set[str]) -> tuple[dict[Partition, Ints], dict[str, int], int]:
-    """Return ack times by partition and by id, and the last time of the history; in ns."""
-    times = pc.fill_null(table["complete_ns"], 0)
-    last = pc.max(times).as_py() or 0
-    table = table.filter(
-        pc.and_(
-            pc.equal(table["kind"].cast(pa.string()), SEND),
-            pc.equal(table["outcome"].cast(pa.string()), OK),
-        )
+def _sends(operations: pa.Table) -> pa.Table:
+    """Return the sends, words as strings."""
+    rows = operations.filter(pc.equal(operations["kind"].cast(pa.string()), history.SEND))
+    words = ("topic", "outcome", "acks", "phase")
+    numbers = ("partition", "offset", "invoke_ns", "complete_ns", "value")
+    columns = {name: rows[name].cast(pa.string()) for name in words}
+    return pa.table(columns | {name: rows[name] for name in numbers})
+
+
+def _at(sends: pa.Table, places: set[Place]) -> list[dict[str, Any]]:
+    """Return the sends to the given places, in order of time."""
+    offsets = pa.array(sorted({offset for _, _, offset in places}), pa.int64())
+    rows = sends.filter(pc.is_in(sends["offset"], offsets)).sort_by("invoke_ns").to_pylist()
+    return [row for row in rows if (row["topic"], row["partition"], row["offset"]) in places]
+
+
+def _by_place(rows: Iterable[Mapping[str, Any]]) -> dict[Place, list[tuple[int, str]]]:
+    by_place: dict[Place, list[tuple[int, str]]] = {}
+    for row in rows:
+        place = (row["topic"], row["partition"], row["offset"])
+        by_place.setdefault(place, []).append((row["invoke_ns"], row["value"]))
+    return by_place
+
+
+def _acks(acknowledged: pa.Table) -> dict[Partition, Ints]:
+    names = ["topic", "partition"]
+    groups = acknowledged.group_by(names).aggregate([("complete_ns", "list")])
+    columns = (groups[name] for name in (*names, "complete_ns_list"))
+    return {
+        (topic.as_py(), partition.as_py()): np.sort(ints(times.values))
+        for topic, partition, times in zip(*columns, strict=True)
+        if topic.is_valid and partition.is_valid
+    }
+
+
+def _acked_at(acknowledged: pa.Table, values: set[str]) -> dict[str, int]:
+    """Return the times in ns at which these records were acknowledged."""
+    rows = acknowledged.filter(
+        pc.is_in(acknowledged["value"], pa.array(sorted(values), pa.string()))
     )
-    acks: dict[Partition, Ints] = {}
-    keys = table.select(["topic", "partition"]).drop_null()
-    for key in keys.group_by(keys.column_names).aggregate([]).to_pylist():
-        mask = pc.and_(
-            pc.equal(table["topic"].cast(pa.string()), key["topic"]),
-            pc.equal(table["partition"], key["partition"]),
-        )
-        acks[key["topic"], key["partition"]] = np.sort(ints(table.filter(mask)["complete_ns"]))
-    rows = table.filter(pc.is_in(table["value"], pa.array(sorted(values), pa.string())))
-    at = zip(rows["value"].to_pylist(), rows["complete_ns"].to_pylist(), strict=True)
-    return acks, {value: time for value, time in at if time is not None}, int(last)
+    times = zip(rows["value"].to_pylist(), rows["complete_ns"].to_pylist(), strict=True)
+    return {value: time for value, time in times if time is not None}
 
 
-def _pace(table: pa.Table) -> SendTimes:
-    sent = pc.equal(table["kind"].cast(pa.string()), SEND)
-    table = table.filter(pc.and_(sent, pc.equal(table["phase"].cast(pa.string()), RUN)))
-    good = pc.equal(table["outcome"].cast(pa.string()), OK)
-    failed = table.filter(pc.invert(good))
-    answered = table.filter(pc.and_(good, pc.is_valid(table["complete_ns"])))
-    answered = answered.sort_by("complete_ns")
+def _pace(sends: pa.Table) -> SendTimes:
+    sends = sends.filter(pc.equal(sends["phase"], history.RUN))
+    good = pc.equal(sends["outcome"], OK)
+    answered = sends.filter(pc.and_(good, pc.is_valid(sends["complete_ns"]))).sort_by("complete_ns")
     ended = ints(answered["complete_ns"])
     return SendTimes(
         ended_ns=ended,
         took_ns=ended - ints(answered["invoke_ns"]),
-        failed_ns=ints(failed["invoke_ns"]),
+        failed_ns=ints(sends.filter(pc.invert(good))["invoke_ns"]),
     )
-
-
-def _sends(table: pa.Table, places: set[Place]) -> dict[Place, tuple[tuple[int, str], ...]]:
-    """Return the acknowledged sends at the given places, in order of time."""
-    offsets = pa.array(sorted({offset for _, _, offset in places}), pa.int64())
-    sent = pc.equal(table["kind"].cast(pa.string()), SEND)
-    rows = table.filter(pc.and_(sent, pc.is_in(table["offset"], offsets))).sort_by("invoke_ns")
-    assignments: dict[Place, tuple[tuple[int, str], ...]] = {}
-    for row in rows.to_pylist():
-        place = (row["topic"], row["partition"], row["offset"])
-        if place in places:
-            assignments[place] = (*assignments.get(place, ()), (row["invoke_ns"], row["value"]))
-    return assignments

@@ -26,11 +26,7 @@ class HighwaterError(Exception):
 
 
 class Interruption(BaseException):
-    """Ctrl-C or SIGTERM. Not a KeyboardInterrupt, which typer would take for its own to report.
-
-    Args:
-        name: what the person did.
-    """
+    """Ctrl-C or SIGTERM. Not a KeyboardInterrupt, which typer would take for its own to report."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -46,13 +42,9 @@ class UsageError(HighwaterError):
 class HarnessError(HighwaterError):
     """The harness could not do what was asked: no Java, a port in use, a broker that died."""
 
-    exit_code: ClassVar[int] = 4
-
 
 class StoreError(HighwaterError):
     """A run directory is missing, broken or of another schema version."""
-
-    exit_code: ClassVar[int] = 4
 
 
 class NotThereError(StoreError):

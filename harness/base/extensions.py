@@ -13,9 +13,7 @@ CHECKERS: Final = "highwater.checkers"
 
 @functools.cache
 def load(group: str) -> tuple[tuple[str, object], ...]:
-    """Return what installed packages name in a group, each with the words for its package.
-
-    In the order of the names.
+    """Return what installed packages name in a group, by name, each with the words for its package.
 
     Once in a process, because looking through all packages takes time.
 

@@ -48,10 +48,6 @@ def require_writable(path: Path, option: str) -> None:
     Args:
         path: the file; folders that it lacks are made.
         option: by which it was named.
-
-    Raises:
-        UsageError: there is something else of that name.
-        HarnessError: the disk refuses.
     """
     try:
         if path.exists() and not path.is_file():
@@ -70,11 +66,7 @@ def require_writable(path: Path, option: str) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, also in the place of a folder that Spark wrote instead.
-
-    Raises:
-        OSError: it cannot be written; nothing is left of it.
-    """
+    """Write a file whole or not at all, also in the place of a folder that Spark wrote instead."""
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,10 +85,6 @@ def _kind(mode: int) -> str:
 
 
 def read_regular(path: str | os.PathLike[str]) -> bytes:
-    """Return what a regular file holds.
-
-    Raises:
-        OSError: it is no regular file, or cannot be read.
-    """
+    """Return what a regular file holds; raise ``OSError`` if it is none, or cannot be read."""
     with open_regular(path) as file:
         return file.read()

@@ -92,7 +92,6 @@ class Program:
 
     Attributes:
         name: of the file, and whose classes these are.
-        java: the JVM that runs it.
         jars: what changes when they do.
     """
 
@@ -105,7 +104,6 @@ def flags(program: Program, rehearse: Callable[[Flags], None]) -> Flags:
     """JVM flags that use the program's archive, making it first if that was never tried.
 
     Args:
-        program: whose archive.
         rehearse: starts the program with the given flags, and stops it in order.
     """
     try:

@@ -6,11 +6,9 @@ from pathlib import Path
 
 def cache_directory() -> Path:
     """``$XDG_CACHE_HOME/highwater``, or ``~/.cache/highwater``: what can be made again."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "highwater"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highwater"
 
 
 def state_directory() -> Path:
     """``$XDG_STATE_HOME/highwater``, or ``~/.local/state/highwater``: what must not be lost."""
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "highwater"
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "highwater"

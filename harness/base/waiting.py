@@ -18,18 +18,11 @@ def await_condition(
     every_s: float = 0.05,
     passing: tuple[type[Exception], ...] = (),
 ) -> _T:
-    """Look again and again until what is seen satisfies a condition.
+    """Look again and again until what is seen satisfies a condition, and return what was seen.
 
     Args:
-        look: takes one look.
-        until: whether what was seen is it.
         what: the condition in words, as in "waited 30 s for <what>".
-        limit_s: seconds after which to give up.
-        every_s: seconds between two looks.
         passing: errors of a look that only mean "not yet".
-
-    Returns:
-        What was seen at last.
 
     Raises:
         WaitTimeoutError: the limit passed; the message says what was seen instead.
@@ -51,13 +44,7 @@ def await_condition(
 
 
 class SteadyCondition(Generic[_T]):
-    """An ``until`` that wants its condition to hold at every look for some time.
-
-    Args:
-        until: the condition.
-        for_s: seconds from the first look at which it held to the last.
-        clock: seconds, monotonic.
-    """
+    """An ``until`` that wants its condition to hold for some time, from look to look."""
 
     def __init__(
         self,

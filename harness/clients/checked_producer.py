@@ -2,7 +2,7 @@
 
 import math
 import time
-from typing import Final
+from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import KafkaException
@@ -18,6 +18,16 @@ class Producer(confluent_kafka.Producer):
     asked of it next is refused with that error, and each record that waits gets its report: these
     are what the history is made of.
     """
+
+    def queue(self, topic: str, value: bytes, partition: int, **options: Any) -> None:  # noqa: ANN401 - of ``produce``
+        """Queue a record, as ``produce`` does; a full queue is waited out."""
+        while True:
+            try:
+                self.produce(topic, value, partition=partition, **options)
+            except BufferError:
+                self.poll(_SERVED_S)
+            else:
+                return
 
     def poll(self, timeout: float = -1) -> int:
         """Serve callbacks; how many."""

@@ -100,7 +100,6 @@ def consumer(
     nobody joins, which makes brokers create ``__consumer_offsets``: the driver keeps that small.
 
     Args:
-        isolation: ``isolation.level``; brokers before 0.11 are not told.
         group: which it joins and commits to; without one it is assigned partitions by hand.
     """
     return {

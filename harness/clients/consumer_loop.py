@@ -29,7 +29,6 @@ class ConsumerLoop:
     Args:
         common: settings of a client of that name.
         name: its process in the history.
-        isolation: of its reads.
         group: which it is a member of; None for none.
     """
 
@@ -66,16 +65,11 @@ class ConsumerLoop:
 
     def _live(self, life: ClientLifetime, leaves: Callable[[], bool]) -> None:
         process, topic = life.named(self._name), self._plan.topic
+        isolation = self._isolation
         tape = ReadBuffer(
-            self._recorder,
-            process=process,
-            phase=RUN,
-            topic=topic.name,
-            isolation=self._isolation,
+            self._recorder, process=process, phase=RUN, topic=topic.name, isolation=isolation
         )
-        settings = clients.consumer(
-            self._common(process), isolation=self._isolation, group=self._group
-        )
+        settings = clients.consumer(self._common(process), isolation=isolation, group=self._group)
         reader = TrackedConsumer(settings, topic.name, topic.partitions, tape.moved)
         try:
             if self._group is None:

@@ -62,10 +62,9 @@ PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 
 def delivered(code: int, *, retries: bool) -> str:
-    """Return the outcome of an error in a delivery report.
+    """Return the outcome of an error in a delivery report, by its code.
 
     Args:
-        code: ``KafkaError.code()``.
         retries: whether the client may have sent the record more than once.
     """
     return FAIL if code in REFUSED_BEFORE_APPEND and not retries else INFO
@@ -78,10 +77,9 @@ LOST_PRODUCER: Final = frozenset(
 
 
 def not_committed(code: int, *, aborted: bool) -> str:
-    """Return the outcome of a transaction whose commit was asked for, and failed.
+    """Return the outcome of a transaction whose commit was asked for, and failed with a code.
 
     Args:
-        code: ``KafkaError.code()`` of the commit's error.
         aborted: whether the transaction had to be aborted then, and the abort was acknowledged.
     """
     return FAIL if aborted and code not in LOST_PRODUCER else INFO

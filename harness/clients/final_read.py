@@ -34,13 +34,11 @@ class PartitionRead:
 
     Attributes:
         complete: the fence was acknowledged, and everything up to it was read.
-        fence: offset of the acknowledged fence record; None if none was.
         problem: why it is not complete, a sentence; None when it is.
     """
 
     partition: int
     complete: bool
-    fence: int | None
     problem: str | None = None
 
 
@@ -53,11 +51,8 @@ def final_read(
     being read.
 
     Args:
-        plan: names the topic.
-        recorder: gets the fences (process ``fence``) and the reads (process ``reader``).
         fence: settings of a producer with acks=all.
         reader: settings of a consumer that reports an offset out of range instead of moving on.
-        limit_s: seconds.
     """
     started = time.monotonic()
     client = Consumer({**reader, "enable.partition.eof": True})
@@ -115,17 +110,9 @@ def _fence(
 
 
 def _read(
-    plan: Plan,
-    recorder: Recorder,
-    client: Consumer,
-    fences: dict[int, int | None],
-    deadline: float,
+    plan: Plan, recorder: Recorder, client: Consumer, fences: dict[int, int | None], deadline: float
 ) -> dict[int, int]:
-    """Read every partition to its fence, or to its end where it has none.
-
-    Returns:
-        Partition to the last offset read; -1 for none.
-    """
+    """Read every partition to its fence or its end; return the last offsets read, or -1."""
     topic = plan.topic.name
     reached: dict[int, int] = dict.fromkeys(fences, -1)
     tape = ReadBuffer(
@@ -181,5 +168,5 @@ def _judge(
         if plan.workload.transactions:
             problem += "; a transaction that never ends would hide what comes after it"
     else:
-        return PartitionRead(partition=partition, complete=True, fence=fence)
-    return PartitionRead(partition=partition, complete=False, fence=fence, problem=problem)
+        return PartitionRead(partition=partition, complete=True)
+    return PartitionRead(partition=partition, complete=False, problem=problem)

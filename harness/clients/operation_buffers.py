@@ -48,13 +48,7 @@ class SendBuffer:
     """
 
     def __init__(
-        self,
-        recorder: Recorder,
-        *,
-        process: str,
-        topic: Topic,
-        acks: str,
-        prefix: str,
+        self, recorder: Recorder, *, process: str, topic: Topic, acks: str, prefix: str
     ) -> None:
         self._recorder = recorder
         self._clock = recorder.clock

@@ -23,10 +23,7 @@ class ProducerLoop:
     Args:
         prefix: of its records' names, ``<prefix>-<sequence>``.
         tape: where it reports; used from this thread alone.
-        first: where its sequence begins, if another went before it.
-
-    Attributes:
-        sent: where its sequence has come to.
+        first: where its sequence begins, if another went before it; ``sent`` is its end.
     """
 
     def __init__(
@@ -65,13 +62,9 @@ class ProducerLoop:
             value = record_value(f"{self._prefix}-{self.sent}", record_bytes)
             partition = self.sent % partitions
             while True:
+                on_delivery = partial(answered, self.sent)
                 try:
-                    self._client.produce(
-                        topic,
-                        value,
-                        partition=partition,
-                        on_delivery=partial(answered, self.sent),
-                    )
+                    self._client.produce(topic, value, partition=partition, on_delivery=on_delivery)
                 except BufferError:
                     if stop.is_set():
                         return

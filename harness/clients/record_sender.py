@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,8 +37,6 @@ class Sender:
 
     Args:
         settings: the producer's, with its acks.
-        row: process, phase and topic of its operations.
-        size: bytes of a record's value.
         retries: whether the client may send a record again.
     """
 
@@ -68,11 +65,7 @@ class Sender:
         self._stopping = False
 
     def warm_up(self, *, limit_s: float) -> None:
-        """Connect to the leader of every partition, so that the first send is as fast as the next.
-
-        Raises:
-            WaitTimeoutError: some leader was not reached.
-        """
+        """Connect to the leader of every partition, so that the first send is as fast as others."""
         deadline = time.monotonic() + limit_s
         numbers: set[int] = set()
         while not numbers or not numbers <= self._up:
@@ -86,11 +79,10 @@ class Sender:
                 self._producer.poll(_POLL_S)
 
     def send(self, identity: str, partition: int, *, limit_s: float) -> SendOutcome:
-        """Send one record; returns within a millisecond or two of its acknowledgement.
+        """Send one record; return within a millisecond or two of its acknowledgement.
 
-        Returns:
-            The outcome; ``info`` without an error when there was no answer within the limit. The
-            history then has the answer that comes later, if one does.
+        Without an answer within the limit, it is ``info`` without an error, and the history has
+        the answer that comes later, if one does.
         """
         with self._lock:
             self.sent += 1
@@ -98,14 +90,19 @@ class Sender:
             invoke_ns = self._recorder.clock()
 
             def answered(error: KafkaError | None, message: Message) -> None:
-                answer = self._answer(error, message)
-                self._record(message, invoke_ns, answer, error)
-                answers.append(answer)
+                answers.append(self._answer(error, message))
+                purged = error is not None and error.code() in PURGED
+                complete_ns = None if purged else self._recorder.clock()
+                value = record_id(message.value() or b"")
+                self._record(answers[-1], message.partition(), value, invoke_ns, complete_ns)
 
+            value = record_value(identity, self._size)
             try:
-                self._produce(identity, partition, answered)
+                self._producer.queue(self._topic, value, partition, on_delivery=answered)
             except KafkaException as raised:
-                return self._refused(identity, partition, invoke_ns, raised.args[0])
+                answer = SendOutcome(outcome=REFUSED_LOCALLY, error=raised.args[0].name())
+                self._record(answer, partition, identity, invoke_ns, self._recorder.clock())
+                return answer
             deadline = time.monotonic() + limit_s
             while not answers and not self._stopping and (left := deadline - time.monotonic()) > 0:
                 self._producer.poll(min(left, _POLL_S))
@@ -120,23 +117,6 @@ class Sender:
             self._producer.purge()
             self._producer.flush(1.0)
 
-    def _produce(
-        self,
-        identity: str,
-        partition: int,
-        answered: Callable[[KafkaError | None, Message], None],
-    ) -> None:
-        value = record_value(identity, self._size)
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic, value, partition=partition, on_delivery=answered
-                )
-            except BufferError:
-                self._producer.poll(_POLL_S)
-            else:
-                return
-
     def _answer(self, error: KafkaError | None, message: Message) -> SendOutcome:
         if error is not None:
             outcome = delivered(error.code(), retries=self._retries)
@@ -145,33 +125,23 @@ class Sender:
         return SendOutcome(outcome=OK, offset=None if offset is None or offset < 0 else offset)
 
     def _record(
-        self, message: Message, invoke_ns: int, answer: SendOutcome, error: KafkaError | None
+        self,
+        answer: SendOutcome,
+        partition: int | None,
+        value: str,
+        invoke_ns: int,
+        complete_ns: int | None,
     ) -> None:
-        purged = error is not None and error.code() in PURGED
         self._recorder.operation(
             **self._row,
             outcome=answer.outcome,
             invoke_ns=invoke_ns,
-            complete_ns=None if purged else self._recorder.clock(),
-            partition=message.partition(),
+            complete_ns=complete_ns,
+            partition=partition,
             offset=answer.offset,
-            value=record_id(message.value() or b""),
+            value=value,
             error=answer.error,
         )
-
-    def _refused(
-        self, identity: str, partition: int, invoke_ns: int, error: KafkaError
-    ) -> SendOutcome:
-        self._recorder.operation(
-            **self._row,
-            outcome=REFUSED_LOCALLY,
-            invoke_ns=invoke_ns,
-            complete_ns=self._recorder.clock(),
-            partition=partition,
-            value=identity,
-            error=error.name(),
-        )
-        return SendOutcome(outcome=REFUSED_LOCALLY, error=error.name())
 
     def _leaders(self) -> set[int]:
         """Brokers that lead a partition; none while the metadata is not whole."""

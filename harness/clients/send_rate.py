@@ -63,7 +63,7 @@ def draws(plan: Plan, client: str) -> random.Random:
 class ClientLifetime:
     """The life of one client: over when the run is, or when its time has come.
 
-    Attributes:
+    Args:
         number: how many lives the same client had before.
     """
 
@@ -94,9 +94,7 @@ def lives(
     """One life after the other until the run is over; half of them end by a crash.
 
     Args:
-        stop: set when the run is over.
-        random_source: decides how long each lasts (exponentially) and how it ends.
-        mean_s: seconds; 0 is for as long as the run.
+        mean_s: seconds that a life lasts on average (exponentially); 0 is for as long as the run.
     """
     number = 0
     while not stop.is_set():

@@ -31,8 +31,8 @@ class TrackedConsumer:
     """One consumer, for one thread.
 
     Args:
-        settings: from ``settings.consumer``.
-        topic: its name; ``partitions`` how many it has.
+        settings: from ``client_config.consumer``.
+        partitions: how many the topic has.
         moved: told of every move, before a record is read from there.
     """
 

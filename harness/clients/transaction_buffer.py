@@ -1,7 +1,7 @@
 """Buffer of a transactional client's operations: a whole transaction at a time."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message
 
@@ -14,20 +14,8 @@ _ROWS: Final = 4_096
 Row = dict[str, Any]
 
 
-class TransactionCallback(Protocol):
-    """Told the rows of a transaction that is over."""
-
-    def __call__(self, rows: list[Row], *, answered: bool) -> None:
-        """Take note."""
-
-
 class TransactionBuffer:
-    """The tape of one transactional client; from its own thread alone, callbacks included.
-
-    Args:
-        process: the client's name in the history.
-        isolation: of its reads.
-    """
+    """The tape of one transactional client; from its own thread alone, callbacks included."""
 
     def __init__(self, recorder: Recorder, *, process: str, topic: str, isolation: str) -> None:
         self._recorder = recorder
@@ -69,7 +57,7 @@ class TransactionBuffer:
                 {name: [row.get(name) for row in rows] for name in OPERATIONS.names}
             )
 
-    def _ended(self, rows: list[Row], *, answered: bool) -> None:
+    def _ended(self, rows: list[Row], answered: bool) -> None:
         now = self._recorder.clock()
         self._current = None
         self._rows += [{**row, "complete_ns": now if answered else None} for row in rows]
@@ -81,7 +69,7 @@ class TransactionBuffer:
 class OpenTransaction:
     """One transaction, while it goes on."""
 
-    def __init__(self, row: Row, isolation: str, ended: TransactionCallback) -> None:
+    def __init__(self, row: Row, isolation: str, ended: Callable[[list[Row], bool], None]) -> None:
         self._row = row
         self._isolation = isolation
         self._ended = ended
@@ -129,8 +117,7 @@ class OpenTransaction:
         """Give sends and reads the transaction's outcome, and write all when that is due.
 
         Args:
-            error: the client's name of what went wrong.
             answered: whether its end is known.
         """
         fate = {"outcome": outcome, "error": error}
-        self._ended([{**fate, **row} for row in self._rows], answered=answered)
+        self._ended([{**fate, **row} for row in self._rows], answered)

@@ -48,29 +48,18 @@ class _Client:
     reader: TrackedConsumer | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Zombie:
-    """A client that does not know that it was replaced, in the midst of a transaction."""
-
-    client: _Client
-    entry: OpenTransaction
-
-
 class TransactionLoop:
     """One transactional client of the run, life after life. Runs in its own thread.
 
     Args:
         common: settings of a client of that name.
-        index: which of the producers it is.
-
-    Attributes:
-        sent: how many records were sent so far.
     """
 
     def __init__(
         self, plan: Plan, recorder: Recorder, common: Callable[[str], clients.Settings], index: int
     ) -> None:
         self.sent = 0
+        """How many records were sent so far."""
         self._plan = plan
         self._recorder = recorder
         self._common = common
@@ -79,7 +68,8 @@ class TransactionLoop:
         self._random = draws(plan, self._name)
         rate = plan.workload.rate / plan.workload.producers / SENDS_MEAN
         self._pace = RateLimiter(rate, recorder.clock)
-        self._zombie: _Zombie | None = None
+        self._zombie: tuple[_Client, OpenTransaction] | None = None
+        """A client that does not know that it was replaced, in the midst of a transaction."""
         self._dangling = False
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
@@ -96,8 +86,9 @@ class TransactionLoop:
         if self._dangling:  # or read_committed readers would wait until it has timed out
             self._open(f"{self._name}.end", patience)
         if self._zombie is not None:
-            self._zombie.entry.end(FAIL, _CRASHED, answered=False)
-            self._zombie.client.tape.close()
+            client, entry = self._zombie
+            entry.end(FAIL, _CRASHED, answered=False)
+            client.tape.close()
 
     def _open(self, process: str, patience: TransactionTimeouts) -> TransactionalProducer | None:
         """Take the place of the client before, and let a zombie find that out."""
@@ -108,12 +99,11 @@ class TransactionLoop:
             return None
         self._dangling = False
         if self._zombie is not None:
-            zombie, self._zombie = self._zombie, None
-            end = zombie.client.session.commit()
+            (client, entry), self._zombie = self._zombie, None
+            end = client.session.commit()
             # The transaction was aborted before its commit was requested.
-            outcome = OK if end.outcome == OK else FAIL
-            zombie.entry.end(outcome, end.error)
-            zombie.client.tape.close()
+            entry.end(OK if end.outcome == OK else FAIL, end.error)
+            client.tape.close()
         return session
 
     def _live(self, life: ClientLifetime, session: TransactionalProducer) -> None:
@@ -195,17 +185,12 @@ class TransactionLoop:
         value = record_value(name, self._plan.workload.record_bytes)
         delivered = entry.send(name, partition)
         self.sent += 1
-        while True:
-            try:
-                session.client.produce(
-                    self._plan.topic.name, value, partition=partition, on_delivery=delivered
-                )
-            except BufferError:
-                session.client.poll(POLL_S)
-            except KafkaException:
-                return False
-            else:
-                return True
+        topic = self._plan.topic.name
+        try:
+            session.client.queue(topic, value, partition, on_delivery=delivered)
+        except KafkaException:
+            return False
+        return True
 
     def _keep_offsets(self, client: _Client, polled: list[Message]) -> bool:
         """Put what was read into the transaction; False when it must be aborted.
@@ -227,7 +212,7 @@ class TransactionLoop:
                 end = client.session.crash_in_commit()
                 entry.end(end.outcome, end.error, answered=end.answered)
             case _:
-                self._zombie = _Zombie(client=client, entry=entry)
+                self._zombie = client, entry
 
 
 def _first(messages: list[Message]) -> dict[int, int]:

@@ -21,7 +21,6 @@ class TransactionTimeouts:
     """The time-outs of a client: for each call, and for all calls at the end.
 
     Args:
-        stop: set when the run is over.
         each_s: seconds for one call.
         last_s: seconds for everything after ``stop``.
     """

@@ -36,7 +36,6 @@ _UP_TO_0_10_0 = RequestVersions(
     fetch=2, fetch_as=-2, list_offsets=0, metadata=1, create_topics=None
 )
 _UP_TO_2_3 = RequestVersions(fetch=2, fetch_as=-2, list_offsets=1, metadata=1, create_topics=1)
-_SINCE_2_4 = RequestVersions(fetch=11, fetch_as=-1, list_offsets=1, metadata=7, create_topics=2)
 
 # ApiVersions came with 0.10.0 (KIP-35); before, librdkafka needs the broker's version.
 _BEFORE_API_VERSIONS = MappingProxyType(
@@ -92,7 +91,6 @@ _ENTRIES = (
         extra_jars=_JAXB,
         coordination="zookeeper",
         truncation=Truncation.LEADER_EPOCH,
-        magic=2,
         wire=_UP_TO_2_3,
         note=(
             "The first line with leader epochs (KIP-101), in record batches of format 2 (KIP-98). "
@@ -106,7 +104,6 @@ _ENTRIES = (
         extra_jars=_JAXB,
         coordination="zookeeper",
         truncation=Truncation.LEADER_EPOCH,
-        magic=2,
         wire=_UP_TO_2_3,
         note=(
             "KAFKA-6857 is fixed: a leader without epochs says so, and a follower cuts to its HW."
@@ -118,7 +115,6 @@ _ENTRIES = (
         extra_jars=_JAXB,
         coordination="zookeeper",
         truncation=Truncation.LEADER_EPOCH,
-        magic=2,
         wire=_UP_TO_2_3,
         note="As 0.11.0.3. 1.0.0, 1.0.1 and 1.1.0 have KAFKA-6857.",
     ),
@@ -128,7 +124,6 @@ _ENTRIES = (
         extra_jars=(*_LOG4J, *_JAXB),
         coordination="zookeeper",
         truncation=Truncation.LEADER_EPOCH,
-        magic=2,
         wire=_UP_TO_2_3,
         note=(
             "A follower that forked inside a batch gets UnexpectedAppendOffsetException, and "
@@ -141,7 +136,6 @@ _ENTRIES = (
         extra_jars=(*_LOG4J, *_ZOOKEEPER_3_4_10),
         coordination="zookeeper",
         truncation=Truncation.LEADER_EPOCH_EXACT,
-        magic=2,
         wire=_UP_TO_2_3,
         note=(
             "The first line with KIP-279. Has, as all before it, KAFKA-7128 (a follower joins the "
@@ -156,7 +150,6 @@ _ENTRIES = (
         extra_jars=(*_LOG4J, *_ZOOKEEPER_3_4_10),
         coordination="zookeeper",
         truncation=Truncation.LEADER_EPOCH_EXACT,
-        magic=2,
         wire=_UP_TO_2_3,
         note=(
             "KAFKA-7128, KAFKA-7164 and KAFKA-7415 are fixed. A fetch out of range no longer ends "
@@ -169,7 +162,6 @@ _ENTRIES = (
         extra_jars=(*_LOG4J, *_ZOOKEEPER_3_4_10),
         coordination="zookeeper",
         truncation=Truncation.LEADER_EPOCH_EXACT,
-        magic=2,
         wire=_UP_TO_2_3,
         note=(
             "The first line that fences fetches of another leader epoch (KIP-320), up to 2.4 only "
@@ -178,12 +170,9 @@ _ENTRIES = (
     ),
     Release(
         name="2.4.1",
-        scala="2.13",
         extra_jars=_LOG4J,
         coordination="zookeeper",
         truncation=Truncation.LEADER_EPOCH_EXACT,
-        magic=2,
-        wire=_SINCE_2_4,
         window_widens=False,
         note=(
             "Answers a follower that was told an older HW at once (2.4.0 to 2.5.1 only), so "
@@ -192,12 +181,8 @@ _ENTRIES = (
     ),
     Release(
         name="2.8.0",
-        scala="2.13",
         extra_jars=_LOG4J,
         coordination="zookeeper",
-        truncation=Truncation.ON_FETCH,
-        magic=2,
-        wire=_SINCE_2_4,
         note=(
             "The first line that cuts on fetch. Has KAFKA-13141: a fetch from beyond the point "
             "where the logs diverge counts as progress, which can raise the HW over records that "
@@ -206,12 +191,8 @@ _ENTRIES = (
     ),
     Release(
         name="2.8.2",
-        scala="2.13",
         extra_jars=_LOG4J,
         coordination="zookeeper",
-        truncation=Truncation.ON_FETCH,
-        magic=2,
-        wire=_SINCE_2_4,
         note=(
             "KAFKA-13141 and KAFKA-13207 are fixed, since 2.8.1. Has KAFKA-18991: a late answer "
             "of an older epoch can cut off committed records."
@@ -219,12 +200,8 @@ _ENTRIES = (
     ),
     Release(
         name="3.3.2",
-        scala="2.13",
         extra_jars=_RELOAD4J,
         coordination="zookeeper",
-        truncation=Truncation.ON_FETCH,
-        magic=2,
-        wire=_SINCE_2_4,
         note=(
             "On ZooKeeper: a KRaft controller of this line does not tell who leads its quorum "
             "(KIP-919 came with 3.7). Has KAFKA-18991."
@@ -232,12 +209,7 @@ _ENTRIES = (
     ),
     Release(
         name="3.7.2",
-        scala="2.13",
         extra_jars=_RELOAD4J,
-        coordination="kraft",
-        truncation=Truncation.ON_FETCH,
-        magic=2,
-        wire=_SINCE_2_4,
         note=(
             "The first line whose KRaft controllers answer DescribeCluster (KIP-919). Has "
             "KAFKA-18991."
@@ -245,22 +217,12 @@ _ENTRIES = (
     ),
     Release(
         name="3.9.0",
-        scala="2.13",
         extra_jars=_RELOAD4J,
-        coordination="kraft",
-        truncation=Truncation.ON_FETCH,
-        magic=2,
-        wire=_SINCE_2_4,
         note="Has KAFKA-18991, as all since 2.8.0 and, after it, 4.0.0 alone.",
     ),
     Release(
         name="3.9.2",
-        scala="2.13",
         extra_jars=_RELOAD4J,
-        coordination="kraft",
-        truncation=Truncation.ON_FETCH,
-        magic=2,
-        wire=_SINCE_2_4,
         note=(
             "The last line with both coordinations, here on KRaft. KAFKA-18991 is fixed, since "
             "3.9.1."
@@ -268,22 +230,13 @@ _ENTRIES = (
     ),
     Release(
         name="3.9.2-zk",
-        scala="2.13",
         extra_jars=_RELOAD4J,
         coordination="zookeeper",
-        truncation=Truncation.ON_FETCH,
-        magic=2,
-        wire=_SINCE_2_4,
         note="The same jars as 3.9.2, on ZooKeeper. KAFKA-18991 is fixed.",
     ),
     Release(
         name="4.0.1",
-        scala="2.13",
         extra_jars=_LOG4J_2,
-        coordination="kraft",
-        truncation=Truncation.ON_FETCH,
-        magic=2,
-        wire=_SINCE_2_4,
         logging=2,
         note=(
             "KRaft only. Eligible leader replicas (KIP-966) are there and off by default. Has "
@@ -293,23 +246,13 @@ _ENTRIES = (
     ),
     Release(
         name="4.0.2",
-        scala="2.13",
         extra_jars=_LOG4J_2,
-        coordination="kraft",
-        truncation=Truncation.ON_FETCH,
-        magic=2,
-        wire=_SINCE_2_4,
         logging=2,
         note="As 4.0.1: KAFKA-19522 is in all of this line.",
     ),
     Release(
         name="4.1.2",
-        scala="2.13",
         extra_jars=_LOG4J_2,
-        coordination="kraft",
-        truncation=Truncation.ON_FETCH,
-        magic=2,
-        wire=_SINCE_2_4,
         logging=2,
         note=(
             "Eligible leader replicas (KIP-966) are on in new clusters: an ISR may become empty. "
@@ -318,12 +261,7 @@ _ENTRIES = (
     ),
     Release(
         name="4.3.1",
-        scala="2.13",
         extra_jars=_LOG4J_2,
-        coordination="kraft",
-        truncation=Truncation.ON_FETCH,
-        magic=2,
-        wire=_SINCE_2_4,
         logging=2,
         note="As 4.1. An ISR that shrinks does not bump the leader epoch.",
     ),
@@ -337,11 +275,7 @@ real brokers that are too slow for all releases."""
 
 
 def metadata_release(version: str) -> Release:
-    """Return the newest release on KRaft with this metadata.version, such as ``3.9``.
-
-    Raises:
-        UsageError: no release has it; the hint lists those that exist.
-    """
+    """Return the newest release on KRaft with this metadata.version, such as ``3.9``."""
     releases = {entry.protocol: entry for entry in _ENTRIES if entry.coordination == "kraft"}
     if version in releases:
         return releases[version]
@@ -352,11 +286,7 @@ def metadata_release(version: str) -> Release:
 
 
 def release(name: str) -> Release:
-    """Look up a release by its number.
-
-    Raises:
-        UsageError: it is not in the catalogue; the hint names the nearest and lists all.
-    """
+    """Look up a release by its number; the error names the nearest and lists all."""
     if name in CATALOGUE:
         return CATALOGUE[name]
     raise UsageError(f"Kafka {name!r} is not in the catalogue", hint=nearest(name, CATALOGUE))

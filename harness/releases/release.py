@@ -45,7 +45,7 @@ _EXPLANATIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestVersions:
-    """Versions of the requests with which the probe asks this release.
+    """Versions of the requests with which the probe asks this release; by default, since 2.4.
 
     Attributes:
         fetch: Fetch version whose answer has the asked replica's own high watermark.
@@ -58,20 +58,16 @@ class RequestVersions:
             and topics are created by writing to ZooKeeper.
     """
 
-    fetch: int
-    fetch_as: int
-    list_offsets: int
-    metadata: int
-    create_topics: int | None
-
-
-def _nothing() -> Mapping[str, str]:
-    return MappingProxyType({})
+    fetch: int = 11
+    fetch_as: int = -1
+    list_offsets: int = 1
+    metadata: int = 7
+    create_topics: int | None = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One release of Kafka.
+    """One release of Kafka; what it leaves out is as in the newest line.
 
     Attributes:
         name: Apache's number; with ``-zk`` if the catalogue has the same release on KRaft, too.
@@ -96,15 +92,15 @@ class Release:
     """
 
     name: str
-    scala: str
+    scala: str = "2.13"
     extra_jars: tuple[str, ...] = ()
-    coordination: Coordination
-    truncation: Truncation
-    magic: int
-    wire: RequestVersions
+    coordination: Coordination = "kraft"
+    truncation: Truncation = Truncation.ON_FETCH
+    magic: int = 2
+    wire: RequestVersions = RequestVersions()
     logging: Literal[1, 2] = 1
-    config: Mapping[str, str] = field(default_factory=_nothing)
-    client: Mapping[str, str] = field(default_factory=_nothing)
+    config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    client: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     heap_mb: int = 256
     drivers: tuple[str, ...] = ("local", "docker")
     window_widens: bool = True

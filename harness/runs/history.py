@@ -12,7 +12,6 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import pyarrow as pa
@@ -233,11 +232,7 @@ class StreamWriter:
         self._write_pending()
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Write one batch of this writer's schema.
-
-        Raises:
-            OSError: the file cannot be written; use the writer no more.
-        """
+        """Write one batch of this schema; after an ``OSError`` the writer is of no more use."""
         with self._lock:
             self._stream.write_batch(batch)
             self._write_pending()
@@ -278,21 +273,12 @@ class StreamWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table in the columns of a schema; ``ADDED`` ones that it lacks are null.
-
-    Raises:
-        KeyError: it lacks another column.
-    """
+    """Return a table in the columns of a schema; ``ADDED`` ones that it lacks are null."""
     for name in sorted(ADDED.intersection(schema.names).difference(rows.column_names)):
         kind = schema.field(name).type
         rows = rows.append_column(name, pa.nulls(len(rows), kind))
@@ -311,12 +297,9 @@ def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def to_parquet(stream: Path, parquet: Path) -> int:
-    """Turn an Arrow stream into a Parquet file, piece by piece, and remove the stream.
+    """Turn an Arrow stream into a Parquet file, remove the stream, and return the number of rows.
 
     Small batches are gathered: a row group for each would make a long, slow run unreadably slow.
-
-    Returns:
-        The number of rows.
     """
     with pa.OSFile(str(stream)) as source, pa.ipc.open_stream(source) as reader:
         schema = reader.schema

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from highwater.harness.base.errors import StoreError
-from highwater.harness.base.files import open_regular
+from highwater.harness.base.files import open_regular, read_regular
 from highwater.harness.runs.history import TABLES, UNJUDGED
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import UnusedFile
@@ -54,17 +54,10 @@ class _UnsoundError(Exception):
 
 
 def record(run: Run, rows: Mapping[str, int]) -> str:
-    """Write the manifest of a run whose files are complete.
+    """Write the manifest of a run whose files are complete; return its SHA-256 for ``status.json``.
 
     Args:
-        run: the run.
         rows: table to how many of its rows were recorded.
-
-    Returns:
-        The SHA-256 of ``manifest.json``, for ``status.json``.
-
-    Raises:
-        StoreError: a file cannot be read.
     """
     files = {}
     for path in _judged(run):
@@ -81,12 +74,7 @@ def record(run: Run, rows: Mapping[str, int]) -> str:
 def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFile, ...]:
     """Read every file that a judge reads to its end, and return those that are no evidence.
 
-    Args:
-        run: the run.
-        digests: path to what was read elsewhere, of files that are not read here.
-
-    Raises:
-        StoreError: ``status.json`` is missing or broken.
+    Files in ``digests`` were read elsewhere, and are not read here.
     """
     status = run.status()
     if not status.manifest:
@@ -101,11 +89,7 @@ def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFi
 
 
 def rows(run: Run) -> dict[str, int]:
-    """Table to how many of its rows were recorded; empty where no sound manifest says so.
-
-    Raises:
-        StoreError: ``status.json`` is missing or broken.
-    """
+    """Table to how many of its rows were recorded; empty where no sound manifest says so."""
     try:
         return _manifest(run, run.status().manifest).rows
     except _UnsoundError:
@@ -149,8 +133,7 @@ def _digest(path: Path) -> RecordedFile:
 
 def _manifest(run: Run, digest: str) -> Manifest:
     try:
-        with open_regular(run.path / NAME) as file:
-            text = file.read()
+        text = read_regular(run.path / NAME)
         if hashlib.sha256(text).hexdigest() == digest:
             return msgspec.json.decode(text, type=Manifest)
     except OSError as error:

@@ -92,7 +92,6 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
         model: its word: ``as-predicted``, ``explained``, ``unexplained``, ``not-reproduced``
             or ``unknown``; None when it was not asked.
         report: path of its page, from the folder of the page that lists it.
-        seconds: how long its run took.
         problem: what the harness could not do, so that the run ended early; None when it did not.
         counted: whether what was lost could be counted; where not, these numbers mean nothing.
     """
@@ -125,14 +124,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
         home: Path,
         model: str | None = None,
     ) -> Self:
-        """Return the row of a judged run.
-
-        Args:
-            home: folder of the page that will link to its report.
-
-        Raises:
-            StoreError: the run's plan or status cannot be read.
-        """
+        """Return the row of a judged run; ``home`` is the folder of the page that lists it."""
         status, ledger = run.status(), verdict.ledger
         early = None if status.phase == "frozen" else f"harness failed while {status.phase}"
         return cls(
@@ -158,7 +150,6 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         nemeses: mixes of faults, each a cell of its own beside the stories.
-        duration_s: how long faults go on in a run without a story.
     """
 
     kafkas: tuple[str, ...]
@@ -194,30 +185,25 @@ class MatrixFolder:
 
     @classmethod
     def open(cls, name: str | Path, root: Path) -> Self:
-        """Return the matrix at a path, or of that name below ``root``.
-
-        Raises:
-            StoreError: there is none.
-        """
-        for folder in (cls(Path(name)), cls(root / name)):
-            if folder.exists():
-                return folder
+        """Return the matrix at a path, or of that name below ``root``."""
+        if folder := cls._at(name, root):
+            return folder
         raise NotThereError(
             f"{name} is not the directory of a matrix", hint="It is one that holds matrix.json."
         )
 
     @classmethod
     def named(cls, names: Sequence[str], store: Path) -> Self | None:
-        """Return the matrix that is named, if it is one; else the names are of runs.
-
-        Raises:
-            UsageError: a matrix is named, and something else beside it.
-        """
-        candidates = [cls(path) for path in (Path(names[0]), store / names[0])]
-        folder = next((candidate for candidate in candidates if candidate.exists()), None)
+        """Return the matrix that is named, if it is one; else the names are of runs."""
+        folder = cls._at(names[0], store)
         if folder and len(names) > 1:
             raise UsageError(f"{names[0]} is a matrix", hint="Name it alone, or runs alone.")
         return folder
+
+    @classmethod
+    def _at(cls, name: str | Path, root: Path) -> Self | None:
+        folders = (cls(path) for path in (Path(name), root / name))
+        return next((folder for folder in folders if folder.exists()), None)
 
     def exists(self) -> bool:
         """Return whether it is the directory of a matrix."""
@@ -245,11 +231,7 @@ class MatrixFolder:
                 yield path.name, MatrixFolder(path).rows()
 
     def matrix(self) -> Matrix:
-        """Return what was to be run.
-
-        Raises:
-            StoreError: it cannot be read, or is of another schema.
-        """
+        """Return what was to be run."""
         matrix = _decode(self.path / MATRIX, Matrix)
         if matrix.schema != SCHEMA_VERSION:
             raise StoreError(
@@ -259,11 +241,7 @@ class MatrixFolder:
         return matrix
 
     def rows(self) -> list[MatrixRow]:
-        """Return what came of the cells.
-
-        Raises:
-            StoreError: no cell was judged yet, or the file cannot be read.
-        """
+        """Return what came of the cells."""
         return _decode(self.path / "cells.json", list[MatrixRow])
 
     def run_of(self, cell: MatrixCell) -> Run | None:
@@ -272,14 +250,13 @@ class MatrixFolder:
         return run if is_file(run.path / "plan.json") else None
 
     def runs(self) -> list[Run]:
-        """Every run that there is, in the order of the cells. Raises StoreError as ``matrix``."""
+        """Every run that there is, in the order of the cells."""
         return [run for cell in self.matrix().cells if (run := self.run_of(cell))]
 
     def write(self, matrix: Matrix) -> None:
-        """Write ``matrix.json``. Raises StoreError when that cannot be done."""
+        """Write ``matrix.json``."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            _replace(self.path / MATRIX, msgspec.json.format(msgspec.json.encode(matrix)))
+            write_whole(self.path / MATRIX, msgspec.json.format(msgspec.json.encode(matrix)))
         except OSError as error:
             raise StoreError(
                 f"the matrix {self.path} cannot be written: {error.strerror}",
@@ -288,7 +265,7 @@ class MatrixFolder:
 
     def write_rows(self, rows: Sequence[MatrixRow]) -> None:
         """Write ``cells.json`` and ``cells.parquet``."""
-        _replace(self.path / "cells.json", msgspec.json.format(msgspec.json.encode(rows)))
+        write_whole(self.path / "cells.json", msgspec.json.format(msgspec.json.encode(rows)))
         table = pa.Table.from_pylist(msgspec.to_builtins(rows), schema=SCHEMA)
         partial = self.path / "cells.parquet.partial"
         pq.write_table(table, partial)
@@ -321,11 +298,6 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """Columns of ``cells.parquet``; the fields of ``MatrixRow`` in their order."""
-
-
-def _replace(path: Path, text: bytes) -> None:
-    """Write a file whole or not at all."""
-    write_whole(path, text)
 
 
 def _decode(path: Path, kind: type[_T]) -> _T:

@@ -113,10 +113,7 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
 
     Attributes:
         state: ``good`` is as the model predicts, be that a loss.
-        why: the state in a few words, for a person.
-        canary: name of the canary that the cell belongs to.
         lost, acknowledged, divergent: counts of records; 0 where nothing was judged.
-        seconds: wall time of the cell, where it is known.
     """
 
     night: str
@@ -152,11 +149,7 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canaries(newest: str) -> tuple[Canary, ...]:
-    """Return every night's canaries: losses of old Kafka, and losses that any Kafka is allowed.
-
-    Args:
-        newest: the newest release there is.
-    """
+    """Return every night's canaries: losses of old Kafka, and losses that any Kafka is allowed."""
     return (
         Canary(name="old-kafka", kafka="0.10.2.2", story="loss", acks="all"),
         Canary(name="leader-kill", kafka=newest, story="leader-kill", acks="1"),

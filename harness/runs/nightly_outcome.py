@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
+from highwater.harness.base.wording import count
 from highwater.harness.runs.nightly_cells import STATES, CellResult, State, worst
 
 Colour = Literal["green", "yellow", "red"]
@@ -66,11 +67,7 @@ def silent(marks: Iterable[CellResult], names: Iterable[str]) -> list[str]:
 
 
 def colour(marks: Sequence[CellResult], canaries: Iterable[str]) -> Colour:
-    """Red for anything broken, missing or silent and for nothing at all, yellow for unknown.
-
-    Args:
-        canaries: names of the canaries that the night must have heard.
-    """
+    """Red for anything broken, missing or silent and for nothing at all, yellow for unknown."""
     states = {mark.state for mark in marks}
     if not marks or states & {"bad", "missing"} or silent(marks, canaries):
         return "red"
@@ -82,8 +79,6 @@ class NightOutcome:
     """A night, judged.
 
     Attributes:
-        night: its date.
-        marks: tonight's, one a cell.
         history: the nights before and tonight, oldest first.
         canaries: names of those that must have lost records.
         problems: results that could not be read, a sentence each; any makes the night red.
@@ -117,9 +112,7 @@ class NightOutcome:
         """The night in one sentence with denominators."""
         good, everything = self.states["good"], len(self.marks)
         kafkas = len({mark.kafka for mark in self.marks})
-        where = (
-            f"{everything:,} cell{'s'[: everything != 1]} on {kafkas} release{'s'[: kafkas != 1]}"
-        )
+        where = f"{count(everything, 'cell')} on {count(kafkas, 'release')}"
         if not everything:
             return "There are no results at all."
         if good == everything:
@@ -141,7 +134,7 @@ class NightOutcome:
             cells = [mark for mark in self.marks if mark.state == state]
             whys = Counter(mark.why for mark in cells).most_common()
             if cells:
-                sentence = "; ".join(f"{count:,} {why}" for why, count in whys)
+                sentence = "; ".join(f"{number:,} {why}" for why, number in whys)
                 problems.append(f"{word}: {sentence}.")
         return [*problems, *self.problems]
 

@@ -1,5 +1,6 @@
 """``trend.jsonl``: a line a cell a night; broken lines are skipped, old nights dropped."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -23,9 +24,6 @@ def read(path: Path) -> tuple[list[CellResult], list[str]]:
 
     A torn last line, lines of another schema and a file that is not there are no errors: the
     history is a help and decides nothing alone.
-
-    Raises:
-        StoreError: the file is there and cannot be read.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -34,7 +32,7 @@ def read(path: Path) -> tuple[list[CellResult], list[str]]:
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
     marks: list[CellResult] = []
-    schemas: dict[int, int] = {}
+    schemas: Counter[int] = Counter()
     broken: list[int] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -44,7 +42,7 @@ def read(path: Path) -> tuple[list[CellResult], list[str]]:
             if schema == SCHEMA:
                 marks.append(msgspec.json.decode(line, type=CellResult))
             else:
-                schemas[schema] = schemas.get(schema, 0) + 1
+                schemas[schema] += 1
         except (msgspec.MsgspecError, UnicodeDecodeError):
             broken.append(number)
     notes = [
@@ -69,13 +67,8 @@ def extend(
 
 
 def write(path: Path, marks: Iterable[CellResult]) -> Path:
-    """Write a history whole or not at all.
-
-    Raises:
-        StoreError: it cannot be written.
-    """
+    """Write a history whole or not at all."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, b"".join(msgspec.json.encode(mark) + b"\n" for mark in marks))
     except OSError as error:
         raise StoreError(

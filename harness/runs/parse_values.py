@@ -1,4 +1,4 @@
-"""Parsers of command-line words: durations, rates, lists. Each error says what is valid."""
+"""Parsers of command-line words: durations, rates, lists. A ``UsageError`` says what is valid."""
 
 import re
 import warnings
@@ -19,11 +19,7 @@ _ISOLATION: Final[dict[str, Isolation]] = {
 
 
 def duration(text: str) -> float:
-    """Seconds from ``60s``, ``500ms``, ``2m``, ``1h`` or a plain number of seconds.
-
-    Raises:
-        UsageError: it is not one of these.
-    """
+    """Seconds from ``60s``, ``500ms``, ``2m``, ``1h`` or a plain number of seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)", text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a duration", hint="Write 60s, 500ms, 2m or 1h.")
@@ -31,22 +27,14 @@ def duration(text: str) -> float:
 
 
 def lasting(text: str) -> float:
-    """Return a duration that is not zero.
-
-    Raises:
-        UsageError: it is, or is no duration.
-    """
+    """Return a duration that is not zero."""
     if not (seconds := duration(text)):
         raise UsageError(f"{text!r} is no time at all", hint="Write 60s, 500ms, 2m or 1h.")
     return seconds
 
 
 def rate(text: str) -> float:
-    """Return records per second; ``max`` (flat out) is 0.
-
-    Raises:
-        UsageError: neither a positive number nor ``max``.
-    """
+    """Return records per second; ``max`` (flat out) is 0."""
     if text == "max":
         return 0.0
     try:
@@ -67,11 +55,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def nemesis(text: str) -> tuple[str, ...]:
-    """Faults from a comma-separated list; ``none`` is a calm run.
-
-    Raises:
-        UsageError: no fault is named.
-    """
+    """Faults from a comma-separated list; ``none`` is a calm run."""
     faults = names(text)
     if not faults and text.strip() != "none":
         raise UsageError(f"{text!r} names no fault", hint="Write kill,pause, or none: a calm run.")
@@ -79,11 +63,7 @@ def nemesis(text: str) -> tuple[str, ...]:
 
 
 def budget(text: str) -> dict[str, int]:
-    """Names and numbers: ``kill=5,brokers=1``; ``none`` and nothing are no budget.
-
-    Raises:
-        UsageError: a part is not NAME=NUMBER.
-    """
+    """Names and numbers: ``kill=5,brokers=1``; ``none`` and nothing are no budget."""
     limits = {}
     for part in names(text):
         name, _, most = part.partition("=")
@@ -101,47 +81,30 @@ def _renamed(word: str) -> str:
 
 
 def acks(text: str) -> Acks:
-    """Return what producers wait for: 0, 1 or all (-1 is all).
-
-    Raises:
-        UsageError: none of these.
-    """
-    acks_value = _ACKS.get(text)
-    if acks_value is None:
+    """Return what producers wait for: 0, 1 or all (-1 is all)."""
+    if text not in _ACKS:
         raise UsageError(f"acks cannot be {text!r}", hint="It is 0, 1 or all.")
-    return acks_value
+    return _ACKS[text]
 
 
 def isolation(text: str) -> tuple[Isolation, ...]:
-    """Return what readers are to see of transactions; with a comma, one after the other in turn.
-
-    Raises:
-        UsageError: neither ``read_committed`` nor ``read_uncommitted``.
-    """
-    isolations = tuple(_ISOLATION[name] for name in names(text) if name in _ISOLATION)
-    if not isolations or len(isolations) < len(names(text)):
+    """Return what readers are to see of transactions; with a comma, one after the other in turn."""
+    words = names(text)
+    if not words or not {*words} <= {*_ISOLATION}:
         raise UsageError(
             f"isolation cannot be {text!r}",
             hint="It is read_committed, read_uncommitted, or both with a comma.",
         )
-    return isolations
+    return tuple(_ISOLATION[word] for word in words)
 
 
 def churn(text: str) -> float:
-    """Seconds that a client lives on average; ``none`` (as long as the run) is 0.
-
-    Raises:
-        UsageError: neither a duration nor ``none``.
-    """
+    """Seconds that a client lives on average; ``none`` (as long as the run) is 0."""
     return 0.0 if text == "none" else duration(text)
 
 
 def numbers(text: str, what: str) -> tuple[int, ...]:
-    """Whole numbers from a comma-separated list.
-
-    Raises:
-        UsageError: one of them is none, or there is none.
-    """
+    """Whole numbers from a comma-separated list."""
     try:
         brokers = tuple(int(name) for name in names(text))
     except ValueError:
@@ -152,24 +115,15 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
 
 
 def switches(text: str) -> tuple[bool, ...]:
-    """Return ``true``, ``false``, or both with a comma between them.
-
-    Raises:
-        UsageError: neither.
-    """
-    values = {"false": False, "true": True}
-    switches = [values.get(name) for name in names(text)]
-    if not switches or None in switches:
+    """Return ``true``, ``false``, or both with a comma between them."""
+    words = names(text)
+    if not words or not {*words} <= {"false", "true"}:
         raise UsageError(f"{text!r} is not on or off", hint="Write false, true or false,true.")
-    return tuple(switch for switch in switches if switch is not None)
+    return tuple(word == "true" for word in words)
 
 
 def size(text: str) -> int:
-    """Bytes from ``8G``, ``512M`` or ``1.5G``, of 1024 each.
-
-    Raises:
-        UsageError: it is not one of these.
-    """
+    """Bytes from ``8G``, ``512M`` or ``1.5G``, of 1024 each."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])B?", text.strip(), re.IGNORECASE)
     if match is None:
         raise UsageError(f"{text!r} is no size", hint="Write 512M or 8G.")
@@ -177,11 +131,7 @@ def size(text: str) -> int:
 
 
 def master(text: str | None) -> str | None:
-    """Return a Spark master's URL; None is this machine.
-
-    Raises:
-        UsageError: Spark knows no such master.
-    """
+    """Return a Spark master's URL; None is this machine."""
     if text is None or re.fullmatch(r"local(\[[\d*,]+\])?|yarn|(spark|k8s)://[^\s/]+.*", text):
         return text
     raise UsageError(
@@ -191,22 +141,14 @@ def master(text: str | None) -> str | None:
 
 
 def remote(text: str | None) -> str | None:
-    """Return a Spark Connect server's URL; None is none.
-
-    Raises:
-        UsageError: it is no such URL.
-    """
+    """Return a Spark Connect server's URL; None is none."""
     if text is None or re.fullmatch(r"sc://[^\s/:;]+(:\d+)?(/|/;[^\s]*)?", text):
         return text
     raise UsageError(f"{text!r} is not a Spark Connect server", hint="Write sc://HOST:PORT.")
 
 
 def conf(texts: Iterable[str]) -> dict[str, str]:
-    """Spark's settings from ``KEY=VALUE``; of one key the last.
-
-    Raises:
-        UsageError: one of them is not KEY=VALUE.
-    """
+    """Spark's settings from ``KEY=VALUE``; of one key the last."""
     settings = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -217,11 +159,7 @@ def conf(texts: Iterable[str]) -> dict[str, str]:
 
 
 def memory(text: str) -> str:
-    """Return a size of memory as the JVM reads it.
-
-    Raises:
-        UsageError: it is not one.
-    """
+    """Return a size of memory as the JVM reads it."""
     if re.fullmatch(r"[1-9]\d*[kmgt]b?", text.lower()):
         return text
     raise UsageError(f"{text!r} is not a size of memory", hint="Write 512m, 2g or 16g.")

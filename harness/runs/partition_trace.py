@@ -104,8 +104,7 @@ class Track:
     def with_leo(self, leo: int, time_ns: int) -> Self:
         """Raise the last LEO before a silence to ``leo``, which it had reached by ``time_ns``.
 
-        Returns:
-            The track itself if ``leo`` was observed, or if no silence begins within ``SILENT_NS``.
+        It stays as it is if ``leo`` was observed, or if no silence begins within ``SILENT_NS``.
         """
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         after = slice(last + 1, last + 2)
@@ -118,10 +117,8 @@ class Track:
 
     def answered(self, until_ns: int) -> list[tuple[int, int]]:
         """Return the intervals in which the replica answered, in ns."""
-        is_known = np.concatenate([[False], self.leo != UNKNOWN, [False]])
-        edges = np.flatnonzero(is_known[1:] != is_known[:-1])
         times = np.append(self.time_ns, until_ns)
-        return [(int(times[a]), int(times[b])) for a, b in edges.reshape(-1, 2)]
+        return [(int(times[a]), int(times[b])) for a, b in known_ranges(self.leo)]
 
     def since(self, time_ns: int) -> Self:
         """Return the track from a time on."""
@@ -202,6 +199,13 @@ def ints(column: pa.ChunkedArray) -> Ints:
     """Return a column of integers, ``UNKNOWN`` where there is none."""
     filled = pc.fill_null(column, UNKNOWN).cast(pa.int64())
     return np.asarray(filled.to_numpy(), dtype=np.int64)
+
+
+def known_ranges(values: Ints) -> list[tuple[int, int]]:
+    """Return the index ranges in which a value is not ``UNKNOWN``."""
+    is_known = np.concatenate([[False], values != UNKNOWN, [False]])
+    edges = np.flatnonzero(is_known[1:] != is_known[:-1])
+    return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
 
 
 def _leaderships(table: pa.Table) -> dict[Partition, list[Leadership]]:

@@ -48,11 +48,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         producers: concurrent producers, each a process of its own in the history; 0 when a story
             sends every record itself.
         consumers: readers that poll every partition during the run.
-        acks: what the producers wait for.
         idempotence: the idempotent producer (0.11 and later, acks=all).
         rate: records per second over all producers; 0 is flat out.
-        record_bytes: size of a record's value, padding included.
-        compression: none, gzip, snappy, lz4 or zstd.
         delivery_timeout_s: after this long without an answer a send is ``info``.
         transactions: whether producers send in transactions (0.11 and later, acks=all).
         aborts: the share of them that the producer aborts.
@@ -140,6 +137,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     to: tuple[str, ...] = ()
     protocol: str = ""
     format: str = ""
+    external: External | None = None
 
     def __post_init__(self) -> None:
         """Give faults the names that they have now."""
@@ -161,8 +159,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def _caps(self) -> tuple[tuple[str, str], ...]:
         return ("protocol", self.protocol), ("format", self.format)
-
-    external: External | None = None
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -188,11 +184,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read a plan back.
-
-        Raises:
-            StoreError: the text is no plan, or one of another schema version.
-        """
+        """Read a plan back; raise ``StoreError`` if it is none, or of another schema version."""
         try:
             schema = msgspec.json.decode(text, type=_SchemaOnly).schema
         except msgspec.MsgspecError as error:

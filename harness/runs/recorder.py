@@ -11,23 +11,14 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 
 from highwater.harness.base.errors import HarnessError
-from highwater.harness.runs.history import (
-    OPERATIONS,
-    OPERATIONS_TABLE,
-    STEPS,
-    STEPS_TABLE,
-    TABLES,
-    WIRE,
-    WIRE_TABLE,
-    StreamWriter,
-)
+from highwater.harness.runs import history
+from highwater.harness.runs.history import OPERATIONS, OPERATIONS_TABLE, STEPS_TABLE, WIRE_TABLE
 from highwater.harness.runs.store import Run
 
 FLUSH_S: Final = 0.2
@@ -59,12 +50,10 @@ class Recorder:
     """Owns the streams of one run. Safe to share between threads, unlike the tapes it gives out.
 
     Args:
-        run: where they are.
         clock: nanoseconds since the run's start.
         wired: whether there is a wire that reports what passes.
 
     Attributes:
-        clock: nanoseconds since the run's start.
         failed: set when nothing can be recorded any more; waits should watch it too.
     """
 
@@ -74,7 +63,8 @@ class Recorder:
         self._error: HarnessError | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
         self._words: dict[str, dict[str, int]] = {}
-        tables = {**TABLES, STEPS_TABLE: STEPS} | ({WIRE_TABLE: WIRE} if wired else {})
+        tables = {**history.TABLES, STEPS_TABLE: history.STEPS}
+        tables |= {WIRE_TABLE: history.WIRE} if wired else {}
         # Without a lock: a callback of a client that has failed for good would never give it back.
         self._rows: dict[str, deque[dict[str, object]]] = {table: deque() for table in tables}
         self._operations_lock = threading.Lock()
@@ -83,7 +73,8 @@ class Recorder:
         self._where = run.path
         try:
             self._streams = {
-                table: StreamWriter(run.stream(table), schema) for table, schema in tables.items()
+                table: history.StreamWriter(run.stream(table), schema)
+                for table, schema in tables.items()
             }
         except OSError as error:
             self._fail(error)
@@ -145,11 +136,7 @@ class Recorder:
         self.check()
 
     def check(self) -> None:
-        """Go on if everything could be written so far.
-
-        Raises:
-            HarnessError: it could not; the message says which file and why.
-        """
+        """Go on if everything could be written so far; else raise what says which file and why."""
         if self._error is not None:
             raise self._error
 
@@ -157,9 +144,6 @@ class Recorder:
         """Record thousands of operations at once, on the caller's own thread; on disk on return.
 
         A background thread would fight the caller for Python's one lock, which costs both more.
-
-        Raises:
-            HarnessError: nothing can be recorded any more.
         """
         self.check()
         try:
@@ -181,12 +165,7 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is None:
             self.close()
         else:  # the error under way matters more than a second one about the same disk
@@ -199,7 +178,9 @@ class Recorder:
 
     def _write(self) -> None:
         try:
-            self._write_until_closed()
+            while not self._closing.wait(FLUSH_S):
+                self._write_rows()
+            self._write_rows()
             for stream in self._streams.values():
                 stream.close()
         except Exception as error:  # noqa: BLE001 - whatever it is, the run must hear of it
@@ -207,19 +188,13 @@ class Recorder:
             for stream in self._streams.values():
                 stream.abandon()
 
-    def _write_until_closed(self) -> None:
-        while not self._closing.wait(FLUSH_S):
-            self._write_rows()
-        self._write_rows()
-
     def _write_rows(self) -> None:
         queued = {
             table: [rows.popleft() for _ in range(len(rows))]
             for table, rows in self._rows.items()
             if rows
         }
-        operations = queued.pop(OPERATIONS_TABLE, [])
-        if operations:
+        if operations := queued.pop(OPERATIONS_TABLE, []):
             names = OPERATIONS.names
             self._append({name: [row.get(name) for row in operations] for name in names})
         for table, rows in queued.items():

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from highwater.harness.base.errors import NotThereError, StoreError
-from highwater.harness.base.files import is_file, open_regular, write_whole
+from highwater.harness.base.files import is_file, open_regular, read_regular, write_whole
 from highwater.harness.runs.faults.missed_step import MissedStep
 from highwater.harness.runs.history import TABLES, UNJUDGED, completed, read_stream, to_parquet
 from highwater.harness.runs.plan import Plan
@@ -86,7 +86,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run:
-    """One run directory: where its files are, and its small JSON files as values."""
+    """One run directory: where its files are, and its small JSON files as values.
+
+    Reading one that is missing, broken or of another schema raises ``StoreError``.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -139,17 +142,14 @@ class Run:
         return os.path.lexists(self.stream(table)) and not os.path.lexists(self.parquet(table))
 
     def table(self, name: str) -> pa.Table:
-        """Return a table of ``TABLES``, from Parquet or from what its stream has so far.
-
-        Raises:
-            StoreError: it is missing or broken.
-        """
+        """Return a table of ``TABLES``, from Parquet or from what its stream has so far."""
         try:
             if self.parquet(name).exists():
                 open_regular(self.parquet(name)).close()  # PyArrow would wait for a pipe
                 return pq.read_table(self.parquet(name))
             open_regular(self.stream(name)).close()
-            return completed(pa.Table.from_batches(read_stream(self.stream(name))), _SCHEMAS[name])
+            schema = {**TABLES, **UNJUDGED}[name]
+            return completed(pa.Table.from_batches(read_stream(self.stream(name))), schema)
         except (OSError, pa.ArrowInvalid) as error:
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
 
@@ -167,7 +167,7 @@ class Run:
                 to_parquet(self.stream(table), self.parquet(table))
 
     def plan(self) -> Plan:
-        """Return the plan. Raises StoreError when it is missing, broken or of another schema."""
+        """Return the plan."""
         try:
             return Plan.from_json(self._read("plan.json"))
         except StoreError as error:
@@ -175,19 +175,15 @@ class Run:
             raise
 
     def environment(self) -> Environment:
-        """On what the run ran. Raises StoreError when it is missing or broken."""
+        """Return on what the run ran."""
         return _decode(self._read("environment.json"), Environment, "environment.json")
 
     def status(self) -> RunStatus:
-        """Return how far the run came. Raises StoreError when it is missing or broken."""
+        """Return how far the run came."""
         return _decode(self._read("status.json"), RunStatus, "status.json")
 
     def verdict(self) -> Verdict:
-        """Return what the judge said.
-
-        Raises:
-            StoreError: the run was not judged, or by another schema of verdicts.
-        """
+        """Return what the judge said, if it was of this schema of verdicts."""
         if not self.judged:
             self._refuse_unended()
         return Verdict.from_json(self._read("analysis/verdict.json"))
@@ -219,8 +215,7 @@ class Run:
 
     def _read(self, name: str) -> bytes:
         try:
-            with open_regular(self.path / name) as file:
-                return file.read()
+            return read_regular(self.path / name)
         except FileNotFoundError as error:
             hint = (
                 "Judge it first: highwater check RUN"
@@ -241,13 +236,8 @@ class Store:
     def create(self, plan: Plan, *, now: datetime, name: str | None = None) -> Run:
         """Make a new run directory with its plan in it, and point ``latest`` there.
 
-        It appears whole: a reader, or a command after a ``kill -9``, never meets half of one.
-
-        Args:
-            name: of the directory; one is made from the plan and the time if none is given.
-
-        Raises:
-            StoreError: the store cannot be written, or has a run of that name.
+        It appears whole: a reader, or a command after a ``kill -9``, never meets half of one. Its
+        name is made from the plan and the time if none is given.
         """
         if name is None:
             replay = "replay" if plan.schedule or plan.steps else None
@@ -270,11 +260,7 @@ class Store:
         return Run(self.root / name)
 
     def open(self, name: str | Path) -> Run:
-        """Return the run at a path, or of that name in this store.
-
-        Raises:
-            NotThereError: there is none.
-        """
+        """Return the run at a path, or of that name in this store; raise if there is none."""
         for path in (Path(name), self.root / name):
             if _may_be_run(path):
                 return Run(path.resolve())
@@ -300,9 +286,6 @@ def _may_be_run(path: Path) -> bool:
         return (path / "plan.json").is_file()
     except PermissionError:
         return True
-
-
-_SCHEMAS: Final = {**TABLES, **UNJUDGED}
 
 
 def _decode(text: bytes, kind: type[_T], name: str) -> _T:

@@ -21,9 +21,7 @@ the run was cut short; or not at all, because its history cannot be read."""
 class UnusedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file or folder of a run that is no evidence: it was left out of everything that is judged.
 
-    Attributes:
-        path: from the run directory.
-        why: the end of a sentence that begins with the path.
+    ``why`` is the end of a sentence that begins with the path.
     """
 
     path: str
@@ -177,11 +175,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read a verdict back.
-
-        Raises:
-            StoreError: the text is no verdict of this schema.
-        """
+        """Read a verdict back."""
         try:
             schema = msgspec.json.decode(text, type=_SchemaOnly).schema
             if schema == SCHEMA_VERSION:
@@ -200,8 +194,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
         A number that could not be counted is null.
         """
-        begun = self.account != "none"
-        ended = self.account == "whole"
+        ledger: dict[str, int | None] = msgspec.structs.asdict(self.ledger)
+        if self.account != "whole":
+            ledger |= dict.fromkeys(("read", "lost", "unseen"))
+        if self.account == "none":
+            ledger = dict.fromkeys(ledger)
 
         def counted(kind: str) -> int | None:
             return self.counts.get(kind, 0) or (0 if self.complete else None)
@@ -214,13 +211,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             "headline": self.headline,
             "reasons": list(self.reasons),
             "happened": self.happened,
-            "sent": self.ledger.sent if begun else None,
-            "acknowledged": self.ledger.acknowledged if begun else None,
-            "failed": self.ledger.failed if begun else None,
-            "unknown": self.ledger.unknown if begun else None,
-            "read": self.ledger.read if ended else None,
-            "lost": self.ledger.lost if ended else None,
-            "unseen": self.ledger.unseen if ended else None,
+            **ledger,
             "divergent": counted("divergence"),
             "duplicate": counted("duplicate"),
             "anomalies": [msgspec.to_builtins(anomaly) for anomaly in self.anomalies],

@@ -41,10 +41,10 @@ def size(moment: Frame) -> tuple[float, float]:
 
 def body(moment: Frame, anomaly: Anomaly) -> list[Markup]:
     """Draw offsets and replicas of a frame, as parts of a larger drawing."""
-    offsets = [
-        text(_x(i) + CELL / 2, 16, str(cell.offset), _axis(cell, anomaly), "middle")
-        for i, cell in enumerate(moment.lanes[0].cells)
-    ]
+    offsets = []
+    for i, cell in enumerate(moment.lanes[0].cells):
+        class_ = "axis here" if cell.offset == anomaly.offset else "axis"
+        offsets.append(text(_x(i) + CELL / 2, 16, str(cell.offset), class_, "middle"))
     lanes = [_lane(lane, TOP + LANE * i, anomaly) for i, lane in enumerate(moment.lanes)]
     return [text(0, 16, "offset", "axis"), *offsets, *lanes]
 
@@ -68,10 +68,6 @@ def describe(moment: Frame, anomaly: Anomaly) -> str:
 
 def _x(index: float) -> float:
     return LABEL + CELL * index
-
-
-def _axis(cell: FrameCell, anomaly: Anomaly) -> str:
-    return "axis here" if cell.offset == anomaly.offset else "axis"
 
 
 def _lane(lane: Lane, top: float, anomaly: Anomaly) -> Markup:
@@ -137,8 +133,7 @@ def _marks(lane: Lane, top: float) -> list[Markup]:
 def _flag(words: str, offset: int, first: int, last: int, top: float, class_: str) -> Markup:
     """Draw a boundary before ``offset``, with an arrow if that is outside the window."""
     place = min(max(offset, first), last + 1)
-    arrow = {True: f"← {words}", False: words}[offset < first]
-    arrow = f"{words} →" if offset > last + 1 else arrow
+    arrow = f"← {words}" if offset < first else f"{words} →" if offset > last + 1 else words
     x = _x(place - first)
     bottom = top + HEIGHT
     # Half of the words' width from the drawing's right edge.
@@ -159,13 +154,8 @@ def _flag(words: str, offset: int, first: int, last: int, top: float, class_: st
 def key(anomaly: Anomaly, frames: Sequence[Frame]) -> list[tuple[str, str, str]]:
     """Return the legend of a strip: (class, cell label, id) of the record and its successors."""
     keys: dict[str, tuple[str, str, str]] = {}
-    for moment in frames:
-        for lane in moment.lanes:
-            for cell in lane.cells:
-                if (
-                    cell.value
-                    and cell.offset == anomaly.offset
-                    and cell.state in {"subject", "other"}
-                ):
-                    keys.setdefault(cell.value, (cell.state, short(cell.value), cell.value))
+    for cell in (cell for moment in frames for lane in moment.lanes for cell in lane.cells):
+        here = cell.offset == anomaly.offset and cell.state in {"subject", "other"}
+        if cell.value and here:
+            keys.setdefault(cell.value, (cell.state, short(cell.value), cell.value))
     return list(keys.values())

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from highwater.harness.runs.partition_trace import UNKNOWN, Leadership
 from highwater.reports.drawings.svg import Scale, rect, tag, text
-from highwater.reports.observations import PartitionObservations
+from highwater.reports.run_evidence import PartitionObservations
 
 BAND: Final = 16.0
 _NARROWEST: Final = 2.0

@@ -78,11 +78,7 @@ def model_frames(counterexample: "Counterexample") -> list[ModelFrame]:
         ModelFrame(
             frame=Frame(
                 number=number,
-                beat="step",
                 title=step.says,
-                start_ns=None,
-                end_ns=None,
-                witnesses=(),
                 lanes=tuple(_lane(b, now, was, harmed, width) for b in range(len(now.replicas))),
             ),
             facts=tuple(

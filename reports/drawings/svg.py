@@ -67,8 +67,7 @@ def svg(
 ) -> Markup:
     """Return a whole drawing with a title and a description for screen readers.
 
-    Args:
-        xmlns: the namespace, which a drawing in a file of its own needs.
+    A drawing in a file of its own needs a namespace, ``xmlns``.
     """
     return tag(
         "svg",
@@ -101,11 +100,11 @@ class Scale:
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 
 
-def ticks(hi: float, *, about: int = 10) -> list[float]:
-    """Return about ``about`` round numbers from 0 to ``hi``, 1, 2 or 5 times 10^n apart."""
+def ticks(hi: float) -> list[float]:
+    """Return about ten round numbers from 0 to ``hi``, 1, 2 or 5 times 10^n apart."""
     if hi <= 0:
         return [0.0]
-    raw = hi / about
+    raw = hi / 10
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= raw * 0.999)
     return [round(i * step, 9) for i in range(int(hi / step + 1e-9) + 1)]

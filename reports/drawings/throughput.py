@@ -11,31 +11,27 @@ from markupsafe import Markup
 from highwater.harness.base.wording import count
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.partition_trace import Ints
-from highwater.reports.drawings.svg import (
-    Scale,
-    join,
-    line,
-    number,
-    rect,
-    steps,
-    svg,
-    tag,
-    text,
-    ticks,
+from highwater.reports.drawings.svg import Scale, join, line, rect, steps, svg, tag, text
+from highwater.reports.drawings.time_axis import (
+    LEFT,
+    NS,
+    RIGHT,
+    WIDTH,
+    base_line,
+    extent,
+    grid,
+    rate,
+    time_scale,
 )
-from highwater.reports.observations import RunObservations
+from highwater.reports.run_evidence import RunObservations
 from highwater.reports.text import seconds, were
 
-WIDTH: Final = 1120.0
-LEFT: Final = 86.0
-RIGHT: Final = 18.0
 TOP: Final = 30.0
 PANEL: Final = 96.0
 GAP: Final = 26.0
 BINS: Final = 140
 FEWEST: Final = 50
 """Acknowledged sends below which there is nothing to see."""
-_NS: Final = 1_000_000_000
 _DECADES: Final = tuple(10.0**power for power in range(-4, 4))  # seconds, from 0.1 ms
 
 
@@ -44,14 +40,14 @@ def pace(evidence: RunObservations) -> Markup | None:
     sends = evidence.pace
     if len(sends.ended_ns) < FEWEST:
         return None
-    time = Scale(lo=0, hi=max(evidence.end_ns, 1), start=LEFT, end=WIDTH - RIGHT)
+    time = time_scale(evidence.end_ns)
     bottom = TOP + 2 * PANEL + GAP
     return svg(
         WIDTH,
         bottom + 34,
         f"Throughput and latency of sends that {were(evidence.done)}",
         describe(evidence),
-        *_grid(time, bottom),
+        *grid(time, evidence.end_ns, TOP, bottom),
         *(_region(fault, time, bottom) for fault in evidence.faults),
         *_throughput(sends.ended_ns, sends.failed_ns, time),
         *_latency(sends.ended_ns, sends.took_ns, time, TOP + PANEL + GAP),
@@ -81,22 +77,11 @@ def describe(evidence: RunObservations) -> str:
 
 
 def _duration(ns: float) -> str:
-    return f"{ns / 1e6:,.3g} ms" if ns < _NS else seconds(int(ns), 1)
-
-
-def _grid(time: Scale, bottom: float) -> list[Markup]:
-    parts = []
-    for tick in ticks(time.hi / _NS):
-        x = time(tick * _NS)
-        parts.append(line(x, TOP, x, bottom, "grid"))
-        parts.append(text(x, bottom + 16, f"{tick:g}", "axis", "middle"))
-    parts.append(text(LEFT - 10, bottom + 16, "seconds", "axis", "end"))
-    return parts
+    return f"{ns / 1e6:,.3g} ms" if ns < NS else seconds(int(ns), 1)
 
 
 def _region(fault: FaultInterval, time: Scale, bottom: float) -> Markup:
-    end = time.hi if fault.end_ns is None else fault.end_ns
-    x, width = time(fault.start_ns), max(2.0, time(end) - time(fault.start_ns))
+    x, width = extent(fault, time)
     who = "" if fault.broker is None else f" {fault.broker}"
     words = f"{fault.name}{who}"
     parts = [rect(x, TOP, width, bottom - TOP, "fault", tag("title", fault.says))]
@@ -107,54 +92,44 @@ def _region(fault: FaultInterval, time: Scale, bottom: float) -> Markup:
 
 def _throughput(ended: Ints, failed: Ints, time: Scale) -> list[Markup]:
     base = TOP + PANEL
-    heights, edges = np.histogram(ended, bins=BINS, range=(time.lo, time.hi))
-    most = max(int(heights.max()), 1)
-    y = Scale(lo=0, hi=most, start=base, end=TOP + 6)
-    points = [(time(float(e)), y(int(h))) for e, h in zip(edges[:-1], heights, strict=True)]
-    points.append((time(time.hi), y(int(heights[-1]))))
-    path = f"{steps(points)}V{number(base)}H{number(points[0][0])}Z"
-    per_s = most / ((time.hi - time.lo) / BINS / _NS)
-    wrong = np.unique(np.digitize(failed, edges))
+    path, per_s = rate(ended, BINS, time, base, TOP + 6)
+    edges = np.linspace(time.lo, time.hi, BINS + 1)
+    places = [time(edges[min(i, BINS) - 1]) for i in np.unique(np.digitize(failed, edges))]
+    title = tag("title", "sends that were not acknowledged")
     return [
         text(LEFT - 10, TOP + 14, "acks/s", "lanename", "end"),
         text(LEFT - 10, TOP + 30, f"{per_s:,.0f} at most", "axis", "end"),
         tag("path", d=path, class_="rate"),
-        line(LEFT, base, WIDTH - RIGHT, base, "base"),
-        *(
-            tag("circle", tag("title", "sends that were not acknowledged"), class_="refused",
-                cx=time(float(edges[min(int(moment), BINS) - 1])), cy=base, r=3.5)
-            for moment in wrong
-        ),
-    ]  # fmt: skip
+        base_line(base),
+        *(tag("circle", title, class_="refused", cx=x, cy=base, r=3.5) for x in places),
+    ]
 
 
 def _latency(ended: Ints, took: Ints, time: Scale, top: float) -> list[Markup]:
     """Draw the median and 99th percentile of each time bin on a logarithmic scale."""
     base = top + PANEL
-    lo, hi = float(np.log10(max(took.min(), 1))), float(np.log10(max(took.max(), 1)))
+    lo, hi = np.log10(max(took.min(), 1)), np.log10(max(took.max(), 1))
     y = Scale(lo=lo, hi=hi, start=base - 6, end=top + 6)
     edges = np.linspace(time.lo, time.hi, BINS + 1)
     place = np.digitize(ended, edges) - 1
-    halves: list[tuple[float, float]] = []
-    worsts: list[tuple[float, float]] = []
+    curves: tuple[list[tuple[float, float]], ...] = ([], [])
     for column in np.unique(place):
-        half, worst = np.percentile(took[place == column], [50, 99])
-        x = time(float(edges[min(int(column), BINS)]))
-        halves.append((x, y(float(np.log10(max(half, 1))))))
-        worsts.append((x, y(float(np.log10(max(worst, 1))))))
-    levels = [decade for decade in _DECADES if lo <= float(np.log10(decade * _NS)) <= hi]
+        x = time(edges[min(column, BINS)])
+        for curve, value in zip(
+            curves, np.percentile(took[place == column], [50, 99]), strict=True
+        ):
+            curve.append((x, y(np.log10(max(value, 1)))))
+    halves, worsts = curves
+    levels: list[Markup] = []
+    for decade_ns in (decade * NS for decade in _DECADES):
+        level = np.log10(decade_ns)
+        if lo <= level <= hi:
+            levels.append(line(LEFT, y(level), WIDTH - RIGHT, y(level), "grid"))
+            levels.append(text(LEFT - 10, y(level) + 4, _duration(decade_ns), "axis", "end"))
     return [
         text(LEFT - 10, top + 4, "latency", "lanename", "end"),
-        *(
-            join([
-                line(LEFT, y(float(np.log10(level * _NS))), WIDTH - RIGHT,
-                     y(float(np.log10(level * _NS))), "grid"),
-                text(LEFT - 10, y(float(np.log10(level * _NS))) + 4, _duration(level * _NS), "axis",
-                     "end"),
-            ])
-            for level in levels
-        ),
+        *levels,
         tag("path", d=steps(worsts), class_="leoline"),
         tag("path", d=steps(halves), class_="hwline"),
-        line(LEFT, base, WIDTH - RIGHT, base, "base"),
-    ]  # fmt: skip
+        base_line(base),
+    ]

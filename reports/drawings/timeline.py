@@ -9,26 +9,22 @@ from markupsafe import Markup
 
 from highwater.harness.base.wording import count
 from highwater.harness.runs.faults.intervals import FaultInterval
-from highwater.harness.runs.partition_trace import UNKNOWN, Ints, Partition, Track
+from highwater.harness.runs.partition_trace import UNKNOWN, Ints, Partition, Track, known_ranges
 from highwater.reports.drawings.leaderships import BAND, bands, epochs, reigns
-from highwater.reports.drawings.svg import (
-    Scale,
-    join,
-    line,
-    number,
-    rect,
-    steps,
-    svg,
-    tag,
-    text,
-    ticks,
+from highwater.reports.drawings.svg import Scale, join, line, number, rect, steps, svg, tag, text
+from highwater.reports.drawings.time_axis import (
+    LEFT,
+    RIGHT,
+    WIDTH,
+    base_line,
+    extent,
+    grid,
+    rate,
+    time_scale,
 )
-from highwater.reports.observations import PartitionObservations, RunObservations
+from highwater.reports.run_evidence import PartitionObservations, RunObservations
 from highwater.reports.text import seconds, short
 
-WIDTH: Final = 1120.0
-LEFT: Final = 86.0
-RIGHT: Final = 18.0
 ACKS: Final = 54.0
 LANE: Final = 104.0
 GAP: Final = 16.0
@@ -37,6 +33,7 @@ COLUMNS: Final = 500
 TICKS_MAX: Final = 80
 """Up to so many acknowledgements are drawn one by one; more become a rate."""
 MARKS_MAX: Final = 150
+BINS: Final = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +54,7 @@ def timeline(
 ) -> Markup:
     """Draw the timeline, ``WIDTH`` wide, with a lane ``LANE`` high per replica."""
     brokers = scene.brokers
-    time = Scale(lo=0, hi=max(evidence.end_ns, 1), start=LEFT, end=WIDTH - RIGHT)
+    time = time_scale(evidence.end_ns)
     top = 24 + ACKS
     bottom = top + (LANE + GAP) * len(brokers)
     offsets = _offsets(scene)
@@ -71,7 +68,7 @@ def timeline(
         bottom + 34,
         f"{topic}-{partition} over the whole run",
         describe(scene, evidence),
-        _grid(time, evidence.end_ns, 24, bottom),
+        *grid(time, evidence.end_ns, 24, bottom),
         _acks(evidence, scene.partition, marks, time),
         *lanes,
         _elections(scene, time, top, bottom),
@@ -103,16 +100,6 @@ def _offsets(scene: PartitionObservations) -> tuple[int, int]:
     return (int(all_offsets.min()), int(all_offsets.max())) if len(all_offsets) else (0, 0)
 
 
-def _grid(time: Scale, end_ns: int, top: float, bottom: float) -> Markup:
-    parts = []
-    for tick in ticks(end_ns / 1e9):
-        x = time(tick * 1e9)
-        parts.append(line(x, top, x, bottom, "grid"))
-        parts.append(text(x, bottom + 16, f"{tick:g}", "axis", "middle"))
-    parts.append(text(LEFT - 10, bottom + 16, "seconds", "axis", "end"))
-    return join(parts)
-
-
 def _acks(
     evidence: RunObservations, partition: Partition, marks: Sequence[TimelineMark], time: Scale
 ) -> Markup:
@@ -123,45 +110,34 @@ def _acks(
     if len(acks) <= TICKS_MAX:
         parts += [line(time(int(t)), base - 14, time(int(t)), base, "ack") for t in acks]
     else:
-        parts.append(_rate(acks, evidence.done, time, top, base))
+        path, per_s = rate(acks, BINS, time, base, top)
+        words = f"{len(acks):,} {evidence.done}, at most {per_s:,.0f} records/s"
+        parts.append(tag("path", tag("title", words), d=path, class_="rate"))
         parts.append(text(LEFT - 10, top + 30, f"{len(acks):,}", "axis", "end"))
-    parts.append(line(LEFT, base, WIDTH - RIGHT, base, "base"))
+    parts.append(base_line(base))
     for mark in marks[:MARKS_MAX]:
         x = time(mark.time_ns)
-        title = tag(
-            "title", f"{mark.name}, {evidence.done} at {seconds(mark.time_ns)}: {mark.kind}"
-        )
-        shape = (
-            f"M{number(x - 5)} {number(base - 26)}H{number(x + 5)}L{number(x)} {number(base - 17)}Z"
-        )
-        parts.append(tag("path", title, d=shape, class_=f"mark {mark.kind}"))
+        words = f"{mark.name}, {evidence.done} at {seconds(mark.time_ns)}: {mark.kind}"
+        parts.append(_triangle(x, base - 26, 5, 9, words, f"mark {mark.kind}"))
         parts.append(line(x, base - 17, x, base, f"ack {mark.kind}"))
         if len(marks) <= 3:  # noqa: PLR2004 - more names than that run into one another
-            end = x > WIDTH - 160
             words = f"{short(mark.name, 14)} {mark.kind.replace('lost-write', 'lost')}"
-            parts.append(
-                text(
-                    x + (-9 if end else 9),
-                    base - 18,
-                    words,
-                    f"marktext {mark.kind}",
-                    "end" if end else None,
-                )
-            )
+            parts.append(_beside(x, base - 18, words, f"marktext {mark.kind}", 160))
     return join(parts)
 
 
-def _rate(acks: Ints, done: str, time: Scale, top: float, base: float) -> Markup:
-    bins = 160
-    heights, edges = np.histogram(acks, bins=bins, range=(time.lo, time.hi))
-    most = max(int(heights.max()), 1)
-    per_s = most / ((time.hi - time.lo) / bins / 1e9)
-    y = Scale(lo=0, hi=most, start=base, end=top)
-    points = [(time(float(e)), y(int(h))) for e, h in zip(edges[:-1], heights, strict=True)]
-    points.append((time(time.hi), y(int(heights[-1]))))
-    path = f"{steps(points)}V{number(base)}H{number(points[0][0])}Z"
-    title = tag("title", f"{len(acks):,} {done}, at most {per_s:,.0f} records/s")
-    return tag("path", title, d=path, class_="rate")
+def _triangle(x: float, top: float, half: float, high: float, says: str, class_: str) -> Markup:
+    shape = (
+        f"M{number(x - half)} {number(top)}H{number(x + half)}L{number(x)} {number(top + high)}Z"
+    )
+    return tag("path", tag("title", says), d=shape, class_=class_)
+
+
+def _beside(x: float, y: float, words: str, class_: str, room: float) -> Markup:
+    """Draw text right of a mark; left of it within ``room`` of the drawing's end."""
+    if x > WIDTH - room:
+        return text(x - 9, y, words, class_, "end")
+    return text(x + 9, y, words, class_)
 
 
 def _lane(
@@ -200,8 +176,7 @@ def _spans(faults: Sequence[FaultInterval], broker: int, time: Scale, top: float
     for fault in faults:
         if fault.broker not in {broker, None}:
             continue
-        end = time.hi if fault.end_ns is None else fault.end_ns
-        x, width = time(fault.start_ns), max(2.0, time(end) - time(fault.start_ns))
+        x, width = extent(fault, time)
         until = "not healed" if fault.end_ns is None else f"until {seconds(fault.end_ns, 1)}"
         title = tag("title", f"{fault.past} at {seconds(fault.start_ns)}, {until}: {fault.says}")
         parts.append(rect(x, top, width, LANE, "fault", title))
@@ -214,22 +189,15 @@ def _spans(faults: Sequence[FaultInterval], broker: int, time: Scale, top: float
 def _lines(track: Track, time: Scale, y: Scale) -> list[Markup]:
     """Draw LEO and HW as step lines, shaded between, interrupted while the broker was silent."""
     gaps, hws, leos = [], [], []
-    for start, end in _known_ranges(np.minimum(track.leo, track.hw)):
+    for start, end in known_ranges(np.minimum(track.leo, track.hw)):
         leo, hw = (_line(track, values, start, end, time, y) for values in (track.leo, track.hw))
         back = f"L{number(hw[-1][0])} {number(hw[-1][1])}{_back(hw)}Z"
         gaps.append(tag("path", d=steps(leo) + back, class_="gap"))
         hws.append(tag("path", d=steps(hw), class_="hwline"))
-    for start, end in _known_ranges(track.leo):
+    for start, end in known_ranges(track.leo):
         path = steps(_line(track, track.leo, start, end, time, y))
         leos.append(tag("path", d=path, class_="leoline"))
     return [*gaps, *hws, *leos]
-
-
-def _known_ranges(values: Ints) -> list[tuple[int, int]]:
-    """Return the index ranges in which a value was reported."""
-    is_known = np.concatenate([[False], values != UNKNOWN, [False]])
-    edges = np.flatnonzero(is_known[1:] != is_known[:-1])
-    return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def _line(
@@ -275,16 +243,10 @@ def _cuts(scene: PartitionObservations, broker: int, time: Scale, y: Scale) -> l
             continue
         x, low = time(cut.time_ns), y(cut.offset)
         words = f"cut {before:,} → {cut.offset:,}"
-        title = tag("title", f"{seconds(cut.time_ns)}: {words}. {cut.line}")
-        shape = (
-            f"M{number(x - 6)} {number(low - 11)}H{number(x + 6)}L{number(x)} {number(low - 1)}Z"
-        )
-        parts.append(tag("path", title, d=shape, class_="cutmark"))
+        says = f"{seconds(cut.time_ns)}: {words}. {cut.line}"
+        parts.append(_triangle(x, low - 11, 6, 10, says, "cutmark"))
         if x - last > 8 * len(words):
-            end = x > WIDTH - 120
-            parts.append(
-                text(x + (-9 if end else 9), low - 3, words, "cuttext", "end" if end else None)
-            )
+            parts.append(_beside(x, low - 3, words, "cuttext", 120))
             last = x
     return parts
 

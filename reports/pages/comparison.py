@@ -21,11 +21,10 @@ from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import Anomaly, Verdict
 from highwater.reports import model_text
 from highwater.reports.drawings import frame_strip
-from highwater.reports.drawings.replica_frames import FAULT_NS, Frame, Lane, places, states
+from highwater.reports.drawings.replica_frames import FAULT_NS, Frame, Lane, Moment, places, states
 from highwater.reports.html import render, save
-from highwater.reports.observations import RunObservations
 from highwater.reports.replica_contents import Holdings, read_holdings
-from highwater.reports.run_evidence import gather
+from highwater.reports.run_evidence import RunObservations, gather
 from highwater.reports.sections.settings import Fact, facts
 
 STEPS_MAX: Final = 40
@@ -42,7 +41,11 @@ class ComparedStep:
     broker: int | None
     says: str
     at_ns: int
-    is_fault: bool
+
+    @property
+    def is_fault(self) -> bool:
+        """True for the injection of a fault."""
+        return self.key[1] == "inject"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +63,7 @@ class ComparedRun:
 
     @classmethod
     def of(cls, run: Run, subject: Anomaly | None) -> Self:
-        """Read a judged run.
-
-        Raises:
-            StoreError: it was not judged, or cannot be read.
-        """
+        """Read a judged run."""
         plan, verdict = run.plan(), run.verdict()
         here = _there(subject, plan) if subject else None
         anomalies = [here] if here else []
@@ -126,20 +125,12 @@ def name(left: Run, right: Run) -> str:
 
 
 def write(left: Run, right: Run, path: Path) -> Path:
-    """Write the page of two judged runs.
-
-    Returns:
-        The file.
-
-    Raises:
-        UsageError: their schedules have nothing in common.
-        StoreError: one was not judged, or cannot be read.
-    """
+    """Write the page of two judged runs; raise if their schedules have nothing in common."""
     return save(path, page(left, right))
 
 
 def page(left: Run, right: Run) -> str:
-    """Return the page as HTML; raise the errors of ``write``."""
+    """Return the page as HTML."""
     subject = _subject(left.verdict()) or _subject(right.verdict())
     sides = (ComparedRun.of(left, subject), ComparedRun.of(right, subject))
     pairs = _pairs(sides, subject)
@@ -174,31 +165,19 @@ def _there(subject: Anomaly, plan: Plan) -> Anomaly:
 
 def _steps(evidence: RunObservations) -> tuple[ComparedStep, ...]:
     steps = []
-    for fault in evidence.faults:
-        begin = ComparedStep(
-            key=(fault.name, "inject"),
-            broker=fault.broker,
-            says=fault.says,
-            at_ns=fault.start_ns,
-            is_fault=True,
-        )
-        steps.append(begin)
-        if fault.end_ns is not None:
-            says = fault.healed or f"{fault.name} is mended"
-            end = replace(
-                begin, key=(fault.name, "heal"), says=says, at_ns=fault.end_ns, is_fault=False
+    for phase, events in (("inject", evidence.faults), ("note", evidence.steps)):
+        for event in events:
+            begin = ComparedStep(
+                key=(event.name, phase),
+                broker=event.broker,
+                says=event.says,
+                at_ns=event.start_ns,
             )
-            steps.append(end)
-    steps += [
-        ComparedStep(
-            key=(note.name, "note"),
-            broker=note.broker,
-            says=note.says,
-            at_ns=note.start_ns,
-            is_fault=False,
-        )
-        for note in evidence.steps
-    ]
+            steps.append(begin)
+            if event.end_ns is not None:
+                says = event.healed or f"{event.name} is mended"
+                key = (event.name, "heal")
+                steps.append(replace(begin, key=key, says=says, at_ns=event.end_ns))
     return tuple(sorted(steps, key=lambda step: step.at_ns))
 
 
@@ -244,7 +223,9 @@ def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
         if number + 1 < len(side.steps):
             after = side.steps[number + 1]
             until = max(step.at_ns, after.at_ns - (FAULT_NS if after.is_fault else 1))
-        moments.append((step.says, step.at_ns, until))
+        moments.append(
+            Moment(title=step.says, start_ns=step.at_ns, end_ns=step.at_ns, until_ns=until)
+        )
     return states(_there(subject, side.plan), side.evidence, side.holdings, moments)
 
 
@@ -316,6 +297,5 @@ def _rules(sides: tuple[ComparedRun, ComparedRun]) -> tuple[list[ModelSwitch], l
         for switch in SWITCHES
         if getattr(left, switch) != getattr(right, switch)
     ]
-    return [switch for switch in switches if switch.name in rules], [
-        switch for switch in switches if switch.name not in rules
-    ]
+    decisive = [switch for switch in switches if switch.name in rules]
+    return decisive, [switch for switch in switches if switch.name not in rules]

@@ -61,12 +61,6 @@ def write(counterexample: "Counterexample", path: Path, runs: Sequence[Run] = ()
 
     Args:
         runs: judged runs that replayed its steps on real brokers.
-
-    Returns:
-        The file.
-
-    Raises:
-        StoreError: a run was not judged, or cannot be read.
     """
     if path.suffix == ".svg":
         return save(path, whole(counterexample, drawing_css()))

@@ -57,11 +57,7 @@ class RunInCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixLine:
-    """One row of the matrix.
-
-    Attributes:
-        cells: for each release its runs, one a seed; empty where none ran.
-    """
+    """One row of the matrix: for each release its runs, one a seed; empty where none ran."""
 
     name: str
     terms: str
@@ -78,13 +74,9 @@ def write(
     """Write the page of judged runs, linking to each one's report.
 
     Args:
-        rows: the runs; their links are relative to the folder of ``path``.
         matrix: the planned matrix they belong to, which has the skipped combinations.
         earlier: names and rows of earlier matrices, the latest first; the page compares with the
             first that has a setting in common.
-
-    Returns:
-        The file.
     """
     skipped = matrix.skipped if matrix else ()
     kafkas = sorted({row.kafka for row in (*rows, *skipped)}, key=_numbers)
@@ -111,8 +103,7 @@ def write(
 def _changes(
     rows: Sequence[MatrixRow], earlier: Iterable[tuple[str, Sequence[MatrixRow]]]
 ) -> MatrixChanges | None:
-    differences = (changes(name, before, rows) for name, before in earlier)
-    return next((difference for difference in differences if difference is not None), None)
+    return next(filter(None, (changes(name, before, rows) for name, before in earlier)), None)
 
 
 def headline(rows: Sequence[MatrixRow]) -> str:
@@ -166,19 +157,19 @@ def worst(verdicts: Iterable[str]) -> str:
 
 
 def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]:
-    by_cell: dict[tuple[object, ...], dict[str, list[RunInCell]]] = {}
-    first: dict[tuple[object, ...], MatrixRow] = {}
+    groups: dict[tuple[object, ...], list[MatrixRow]] = {}
     for row in rows:
-        by_cell.setdefault(row.line, {}).setdefault(row.kafka, []).append(RunInCell.of(row))
-        first.setdefault(row.line, row)
+        groups.setdefault(row.line, []).append(row)
     drivers = len({row.driver for row in rows}) > 1
     return [
         MatrixLine(
-            name=first[line].happened,
-            terms=_terms(first[line], driver=drivers),
-            cells=tuple(tuple(cells.get(kafka, ())) for kafka in kafkas),
+            name=group[0].happened,
+            terms=_terms(group[0], driver=drivers),
+            cells=tuple(
+                tuple(RunInCell.of(row) for row in group if row.kafka == kafka) for kafka in kafkas
+            ),
         )
-        for line, cells in by_cell.items()
+        for group in groups.values()
     ]
 
 

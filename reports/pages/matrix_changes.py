@@ -50,11 +50,7 @@ class MatrixChanges:
 def changes(
     since: str, earlier: Iterable[MatrixRow], rows: Iterable[MatrixRow]
 ) -> MatrixChanges | None:
-    """Compare two matrices; return None if they have no setting in common.
-
-    Args:
-        since: the earlier one's name.
-    """
+    """Compare two matrices; return None if they have no setting in common."""
     before, now = _worst(earlier), _worst(rows)
     both = [key for key in now if key in before]
     if not both:

@@ -26,9 +26,8 @@ from highwater.reports.drawings.throughput import pace
 from highwater.reports.drawings.timeline import TimelineMark, timeline
 from highwater.reports.event_groups import Burst, bursts
 from highwater.reports.html import render, save
-from highwater.reports.observations import RunObservations
 from highwater.reports.replica_contents import Holdings, SideBySide, read_holdings, side_by_side
-from highwater.reports.run_evidence import gather
+from highwater.reports.run_evidence import RunObservations, gather
 from highwater.reports.sections.assumptions import assumptions
 from highwater.reports.sections.broker_log_excerpts import LogExcerpt, around
 from highwater.reports.sections.fault_effects import effects
@@ -53,7 +52,6 @@ class FindingStory:
 
     Attributes:
         link: its id on the page, the same each time the page is written.
-        raws: the replicas' records at its offset, field by field; empty without an offset.
     """
 
     link: str
@@ -65,32 +63,13 @@ class FindingStory:
     lines: LogExcerpt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinalReplicas:
-    """The replicas of one partition at the end."""
-
-    name: str
-    table: SideBySide
-
-
 def write(run: Run) -> Path:
-    """Write ``report.html`` into the run directory.
-
-    Returns:
-        The file.
-
-    Raises:
-        StoreError: the run was not judged, or its plan cannot be read.
-    """
+    """Write ``report.html`` into the run directory."""
     return save(run.report, page(run))
 
 
 def page(run: Run) -> str:
-    """Return the report of a judged run as HTML.
-
-    Raises:
-        StoreError: the run was not judged, or its plan cannot be read.
-    """
+    """Return the report of a judged run as HTML; raise ``StoreError`` without verdict or plan."""
     plan, verdict = run.plan(), run.verdict()
     unread: list[str] = []
     model = _or_none(lambda: model_text.read(run), unread)
@@ -128,7 +107,7 @@ def page(run: Run) -> str:
         frame_of=partial(_frame_of, stories),
         foretold=foreseen(plan, status, evidence) if verdict.complete else (),
         cast=cast(plan, evidence),
-        faults_unread=_no_faults(without),
+        faults_unread=any(path.startswith("events/faults.") for path in without),
         acts=acts(model.course, about, evidence, holdings.get((about.topic, 0), {}))
         if model and about
         else (),
@@ -152,11 +131,6 @@ def page(run: Run) -> str:
         acknowledged=ACKNOWLEDGED.get(verdict.acks, "acknowledged"),
         sides=_sides(holdings, verdict),
     )
-
-
-def _no_faults(without: Collection[str]) -> bool:
-    """Tell whether the table of injected faults is among the files that are not evidence."""
-    return any(path.startswith("events/faults.") for path in without)
 
 
 def _sent(reconciliation: Reconciliation | None) -> set[str]:
@@ -189,17 +163,18 @@ def _story(
     holdings: Mapping[Partition, Holdings], raws: Mapping[Partition, Raws],
 ) -> FindingStory:  # fmt: skip
     anomaly = burst.first
-    holding = holdings.get((anomaly.topic, anomaly.partition), {})
-    moments = frames(anomaly, evidence, holding)
-    strips = tuple((f, frame_strip.frame(f, anomaly, f"r{number}f{f.number}")) for f in moments)
-    key = tuple(frame_strip.key(anomaly, moments))
-    there = raws.get((anomaly.topic, anomaly.partition), {}).get(anomaly.offset or 0, ())
+    partition = (anomaly.topic, anomaly.partition)
+    moments = frames(anomaly, evidence, holdings.get(partition, {}))
+    there = raws.get(partition, {}).get(anomaly.offset or 0, ())
     return FindingStory(
         link=link,
         anomaly=anomaly,
         burst=burst,
-        frames=strips,
-        key=key,
+        frames=tuple(
+            (frame, frame_strip.frame(frame, anomaly, f"r{number}f{frame.number}"))
+            for frame in moments
+        ),
+        key=tuple(frame_strip.key(anomaly, moments)),
         raws=() if anomaly.offset is None else tuple(there),
         lines=around(evidence.log_lines, anomaly),
     )
@@ -252,15 +227,11 @@ def _links(groups: Sequence[Burst]) -> Iterator[str]:
 
 def _commands(run: Run, plan: Plan, verdict: Verdict) -> list[tuple[str, str]]:
     """Return titles and commands that repeat a run."""
-    commands = [("Another run of this plan", plan.command())]
+    commands, name = [("Another run of this plan", plan.command())], shlex.quote(run.name)
     if plan.story is None and plan.schedule is None and (plan.nemesis or plan.steps):
-        commands.append(
-            ("The exact steps that it took", f"highwater replay {shlex.quote(run.name)}")
-        )
+        commands.append(("The exact steps that it took", f"highwater replay {name}"))
         if verdict.verdict == INVALID:
-            commands.append(
-                ("The fewest faults that do the same", f"highwater shrink {shlex.quote(run.name)}")
-            )
+            commands.append(("The fewest faults that do the same", f"highwater shrink {name}"))
     return commands
 
 
@@ -320,17 +291,16 @@ def ledger_bars(verdict: Verdict) -> Markup:
     return svg(width, 128.0, "Where every record went", about, *parts, uid="ledger")
 
 
-def _sides(holdings: Mapping[Partition, Holdings], verdict: Verdict) -> list[FinalReplicas]:
-    replicas = []
-    for (topic, number), holding in holdings.items():
-        if not holding:
-            continue
-        subjects = [
-            a.offset
-            for a in verdict.anomalies
-            if (a.topic, a.partition) == (topic, number) and a.offset is not None
-        ]
-        replicas.append(
-            FinalReplicas(name=f"{topic}-{number}", table=side_by_side(holding, subjects))
-        )
-    return replicas
+def _sides(
+    holdings: Mapping[Partition, Holdings], verdict: Verdict
+) -> list[tuple[str, SideBySide]]:
+    """Return the name of each partition, and its replicas at the end."""
+    offsets: dict[Partition, list[int]] = {}
+    for a in verdict.anomalies:
+        if a.offset is not None:
+            offsets.setdefault((a.topic, a.partition), []).append(a.offset)
+    return [
+        (f"{topic}-{number}", side_by_side(holding, offsets.get((topic, number), ())))
+        for (topic, number), holding in holdings.items()
+        if holding
+    ]

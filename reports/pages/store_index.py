@@ -25,9 +25,7 @@ class RunListing:
     """One run as the index lists it.
 
     Attributes:
-        link: to its report; None if it has no report.
         why: the problem of a run that was not judged or cannot be read.
-        verdict: None if it was not judged.
         lost: lost records; None if they could not be counted.
         model: the word for the model's status; empty if it was not asked.
     """
@@ -45,11 +43,7 @@ class RunListing:
 
 
 def page(root: Path) -> str:
-    """Read a store and return its index as HTML.
-
-    Raises:
-        StoreError: there is no such folder.
-    """
+    """Read a store and return its index as HTML."""
     if not root.is_dir():
         raise NotThereError(f"there is no store at {root}", hint="Name its folder with --store.")
     names = Store(root).names()
@@ -59,7 +53,7 @@ def page(root: Path) -> str:
         store=root.name,
         entries=entries,
         left_out=len(names) - len(entries),
-        pages=[(name, link) for name, link in _pages(root)],
+        pages=list(_pages(root)),
         invalid=sum(entry.verdict == "invalid" for entry in entries),
     )
 

@@ -20,16 +20,7 @@ _NAMES: Final = frozenset({"127.0.0.1", "localhost"})
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the pages of a store.
-
-    Args:
-        root: the store's folder.
-        port: on loopback; 0 chooses a free one.
-
-    Raises:
-        StoreError: there is no such folder.
-        UsageError: the port is taken, or this user may not open it.
-    """
+    """Serves the pages of a store, on a port of loopback; 0 chooses a free one."""
 
     daemon_threads = True
 
@@ -92,12 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _read(root: Path, path: str) -> bytes:
-    """Read a page below the store's folder, after resolving dots and symbolic links.
-
-    Raises:
-        ValueError: it is not a page, or outside the folder.
-        OSError: it cannot be read.
-    """
+    """Read a page below the store's folder, after resolving dots and symbolic links."""
     target = (root / path).resolve()
     if target.suffix != ".html" or not target.is_relative_to(root):
         raise ValueError(path)

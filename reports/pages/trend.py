@@ -96,11 +96,7 @@ def _bars(states: Sequence[tuple[int, State]], only: State, step: float) -> Mark
 
 
 def write(outcome: NightOutcome, path: Path) -> Path:
-    """Write the trend page.
-
-    Returns:
-        The file.
-    """
+    """Write the trend page."""
     lines = Sparklines(outcome.history)
     changes = outcome.changes
     tables = [

@@ -20,11 +20,13 @@ from highwater.harness.runs.partition_trace import UNKNOWN, Track
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, RunStatus
 from highwater.harness.runs.verdict import Verdict
-from highwater.reports.observations import RunObservations
+from highwater.reports.run_evidence import RunObservations
 from highwater.reports.sections.fault_effects import Effect
 from highwater.reports.text import seconds
 
 Word = Literal["held", "not held", "not observed"]
+Measured = tuple[Word, str]
+"""Whether an assumption held, and what was measured of it, one sentence or more."""
 
 APART_NS: Final = 1_000_000_000
 """So far apart brokers' logs and observations may tell of one event: beats are formed with that."""
@@ -38,11 +40,7 @@ _CONFIG_LINES: Final = 4000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
-    """Something that must be so for the verdict to mean what it says.
-
-    Attributes:
-        observed: what was measured of it, one sentence or more.
-    """
+    """Something that must be so for the verdict to mean what it says."""
 
     name: str
     word: Word
@@ -57,35 +55,39 @@ def assumptions(
 
     For an incomplete run, only that fact and the flush settings can be judged.
     """
-    if not verdict.complete:
-        return [_whole(verdict), _flushes(run, plan)]
+    flushes = {"Brokers flush as Kafka does by default": _flushes(run, plan)}
+    words: dict[str, Measured | None] = {"All that was recorded is there": _whole(verdict)}
+    words |= flushes
+    if verdict.complete:
+        words = {
+            "Every fault did something": _faults(plan, evidence, effects),
+            "The HW-lag window was open at a fault": _window(effects),
+            "The schedule was followed": _left_out(run),
+            "Every broker was in sight but for faults": _observer(evidence),
+            "Brokers' logs and the observer tell the same time": _clocks(evidence),
+            **flushes,
+            "All was mended before the final read": _quiesced(status),
+            "The final read passed every acknowledged record": _final_read(verdict),
+        }
     return [
-        _faults(plan, evidence, effects),
-        _window(effects),
-        *_left_out(run),
-        _observer(evidence),
-        _clocks(evidence),
-        _flushes(run, plan),
-        _quiesced(status),
-        _final_read(verdict),
+        Assumption(name=name, word=measured[0], observed=measured[1])
+        for name, measured in words.items()
+        if measured
     ]
 
 
-def _whole(verdict: Verdict) -> Assumption:
-    name = "All that was recorded is there"
+def _whole(verdict: Verdict) -> Measured:
     sentences = [f"The run was cut short while it was {verdict.cut}."] if verdict.cut else []
     sentences += [unused.says for unused in verdict.unread[:3]]
     more = len(verdict.unread) - 3
     sentences += [f"So it is with {count(more, 'file')} more."] if more > 0 else []
-    return Assumption(name=name, word="not held", observed=" ".join(sentences))
+    return "not held", " ".join(sentences)
 
 
-def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Assumption:
-    name = "Every fault did something"
+def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Measured:
     if not effects:
         none = not plan.calm and evidence.deeds is not None and evidence.deeds.nothing
-        word: Word = "not held" if none else "held"
-        return Assumption(name=name, word=word, observed="No fault was injected.")
+        return "not held" if none else "held", "No fault was injected."
     idle = [effect.fault for effect in effects if not effect.seen]
     sentence = (
         f"An effect was observed of {len(effects) - len(idle):,} of {count(len(effects), 'fault')}."
@@ -93,68 +95,54 @@ def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Ass
     if idle:
         named = ", ".join(f"{effect.name} at {seconds(effect.start_ns, 2)}" for effect in idle[:5])
         sentence += f" Of none of these: {named}{' …' if len(idle) > 5 else ''}."  # noqa: PLR2004
-    return Assumption(name=name, word="not observed" if idle else "held", observed=sentence)
+    return "not observed" if idle else "held", sentence
 
 
-def _window(effects: list[Effect]) -> Assumption:
-    name = "The HW-lag window was open at a fault"
+def _window(effects: list[Effect]) -> Measured:
     watched = [effect for effect in effects if effect.watched]
     if not watched:
-        return Assumption(name=name, word="not observed", observed="No fault was observed.")
+        return "not observed", "No fault was observed."
     open_ = [effect for effect in watched if effect.window]
-    sentence = (
+    return "held" if open_ else "not held", (
         f"Just before {len(open_):,} of {count(len(watched), 'fault')} some replica held records"
         " above its own high watermark."
     )
-    return Assumption(name=name, word="held" if open_ else "not held", observed=sentence)
 
 
-def _left_out(run: Run) -> Iterator[Assumption]:
-    """Yield an assumption about steps left out, for runs with a schedule of faults."""
+def _left_out(run: Run) -> Measured | None:
+    """Tell whether steps were left out; None for a run without a schedule of faults."""
     try:
         rows = run.table(STEPS_TABLE).select(["event", "fault", "says"]).to_pylist()
     except (StoreError, KeyError):
-        return
+        return None
     taken_count = sum(row["event"] == "strike" for row in rows)
     left = [row for row in rows if row["event"] == "left-out"]
     if not taken_count + len(left):
-        return
+        return None
     sentence = f"{count(taken_count, 'step')} taken, {len(left):,} left out."
     why = dict.fromkeys(f"{row['fault']}: {row['says']}" for row in left)
     sentence += "".join(f" {reason.rstrip('.')}." for reason in list(why)[:3])
-    yield Assumption(
-        name="The schedule was followed", word="not held" if left else "held", observed=sentence
-    )
+    return "not held" if left else "held", sentence
 
 
-def _observer(evidence: RunObservations) -> Assumption:
-    name = "Every broker was in sight but for faults"
-    sentences, blind = [], 0
+def _observer(evidence: RunObservations) -> Measured:
+    sentences = []
     for (topic, partition), scene in evidence.scenes.items():
         for broker, track in sorted(scene.tracks.items()):
-            spells = list(_blind(track, _spans(evidence, broker), evidence.end_ns))
-            if spells:
-                blind += 1
-                spent = [end - start for start, end in spells]
+            faults = [fault for fault in evidence.faults if fault.broker in (None, broker)]
+            spent = [end - start for start, end in _blind(track, faults, evidence.end_ns)]
+            if spent:
                 sentences.append(
                     f"broker {broker} of {topic}-{partition} for {seconds(sum(spent), 2)}"
-                    f" in {count(len(spells), 'spell')}, {seconds(max(spent), 2)} at most"
+                    f" in {count(len(spent), 'spell')}, {seconds(max(spent), 2)} at most"
                 )
     if not any(scene.tracks for scene in evidence.scenes.values()):
-        return Assumption(name=name, word="not observed", observed="No replica was observed.")
-    if not blind:
-        return Assumption(
-            name=name,
-            word="held",
-            observed="Every broker answered whenever no fault was open on it.",
-        )
-    more = f"; and {blind - 4} more" if blind > 4 else ""  # noqa: PLR2004
-    sentence = f"Not observed, while no fault was open on it: {'; '.join(sentences[:4])}{more}."
-    return Assumption(name=name, word="not held", observed=sentence)
-
-
-def _spans(evidence: RunObservations, broker: int) -> list[FaultInterval]:
-    return [fault for fault in evidence.faults if fault.broker in (None, broker)]
+        return "not observed", "No replica was observed."
+    if not sentences:
+        return "held", "Every broker answered whenever no fault was open on it."
+    more = f"; and {len(sentences) - 4} more" if len(sentences) > 4 else ""  # noqa: PLR2004
+    listed = "; ".join(sentences[:4])
+    return "not held", f"Not observed, while no fault was open on it: {listed}{more}."
 
 
 def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[tuple[int, int]]:
@@ -173,8 +161,7 @@ def _during(fault: FaultInterval, start: int, end: int, end_ns: int) -> bool:
     return fault.start_ns - _NS <= end and start <= until
 
 
-def _clocks(evidence: RunObservations) -> Assumption:
-    name = "Brokers' logs and the observer tell the same time"
+def _clocks(evidence: RunObservations) -> Measured:
     apart = [
         drop - cut.time_ns
         for scene in evidence.scenes.values()
@@ -182,15 +169,12 @@ def _clocks(evidence: RunObservations) -> Assumption:
         if cut.line and (drop := _drop(scene.tracks.get(cut.broker), cut.time_ns, cut.offset))
     ]
     if not apart:
-        return Assumption(
-            name=name, word="not observed", observed="No cut of a log was both logged and observed."
-        )
+        return "not observed", "No cut of a log was both logged and observed."
     sentence = f"{count(len(apart), 'cut')} of a log {'was' if len(apart) == 1 else 'were'} both"
     first, last = seconds(min(apart)), seconds(max(apart))
     later = first if first == last else f"{first} to {last}"
-    observed_text = f"{sentence} logged and, {later} later, observed."
     good = max(map(abs, apart)) <= APART_NS
-    return Assumption(name=name, word="held" if good else "not held", observed=observed_text)
+    return "held" if good else "not held", f"{sentence} logged and, {later} later, observed."
 
 
 def _drop(track: Track | None, at_ns: int, offset: int) -> int | None:
@@ -202,22 +186,19 @@ def _drop(track: Track | None, at_ns: int, offset: int) -> int | None:
     return min(near, key=lambda time_ns: abs(time_ns - at_ns), default=None)
 
 
-def _flushes(run: Run, plan: Plan) -> Assumption:
-    name = "Brokers flush as Kafka does by default"
+def _flushes(run: Run, plan: Plan) -> Measured:
     topic = {k: v for k, v in plan.topic.config.items() if k.startswith("flush.")}
     flushes = _logged_flushes(run)
     if not flushes and not topic:
-        return Assumption(name=name, word="not observed", observed="No broker logged its settings.")
+        return "not observed", "No broker logged its settings."
     settings = ", ".join(f"{key} = {value}" for key, value in sorted({**flushes, **topic}.items()))
-    lazy = all(value in _NEVER for value in (*flushes.values(), *topic.values()))
-    means = (
-        "No record is flushed by itself: what is acknowledged survives the end of a process, and"
-        " need not survive a power failure."
-        if lazy
-        else "Brokers flush by these settings, so that a power failure takes less."
-    )
-    return Assumption(
-        name=name, word="held" if lazy else "not held", observed=f"{settings}. {means}"
+    if all(value in _NEVER for value in (*flushes.values(), *topic.values())):
+        return "held", (
+            f"{settings}. No record is flushed by itself: what is acknowledged survives the end of"
+            " a process, and need not survive a power failure."
+        )
+    return "not held", (
+        f"{settings}. Brokers flush by these settings, so that a power failure takes less."
     )
 
 
@@ -235,25 +216,16 @@ def _logged_flushes(run: Run) -> Mapping[str, str]:
     return values
 
 
-def _quiesced(status: RunStatus | None) -> Assumption:
-    name = "All was mended before the final read"
+def _quiesced(status: RunStatus | None) -> Measured:
     if status is None:
-        return Assumption(
-            name=name, word="not observed", observed="status.json is missing or broken."
-        )
+        return "not observed", "status.json is missing or broken."
     if status.quiesced:
-        return Assumption(name=name, word="held", observed="Every replica was back in the ISR.")
-    return Assumption(
-        name=name, word="not held", observed="Not every replica came back into the ISR."
-    )
+        return "held", "Every replica was back in the ISR."
+    return "not held", "Not every replica came back into the ISR."
 
 
-def _final_read(verdict: Verdict) -> Assumption:
-    name = "The final read passed every acknowledged record"
+def _final_read(verdict: Verdict) -> Measured:
     unseen = verdict.ledger.unseen
-    if not unseen:
-        sentence = f"It came past all {verdict.ledger.acknowledged:,}."
-        return Assumption(name=name, word="held", observed=sentence)
-    return Assumption(
-        name=name, word="not held", observed=f"It did not come to {count(unseen, 'record')}."
-    )
+    if unseen:
+        return "not held", f"It did not come to {count(unseen, 'record')}."
+    return "held", f"It came past all {verdict.ledger.acknowledged:,}."

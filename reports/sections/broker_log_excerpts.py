@@ -40,11 +40,7 @@ class LogExcerpt:
 
 
 def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
-    """Return lines about a record's partition or about whole brokers, near its witnesses' times.
-
-    Args:
-        table: ``events/log_lines``.
-    """
+    """Return lines about a record's partition or about whole brokers, near its witnesses' times."""
     times = [w.time_ns for w in anomaly.witnesses if w.time_ns is not None]
     if not times:
         return LogExcerpt(lines=(), left_out=0)

@@ -13,7 +13,7 @@ import numpy as np
 from highwater.harness.base.wording import count
 from highwater.harness.runs.faults.intervals import PAST, FaultInterval
 from highwater.harness.runs.partition_trace import UNKNOWN, Track
-from highwater.reports.observations import PartitionObservations, RunObservations
+from highwater.reports.run_evidence import PartitionObservations, RunObservations
 from highwater.reports.text import seconds
 
 EARLY_NS: Final = 200_000_000

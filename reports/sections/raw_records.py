@@ -68,7 +68,6 @@ def read_raw(
 
     Args:
         missing: gets a sentence for each replica that cannot be read.
-        without: paths of files that are not evidence.
     """
     records: dict[int, list[RawRecord]] = {offset: [] for offset in offsets}
     for folder in replica_folders(run, partition, without) if offsets else ():

@@ -16,7 +16,7 @@ from highwater.harness.runs.faults import legacy_sentences
 from highwater.harness.runs.faults.missed_step import StateDifference, StateValue
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import RunStatus
-from highwater.reports.observations import RunObservations
+from highwater.reports.run_evidence import RunObservations
 
 Word = Literal["as foretold", "otherwise", "not taken"]
 

@@ -29,9 +29,7 @@ def facts(
 ) -> list[Fact]:
     """Return the key facts of a run, in the order in which a person asks for them.
 
-    Args:
-        environment: on what it ran; None where that cannot be read.
-        deeds: what was done to the cluster; None if it cannot be read.
+    None stands for an environment or counts that cannot be read.
     """
     happened = Happening.of(plan, deeds)
     topic, work = plan.topic, plan.workload

@@ -18,17 +18,18 @@ from highwater.harness.runs.history import FENCE
 from highwater.harness.runs.verdict import Anomaly
 from highwater.reports.drawings import frame_strip
 from highwater.reports.drawings.replica_frames import (
-    AHEAD,
-    BEHIND,
     FAULT_NS,
     Frame,
     FrameCell,
     Lane,
+    Moment,
+    cell_of,
     states,
+    window,
 )
 from highwater.reports.model_text import listed
-from highwater.reports.observations import PartitionObservations, RunObservations
 from highwater.reports.replica_contents import Holdings
+from highwater.reports.run_evidence import PartitionObservations, RunObservations
 
 Word = Literal["as predicted", "otherwise", "not observed"]
 Span = tuple[int, int]
@@ -75,8 +76,7 @@ class StoryAct:
 def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None:
     """Return the record a story is about: lost in the model, or the last sent before the fault.
 
-    Returns:
-        None if the model played no script.
+    None if the model played no script.
     """
     if reconciliation is None or not reconciliation.course or reconciliation.predicted is None:
         return None
@@ -110,24 +110,20 @@ def acts(
         return []
     grouped = list(_grouped(course, about, evidence, scene))
     moments = list(_moments(grouped, evidence))
-    frames = states(about, evidence, holdings, [moment for moment in moments if moment is not None])
-    seen = iter(frames)
+    seen = iter(states(about, evidence, holdings, [moment for moment in moments if moment]))
     acts_, before = [], course[0]
     for number, ((beats, _), moment) in enumerate(zip(grouped, moments, strict=True), start=1):
         frame = _frame(number, beats[-1], before, about)
-        brokers = None if moment is None else next(seen, None)
-        differs = (
-            tuple(_differs(frame, brokers, about, last=number == len(grouped))) if brokers else ()
-        )
+        brokers = next(seen, None) if moment else None
+        differs: tuple[str, ...] = ()
+        if brokers:
+            differs = tuple(_differs(frame, brokers, about, last=number == len(grouped)))
+        word: Word = "otherwise" if differs else "as predicted"
         acts_.append(
             StoryAct(
                 number=number,
                 title="; ".join(_says(beat) for beat in beats),
-                word="not observed"
-                if brokers is None
-                else "otherwise"
-                if differs
-                else "as predicted",
+                word=word if brokers else "not observed",
                 model=frame_strip.frame(frame, about, f"p{number}"),
                 brokers=frame_strip.frame(brokers, about, f"o{number}") if brokers else None,
                 differs=differs,
@@ -148,43 +144,43 @@ def _grouped(
     span: Span | None = None
     since = 0
     for beat in course:
-        verb, *words = beat.line.split()
-        if beats and verb in _MARKED:
+        if beats and beat.line.split()[0] in _MARKED:
             yield beats, span
             beats = []
         if not beats:
-            span = _span(verb, words, beat, (about, evidence, scene), since)
+            span = _span(beat, about, evidence, scene, since)
             since = since if span is None else span[1]
         beats.append(beat)
-    if beats:
-        yield beats, span
+    yield beats, span
 
 
 def _span(
-    verb: str,
-    words: list[str],
     beat: ModelSnapshot,
-    seen: tuple[Anomaly, RunObservations, PartitionObservations],
+    about: Anomaly,
+    evidence: RunObservations,
+    scene: PartitionObservations,
     since: int,
 ) -> Span | None:
     """Return when a line's effect was observed, from ``since`` on; None if not all of it was."""
-    about, evidence, scene = seen
-    ids = [int(broker) for name, broker in zip(NAMES, beat.logs, strict=True) if name in words]
+    verb, *words = beat.line.split()
     if verb in _SENDING:
         records = words if verb == "settle" else words[:1]
         times = [evidence.acked_at[record] for record in records if record in evidence.acked_at]
-        there = evidence.sends.get((about.topic, 0, about.offset or 0), ())
-        begun = {value: time_ns for time_ns, value in there}
+        sends = evidence.sends.get((about.topic, 0, about.offset or 0), ())
+        begun = {value: time_ns for time_ns, value in sends}
         if len(times) < len(records):
             return None
         return min(begun.get(records[0], times[0]), *times), max(times)
     if verb == "expire":
-        leadership = (int(beat.leader) if beat.leader else -1, beat.epoch)
-        starts_ns = [e.time_ns for e in scene.leaderships if (e.leader, e.epoch) == leadership]
-        return (starts_ns[0], starts_ns[0]) if starts_ns and starts_ns[0] >= since else None
+        leader = int(beat.leader) if beat.leader else -1
+        starts = [
+            e.time_ns for e in scene.leaderships if (e.leader, e.epoch) == (leader, beat.epoch)
+        ]
+        return (starts[0], starts[0]) if starts and starts[0] >= since else None
     if verb == "heal":
         ends = [f.end_ns for f in evidence.faults if f.end_ns is not None and f.end_ns >= since]
         return (min(ends), max(ends)) if ends else None
+    ids = [int(broker) for name, broker in zip(NAMES, beat.logs, strict=True) if name in words]
     moments = {
         fault.broker: at
         for fault in reversed(evidence.faults)
@@ -203,29 +199,26 @@ _MARKED: Final = _SENDING | _ENDING | {"kill", "pause", "stop", "expire", "heal"
 
 def _moments(
     grouped: Sequence[tuple[list[ModelSnapshot], Span | None]], evidence: RunObservations
-) -> Iterator[tuple[str, int, int] | None]:
-    """Yield each act's title, begin and end; None if not observed, or not in its order."""
+) -> Iterator[Moment | None]:
+    """Yield each act's moment; None if not observed, or not in its order."""
     for i, (beats, span) in enumerate(grouped):
         after = grouped[i + 1][1] if i + 1 < len(grouped) else (evidence.end_ns + 1, 0)
         if span is None or after is None or after[0] <= span[1]:
             yield None
             continue
-        yield beats[0].line, span[0], max(span[1], after[0] - (FAULT_NS if after[1] else 1))
+        until = max(span[1], after[0] - (FAULT_NS if after[1] else 1))
+        yield Moment(title=beats[0].line, start_ns=span[0], end_ns=span[0], until_ns=until)
 
 
 def _frame(number: int, beat: ModelSnapshot, before: ModelSnapshot, about: Anomaly) -> Frame:
     lanes = tuple(_lane(name, beat, before, about) for name in sorted(beat.logs, key=int))
-    return Frame(
-        number=number, beat="step", title=f"as the model has it after: {beat.line}",
-        start_ns=None, end_ns=None, witnesses=(), lanes=lanes,
-    )  # fmt: skip
+    return Frame(number=number, title=f"as the model has it after: {beat.line}", lanes=lanes)
 
 
 def _lane(name: str, beat: ModelSnapshot, before: ModelSnapshot, about: Anomaly) -> Lane:
     down = name in beat.down
     leo, was = len(beat.logs[name]), len(before.logs[name])
     leads = f"leader, epoch {beat.epoch}" if beat.leader == name else "follower"
-    first = max(0, (about.offset or 0) - BEHIND)
     return Lane(
         broker=int(name),
         role=("down, leader" if beat.leader == name else "down") if down else leads,
@@ -238,18 +231,14 @@ def _lane(name: str, beat: ModelSnapshot, before: ModelSnapshot, about: Anomaly)
         cut=(was, leo) if leo < was else None,
         cells=tuple(
             _cell(offset, beat.logs[name], before.logs[name], about)
-            for offset in range(first, (about.offset or 0) + AHEAD + 1)
+            for offset in window(about.offset or 0)
         ),
     )
 
 
 def _cell(offset: int, log: Sequence[str], was: Sequence[str], about: Anomaly) -> FrameCell:
     if offset < len(log):
-        value = log[offset]
-        here = "subject" if value == about.value else "other"
-        return FrameCell(
-            offset=offset, state=here if offset == about.offset else "record", value=value
-        )
+        return cell_of(offset, log[offset], about)
     if offset < len(was):
         return FrameCell(offset=offset, state="gone", value=was[offset])
     return FrameCell(offset=offset, state="none")

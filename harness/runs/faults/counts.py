@@ -88,11 +88,7 @@ class Happening:
 
     @classmethod
     def of(cls, plan: Plan, deeds: FaultCounts | None) -> Self:
-        """Put it into words.
-
-        Args:
-            deeds: None where it is not known: the table is missing, or cannot be read.
-        """
+        """Put it into words; ``deeds`` is None where it is not known: the table cannot be read."""
         if plan.calm and (deeds is None or deeds.nothing):
             return cls(value="nothing", means="a calm run")
         if deeds is not None and deeds.nothing:

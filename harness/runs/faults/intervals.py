@@ -72,11 +72,7 @@ def fault_intervals(
 ) -> tuple[list[FaultInterval], list[FaultInterval]]:
     """Pair each injection with the healing after it, in order of injections; and return the notes.
 
-    A fault that kills a paused broker ends the pause.
-
-    Args:
-        rows: of ``events/faults``.
-        strikes: when the schedule began to inject what.
+    A fault that kills a paused broker ends the pause. ``rows`` are of ``events/faults``.
     """
     faults: list[FaultInterval] = []
     notes: list[FaultInterval] = []

@@ -8,9 +8,8 @@ import pytest
 
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.reports.drawings.throughput import FEWEST, describe, pace
-from highwater.reports.observations import RunObservations, SendTimes
 from highwater.reports.pages.run import page
-from highwater.reports.run_evidence import gather
+from highwater.reports.run_evidence import RunObservations, SendTimes, gather
 from tests.browser.sample import Sample
 from tests.browser.samples import SAMPLES, big
 

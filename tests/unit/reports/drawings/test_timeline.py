@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from highwater.harness.base.wording import count
 from highwater.harness.runs.faults.intervals import FaultInterval
-from highwater.harness.runs.partition_trace import UNKNOWN, Leadership, Track
+from highwater.harness.runs.partition_trace import UNKNOWN, Leadership, Track, known_ranges
 from highwater.reports.drawings.svg import (
     Scale,
     Share,
@@ -23,16 +23,9 @@ from highwater.reports.drawings.svg import (
     text,
     ticks,
 )
-from highwater.reports.drawings.timeline import (
-    COLUMNS,
-    LEFT,
-    RIGHT,
-    WIDTH,
-    _known_ranges,
-    _thinned,
-    timeline,
-)
-from highwater.reports.observations import PartitionObservations, RunObservations, TruncationEvent
+from highwater.reports.drawings.time_axis import LEFT, RIGHT, WIDTH
+from highwater.reports.drawings.timeline import COLUMNS, _thinned, timeline
+from highwater.reports.run_evidence import PartitionObservations, RunObservations, TruncationEvent
 from highwater.reports.text import LONGEST, plain, seconds, short
 
 SECOND = 1_000_000_000
@@ -122,7 +115,7 @@ def test_thinning_keeps_every_spike_and_bounds_the_points() -> None:
 
 
 def test_lines_are_broken_where_a_broker_did_not_answer() -> None:
-    assert _known_ranges(track((0, 1, 1), (1, UNKNOWN, UNKNOWN), (2, 3, 3), (3, 4, 3)).leo) == [
+    assert known_ranges(track((0, 1, 1), (1, UNKNOWN, UNKNOWN), (2, 3, 3), (3, 4, 3)).leo) == [
         (0, 1),
         (2, 4),
     ]

@@ -160,9 +160,9 @@ class Rows:
 
     def only(self, column: str, *values: int | str) -> "Rows":
         """Return rows that have one of these values in a column."""
-        wanted = pa.array(values, self.schema.field(column).type)
+        allowed = pa.array(values, self.schema.field(column).type)
         return self._filter(
-            lambda table: pc.is_in(table[column], wanted), lambda: F.col(column).isin(*values)
+            lambda table: pc.is_in(table[column], allowed), lambda: F.col(column).isin(*values)
         )
 
     def but(self, column: str, value: int) -> "Rows":

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from itertools import takewhile
 from typing import TypeAlias
+
+import pyarrow.compute as pc
 
 from highwater.checkers.model.explain.evidence_links import (
     Row,
@@ -20,6 +23,7 @@ from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, LeadershipStart, RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import FaultInterval
+from highwater.harness.runs.history import SEND
 from highwater.harness.runs.partition_trace import Leadership
 
 Links: TypeAlias = tuple[ExplanationLink, ...]
@@ -136,6 +140,43 @@ def shorter_successor(case: LostRecord) -> Links:
 def connection_closed(case: LostRecord) -> Links:
     """Return the other partition's change of leader for which a broker closed the connection."""
     return _acked(case, hung_up(case.observed, case.trace, case.begun_ns, case.ended_ns))
+
+
+def left_unread(case: LostRecord) -> Links:
+    """Return the end of a connection whose last requests its broker had not read.
+
+    With acks=0 a request is acknowledged when the client's socket has it. A broker reads the
+    requests of a connection in order, so that the unread ones are the last of their producer.
+    """
+    observed, process = case.observed, case.send["process"]
+    leadership = case.trace.leadership(case.begun_ns)
+    gave_up = f"{process} gave its connection up."
+    ends = {
+        line.time_ns: event_link("acks=0", gave_up, line, None)
+        for line in observed.clients.get(process, ())
+    }
+    for fault in observed.faults:
+        if leadership is not None and fault.broker == leadership.leader:
+            ends[fault.start_ns] = fault_link(fault)
+    near = range(case.ended_ns, case.ended_ns + WITHIN.backlog)
+    end_ns = min((time_ns for time_ns in ends if time_ns in near), default=None)
+    if end_ns is None or _was_one_appended(case, end_ns):
+        return ()
+    return (case.ack, ends[end_ns])
+
+
+def _was_one_appended(case: LostRecord, until_ns: int) -> bool:
+    """Return whether a log has a record that the producer handed over after this one."""
+    ops = case.observed.ops
+    same = (
+        pc.equal(ops["kind"], SEND),
+        pc.equal(ops["process"], case.send["process"]),
+        pc.equal(ops["partition"], case.trace.partition),
+        pc.greater(ops["complete_ns"], case.ended_ns),
+        pc.less(ops["complete_ns"], until_ns),
+    )
+    later = set(ops["value"].filter(reduce(pc.and_, same)).to_pylist())
+    return any(later & disk.records for disk in case.trace.disks.values())
 
 
 def successors(case: LostRecord) -> list[LeadershipStart]:

@@ -76,6 +76,13 @@ UNANSWERED: Final = (
         says="Its broker closed the connection because it no longer led another partition.",
         evidence=evidence.connection_closed,
     ),
+    LossRule(
+        name="unread",
+        says="Its broker had not read it when the connection ended: nothing that the producer sent"
+        " between is in a log.",
+        applies=lambda case: case.acks == "0",
+        evidence=evidence.left_unread,
+    ),
 )
 
 SUCCESSION: Final = (

@@ -54,10 +54,33 @@ def reordered(observed: RunTraces, anomaly: Row) -> Chain:
     """
     if observed.plan.workload.idempotence:
         return refuse("Its producer is idempotent: the broker should have kept the order.")
-    [earlier, _] = anomaly["steps"]
+    [earlier, later] = anomaly["steps"]
     chain = _sent_again(observed, anomaly, earlier, f"behind {anomaly['value']}")
-    link = _taken_at_once(observed, anomaly, earlier) if chain.why_not else None
-    return chain if link is None else Chain(links=(link,))
+    if chain.why_not:
+        link = _taken_at_once(observed, anomaly, earlier) or _overtaken(observed, earlier, later)
+        return chain if link is None else Chain(links=(link,))
+    return chain
+
+
+def _overtaken(observed: RunTraces, earlier: Row, later: Row) -> ExplanationLink | None:
+    """Return the end of the connection on which the earlier request waited at a busy broker.
+
+    With acks=0 a request is acknowledged when the client's socket has it. The requests of two
+    connections are handled in any order.
+    """
+    sent_ns, next_ns = earlier["complete_ns"], later["complete_ns"]
+    if observed.plan.workload.acks != "0" or sent_ns is None or next_ns is None:
+        return None
+    for line in observed.clients.get(earlier["process"], ()):
+        if sent_ns <= line.time_ns <= next_ns <= sent_ns + WITHIN.backlog:
+            says = (
+                f"{earlier['value']} waited at its broker when {earlier['process']} gave the"
+                f" connection up, and {later['value']} came on the next one."
+            )
+            return ExplanationLink(
+                rule="connection-end", says=says, event=line.text, time_ns=line.time_ns
+            )
+    return None
 
 
 def _taken_at_once(observed: RunTraces, anomaly: Row, send: Row) -> ExplanationLink | None:

@@ -255,6 +255,39 @@ def test_a_broker_of_0_10_2_may_swap_the_last_requests_of_a_client_that_left(
 
 
 @pytest.mark.parametrize(
+    ("given_up", "word"),
+    [("14:13:45", "explained"), ("14:13:39", "unexplained"), ("14:13:51", "unexplained")],
+    ids=["between", "before", "after"],
+)
+def test_a_request_that_waited_at_its_broker_may_be_overtaken_on_the_next_connection(
+    tmp_path: Path, given_up: str, word: str
+) -> None:
+    """A soak of 3.3.2 on a busy machine: with acks=0 nobody waits for what a broker has to do."""
+    run = RunBuilder(tmp_path / "run", kafka="3.3.2", workload=Workload(acks="0"))
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(20_000)
+    run.send("p0-0", None)
+    run.tick(10_000)
+    run.send("p0-1", None)
+    run.disk((1, 2, 3), [(0, 0, "p0-1"), (1, 0, "p0-0")])
+    steps = [
+        {"process": "producer-0", "outcome": "ok", "invoke_ns": at, "complete_ns": at + 1_000_000,
+         "value": value}
+        for at, value in ((20_001_000_000, "p0-0"), (30_006_000_000, "p0-1"))
+    ]  # fmt: skip
+    row = {"kind": "nonmonotonic-send", "topic": "events", "partition": 0, "value": "p0-1"}
+    built = run.write()  # a run that began at 14:13:20
+    anomalies(built, row | {"steps": steps})
+    built.logs.mkdir(exist_ok=True)
+    line = f"{given_up}.000 REQTMOUT [producer-0#producer-1] Timed out 1 in-flight\n"
+    (built.logs / "clients.log").write_text(line, encoding="utf-8")
+    found = as_random(built, verdict(kafka="3.3.2")).findings
+    [said] = [one for one in found if one.kind == "nonmonotonic-send"]
+    assert said.verdict == word
+    assert ([link.rule for link in said.because] == ["connection-end"]) is (word == "explained")
+
+
+@pytest.mark.parametrize(
     ("epochs", "word"), [((1, 2), "explained"), ((1, 1), "unexplained")], ids=["new", "same"]
 )
 def test_an_idempotent_producer_in_a_new_epoch_is_not_known_again(

@@ -60,6 +60,8 @@ class Situation:
     left_ns: int | None = None
     other: tuple[Leadership, ...] = ()
     acked_ns: int = ACKED
+    later: tuple[str, ...] = ()
+    """Records that the producer sent a second after it."""
 
     def record(self) -> LostRecord:
         """The record as the explanation has it."""
@@ -79,6 +81,8 @@ class Situation:
             "process": "p0", "outcome": "ok", "invoke_ns": SENT, "complete_ns": self.acked_ns,
             "offset": 3, "value": "m3",
         }  # fmt: skip
+        sent = {"kind": "send", "process": "p0", "partition": 0, "complete_ns": ACKED + SECOND}
+        later = [sent | {"value": value} for value in self.later]
         observed = RunTraces(
             plan=Plan(
                 kafka=self.kafka,
@@ -89,7 +93,7 @@ class Situation:
             rules=rules_of(self.kafka),
             faults=list(self.faults),
             traces={0: trace, 1: other},
-            ops=pa.Table.from_pylist([], schema=OPERATIONS),
+            ops=pa.Table.from_pylist(later, schema=OPERATIONS),
             clients={"p0": list(self.clients)},
             left_ns={} if self.left_ns is None else {"p0": self.left_ns},
         )
@@ -137,6 +141,7 @@ UNAWARE = Situation(
     starts=(replace(START, time_ns=MOVED),),
     lines=(HEARD,),
 )
+UNREAD = replace(CALM, clients=(ClientLogLine(ACKED + 9 * SECOND, "Timed out"),))
 JOIN = (QUIET, replace(QUIET, time_ns=SENT - SECOND, isr=(1,)), replace(QUIET, time_ns=ACKED), NEXT)
 
 EXPLAINED = {
@@ -148,6 +153,7 @@ EXPLAINED = {
     "connection": replace(
         CALM, other=(QUIET, replace(NEXT, time_ns=SENT)), rows=(replace(QUIET, isr=(1,)),)
     ),
+    "unread": replace(UNREAD, later=("m5",)),
     "unclean": Situation(unclean=True, start=UNCLEAN),
     "acks": Situation(acks="1"),
     "disk": Situation(faults=(fault("power-failure", 2, ACKED, ELECTED, 3),)),
@@ -177,6 +183,7 @@ NOT_EXPLAINED = {
         tracks={1: Track.of(1, [(SENT, 3, 3)])},
     ),
     "connection": replace(CALM, other=(QUIET, replace(NEXT, time_ns=ELECTED))),
+    "unread": replace(UNREAD, later=("m5", "m4")),  # m4 is in a log
     "unclean": Situation(unclean=False, start=UNCLEAN),
     "acks": Situation(acks="all"),
     "disk": Situation(faults=(fault("power-failure", 2, ACKED, ELECTED, 2),)),

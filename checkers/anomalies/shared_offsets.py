@@ -42,8 +42,8 @@ def known_places(rows: pa.Table) -> pa.Table:
     columns = numbers(rows, ("what", "sure", "slot", "place", "last_place"))
     what, place = columns["what"], columns["place"]
     tells = (what == SLOT_TOLD) | ((what == READS) & columns["sure"])
-    known = choose(columns, tells)
-    slot, low, end = stretches(known["slot"], known["place"], known["last_place"])
+    ranges = choose(columns, tells)
+    slot, low, end = stretches(ranges["slot"], ranges["place"], ranges["last_place"])
     group = Groups.of(slot)
     counted = {
         "slot": slot[group.first],

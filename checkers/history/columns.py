@@ -142,12 +142,6 @@ def grouped(rows: Numbers, *by: str, then: Sequence[str] = ()) -> tuple[Numbers,
     return ordered, Groups.of(*(ordered[name] for name in by))
 
 
-def distinct(column: NDArray[Any]) -> Ints:
-    """Return the numbers in order, once each. NumPy's ``unique`` is slow where many differ."""
-    ordered: Ints = np.sort(column)
-    return ordered[Groups.of(ordered).first]
-
-
 def first_of(rows: Numbers, *by: str) -> Numbers:
     """Return the first row by ``at`` of each group of rows that are equal in some columns."""
     ordered, group = grouped(rows, *by, then=("at",))

@@ -7,10 +7,9 @@ decorator lists them in order.
 from collections.abc import Iterable
 from typing import Final
 
-from highwater.checkers.anomalies.client_checkers import clients, operations
+from highwater.checkers.anomalies.client_checkers import clients, operations, records
 from highwater.checkers.anomalies.corrupt import corrupt
 from highwater.checkers.anomalies.divergence import divergence
-from highwater.checkers.anomalies.records import records
 from highwater.checkers.anomalies.replica_files import (
     checkpoint,
     epochs,

@@ -1,9 +1,8 @@
-"""The clients' view of runs of ours, as checkers.
+"""The clients' view of our own runs, and the outcomes of their records, as checkers.
 
-The outcome of each record is judged by ``checkers.anomalies.record_outcomes`` instead, which has
-our fence and disks: it finds lost-write, unseen and duplicate. It calls a record lost whether it
-was read before or not, so nothing is called vanished. Write-write edges are left out of cycles:
-they are ordinary in Kafka.
+``checkers.anomalies.record_outcomes`` judges the outcome of each record: it has our fence and
+disks. It calls a record lost whether it was read before or not, so nothing is called vanished.
+Write-write edges are left out of cycles: they are ordinary in Kafka.
 """
 
 from functools import partial
@@ -11,11 +10,13 @@ from typing import Final
 
 import pyarrow as pa
 
+from highwater.checkers.core import anomaly_kinds
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import Kind, Severity
 from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import (
     AGREED,
+    DURABLE,
     ISOLATED,
     UNORDERED,
     always,
@@ -131,6 +132,41 @@ STEPS: Final = (
         breaks=never,
     ),
 )
+
+
+@checker(
+    Kind(
+        anomaly_kinds.LOST,
+        guarantee="An acknowledged record is read by every reader that passes its offset.",
+        singular="acknowledged record was lost",
+        plural="acknowledged records were lost",
+        severity=Severity.CRITICAL,
+        promise=DURABLE,
+        breaks=if_acknowledged_is_kept,
+    ),
+    Kind(
+        anomaly_kinds.UNSEEN,
+        guarantee="The final read reaches the offset of every acknowledged record.",
+        singular="acknowledged record is out of sight",
+        plural="acknowledged records are out of sight",
+        severity=Severity.UNDECIDED,
+        promise=DURABLE,
+        breaks=never,
+        absence=True,
+    ),
+    Kind(
+        anomaly_kinds.DUPLICATE,
+        guarantee="A record that was sent once is read at one offset.",
+        singular="record stands in the log twice",
+        plural="records stand in the log twice",
+        severity=Severity.SERIOUS,
+        promise="exactly once: an idempotent producer writes a record once (KIP-98)",
+        breaks=if_idempotent,
+    ),
+)
+def records(tables: Tables) -> Rows:
+    """Return records with a wrong outcome."""
+    return tables.client_anomalies.only("kind", *records.names)
 
 
 @checker(*CONTENTS, *STEPS)

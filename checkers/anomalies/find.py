@@ -45,15 +45,10 @@ def findings(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
     return [row for row in rows if row is not None]
 
 
-def tell(view: ClientHistory, found_rows: Sequence[Rows]) -> Rows:
-    """Return findings as anomalies, in ``checkers.core.anomaly.SCHEMA``.
-
-    Args:
-        view: of the histories.
-        found_rows: in ``checkers.history.findings.FINDING``.
-    """
+def tell(view: ClientHistory, parts: Sequence[Rows]) -> Rows:
+    """Return findings as anomalies, in ``checkers.core.anomaly.SCHEMA``."""
     none = view.engine.table(FINDING.empty_table())
-    all_of_them = none.union(*found_rows).persist()
+    all_of_them = none.union(*parts).persist()
     if not len(all_of_them):
         return view.engine.table(SCHEMA.empty_table())
     rows = all_of_them.renamed(FINDING_COLUMNS).join(view.words, REFERENCE)

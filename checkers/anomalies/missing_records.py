@@ -26,10 +26,8 @@ def missing_records(
     (``lost-write-cases`` of ``jepsen.tests.kafka``). unseen: it was acknowledged, no such reader
     met it, and none is known to have come so far.
 
-    Args:
-        took_effect: acknowledged, or known from what others saw.
-        returned: whether a reader that counts returned it.
-        passed: whether such readers came as far as its offset.
+    A record ``took_effect`` if it was acknowledged, or is known from what others saw; it was
+    ``returned`` by a reader that counts, and ``passed`` if such readers came as far as its offset.
     """
     missing = took_effect & ~returned
     return MissingRecords(missing & passed, missing & ~passed & acknowledged)

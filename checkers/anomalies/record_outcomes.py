@@ -15,43 +15,37 @@ import numpy as np
 import pyarrow as pa
 
 from highwater.checkers.anomalies.missing_records import missing_records
+from highwater.checkers.core.anomaly_kinds import DUPLICATE, LOST, UNSEEN
+from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NONE,
     Bools,
     Ints,
     Numbers,
     any_of,
-    greatest,
-    groups,
-    least,
-    nullable,
-    numbers,
-    sizes,
-)
-from highwater.checkers.history.findings import COPY, FINDING, SUBJECT, findings
-from highwater.checkers.history.kernel_tools import (
     choose,
-    first_place,
+    grouped,
     look_up_columns,
-    reference,
-    sort,
+    numbers,
+    schema,
 )
-from highwater.checkers.history.record_summaries import DOUBTFUL, OF_FINAL_READS, bits
-from highwater.checkers.history.row_flags import IN_FINAL, SEEN_OK, SENT, SENT_FAIL, SENT_OK
+from highwater.checkers.history.findings import COPY, FINDING, SUBJECT, findings, reference
+from highwater.checkers.history.record_summaries import (
+    DOUBTFUL,
+    OF_FINAL_READS,
+    bits,
+    read_at_the_end,
+)
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.spark.engine import Rows
-
-LOST: Final = "lost-write"
-UNSEEN: Final = "unseen"
-DUPLICATE: Final = "duplicate"
 
 _LEDGER: Final = {LOST: "lost", UNSEEN: "unseen"}
 """The name in ``harness.runs.verdict.Ledger`` of acknowledged records that were not read back."""
 
 _READ_NOTE: Final = "a reader met it"
 
-_LIMIT: Final = pa.schema([("slot", pa.int64()), ("reach", pa.int64()), ("complete", pa.bool_())])
+_LIMIT: Final = schema("slot", "reach", "complete", complete=pa.bool_())
 """How far the final read came in a slot, and whether that is all of it. The slot of records without
 a known partition is complete if all partitions are."""
 
@@ -126,28 +120,28 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
         limits: in ``_LIMIT``.
         adrift: ``key, there``, as ``ClientHistory.adrift`` has it.
     """
-    columns = sort(numbers(rows, DOUBTFUL.names), "key")
-    first, fact, offset = groups(columns["key"]), columns["fact"], columns["offset"]
-    sent, has_offset = any_of(fact, SENT), offset != NONE
-    read_back = has_offset & any_of(fact, IN_FINAL) & any_of(fact, SEEN_OK)
-    record = choose(columns, first)
+    columns, group = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))
+    fact, offset = columns["fact"], columns["offset"]
+    sent, has_offset, read_back = any_of(fact, flags.SENT), offset != NONE, read_at_the_end(columns)
+    record = choose(columns, group.first)
     there = look_up_columns(adrift, "key", record["key"])["there"]
-    low, high = least(first, offset, read_back), greatest(first, offset, read_back)
-    low, high = (np.where(place == NONE, there, place) for place in (low, high))
-    offered = greatest(first, offset, sent & has_offset)
+    low, high = group.least(offset, read_back), group.greatest(offset, read_back)
+    offered = group.greatest(offset, sent)
     limit = look_up_columns(limits, "slot", record["slot"])
     # A log that was cut may end, fence and all, before the offset that was acknowledged once.
     reached = (offered != NONE) & (limit["reach"] != NONE) & (offered <= limit["reach"])
-    passed = (limit["complete"] == 1) | reached
-    acknowledged = any_of(record["facts"], SENT_OK)
+    acknowledged = any_of(record["facts"], flags.SENT_OK)
     lost, unseen = missing_records(
-        took_effect=acknowledged, acknowledged=acknowledged, returned=low != NONE, passed=passed
+        took_effect=acknowledged,
+        acknowledged=acknowledged,
+        returned=(low != NONE) | (there != NONE),
+        passed=(limit["complete"] == 1) | reached,
     )
-    place = least(first, offset, has_offset & ~any_of(fact, SENT_FAIL))
+    twice = any_of(record["doubts"], bits("again"))
+    place = group.least(offset, has_offset & ~any_of(fact, flags.SENT_FAIL))
     copy = np.where(offered == NONE, place, NONE)
-    twice = (low != high) & any_of(record["facts"], SENT)
-    columns["record"] = np.repeat(np.arange(len(first)), sizes(first, len(fact)))
-    record["client"], record["at"] = reference(columns, first_place(first, sent))
+    record["client"], record["at"] = reference(columns, group.first_place(sent))
+    columns["record"] = group.spread(np.arange(len(group)))
     sends = choose(columns, sent)
     return pa.concat_tables(
         [
@@ -165,9 +159,7 @@ def ledger(
 ) -> dict[str, dict[str, int]]:
     """Return the ledger of every run: the fields of ``harness.runs.verdict.Ledger``.
 
-    Args:
-        books: of every partition.
-        counts: how many anomalies there are of each run and kind.
+    ``counts`` says how many anomalies there are of each run and kind.
     """
     runs: dict[str, Counter[str]] = {}
     for ledger in books:
@@ -185,26 +177,27 @@ def _subjects(kind: str, sends: Numbers, chosen: Bools, offset: Ints) -> pa.Tabl
     """Return the sends of the chosen records as subjects of findings.
 
     Args:
-        kind: the anomaly's name.
         sends: rows of ``DOUBTFUL``, and ``record``, the index of each one's record.
-        chosen: of all records, those that are findings.
-        offset: of all records.
+        chosen: of all records, as ``offset``.
     """
     rows = choose(sends, chosen[sends["record"]])
-    columns = {"client": rows["client"], "at": rows["at"]}
-    columns["nth"] = any_of(rows["fact"], SENT_OK).astype(np.int32)
-    columns["offset"] = nullable(offset[rows["record"]])
-    return findings(kind, rows["key"], part=SUBJECT, **columns)
+    return findings(
+        kind,
+        rows["key"],
+        part=SUBJECT,
+        nth=any_of(rows["fact"], flags.SENT_OK),
+        offset=offset[rows["record"]],
+        **{name: rows[name] for name in ("client", "at")},
+    )
 
 
 def _copies(
     kind: str, record: Numbers, chosen: Bools, offset: Ints, place: Ints, note: str | None = None
 ) -> pa.Table:
     """Return a copy of each chosen record whose ``place`` is known; it refers to the first send."""
-    placed = chosen & (place != NONE)
-    columns = {name: record[name][placed] for name in ("client", "at")}
-    columns |= {"offset": nullable(offset[placed]), "place": place[placed]}
-    return findings(kind, record["key"][placed], part=COPY, note=note, **columns)
+    columns = {name: record[name] for name in ("key", "client", "at")}
+    copy = choose(columns | {"offset": offset, "place": place}, chosen & (place != NONE))
+    return findings(kind, copy.pop("key"), part=COPY, note=note, **copy)
 
 
 def _limits(

@@ -21,23 +21,21 @@ which no truncation causes; and an anomaly in another partition or without an of
 a lost record is the one that its producer was told, or at which a reader read it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import DIVERGENCE, LOST
 from highwater.checkers.cycles.search import SORTS
-from highwater.checkers.history.columns import distinct
+from highwater.checkers.history.columns import NEVER, Bools, Groups, Ints, so_far
 from highwater.checkers.spark.engine import Rows
 
-LOST: Final = "lost-write"
 VANISHED: Final = "vanished"
-DIVERGENCE: Final = "divergence"
 INCONSISTENT: Final = "inconsistent-offsets"
 _BEFOREHAND: Final = (LOST, VANISHED, DIVERGENCE, INCONSISTENT)
 """The kinds that make a range; the first finding of the first of these kinds names it."""
@@ -57,10 +55,6 @@ _SHALLOW: Final = _BEFOREHAND.index(INCONSISTENT)
 
 _PARTITIONS: Final = 1 << 32
 _NOWHERE: Final = -1
-_LAST: Final = np.iinfo(np.int64).max
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,40 +70,28 @@ class _Places:
 class TruncatedRanges:
     """All ranges of any number of runs, by which anomalies are attributed to their cause.
 
-    Args:
-        found: anomalies, of columns of ``checkers.core.anomaly.ANOMALY``. 24 bytes are held for
-            each that makes a range.
+    Anomalies are columns of ``checkers.core.anomaly.ANOMALY``.
     """
 
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._names: pa.Array = pa.array([], pa.string())
-        parts = [self._made(batch) for batch in batches]
-        none = np.empty(0, np.int64)
-        log, offset, rank = (
-            np.concatenate([none, *(part[nth] for part in parts)]) for nth in range(3)
-        )
+    def __init__(self, anomalies: pa.RecordBatch) -> None:
+        made = anomalies.filter(pc.is_in(anomalies["kind"], pa.array(_BEFOREHAND)))
+        self._names: pa.Array = pc.unique(_names(made)).drop_null()
+        log, offset, rank = self._made(made)
         order = np.lexsort((rank, offset, log))
         log, offset, rank = log[order], offset[order], rank[order]
-        fresh = np.ones(len(log), np.bool_)
-        fresh[1:] = (log[1:] != log[:-1]) | (offset[1:] - offset[:-1] > 1)
-        first = np.flatnonzero(fresh)
-        self._log, self._low = log[first], offset[first]
-        self._high = offset[np.append(first[1:] - 1, len(log) - 1)] if len(first) else none
-        worst = np.minimum.reduceat(rank, first) if len(first) else none
+        goes_on = (log[1:] == log[:-1]) & (offset[1:] - offset[:-1] <= 1)
+        group = Groups.joined(goes_on, len(log))
+        self._log, self._low = log[group.first], offset[group.first]
+        self._high = offset[group.last]
+        worst = group.least(rank)
         self._deep = worst < _SHALLOW
-        number = np.cumsum(fresh) - 1
-        leading = np.flatnonzero(rank == worst[number])
-        head = offset[leading[np.searchsorted(number[leading], np.arange(len(first)))]]
-        self._call(worst, head)
-        self._lows, self._holed = distinct(self._low), distinct(self._log)
-        self._ordinals = self._ordinal(self._log, self._low)
+        self._call(worst, offset[group.first_place(rank == group.spread(worst))])
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the ``cause`` of each anomaly, of columns of ``checkers.core.anomaly.ANOMALY``."""
+        """Return the ``cause`` of each anomaly."""
         places = self._places_of(batch)
-        stretch = (
-            np.searchsorted(self._ordinals, self._ordinal(places.log, places.high), "right") - 1
-        )
+        # Of the ranges of a log the last that begins at or before a place.
+        stretch = so_far((self._log, self._low), (places.log, places.high)) - 1
         kind = batch["kind"]
         deep, every = _among(kind, (INCONSISTENT,)), _among(kind, _SKIPS)
         inside = (stretch >= 0) & (places.log != _NOWHERE)
@@ -119,7 +101,7 @@ class TruncatedRanges:
             & (self._high[at] >= places.low[inside])
             & (self._deep[at] | ~deep[places.row[inside]])
         )
-        best = np.full(len(batch), _LAST)
+        best = np.full(len(batch), NEVER)
         np.minimum.at(best, places.row[inside], self._place[stretch[inside]])
         hits = np.bincount(places.row[inside], minlength=len(batch))
         asks = np.bincount(places.row, minlength=len(batch))
@@ -129,19 +111,15 @@ class TruncatedRanges:
     def _made(self, batch: pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
         """Return the log, the offset and the rank of the anomalies that make ranges."""
         rank = pc.index_in(batch["kind"], pa.array(_BEFOREHAND))
-        batch, rank = batch.filter(rank.is_valid()), rank.drop_null()
-        fresh = pc.unique(_names(batch)).drop_null()
-        fresh = fresh.filter(pc.invert(pc.is_in(fresh, self._names)))
-        self._names = pa.concat_arrays([self._names, fresh])
         # Under acks=0 nobody is told where a record stands; a reader may have met it all the same.
         untold = pc.and_(batch["offset"].is_null(), pc.equal(batch["kind"], LOST))
         points = _points(batch, "copies", untold.to_numpy(zero_copy_only=False))
         offset, has_offset = _numbers(batch["offset"])
-        least = np.full(len(batch), _LAST)
+        least = np.full(len(batch), NEVER)
         np.minimum.at(least, points[0], points[2])
-        offset = np.where(least < _LAST, least, offset)
+        offset = np.where(least < NEVER, least, offset)
         log = self._logs(batch, np.arange(len(batch)), *_numbers(batch["partition"]))
-        good = (has_offset | (least < _LAST)) & (log != _NOWHERE)
+        good = (has_offset | (least < NEVER)) & (log != _NOWHERE)
         return log[good], offset[good], rank.to_numpy().astype(np.int64)[good]
 
     def _places_of(self, batch: pa.RecordBatch) -> _Places:
@@ -155,7 +133,7 @@ class TruncatedRanges:
             row, place, at, sure = _points(batch, array, _among(kind, kinds))
             parts.append((row, at, at, place, sure))
         row, _, at, _ = _points(batch, "steps", _among(kind, _BACK))
-        low, high = np.full(len(batch), _LAST), np.full(len(batch), -_LAST)
+        low, high = np.full(len(batch), NEVER), np.full(len(batch), -NEVER)
         np.minimum.at(low, row, at)
         np.maximum.at(high, row, at)
         back = np.unique(row)
@@ -170,11 +148,6 @@ class TruncatedRanges:
         name = pc.index_in(_names(batch), self._names).fill_null(_NOWHERE).to_numpy()
         topic = name.astype(np.int64)[row]
         return np.where(mask & (topic >= 0), topic * _PARTITIONS + partition, _NOWHERE)
-
-    def _ordinal(self, log: Ints, offset: Ints) -> Ints:
-        """Return a number that orders logs and their offsets as the lows of ranges are ordered."""
-        place = np.searchsorted(self._lows, offset, "right")
-        return np.searchsorted(self._holed, log) * (len(self._lows) + 1) + place
 
     def _call(self, worst: Ints, head: Ints) -> None:
         """Return the names of the ranges, and their places in the order of low and name."""
@@ -196,18 +169,14 @@ class TruncatedRanges:
 
 def stretches(rows: Rows) -> TruncatedRanges:
     """Return the ranges of truncation that anomalies show."""
-    made = rows.only("kind", *_BEFOREHAND).select(_COLUMNS)
-    return TruncatedRanges(made.table().combine_chunks().to_batches())
+    made = rows.only("kind", *_BEFOREHAND).select(_COLUMNS).table()
+    return TruncatedRanges(
+        pa.RecordBatch.from_struct_array(made.to_struct_array().combine_chunks())
+    )
 
 
 def caused(table: pa.Table, *, causes: TruncatedRanges, alone: str | None = None) -> pa.Table:
-    """Anomalies with their ``cause``. A kernel.
-
-    Args:
-        table: in ``checkers.core.anomaly.SCHEMA``.
-        causes: all ranges.
-        alone: a kind that never follows from a range.
-    """
+    """Return anomalies with their ``cause``; a kind ``alone`` never has one. A kernel."""
     (batch,) = table.combine_chunks().to_batches()
     cause = causes.of(batch)
     if alone is not None:

@@ -15,42 +15,39 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from highwater.checkers.anomalies.shared_offsets import crowded, places
-from highwater.checkers.history.columns import NONE, Ints, Numbers, any_of, groups, numbers, sizes
-from highwater.checkers.history.findings import FINDING
-from highwater.checkers.history.kernel_tools import (
+from highwater.checkers.history import row_flags as flags
+from highwater.checkers.history.columns import (
+    NEVER,
+    NONE,
+    Groups,
+    Ints,
+    Numbers,
+    any_of,
+    arrow,
     at_place,
     choose,
-    first_place,
-    last_place,
-    reference,
-    sort,
-    steps,
+    grouped,
+    numbers,
+    schema,
 )
-from highwater.checkers.history.row_flags import ENDED, READ_BY_ANY, SEEN, SEEN_OK, SENT_OK
+from highwater.checkers.history.findings import FINDING, reference, steps
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 VANISHED: Final = "vanished"
 
-GONE: Final = pa.schema([(name, pa.int64()) for name in ("key", "client", "at")])
+GONE: Final = schema("key", "client", "at")
 """A record, and a row that shows that it was not there any more."""
 
-_OF_TIMES: Final = (
-    *("slot", "key", "client", "at"),
-    *("offset", "invoke_ns", "complete_ns", "fact"),
-)
-_NEVER: Final = np.iinfo(np.int64).max
+_OF_OFFSETS: Final = ("slot", "offset", "key", "fact")
+_OF_TIMES: Final = (*_OF_OFFSETS, "client", "at", "invoke_ns", "complete_ns")
 
 
 def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
     """Return findings of acknowledged records that were read, and not found by the last reader.
 
-    Args:
-        view: the history.
-        passed: in ``GONE``, records at offsets that a reader stepped over.
-
-    Returns:
-        Rows of ``FINDING``; None: every reader found what was there.
+    ``passed`` are records at offsets that a reader stepped over, in ``GONE``. None: every reader
+    found what was there.
     """
     gone = [passed] if len(passed) else []
     order = places(view)
@@ -64,7 +61,7 @@ def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
     if not gone:
         return None
     records = gone[0].union(*gone[1:]).persist()
-    rows = view.rows.where(SENT_OK | SEEN_OK).join(records, ["key"], "semi")
+    rows = view.rows.where(flags.SENT_OK | flags.SEEN_OK).join(records, ["key"], "semi")
     rows = rows.select(["key", "client", "at", "offset", "fact"])
     return rows.union(records).by(["key"], vanished_records, FINDING)
 
@@ -77,16 +74,15 @@ def vanished_records(rows: pa.Table) -> pa.Table:
     """
     of_gone = rows["fact"].is_null().to_numpy()
     rows = rows.set_column(rows.column_names.index("fact"), "fact", pc.fill_null(rows["fact"], 0))
-    columns = sort(numbers(rows) | {"gone": of_gone}, "key")
-    fact, first = columns["fact"], groups(columns["key"])
-    sent = first_place(first, any_of(fact, SENT_OK))
-    seen = last_place(first, any_of(fact, SEEN_OK))
-    gone = last_place(first, columns["gone"])
+    columns, record = grouped(numbers(rows) | {"gone": of_gone}, "key", then=("at",))
+    sent = record.first_place(any_of(columns["fact"], flags.SENT_OK))
+    seen = record.last_place(any_of(columns["fact"], flags.SEEN_OK))
+    gone = record.last_place(columns["gone"])
     at = at_place(columns["at"], seen)
     wrong = (sent != NONE) & (seen != NONE) & (at < at_place(columns["at"], gone))
     ends = [reference(columns, place[wrong]) for place in (sent, seen, gone)]
     offset = at_place(columns["offset"], seen[wrong])
-    return steps(VANISHED, columns["key"][first][wrong], ends, offset)
+    return steps(VANISHED, columns["key"][record.first][wrong], ends, offset=offset)
 
 
 def replaced(rows: pa.Table) -> pa.Table:
@@ -95,52 +91,40 @@ def replaced(rows: pa.Table) -> pa.Table:
     Args:
         rows: of ``ROW``, and rows of ``ClientHistory.placed_late`` once more, whose ``at`` is null.
     """
-    columns = numbers(rows, ("slot", "offset", "key", "client", "at", "fact"))
-    columns = sort(choose(columns, columns["offset"] != NONE), "slot", "offset")
-    if not len(columns["at"]):
-        return GONE.empty_table()
+    columns = numbers(rows, (*_OF_OFFSETS, "client", "at"))
+    columns = choose(columns, columns["offset"] != NONE)
+    columns, place = grouped(columns, "slot", "offset", then=("at",))
     fact, late = columns["fact"], columns["at"] == NONE
-    first = groups(columns["slot"], columns["offset"])
-    reader = last_place(first, any_of(fact, SEEN_OK) & ~late)
-    reader = np.repeat(reader, sizes(first, len(fact)))
-    other = (any_of(fact, SENT_OK | READ_BY_ANY) | late) & (reader != NONE)
+    reader = place.spread(place.last_place(any_of(fact, flags.SEEN_OK) & ~late))
+    other = (any_of(fact, flags.SENT_OK | flags.READ_BY_ANY) | late) & (reader != NONE)
     other &= columns["key"] != at_place(columns["key"], reader)
     client, at = reference(columns, reader[other])
-    return pa.table({"key": columns["key"][other], "client": client, "at": at})
+    return arrow({"key": columns["key"][other], "client": client, "at": at}, GONE)
 
 
 def cut_off(rows: pa.Table) -> pa.Table:
-    """Return records where the log was shorter after all of their readers. A kernel by ``slot``.
+    """Return records where the log was shorter after all their readers, in ``GONE``. By ``slot``.
 
     Readers read below the high watermark, and a leader's log never ends before that (KIP-101). So a
     record has vanished if a send that began after its last reader had ended got an offset at or
     before it, and was read there: a deposed leader may append records that no reader gets. An
     answer about the log's end came from such a leader if any client was further at any time since.
-
-    Args:
-        rows: some columns of ``ROW``.
-
-    Returns:
-        Rows of ``GONE``.
     """
     columns = numbers(rows, _OF_TIMES)
     fact, offset, began = columns["fact"], columns["offset"], columns["invoke_ns"]
-    seen, ended = any_of(fact, SEEN), any_of(fact, ENDED)
-    over = np.where(columns["complete_ns"] == NONE, _NEVER, columns["complete_ns"])
-    columns["time"] = np.where(seen, over, began)
+    seen, sent_ok, ended = (any_of(fact, bits) for bits in (flags.SEEN, flags.SENT_OK, flags.ENDED))
+    over = np.where(columns["complete_ns"] == NONE, NEVER, columns["complete_ns"])
+    columns |= {"time": np.where(seen, over, began), "seen": seen, "sent_ok": sent_ok}
     far = choose(columns, (seen | ended) & (offset != NONE))
-    far["offset"] = far["offset"] + any_of(far["fact"], SEEN)
+    far["offset"] = far["offset"] + far["seen"]
     ends = choose(columns, ended)
-    placed = sort(choose(columns, any_of(fact, SEEN | SENT_OK) & (offset != NONE)), "key")
-    first = groups(placed["key"])
-    size = sizes(first, len(placed["key"]))
-    read = np.logical_or.reduceat(any_of(placed["fact"], SEEN), first)
-    sends = choose(placed, np.repeat(read, size) & any_of(placed["fact"], SENT_OK))
-    records = {
-        **{name: placed[name][first] for name in ("slot", "key")},
-        "place": np.minimum.reduceat(placed["offset"], first),
+    placed, record = grouped(choose(columns, (seen | sent_ok) & (offset != NONE)), "key")
+    read = record.any(placed["seen"])
+    sends = choose(placed, record.spread(read) & placed["sent_ok"])
+    records = choose(placed, record.first) | {
+        "place": record.least(placed["offset"]),
         # Its own send is no word against a record, either.
-        "time": np.maximum.reduceat(placed["time"], first),
+        "time": record.greatest(placed["time"]),
     }
     records = choose(records, read)
     place = records["place"]
@@ -152,15 +136,14 @@ def cut_off(rows: pa.Table) -> pa.Table:
     pairs = zip(reference(sends, sent), reference(ends, end), strict=True)
     client, at = (np.where(back, of_send, of_end) for of_send, of_end in pairs)
     gone = back | short
-    return pa.table({"key": records["key"][gone], "client": client[gone], "at": at[gone]})
+    return arrow(choose({"key": records["key"], "client": client, "at": at}, gone), GONE)
 
 
 def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints:
     """Return for each record the place of the best event of its slot after it; NONE without one.
 
     Args:
-        events: with ``slot, time``.
-        records: with ``slot, time``.
+        events: with ``slot, time``, as the records.
         by: what makes an event better, least first; the last column comes first, as in lexsort.
     """
     size = len(events["slot"])
@@ -170,9 +153,9 @@ def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints
     slot, time = (np.concatenate((events[name], records[name])) for name in ("slot", "time"))
     # Backwards in time, and an event at the time of a record is not after it.
     order = np.lexsort((np.arange(len(rank)) < size, -time, slot))
-    fresh = np.zeros(len(rank), np.int64)
-    fresh[groups(slot[order])] = 1
-    base = np.cumsum(fresh) * (size + 1)  # the ranks of a slot are less than all of those before
+    slots = Groups.of(slot[order])
+    # The ranks of a slot are less than all of those before.
+    base = slots.spread(np.arange(len(slots))) * (size + 1)
     least_since = np.empty(len(rank), np.int64)
     least_since[order] = np.minimum.accumulate(rank[order] - base) + base
     after = least_since[size:]
@@ -181,15 +164,15 @@ def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints
 
 def _replaced(view: ClientHistory, slots: pa.Table) -> Rows:
     crowds = view.engine.table(slots)
-    names = ["slot", "offset", "key", "client", "at", "fact"]
-    rows = view.rows.where(SENT_OK | READ_BY_ANY | SEEN_OK).join(crowds, ["slot"], "semi")
-    rows = rows.select(names)
+    rows = view.rows.where(flags.SENT_OK | flags.READ_BY_ANY | flags.SEEN_OK)
+    rows = rows.join(crowds, ["slot"], "semi").select([*_OF_OFFSETS, "client", "at"])
     if view.late:
         late = view.placed_late.join(crowds, ["slot"], "semi")
-        rows = rows.union(late.select(["slot", "offset", "key", "fact"]))
+        rows = rows.union(late.select(_OF_OFFSETS))
     return rows.by(["slot", "offset"], replaced, GONE)
 
 
 def _cut_off(view: ClientHistory, slots: pa.Table) -> Rows:
-    rows = view.rows.where(SEEN | SENT_OK | ENDED).join(view.engine.table(slots), ["slot"], "semi")
+    rows = view.rows.where(flags.SEEN | flags.SENT_OK | flags.ENDED)
+    rows = rows.join(view.engine.table(slots), ["slot"], "semi")
     return rows.select(_OF_TIMES).by(["slot"], cut_off, GONE)

@@ -14,21 +14,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NONE,
+    Groups,
     Ints,
     Numbers,
     any_of,
-    groups,
-    nullable,
+    arrow,
+    choose,
+    grouped,
+    look_up_columns,
     numbers,
-    sizes,
+    schema,
 )
-from highwater.checkers.history.kernel_tools import choose, look_up_columns
 from highwater.checkers.history.record_summaries import bits, records
-from highwater.checkers.history.row_flags import PROVEN, READ_BY_ANY, READ_OK, SENT, SENT_OK
 from highwater.checkers.history.view import ClientHistory
-from highwater.checkers.spark.engine import Rows, complete
+from highwater.checkers.spark.engine import Rows
 
 SENDER: Final = 0
 READER: Final = 1
@@ -39,16 +41,12 @@ _BLOCKS: Final = 4096  # into how many equal times a history is divided
 _CHUNK_BITS: Final = 20  # the places at a million offsets are sorted at once
 
 
-def _schema(*columns: str, **types: pa.DataType) -> pa.Schema:
-    return pa.schema([(name, types.get(name, pa.int64())) for name in columns])
-
-
 _TYPES: Final = {"rank": pa.int32(), "sure": pa.bool_(), "several": pa.bool_()}
 _COLUMNS: Final = ("slot", "offset", "rank", "deed", "key", "sure")
-MEMBER: Final = _schema("segment", *_COLUMNS, **_TYPES)
+MEMBER: Final = schema("segment", *_COLUMNS, **_TYPES)
 """A place of an operation that can be in a cycle; see ``suspects``."""
 
-_PLACE: Final = _schema(*_COLUMNS, "chunk", "floor", "end", "several", **_TYPES)
+_PLACE: Final = schema(*_COLUMNS, "chunk", "floor", "end", "several", **_TYPES)
 """The place of a record that was sent, or how far an operation read in a slot: as in ``MEMBER``.
 
 The operation happened at ``floor`` or later and, if it is known to have succeeded, at ``end`` or
@@ -56,18 +54,16 @@ earlier (both in ticks). ``several``: it has several places, and sent to one of 
 be in a cycle without any order in time. ``chunk`` is a range of offsets.
 """
 
-_TIMED: Final = _schema(*_PLACE.names, "bound", "time", **_TYPES)
-_CHUNK: Final = _schema("slot", "chunk", "rows", "most")
-_EXTENT: Final = _schema("slot", "start", "end")
-_SPAN: Final = _schema("history", "low", "high")
+_TIMED: Final = schema(*_PLACE.names, "bound", "time", **_TYPES)
+_CHUNK: Final = schema("slot", "chunk", "rows", "most")
+_EXTENT: Final = schema("slot", "start", "end")
+_SPAN: Final = schema("history", "low", "high")
 
 
 def suspects(view: ClientHistory, *, ww: bool) -> Rows | None:
     """Find the operations that can be in cycles; None: there are no cycles.
 
-    Args:
-        view: of any number of histories.
-        ww: whether the log's order of records makes an order of operations.
+    ``ww`` says whether the log's order of records makes an order of operations.
 
     Returns:
         ``segment, slot, offset, rank, deed, key, sure``, a row for each place of an operation:
@@ -90,16 +86,17 @@ def suspects(view: ClientHistory, *, ww: bool) -> Rows | None:
 
 def _places(view: ClientHistory) -> Rows:
     """Collect the places of operations that took effect, or read."""
-    landed = view.records.where(SENT_OK | READ_BY_ANY, "facts").map(_place_sends, _PLACE)
+    landed = view.records.where(flags.SENT_OK | flags.READ_BY_ANY, "facts")
     maybe = view.doubtful.where(bits("maybe"), "doubts").by(["key"], _place_proven, _PLACE)
-    reads = view.rows.where(READ_BY_ANY).not_null("offset").map(_place_reads, _PLACE)
-    return landed.union(maybe, reads).by(["deed"], _merge, _PLACE).persist()
+    reads = view.rows.where(flags.READ_BY_ANY).not_null("offset").map(_place_reads, _PLACE)
+    places = landed.map(_place_sends, _PLACE).union(maybe, reads)
+    return places.by(["deed"], _merge, _PLACE).persist()
 
 
 def _place_sends(sends: pa.Table) -> pa.Table:
     """Place records, given as rows of ``RECORD``."""
     sent = numbers(sends)
-    sent = choose(sent, any_of(sent["facts"], SENT) & (sent["first"] != NONE))
+    sent = choose(sent, any_of(sent["facts"], flags.SENT) & (sent["first"] != NONE))
     columns = {
         "slot": sent["slot"],
         "offset": sent["first"],
@@ -109,39 +106,37 @@ def _place_sends(sends: pa.Table) -> pa.Table:
         "floor": sent["begun"] * _TICKS,
         "end": _ticks(sent["ended"]),
     }
-    return _placed(SENDER, columns)
+    return arrow(columns | {"rank": SENDER}, _PLACE)
 
 
 def _place_proven(rows: pa.Table) -> pa.Table:
     """Place records, given as rows of ``DOUBTFUL`` by ``key``, whose writers are proven."""
     sends, columns = records(rows), numbers(rows, ("deed", "fact"))
-    proven = np.isin(sends["writer"], columns["deed"][any_of(columns["fact"], PROVEN)])
+    proven = np.isin(sends["writer"], columns["deed"][any_of(columns["fact"], flags.PROVEN)])
     return _place_sends(sends.filter(pa.array(proven)))
 
 
 def _place_reads(rows: pa.Table) -> pa.Table:
     """Place reads, given as rows of ``ROW``."""
-    row_columns = numbers(rows)
-    succeeded = np.where(any_of(row_columns["fact"], READ_OK), row_columns["complete_ns"], NONE)
-    columns = {name: row_columns[name] for name in ("slot", "offset", "deed")}
-    columns |= {"floor": row_columns["invoke_ns"] * _TICKS, "end": _ticks(succeeded)}
-    return _merge(_placed(READER, columns))
+    read = numbers(rows)
+    succeeded = np.where(any_of(read["fact"], flags.READ_OK), read["complete_ns"], NONE)
+    columns = {name: read[name] for name in ("slot", "offset", "deed")}
+    columns |= {"floor": read["invoke_ns"] * _TICKS, "end": _ticks(succeeded)}
+    return _merge(arrow(columns | {"rank": READER}, _PLACE))
 
 
 def _merge(places: pa.Table) -> pa.Table:
     """Make one place of an operation's reads in a slot, and set ``several``; by ``deed``."""
-    ordered = _sort(numbers(places), "deed", "rank", "slot", "key")
-    first = groups(*(ordered[name] for name in ("deed", "rank", "slot", "key")))
-    merged = choose(ordered, first) | {
-        "offset": np.maximum.reduceat(ordered["offset"], first),
-        "floor": np.minimum.reduceat(ordered["floor"], first),
-        "end": np.maximum.reduceat(ordered["end"], first),
+    ordered, place = grouped(numbers(places), "deed", "rank", "slot", "key")
+    merged = choose(ordered, place.first) | {
+        "offset": place.greatest(ordered["offset"]),
+        "floor": place.least(ordered["floor"]),
+        "end": place.greatest(ordered["end"]),
     }
-    of_deed = groups(merged["deed"])
-    size = sizes(of_deed, len(first))
-    merged["several"] = np.repeat((size > 1) & (merged["rank"][of_deed] == SENDER), size)
+    deed = Groups.of(merged["deed"])
+    merged["several"] = deed.spread((deed.size > 1) & (merged["rank"][deed.first] == SENDER))
     merged["chunk"] = merged["offset"] >> _CHUNK_BITS
-    return _table(merged)
+    return arrow(merged, _PLACE)
 
 
 def _bounds(view: ClientHistory, places: Rows) -> Rows:
@@ -161,55 +156,53 @@ def _bounds(view: ClientHistory, places: Rows) -> Rows:
 
 
 def _set_bounds(places: pa.Table) -> pa.Table:
-    ordered, first = _order(places)
-    earlier = _most_before(first, ordered["ahead"])
+    ordered, chunk = _order(places)
+    earlier = _most_before(chunk.first, ordered["ahead"])
     ordered["bound"] = np.where(earlier != NONE, earlier + ordered["place"], NONE)
     late = _at_most(np.maximum(ordered["floor"], ordered["bound"]), ordered["end"])
     late = np.where(ordered["rank"] == READER, ordered["end"], late)
     ordered["time"] = np.where(ordered["several"], ordered["floor"], late)
-    return _table(choose(ordered, ordered["offset"] != NONE))
+    return arrow(choose(ordered, ordered["offset"] != NONE), _TIMED)
 
 
 def _sum_up(places: pa.Table) -> pa.Table:
     """Count the places of each chunk, and find the ``most`` that any of them is ahead."""
-    ordered, first = _order(places)
-    rows, most = sizes(first, len(places)), np.maximum.reduceat(ordered["ahead"], first)
-    return _table(choose(ordered, first) | {"rows": rows, "most": most})
+    ordered, chunk = _order(places)
+    sums = {"rows": chunk.size, "most": chunk.greatest(ordered["ahead"])}
+    return arrow(choose(ordered, chunk.first) | sums, _CHUNK)
 
 
 def _carry(chunks: pa.Table) -> pa.Table:
     """Make the places that stand for all chunks before one, in ``_PLACE``."""
-    ordered = _sort(numbers(chunks), "slot", "chunk")
-    first = groups(ordered["slot"])
+    ordered, slot = grouped(numbers(chunks), "slot", then=("chunk",))
     base = np.cumsum(ordered["rows"]) - ordered["rows"]
-    most = _most_before(first, np.where(ordered["most"] != NONE, ordered["most"] - base, NONE))
-    ordered = choose(ordered | {"floor": most + base}, most != NONE)
-    return _placed(SENDER, {name: ordered[name] for name in ("slot", "chunk", "floor")})
+    most = np.where(ordered["most"] != NONE, ordered["most"] - base, NONE)
+    most = _most_before(slot.first, most)
+    columns = {name: ordered[name] for name in ("slot", "chunk")} | {"floor": most + base}
+    return arrow(choose(columns, most != NONE) | {"rank": SENDER}, _PLACE)
 
 
-def _order(places: pa.Table) -> tuple[Numbers, Ints]:
+def _order(places: pa.Table) -> tuple[Numbers, Groups]:
     """Sort the places of chunks, and find where each chunk begins.
 
     ``place`` is a place's number in its chunk, from 1, and ``ahead`` how far at least the time of
     the record there is ahead of that number.
     """
-    ordered = _sort(numbers(places), "slot", "chunk", "offset", "rank", "key", "deed")
-    first = groups(ordered["slot"], ordered["chunk"])
-    ordered["place"] = np.arange(len(places)) - np.repeat(first, sizes(first, len(places))) + 1
-    ordered["ahead"] = np.where(
-        ordered["rank"] == SENDER, ordered["floor"] - ordered["place"], NONE
-    )
-    return ordered, first
+    then = ("offset", "rank", "key", "deed")
+    ordered, chunk = grouped(numbers(places), "slot", "chunk", then=then)
+    ordered["place"] = np.arange(len(places)) - chunk.spread(chunk.first) + 1
+    ahead = ordered["floor"] - ordered["place"]
+    ordered["ahead"] = np.where(ordered["rank"] == SENDER, ahead, NONE)
+    return ordered, chunk
 
 
 def _share_floors(timed: pa.Table) -> pa.Table:
     """Give an operation of several places one ``floor``, the latest of these; by ``deed``."""
-    ordered = _sort(numbers(timed), "deed")
-    first = groups(ordered["deed"])
-    latest = np.maximum.reduceat(np.maximum(ordered["floor"], ordered["bound"]), first)
-    latest = _at_most(latest, np.maximum.reduceat(ordered["end"], first))
-    shared = np.repeat(latest, sizes(first, len(timed)))
-    return _table(ordered | {"floor": np.where(ordered["several"], shared, ordered["floor"])})
+    ordered, deed = grouped(numbers(timed), "deed")
+    latest = deed.greatest(np.maximum(ordered["floor"], ordered["bound"]))
+    shared = deed.spread(_at_most(latest, deed.greatest(ordered["end"])))
+    ordered["floor"] = np.where(ordered["several"], shared, ordered["floor"])
+    return arrow(ordered, _PLACE)
 
 
 def _clock(view: ClientHistory, places: Rows) -> pa.Table:
@@ -222,7 +215,7 @@ def _clock(view: ClientHistory, places: Rows) -> pa.Table:
     whole = extents.group_by("history").aggregate([("start", "min"), ("end", "max")])
     columns = numbers(names.join(whole, "history", join_type="inner"))
     length = (columns["end_max"] - columns["start_min"]) // _TICKS
-    return _table(
+    return pa.table(
         {
             "slot": columns["slot"],
             "history": np.unique(columns["history"], return_inverse=True)[1],
@@ -246,17 +239,18 @@ def _spans(timed: pa.Table, *, clock: pa.Table, ww: bool) -> pa.Table:
     columns = choose(columns, back if ww else back & (columns["rank"] == READER))
     history, low = _blocks(columns, clock, columns["time"])
     spans = {"history": history, "low": low, "high": _blocks(columns, clock, columns["bound"])[1]}
-    merged = _table(spans).group_by(["history", "low"]).aggregate([("high", "max")])
+    merged = pa.table(spans).group_by(["history", "low"]).aggregate([("high", "max")])
     return merged.rename_columns(_SPAN.names)
 
 
 def _segments(spans: pa.Table) -> pa.Table:
     """Join spans that have a block in common, as rows of ``_SPAN``: one a segment, in order."""
-    ordered = _sort(numbers(spans), "history", "low")
-    reached = _most_before(groups(ordered["history"]), ordered["high"])
-    begins = np.flatnonzero(ordered["low"] > reached)
-    high = np.maximum.reduceat(ordered["high"], begins)
-    return _table(choose(ordered, begins) | {"high": high})
+    ordered, history = grouped(numbers(spans), "history", then=("low",))
+    reached = _most_before(history.first, ordered["high"])
+    segment = Groups.joined(ordered["low"][1:] <= reached[1:], len(reached))
+    return arrow(
+        choose(ordered, segment.first) | {"high": segment.greatest(ordered["high"])}, _SPAN
+    )
 
 
 def _members(timed: pa.Table, *, clock: pa.Table, segments: pa.Table) -> pa.Table:
@@ -272,7 +266,7 @@ def _members(timed: pa.Table, *, clock: pa.Table, segments: pa.Table) -> pa.Tabl
     block = code(*_blocks(columns, clock, columns["time"]))
     segment = np.searchsorted(code(pieces["history"], pieces["low"]), block, side="right") - 1
     inside = (segment >= 0) & (block <= code(pieces["history"], pieces["high"])[segment])
-    return _table(choose(columns | {"segment": segment}, inside))
+    return arrow(choose(columns | {"segment": segment}, inside), MEMBER)
 
 
 def _blocks(places: Numbers, clock: pa.Table, time: Ints) -> tuple[Ints, Ints]:
@@ -297,16 +291,3 @@ def _at_most(time: Ints, end: Ints) -> Ints:
 
 def _ticks(nanoseconds: Ints) -> Ints:
     return np.where(nanoseconds != NONE, nanoseconds * _TICKS, NONE)
-
-
-def _sort(rows: Numbers, *by: str) -> Numbers:
-    return choose(rows, np.lexsort([rows[name] for name in reversed(by)]))
-
-
-def _placed(rank: int, columns: Numbers) -> pa.Table:
-    """Return rows of ``_PLACE``, in which other columns are null."""
-    return complete(_table(columns | {"rank": np.full(len(columns["slot"]), rank)}), _PLACE)
-
-
-def _table(columns: Numbers) -> pa.Table:
-    return pa.table({name: nullable(column) for name, column in columns.items()})

@@ -24,46 +24,37 @@ import pyarrow as pa
 
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.cycles.candidates import MEMBER, READER, SENDER, suspects
-from highwater.checkers.cycles.search import (
-    NEVER,
-    PROCESS,
-    REALTIME,
-    Dependencies,
-    Operations,
-    cycles,
-)
+from highwater.checkers.cycles.search import PROCESS, REALTIME, Dependencies, Operations, cycles
+from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
+    NEVER,
     NONE,
     Ints,
     Numbers,
     any_of,
-    greatest,
-    groups,
+    arrow,
+    choose,
+    first_of,
+    grouped,
+    look_up,
     numbers,
-    sizes,
+    schema,
+    sort,
 )
-from highwater.checkers.history.kernel_tools import choose, first_of, look_up
-from highwater.checkers.history.row_flags import READ_BY_ANY, SEEN, SEEN_OK, SENT, SENT_OK
 from highwater.checkers.history.rows import REFERENCE
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
-_DEED: Final = pa.schema([(name, pa.int64()) for name in ("segment", "deed")])
-_EDGE: Final = pa.schema(
-    [(name, pa.int64()) for name in ("segment", "source", "target", "sent", "met")]
-)
-_WITNESS: Final = pa.schema(
-    [
-        *((name, pa.int64()) for name in ("segment", "cycle", "place")),
-        *((name, pa.string()) for name in ("kind", "why")),
-        *((name, pa.int64()) for name in ("deed", "key")),
-        ("sends", pa.bool_()),
-    ]
+_DEED: Final = schema("segment", "deed")
+_EDGE: Final = schema("segment", "source", "target", "sent", "met")
+_WITNESS: Final = schema(
+    *("segment", "cycle", "place", "kind", "why", "deed", "key", "sends"),
+    kind=pa.string(),
+    why=pa.string(),
+    sends=pa.bool_(),
 )
 _WITNESS_KEY: Final = ("deed", "key", "sends")
-_REFERENCE: Final = pa.schema(
-    [*(_WITNESS.field(name) for name in _WITNESS_KEY), *((name, pa.int64()) for name in REFERENCE)]
-)
+_REFERENCE: Final = schema(*_WITNESS_KEY, *REFERENCE, sends=pa.bool_())
 _STEP: Final = SCHEMA.field("steps").type.value_type.names
 
 
@@ -86,7 +77,7 @@ def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
     if members is None:
         return None
     deeds = members.by(["deed"], _deeds, _DEED)
-    rows = view.rows.where(SENT | SEEN).join(deeds, ["deed"]).persist()
+    rows = view.rows.where(flags.SENT | flags.SEEN).join(deeds, ["deed"]).persist()
     none = view.engine.table(_EDGE.empty_table())
     log = members.only("rank", SENDER).by(["slot"], _log_edges, _EDGE) if ww else none
     witnesses = members.union(rows, log).by(["segment"], _search, _WITNESS).table()
@@ -103,25 +94,23 @@ def _log_edges(senders: pa.Table) -> pa.Table:
     A kernel by ``slot``. Only members count: a record between two members that formed a cycle with
     both would be a member too.
     """
-    ordered = numbers(senders)
-    ordered = choose(ordered, np.lexsort((ordered["offset"], ordered["slot"])))
-    first = groups(ordered["slot"], ordered["offset"])
-    alone = first[sizes(first, len(senders)) == 1]
-    alone = alone[ordered["sure"][alone]]
-    ordered = choose(ordered, alone)
-    nth = np.arange(1, len(alone))
-    before, after = choose(ordered, nth - 1), choose(ordered, nth)
+    ordered, place = grouped(numbers(senders), "slot", "offset")
+    alone = place.first[place.size == 1]
+    ordered = choose(ordered, alone[ordered["sure"][alone]])
+    before = {name: column[:-1] for name, column in ordered.items()}
+    after = {name: column[1:] for name, column in ordered.items()}
     linked = (before["slot"] == after["slot"]) & (before["segment"] == after["segment"])
     linked &= before["deed"] != after["deed"]
-    columns = before["segment"], before["deed"], after["deed"], before["key"], after["key"]
-    return pa.table([column[linked] for column in columns], _EDGE)
+    edges = {"segment": before["segment"], "source": before["deed"], "target": after["deed"]}
+    edges |= {"sent": before["key"], "met": after["key"]}
+    return arrow(choose(edges, linked), _EDGE)
 
 
 def _read_edges(rows: Numbers, members: Numbers) -> Numbers:
     """Link each sender to the operations that read its record."""
     readers = members["deed"][members["rank"] == READER]
     senders = choose(members, members["rank"] == SENDER)
-    reads = choose(rows, any_of(rows["fact"], READ_BY_ANY) & np.isin(rows["deed"], readers))
+    reads = choose(rows, any_of(rows["fact"], flags.READ_BY_ANY) & np.isin(rows["deed"], readers))
     place = look_up(senders["key"], reads["key"])
     reads, place = choose(reads, place != NONE), place[place != NONE]
     edges = {
@@ -152,8 +141,7 @@ def _search(graph: pa.Table) -> pa.Table:
     read = _read_edges(rows, members)
     edges = {name: np.concatenate([log[name], read[name]]) for name in _EDGE.names}
     edges["wr"] = np.arange(len(edges["sent"])) >= len(log["sent"])
-    by = ("met", "wr", "target", "source")
-    edges = choose(edges, np.lexsort([edges[name] for name in by]))
+    edges = sort(edges, "source", "target", "wr", "met")
     deeds, ends = np.unique(np.concatenate([edges["source"], edges["target"]]), return_inverse=True)
     if not len(deeds):
         return _WITNESS.empty_table()
@@ -180,23 +168,21 @@ def _search(graph: pa.Table) -> pa.Table:
 
 def _operations(rows: Numbers, deeds: Ints) -> tuple[Operations, Ints]:
     """Look up the processes and times of operations, and their segments."""
-    rows = choose(rows, np.argsort(rows["deed"], kind="stable"))
-    first = groups(rows["deed"])
-    place = look_up(rows["deed"][first], deeds)
-    segment, client = (rows[name][first][place] for name in ("segment", "client"))
-    begin = np.minimum.reduceat(rows["invoke_ns"], first)[place]
-    end = greatest(first, rows["complete_ns"], any_of(rows["fact"], SENT_OK | SEEN_OK))[place]
-    history, process = (np.unique(it, return_inverse=True)[1] for it in (segment, client))
+    rows, group = grouped(rows, "deed")
+    answered = any_of(rows["fact"], flags.SENT_OK | flags.SEEN_OK)
+    deed = {name: rows[name][group.first] for name in ("deed", "segment", "client")}
+    deed |= {"begin": group.least(rows["invoke_ns"])}
+    deed |= {"end": group.greatest(rows["complete_ns"], answered)}
+    deed = choose(deed, look_up(deed["deed"], deeds))
+    history, process = (
+        np.unique(deed[name], return_inverse=True)[1] for name in ("segment", "client")
+    )
     # Lines of time do not lead through other segments: which of equally short cycles is shown would
     # depend on these.
     process = np.unique(history * len(process) + process, return_inverse=True)[1]
-    operations = Operations(
-        history=history,
-        process=process,
-        begin=begin,
-        end=np.where(end == NONE, NEVER, end),
-    )
-    return operations, segment
+    end = np.where(deed["end"] == NONE, NEVER, deed["end"])
+    operations = Operations(history=history, process=process, begin=deed["begin"], end=end)
+    return operations, deed["segment"]
 
 
 class _Witnesses:
@@ -224,9 +210,8 @@ class _Witnesses:
 def _first_rows(rows: pa.Table) -> pa.Table:
     """Refer to the first row in which each operation sent, or read, each record; by ``deed``."""
     columns = numbers(rows)
-    columns["sends"] = any_of(columns["fact"], SENT)
-    columns = first_of(columns, *_WITNESS_KEY)
-    return pa.table([columns[name] for name in _REFERENCE.names], _REFERENCE)
+    columns["sends"] = any_of(columns["fact"], flags.SENT)
+    return arrow(first_of(columns, *_WITNESS_KEY), _REFERENCE)
 
 
 def _tell(view: ClientHistory, rows: Rows, witnesses: pa.Table) -> Rows:

@@ -12,11 +12,7 @@ import numpy as np
 import scipy  # of which Python imports the parts when they are used: they take a while
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-NEVER: Final = np.iinfo(np.int64).max
-"""The end of an operation that was not seen to succeed: no operation is known to follow it."""
+from highwater.checkers.history.columns import NEVER, Bools, Groups, Ints
 
 WW: Final = "ww"
 WR: Final = "wr"
@@ -55,8 +51,7 @@ SORTS: Final = (
 class Operations:
     """Vertices: of each operation its history and process, numbered, and when it began and ended.
 
-    Attributes:
-        end: when it is known to have succeeded, or ``NEVER``.
+    ``end`` is when it is known to have succeeded. ``NEVER``: no operation is known to follow it.
     """
 
     history: Ints
@@ -84,24 +79,14 @@ class Dependencies:
 class Leg:
     """A step of a cycle, from one operation to the next.
 
-    Attributes:
-        edge: its place in ``Dependencies``; -1 where it is by time alone.
-        why: ``ww``, ``wr``, ``process`` or ``realtime``.
+    ``edge`` is its place in ``Dependencies``, -1 where it is by time alone; ``why`` is ``ww``,
+    ``wr``, ``process`` or ``realtime``.
     """
 
     source: int
     target: int
     edge: int
     why: str
-
-    def renumbered(self, operations: Ints, edges: Ints) -> "Leg":
-        """Return the cycle with its operations' and edges' numbers of the whole graph."""
-        return Leg(
-            source=int(operations[self.source]),
-            target=int(operations[self.target]),
-            edge=int(edges[self.edge]) if self.edge >= 0 else -1,
-            why=self.why,
-        )
 
 
 Cycle = tuple[str, list[Leg]]
@@ -116,19 +101,13 @@ class _Graph(NamedTuple):
     target: Ints
     weight: NDArray[np.float64]
 
-    def matrix(self, chosen: Bools | None = None) -> "scipy.sparse.csr_array":
-        chosen_rows = slice(None) if chosen is None else chosen
+    def matrix(self, chosen: Bools | slice = slice(None)) -> "scipy.sparse.csr_array":
+        source, target, weight = self.source[chosen], self.target[chosen], self.weight[chosen]
         # A pair that is linked more than once is linked by the cheapest of its edges.
-        order = np.lexsort(
-            (self.weight[chosen_rows], self.target[chosen_rows], self.source[chosen_rows])
-        )
-        source, target = self.source[chosen_rows][order], self.target[chosen_rows][order]
-        first = np.ones(len(order), bool)
-        first[1:] = (np.diff(source) != 0) | (np.diff(target) != 0)
-        weight = self.weight[chosen_rows][order][first]
-        return scipy.sparse.csr_array(
-            (weight, (source[first], target[first])), shape=(self.size, self.size)
-        )
+        order = np.lexsort((weight, target, source))
+        order = order[Groups.of(source[order], target[order]).first]
+        edges = weight[order], (source[order], target[order])
+        return scipy.sparse.csr_array(edges, shape=(self.size, self.size))
 
     def components(self) -> Ints:
         """Return the strongly connected component of each vertex; -1 for a vertex alone."""
@@ -150,40 +129,16 @@ def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
     two operations, so there are as many as operations. ``process`` is the same within a process;
     operations of one process that overlap, as those of a producer do, are not ordered.
     """
-    whole = _graph(operations, dependencies, SORTS[-1]).components()
-    vertices = np.flatnonzero(whole[: len(operations)] >= 0)
-    if not len(vertices):
+    everywhere = np.ones(len(operations), np.bool_)
+    whole = _graph(operations, dependencies, SORTS[-1], everywhere).components()
+    whole = whole[: len(operations)]
+    if not (whole >= 0).any():
         return []
-    edges = np.flatnonzero(
-        (whole[dependencies.source] >= 0)
-        & (whole[dependencies.source] == whole[dependencies.target])
-    )
-    place = np.zeros(len(operations), np.int64)
-    place[vertices] = np.arange(len(vertices))
-    cycles = _search(
-        Operations(
-            history=operations.history[vertices],
-            process=operations.process[vertices],
-            begin=operations.begin[vertices],
-            end=operations.end[vertices],
-        ),
-        Dependencies(
-            source=place[dependencies.source[edges]],
-            target=place[dependencies.target[edges]],
-            wr=dependencies.wr[edges],
-        ),
-        whole[vertices],
-    )
-    return [(name, [leg.renumbered(vertices, edges) for leg in legs]) for name, legs in cycles]
-
-
-def _search(operations: Operations, dependencies: Dependencies, whole: Ints) -> list[Cycle]:
-    """Return the cycles of components; ``whole`` says of each operation in which of them it is."""
-    cycles: list[Cycle] = []
+    named: list[Cycle] = []
     searches: list[tuple[_Sort, Ints]] = []
     for sort in SORTS:
         implied = [holders for other, holders in searches if other.implies(sort)]
-        graph = _graph(operations, dependencies, sort)
+        graph = _graph(operations, dependencies, sort, whole >= 0)
         part = graph.components()
         inside = part[: len(operations)]
         news = inside >= 0
@@ -195,41 +150,45 @@ def _search(operations: Operations, dependencies: Dependencies, whole: Ints) -> 
         searches.append((sort, np.unique(whole[np.isin(inside, chosen)])))
         part[~np.isin(part, chosen)] = -1
         paths = _shortest(graph, part, operations, dependencies, sort)
-        cycles += [(sort.name, legs) for legs in _legs(paths, operations, dependencies, sort)]
-    return cycles
+        named += [(sort.name, legs) for legs in _legs(paths, operations, dependencies, sort)]
+    return named
 
 
-def _graph(operations: Operations, dependencies: Dependencies, sort: _Sort) -> _Graph:
-    """Return the edges that a sort may have."""
+def _graph(operations: Operations, dependencies: Dependencies, sort: _Sort, timed: Bools) -> _Graph:
+    """Return the edges that a sort may have; in time, those between ``timed`` operations."""
     chosen = slice(None) if sort.wr else ~dependencies.wr
     source, target = dependencies.source[chosen], dependencies.target[chosen]
     weight = np.full(len(source), _STEP)
     size = len(operations)
     if sort.order:
         line = operations.history if sort.order == REALTIME else operations.process
-        points, *timed = _time_line(operations, line)
+        points, *edges = _time_line(operations, line, timed)
         size += points
         source, target, weight = (
-            np.concatenate(both) for both in zip((source, target, weight), timed, strict=True)
+            np.concatenate(both) for both in zip((source, target, weight), edges, strict=True)
         )
     return _Graph(size, source, target, weight)
 
 
-def _time_line(operations: Operations, line: Ints) -> tuple[int, Ints, Ints, NDArray[np.float64]]:
+def _time_line(
+    operations: Operations, line: Ints, timed: Bools
+) -> tuple[int, Ints, Ints, NDArray[np.float64]]:
     """Return the points of each line of time, and edges from operations to them, on, and back.
 
     A point stands where an operation ended. An operation leads to its own, each point to the next
     on its line, and the last before an operation's begin leads to that operation.
     """
     count = len(operations)
-    ended = np.flatnonzero(operations.end < NEVER)
+    ended = np.flatnonzero(timed & (operations.end < NEVER))
     ended = ended[np.lexsort((operations.end[ended], line[ended]))]
     times = np.unique(np.concatenate([operations.end[ended], operations.begin]))
     width = len(times) + 1
     ends = line[ended] * width + np.searchsorted(times, operations.end[ended])
     begins = line * width + np.searchsorted(times, operations.begin)
     before = np.searchsorted(ends, begins) - 1
-    follows = (before >= 0) & (line[ended[before]] == line) if len(ended) else before >= 0
+    follows = timed & (before >= 0)
+    if len(ended):
+        follows &= line[ended[before]] == line
     points = np.arange(count, count + len(ended))
     on = np.flatnonzero(np.diff(line[ended]) == 0)
     source = np.concatenate([ended, points[on], count + before[follows]])
@@ -244,9 +203,7 @@ def _smallest(part: Ints, whole: Ints, news: Bools) -> Ints:
     parts, first, counts = np.unique(part[news], return_index=True, return_counts=True)
     owners = whole[news][first]
     order = np.lexsort((first, counts, owners))
-    keep = np.ones(len(order), bool)
-    keep[1:] = np.diff(owners[order]) != 0
-    return parts[order][keep]
+    return parts[order][Groups.of(owners[order]).first]
 
 
 def _shortest(

@@ -1,7 +1,11 @@
-"""Arrow columns as NumPy arrays, which hold no null."""
+"""Columns as NumPy arrays, which hold no null, and what kernels do with them: sort, group, look up.
 
-from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+Places are positions of rows in such arrays.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +18,16 @@ Numbers: TypeAlias = dict[str, NDArray[Any]]
 
 NONE: Final = np.iinfo(np.int64).min
 """The null of a column of integers; in a boolean column null is false."""
+
+NEVER: Final = np.iinfo(np.int64).max
+"""Later than any time, and greater than any number."""
+
+_ARRAYS: Final = (np.ndarray, pa.Array, pa.ChunkedArray)
+
+
+def schema(*names: str, **types: pa.DataType) -> pa.Schema:
+    """Return a schema of these names, of int64 unless ``types`` says otherwise."""
+    return pa.schema([(name, types.get(name, pa.int64())) for name in names])
 
 
 def numbers(table: pa.Table, names: Iterable[str] | None = None) -> Numbers:
@@ -29,9 +43,23 @@ def _column(column: pa.ChunkedArray) -> NDArray[Any]:
     return numbers
 
 
-def nullable(column: NDArray[Any]) -> pa.Array:
-    """Numbers as Arrow has them, with null for ``NONE``."""
-    return pa.array(column, mask=column == NONE)
+def arrow(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    """Return columns in a schema.
+
+    A column is an array of NumPy, where ``NONE`` is null, or of Arrow, or one value for all rows; a
+    missing one is null.
+    """
+    size = max(len(column) for column in columns.values() if isinstance(column, _ARRAYS))
+    arrays = [_arrow(columns.get(field.name), field.type, size) for field in schema]
+    return pa.table(arrays, schema=schema)
+
+
+def _arrow(column: Any, kind: pa.DataType, size: int) -> pa.Array:  # noqa: ANN401 - see ``arrow``
+    if not isinstance(column, _ARRAYS):
+        return pa.repeat(pa.scalar(column, kind), size)
+    if isinstance(column, np.ndarray):
+        column = pa.array(column, mask=column == NONE if column.dtype == np.int64 else None)
+    return column.cast(kind)
 
 
 def any_of(facts: NDArray[Any], number: int) -> Bools:
@@ -40,38 +68,117 @@ def any_of(facts: NDArray[Any], number: int) -> Bools:
     return mask
 
 
-def groups(*columns: NDArray[Any]) -> Ints:
-    """Return where each group of equal rows begins, of rows in the order of these columns."""
-    fresh = np.ones(len(columns[0]), np.bool_)
-    fresh[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return np.flatnonzero(fresh)
+def choose(rows: Numbers, chosen: Ints | Bools) -> Numbers:
+    """Return some rows, by their places or by a mask."""
+    return {name: column[chosen] for name, column in rows.items()}
 
 
-def sizes(first: Ints, count: int) -> Ints:
-    """Return how many rows each group has, of this many rows in all."""
-    lengths: Ints = np.diff(np.append(first, count))
-    return lengths
+def sort(rows: Numbers, *by: str) -> Numbers:
+    """Return rows in the order of some columns; rows that are equal there keep their order."""
+    return choose(rows, np.lexsort([rows[name] for name in reversed(by)]))
 
 
-def least(first: Ints, column: NDArray[Any], mask: Bools) -> Ints:
-    """Return the least number of each group among the rows of ``mask``; ``NONE`` without rows."""
-    most = np.iinfo(np.int64).max
-    least: Ints = np.minimum.reduceat(np.where(mask, column, most), first)
-    least[least == most] = NONE
-    return least
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups of neighbouring rows: the place at which each begins, and the number of its rows."""
+
+    first: Ints
+    size: Ints
+
+    @classmethod
+    def of(cls, *columns: NDArray[Any]) -> Self:
+        """Return the groups of rows that are equal in some columns, by whose order they are."""
+        same = [column[1:] == column[:-1] for column in columns]
+        return cls.joined(np.logical_and.reduce(same), len(columns[0]))
+
+    @classmethod
+    def joined(cls, goes_on: Bools, count: int) -> Self:
+        """Return groups of ``count`` rows, of which each but the first says if it goes on."""
+        fresh = np.ones(count, np.bool_)
+        fresh[1:] = ~goes_on
+        first = np.flatnonzero(fresh)
+        return cls(first, np.diff(np.append(first, count)))
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def last(self) -> Ints:
+        """The place of the last row of each."""
+        return self.first + self.size - 1
+
+    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return for each row the value of its group."""
+        return np.repeat(values, self.size)
+
+    def any(self, mask: Bools) -> Bools:
+        """Return which groups have a row of ``mask``."""
+        return np.logical_or.reduceat(mask, self.first)
+
+    def least(self, column: Ints, mask: Bools | None = None) -> Ints:
+        """Return the least number of each among the rows of ``mask``; ``NONE`` without rows."""
+        if mask is None:
+            return np.minimum.reduceat(column, self.first)
+        least: Ints = np.minimum.reduceat(np.where(mask, column, NEVER), self.first)
+        return np.where(least == NEVER, NONE, least)
+
+    def greatest(self, column: Ints, mask: Bools | None = None) -> Ints:
+        """Return the greatest number of each among the rows of ``mask``; ``NONE`` without rows."""
+        chosen = column if mask is None else np.where(mask, column, NONE)
+        return np.maximum.reduceat(chosen, self.first)
+
+    def first_place(self, mask: Bools) -> Ints:
+        """Return the place of each one's first row of ``mask``; ``NONE`` without rows."""
+        return self.least(np.arange(len(mask)), mask)
+
+    def last_place(self, mask: Bools) -> Ints:
+        """Return the place of each one's last row of ``mask``; ``NONE`` without rows."""
+        return self.greatest(np.arange(len(mask)), mask)
 
 
-def greatest(first: Ints, column: NDArray[Any], mask: Bools) -> Ints:
-    """Return the greatest number of each group among the rows asked for; ``NONE`` without rows."""
-    greatest: Ints = np.maximum.reduceat(np.where(mask, column, NONE), first)
-    return greatest
+def grouped(rows: Numbers, *by: str, then: Sequence[str] = ()) -> tuple[Numbers, Groups]:
+    """Return rows in the order of ``by`` and then of others, and their groups by ``by``."""
+    ordered = sort(rows, *by, *then)
+    return ordered, Groups.of(*(ordered[name] for name in by))
 
 
-def distinct(column: NDArray[Any]) -> Ints:
-    """Return the numbers in order, once each.
+def first_of(rows: Numbers, *by: str) -> Numbers:
+    """Return the first row by ``at`` of each group of rows that are equal in some columns."""
+    ordered, group = grouped(rows, *by, then=("at",))
+    return choose(ordered, group.first)
 
-    numpy's own ``unique`` hashes them first: six million that differ take it 6.4 s, and this 0.4.
+
+def at_place(column: Ints, place: Ints) -> Ints:
+    """Return a column's values at some places, and NONE where the place is NONE."""
+    has_place = place != NONE
+    values = np.full(len(place), NONE)
+    values[has_place] = column[place[has_place]]
+    return values
+
+
+def look_up(haystack: Ints, needles: Ints) -> Ints:
+    """Return the place of each needle among distinct numbers; NONE if it is not there."""
+    if not len(haystack):
+        return np.full(len(needles), NONE)
+    order = np.argsort(haystack)
+    place = order[np.minimum(np.searchsorted(haystack, needles, sorter=order), len(haystack) - 1)]
+    return np.where(haystack[place] == needles, place, NONE)
+
+
+def look_up_columns(table: pa.Table, by: str, needles: Ints) -> Numbers:
+    """Return the other columns of a table whose ``by`` differ, for some of these; NONE without."""
+    columns = numbers(table)
+    place = look_up(columns.pop(by), needles)
+    return {name: at_place(column, place) for name, column in columns.items()}
+
+
+def so_far(haystack: Sequence[Ints], needles: Sequence[Ints]) -> Ints:
+    """Return how many rows of a haystack stand at or before each needle.
+
+    Both are columns, the most significant first, of rows in any order.
     """
-    ordered = np.sort(column)
-    distinct: Ints = ordered[groups(ordered)] if len(ordered) else ordered
-    return distinct
+    columns = [np.concatenate(both) for both in zip(haystack, needles, strict=True)]
+    order = np.lexsort(columns[::-1])  # of rows that are equal, those of the haystack come first
+    count = np.empty(len(order), np.int64)
+    count[order] = np.cumsum(order < len(haystack[0]))
+    return count[len(haystack[0]) :]

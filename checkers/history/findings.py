@@ -4,6 +4,7 @@ A kernel has only numbers. It names the rows that show an anomaly, and the part 
 ``rows_of_findings`` looks up their words and makes the anomaly.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,23 +12,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from highwater.checkers.core.anomaly import SCHEMA
-from highwater.checkers.history.columns import Bools, Ints, groups, sizes
+from highwater.checkers.history.columns import (
+    NONE,
+    Bools,
+    Groups,
+    Ints,
+    Numbers,
+    arrow,
+    at_place,
+    choose,
+    schema,
+)
 
 COPIES: Final[pa.StructType] = SCHEMA.field("copies").type.value_type
 STEPS: Final[pa.StructType] = SCHEMA.field("steps").type.value_type
-STEP_NAMES: Final = [field.name for field in STEPS]
 
-FINDING: Final = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("finding", pa.int64()),
-        ("part", pa.int32()),
-        ("nth", pa.int32()),
-        *((name, pa.int64()) for name in ("client", "at")),
-        ("fault", pa.int32()),
-        *((name, pa.int64()) for name in ("offset", "delta", "place")),
-        ("note", pa.string()),
-    ]
+FINDING: Final = schema(
+    *(
+        "kind",
+        "finding",
+        "part",
+        "nth",
+        "client",
+        "at",
+        "fault",
+        "offset",
+        "delta",
+        "place",
+        "note",
+    ),
+    kind=pa.string(),
+    part=pa.int32(),
+    nth=pa.int32(),
+    fault=pa.int32(),
+    note=pa.string(),
 )
 """One row for each row of a history that a finding refers to.
 
@@ -52,29 +70,59 @@ OF_NONE: Final = 3
 """Faults. The record at fault is that of the first step or subject, at ``offset``; that of the last
 step, at its own offset; that of the first copy, at the copy's; or none that has a value."""
 
-
-def findings(kind: str | pa.Array, finding: Any, **columns: Any) -> pa.Table:  # noqa: ANN401
-    """Rows of ``FINDING``.
-
-    Args:
-        kind: of all rows, or of each.
-        finding: an array.
-        columns: arrays (of numpy or Arrow), or one value for all rows; others are null.
-    """
-    size = len(finding)
-    given = {"kind": kind, "finding": finding, "part": STEP, "nth": 0, "fault": OF_FIRST} | columns
-    arrays = []
-    for field in FINDING:
-        column = given.get(field.name)
-        if isinstance(column, np.ndarray | pa.Array | pa.ChunkedArray):
-            arrays.append(pa.chunked_array([column]) if isinstance(column, pa.Array) else column)
-        else:
-            arrays.append(pa.repeat(pa.scalar(column, field.type), size))
-    return pa.table(arrays, names=FINDING.names).cast(FINDING)
-
-
 FINDING_COLUMNS: Final = {"kind": "found", "offset": "found_offset"}
 """Names of these columns of a finding beside the words of its rows."""
+
+
+def findings(kind: str | pa.Array, finding: Ints, **columns: Any) -> pa.Table:  # noqa: ANN401
+    """Return rows of ``FINDING``; see ``columns.arrow``."""
+    shared = {"kind": kind, "finding": finding, "part": STEP, "nth": 0, "fault": OF_FIRST}
+    return arrow(shared | columns, FINDING)
+
+
+def reference(rows: Numbers, place: Ints) -> tuple[Ints, Ints]:
+    """Return ``client`` and ``at`` of the rows at some places, for ``steps``."""
+    return at_place(rows["client"], place), at_place(rows["at"], place)
+
+
+def steps(
+    kind: str | pa.Array,
+    finding: Ints,
+    references: Sequence[tuple[Ints, Ints]],
+    **columns: Any,  # noqa: ANN401 - arrays, or one value
+) -> pa.Table:
+    """Return findings that consist of steps, in ``FINDING``.
+
+    Args:
+        references: for each step, ``client`` and ``at`` of its row, NONE where there is no row.
+        columns: of the findings.
+    """
+    tables = [FINDING.empty_table()]
+    for nth, (client, at) in enumerate(references):
+        rows = findings(kind, finding, nth=nth, client=client, at=at, **columns)
+        tables.append(rows.filter(rows["at"].is_valid()))
+    return pa.concat_tables(tables)
+
+
+def end_rows(kind: str, rows: Numbers, group: Groups, finding: Ints, *, fault: int) -> pa.Table:
+    """Return a finding for each group of several rows; each row is an END at its own offset.
+
+    Args:
+        rows: in the order of their groups and then of their offsets, the first of which is at
+            fault.
+        finding: a number for each group.
+    """
+    several = group.spread(group.size > 1)
+    offset, number = group.spread(rows["offset"][group.first]), group.spread(finding)
+    end = choose(rows | {"fault_offset": offset, "finding": number}, several)
+    columns = {"client": end["client"], "at": end["at"], "place": end["offset"]}
+    columns["offset"] = end["fault_offset"]
+    return findings(kind, end["finding"], part=END, fault=fault, **columns)
+
+
+def mix(first: Ints, other: Ints) -> Ints:
+    """Return a number for each pair of numbers, as unlikely to be shared as a hash."""
+    return first ^ (other * np.int64(-7046029254386353131))  # 2**64 divided by the golden ratio
 
 
 def rows_of_findings(rows: pa.Table) -> pa.Table:
@@ -87,67 +135,53 @@ def rows_of_findings(rows: pa.Table) -> pa.Table:
     by = ("found", "finding", "part", "nth", "place", "value")
     rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in by])).combine_chunks()
     codes = rows["found"].combine_chunks().dictionary_encode().indices.to_numpy()
-    first = groups(codes, rows["finding"].to_numpy())
-    size = sizes(first, len(rows))
-    number = np.repeat(np.arange(len(first)), size)
-    step = _steps(rows["part"].to_numpy(), number)
-    copy = np.isin(rows["part"].to_numpy(), (COPY, END))
-    nth = np.where(step | ~copy & ~_any(step, first, size), np.arange(len(rows)), -1)
-    last = np.maximum.reduceat(nth, first)
-    last = np.where(last >= 0, last, first + size - 1)
-    partition = rows["partition"].take(pa.array(last))
+    group, part = Groups.of(codes, rows["finding"].to_numpy()), rows["part"].to_numpy()
+    number = group.spread(np.arange(len(group)))
+    step, copy = _steps(part, number), np.isin(part, (COPY, END))
+    # Without steps the last subject tells, and without subjects the last row.
+    last = group.last_place(step | ~copy & ~group.spread(group.any(step)))
+    last = pa.array(np.where(last == NONE, group.last, last))
+    first = pa.array(group.first)
+    partition = rows["partition"].take(last)
     columns = {
-        "run": rows["run"].take(pa.array(last)),
-        "kind": rows["found"].take(pa.array(first)),
-        "topic": rows["topic"].take(pa.array(last)),
+        **{name: rows[name].take(last) for name in ("run", "topic")},
+        "kind": rows["found"].take(first),
         "partition": partition,
-        **_fault(rows, first, step, copy, last),
-        "acks": _acks(rows, step, first, size),
-        "copies": _lists(_copies(rows, copy, partition, number), copy, first, COPIES),
-        "steps": _lists(rows.select(STEP_NAMES).filter(pa.array(step)), step, first, STEPS),
-        "delta": rows["delta"].take(pa.array(first)),
-        "cause": pa.nulls(len(first), pa.string()),
+        **_fault(rows, group, step, copy, last.to_numpy()),
+        "acks": _acks(rows, group, step),
+        "copies": _lists(_copies(rows, copy, partition, number), copy, group, COPIES),
+        "steps": _lists(rows.filter(pa.array(step)), step, group, STEPS),
+        "delta": rows["delta"].take(first),
     }
-    return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+    return arrow(columns, SCHEMA)
 
 
 def _steps(part: Ints, number: Ints) -> Bools:
-    """Return which rows are steps: rows that say so, and the ends of each finding."""
-    ends = np.flatnonzero(part == END)
+    """Return which rows are steps: rows that say so, and the first and last END of a finding."""
     step: Bools = part == STEP
-    if len(ends):
-        first = groups(number[ends])
-        step[ends[first]] = True
-        step[ends[np.append(first[1:], len(ends)) - 1]] = True
+    at = np.flatnonzero(part == END)
+    group = Groups.of(number[at])
+    step[at[group.first]] = step[at[group.last]] = True
     return step
 
 
-def _any(mask: Bools, first: Ints, size: Ints) -> Bools:
-    """Return whether any row of its finding is asked for, row by row."""
-    by_row: Bools = np.repeat(np.logical_or.reduceat(mask, first), size)
-    return by_row
-
-
 def _fault(
-    rows: pa.Table, first: Ints, step: Bools, copy: Bools, last: Ints
+    rows: pa.Table, group: Groups, step: Bools, copy: Bools, last: Ints
 ) -> dict[str, pa.ChunkedArray]:
-    """Offset and value of the record at fault."""
-    fault = rows["fault"].to_numpy()[first]
-    here = np.arange(len(rows))
-    most = len(rows)
-    of_copy = np.minimum.reduceat(np.where(copy, here, most), first)
-    of_step = np.minimum.reduceat(np.where(step | ~copy, here, most), first)
-    row = np.select([fault == OF_LAST, fault == OF_COPY, of_step < most], [last, of_copy, of_step])
-    at = pa.array(row)
-    given = rows["found_offset"].take(pa.array(first))
-    offset = pc.if_else(pa.array(fault == OF_LAST), rows["offset"].take(at), given)
+    """Return the offset and value of the record at fault."""
+    fault = rows["fault"].to_numpy()[group.first]
+    of_copy, of_step = group.first_place(copy), group.first_place(step | ~copy)
+    of_step = np.where(of_step == NONE, 0, of_step)
+    at = pa.array(np.select([fault == OF_LAST, fault == OF_COPY], [last, of_copy], of_step))
+    offset = rows["found_offset"].take(pa.array(group.first))
+    offset = pc.if_else(pa.array(fault == OF_LAST), rows["offset"].take(at), offset)
     offset = pc.if_else(pa.array(fault == OF_COPY), rows["place"].take(at), offset)
     none = pa.scalar(None, pa.string())
     value = pc.if_else(pa.array(fault == OF_NONE), none, rows["value"].take(at))
     return {"offset": offset, "value": value}
 
 
-def _acks(rows: pa.Table, step: Bools, first: Ints, size: Ints) -> pa.Array:
+def _acks(rows: pa.Table, group: Groups, step: Bools) -> pa.Array:
     """Return the greatest of the words of each finding's steps, or of its subjects.
 
     Of subjects that were acknowledged, if there are any.
@@ -158,32 +192,23 @@ def _acks(rows: pa.Table, step: Bools, first: Ints, size: Ints) -> pa.Array:
     subject = rows["part"].to_numpy() == SUBJECT
     sure = subject & (rows["nth"].to_numpy() == 1)
     # An acknowledged one's word may be null; the others' are asked for then.
-    sure &= _any(sure & (rank >= 0), first, size)
-    witness = step | np.where(_any(sure, first, size), sure, subject)
-    most = np.maximum.reduceat(np.where(witness, rank, -1), first)
+    has_sure = group.spread(group.any(sure & (rank >= 0)))
+    most = group.greatest(np.where(step | np.where(has_sure, sure, subject), rank, -1))
     return vocabulary.take(pa.array(most, mask=most < 0))
 
 
 def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Ints) -> pa.Table:
     """Return copies of records that clients read: the broker is unknown."""
-    is_copy = pa.array(copy)
-    given = {
-        "partition": partition.take(pa.array(number[copy])),
-        "offset": rows["place"].filter(is_copy),
-        **{name: rows[name].filter(is_copy) for name in ("value", "note")},
-    }
-    size = int(copy.sum())
-    columns = [given.get(field.name, pa.nulls(size, field.type)) for field in COPIES]
-    return pa.table(columns, names=[field.name for field in COPIES])
+    copies = rows.filter(pa.array(copy))
+    columns = {"partition": partition.take(pa.array(number[copy])), "offset": copies["place"]}
+    columns |= {name: copies[name] for name in ("value", "note")}
+    return arrow(columns, pa.schema(list(COPIES)))
 
 
-def _lists(rows: pa.Table, mask: Bools, first: Ints, kind: pa.StructType) -> pa.Array:
-    """Rows in order as a list for each finding; null where it has none."""
-    size = np.add.reduceat(mask.astype(np.int32), first)
-    ends = pa.array(np.concatenate(([0], np.cumsum(size))), pa.int32())
-    columns = [
-        rows[field.name].cast(field.type).combine_chunks() if len(rows) else pa.nulls(0, field.type)
-        for field in kind
-    ]
+def _lists(rows: pa.Table, mask: Bools, group: Groups, kind: pa.StructType) -> pa.Array:
+    """Return rows in order as a list for each finding; null where it has none."""
+    size = np.add.reduceat(mask.astype(np.int32), group.first)
+    bounds = pa.array(np.append(0, np.cumsum(size)), pa.int32())
+    columns = [rows[field.name].cast(field.type).combine_chunks() for field in kind]
     arrays = pa.StructArray.from_arrays(columns, fields=list(kind))
-    return pa.ListArray.from_arrays(ends, arrays, mask=pa.array(size == 0))
+    return pa.ListArray.from_arrays(bounds, arrays, mask=pa.array(size == 0))

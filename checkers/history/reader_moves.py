@@ -17,14 +17,19 @@ from typing import Final
 
 import pyarrow as pa
 
-from highwater.checkers.history.columns import Ints, Numbers, any_of, numbers
-from highwater.checkers.history.kernel_tools import choose, first_of
-from highwater.checkers.history.row_flags import ASSIGNED, EVERYWHERE, REBALANCED, SEEK_FLAG
-from highwater.checkers.history.version_order import so_far
-
-MOVED: Final = pa.schema(
-    [*((name, pa.int64()) for name in ("client", "slot", "op", "at")), ("fact", pa.int32())]
+from highwater.checkers.history import row_flags as flags
+from highwater.checkers.history.columns import (
+    Ints,
+    Numbers,
+    any_of,
+    choose,
+    first_of,
+    numbers,
+    schema,
+    so_far,
 )
+
+MOVED: Final = schema("client", "slot", "op", "at", "fact", fact=pa.int32())
 """A row of a history that moved a client."""
 
 
@@ -39,9 +44,10 @@ def unexcused(rows: pa.Table) -> pa.Table:
     end = numbers(steps, ("client", "slot", "sent", "from_op", "from_at", "op", "at"))
     begin = end | {"op": end["from_op"], "at": end["from_at"]}
     before = end | {"op": end["from_op"] - 1}
-    fact = moves["fact"]
-    assigned, seeks, shaken = (any_of(fact, bits) for bits in (ASSIGNED, SEEK_FLAG, REBALANCED))
-    everywhere = any_of(fact, EVERYWHERE)
+    assigned, seeks, shaken, everywhere = (
+        any_of(moves["fact"], bits)
+        for bits in (flags.ASSIGNED, flags.SEEK_FLAG, flags.REBALANCED, flags.EVERYWHERE)
+    )
     # An assignment is told in a row for each partition, which all bear the number of its operation.
     all_of_them = first_of(choose(moves, assigned), "client", "op")
     first_assigned = first_of(choose(moves, assigned & ~everywhere), "client", "slot", "op")
@@ -59,5 +65,4 @@ def _between(begin: Numbers, end: Numbers, moves: Numbers, *by: str) -> Ints:
     """Return how many moves come after each begin and not after the end."""
     keys = [moves[name] for name in by]
     until, since = (so_far(keys, [rows[name] for name in by]) for rows in (end, begin))
-    counts: Ints = until - since
-    return counts
+    return until - since

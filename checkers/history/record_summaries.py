@@ -4,38 +4,23 @@ Most records are right; of these only the sums of their slot remain. All rows of
 kept, so that the history is not read again for them.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NONE,
     Bools,
-    Ints,
+    Groups,
     Numbers,
     any_of,
-    greatest,
-    groups,
-    least,
-    nullable,
+    arrow,
+    choose,
+    grouped,
     numbers,
-    sizes,
-)
-from highwater.checkers.history.row_flags import (
-    ADRIFT,
-    IN_FINAL,
-    OF_FENCE,
-    PEEK,
-    PROOF,
-    READ_BY_ANY,
-    READ_OK,
-    SEEN_OK,
-    SENT,
-    SENT_FAIL,
-    SENT_INFO,
-    SENT_OK,
-    STRAY,
+    schema,
 )
 from highwater.checkers.history.rows import ROW
 
@@ -45,23 +30,15 @@ DOUBTS: Final = (
 )
 """Reasons to doubt a record: bits of ``doubts``, in this order.
 
-``missing``: acknowledged, and not in the final read. ``again``: sent, and there at several offsets.
+``missing``: acknowledged, and not in the final read. A duplicate is ``twice`` where all counts that
+clients know (histories of Jepsen's), and ``again`` where only the final read does (our own runs).
 """
 
 OF_FINAL_READS: Final = ("missing", "again")
 
 BOOKS: Final = ("sent", "acknowledged", "failed", "unknown", "read")
 SUMS: Final = ("known", *DOUBTS, *BOOKS)
-SLOT: Final = pa.schema(
-    [
-        ("slot", pa.int64()),
-        ("bound", pa.int64()),
-        ("reach", pa.int64()),
-        ("complete", pa.bool_()),
-        ("rows", pa.int64()),
-        *((name, pa.int64()) for name in SUMS),
-    ]
-)
+SLOT: Final = schema("slot", "bound", "reach", "complete", "rows", *SUMS, complete=pa.bool_())
 """Sums of a slot. ``bound``: how far readers came; ``reach`` the final one, which has read its
 ``fence`` if the slot is ``complete``; ``rows`` were summed up. The fence is in no ledger."""
 
@@ -71,12 +48,8 @@ DOUBTFUL: Final = pa.schema([*ROW, ("facts", pa.int32()), ("doubts", pa.int32())
 TALLY: Final = pa.schema([*DOUBTFUL, ("sums", pa.struct(list(SLOT)))])
 """Rows of ``DOUBTFUL``, and rows where only ``sums`` is not null: some of the sums of a slot."""
 
-RECORD: Final = pa.schema(
-    [
-        *((name, pa.int64()) for name in ("key", "slot")),
-        ("facts", pa.int32()),
-        *((name, pa.int64()) for name in ("first", "last", "writer", "begun", "ended")),
-    ]
+RECORD: Final = schema(
+    *("key", "slot", "facts", "first", "last", "writer", "begun", "ended"), facts=pa.int32()
 )
 """One row a record. ``first`` and ``last`` are the least and greatest offset that a client named
 for it, failed sends apart; ``writer`` is the ``deed`` that sent it, the greatest of several,
@@ -95,29 +68,21 @@ def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
         rows: that tell of records.
         doubts: those whose records' rows are given on.
     """
-    ordered, first, record = _summed(rows)
-    in_doubt = np.repeat((record["doubts"] & np.int32(doubts)) != 0, record["rows"])
-    row = np.flatnonzero(in_doubt)
-    doubtful = {name: ordered[name][row] for name in ROW.names}
-    record_of = np.repeat(np.arange(len(first)), record["rows"])[row]
-    facts = record["facts"][record_of]
-    proof = any_of(facts, SENT_INFO) & any_of(facts, READ_OK) & any_of(doubtful["fact"], SENT)
-    proof &= record["writer"][record_of] == doubtful["deed"]
-    doubtful["fact"] = doubtful["fact"] | np.where(proof, PROOF, 0).astype(np.int32)
-    doubtful |= {"facts": facts, "doubts": record["doubts"][record_of]}
-    sums = _slots(record)
-    columns = [_arrow(doubtful[field.name]) for field in DOUBTFUL]
-    doubtful_rows = pa.table([*columns, pa.nulls(len(row), TALLY.field("sums").type)], schema=TALLY)
-    none = [pa.nulls(len(sums), field.type) for field in DOUBTFUL]
-    return pa.concat_tables(
-        [doubtful_rows, pa.table([*none, sums.to_struct_array()], schema=TALLY)]
-    )
+    ordered, group, record = _summed(rows)
+    in_doubt = group.spread(any_of(record["doubts"], doubts))
+    of_record = {name: group.spread(record[name]) for name in ("facts", "doubts", "writer")}
+    doubtful = choose(ordered | of_record, in_doubt)
+    facts, fact = doubtful["facts"], doubtful["fact"]
+    proof = any_of(facts, flags.SENT_INFO) & any_of(facts, flags.READ_OK)
+    proof &= any_of(fact, flags.SENT) & (doubtful["writer"] == doubtful["deed"])
+    doubtful["fact"] = fact | np.where(proof, flags.PROOF, 0).astype(np.int32)
+    sums = {"sums": _slots(record).to_struct_array()}
+    return pa.concat_tables([arrow(doubtful, TALLY), arrow(sums, TALLY)])
 
 
 def records(rows: pa.Table) -> pa.Table:
     """Rows of ``ROW`` as rows of ``RECORD``, one a record. A kernel by ``key``."""
-    _, _, record = _summed(rows)
-    return pa.table([_arrow(record[name]) for name in RECORD.names], schema=RECORD)
+    return arrow(_summed(rows)[2], RECORD)
 
 
 def summed(sums: pa.Table) -> pa.Table:
@@ -128,61 +93,64 @@ def summed(sums: pa.Table) -> pa.Table:
     return grouped.rename_columns(["slot", *SLOT.names[1:]]).cast(SLOT)
 
 
-def _summed(rows: pa.Table) -> tuple[Numbers, Ints, Numbers]:
-    """Return rows in the order of their records, where each record begins, and its flags."""
-    columns = numbers(rows, ROW.names)
-    order = np.argsort(columns["key"], kind="stable")
-    columns = {name: column[order] for name, column in columns.items()}
-    key, fact, offset = columns["key"], columns["fact"], columns["offset"]
-    first = groups(key)
-    sent, seen_by_any = any_of(fact, SENT), any_of(fact, READ_BY_ANY)
-    placed = ~any_of(fact, SENT_FAIL) & (offset != NONE)
-    read_back = any_of(fact, IN_FINAL) & any_of(fact, SEEN_OK) & (offset != NONE)
+def _summed(rows: pa.Table) -> tuple[Numbers, Groups, Numbers]:
+    """Return rows in the order of their records, these as groups, and what is known of each."""
+    columns, group = grouped(numbers(rows, ROW.names), "key")
+    fact, offset = columns["fact"], columns["offset"]
+    sent, seen_by_any = any_of(fact, flags.SENT), any_of(fact, flags.READ_BY_ANY)
+    placed = ~any_of(fact, flags.SENT_FAIL) & (offset != NONE)
+    read_back = read_at_the_end(columns)
     answered = columns["complete_ns"] != NONE
-    writer = greatest(first, columns["deed"], sent)
-    size = sizes(first, len(key))
-    met_by = np.repeat(writer, size) == columns["deed"]
+    writer = group.greatest(columns["deed"], sent)
+    met_by_writer = (group.spread(writer) == columns["deed"]) & seen_by_any
     record = {
-        "rows": size,
-        "key": key[first],
-        "slot": columns["slot"][first],
-        "facts": np.bitwise_or.reduceat(fact, first),
-        "first": least(first, offset, placed),
-        "last": greatest(first, offset, placed),
+        "rows": group.size,
+        **{name: columns[name][group.first] for name in ("key", "slot")},
+        "facts": np.bitwise_or.reduceat(fact, group.first),
+        "first": group.least(offset, placed),
+        "last": group.greatest(offset, placed),
         "writer": writer,
-        "begun": least(first, columns["invoke_ns"], sent),
-        "ended": greatest(first, columns["complete_ns"], any_of(fact, SENT_OK) & answered),
-        "met_first": least(first, offset, read_back),
-        "met_last": greatest(first, offset, read_back),
-        "met_by": least(first, columns["complete_ns"], seen_by_any & answered),
-        "fence": np.logical_or.reduceat(any_of(fact, OF_FENCE) & sent, first),
-        "own": np.logical_or.reduceat(met_by & seen_by_any, first)
-        | (writer != least(first, columns["deed"], sent)),
+        "begun": group.least(columns["invoke_ns"], sent),
+        "ended": group.greatest(columns["complete_ns"], any_of(fact, flags.SENT_OK) & answered),
+        "met_first": group.least(offset, read_back),
+        "met_last": group.greatest(offset, read_back),
+        "met_by": group.least(columns["complete_ns"], seen_by_any & answered),
+        "fence": group.any(any_of(fact, flags.OF_FENCE) & sent),
+        "own": group.any(met_by_writer) | (writer != group.least(columns["deed"], sent)),
     }
     doubts = _doubts(record)
-    all_doubts = np.zeros(len(first), np.int32)
+    record["doubts"] = np.zeros(len(group), np.int32)
     for place, name in enumerate(DOUBTS):
-        all_doubts |= doubts[name].astype(np.int32) << np.int32(place)
-    return columns, first, record | {"doubts": all_doubts}
+        record["doubts"] |= doubts[name].astype(np.int32) << np.int32(place)
+    return columns, group, record
+
+
+def read_at_the_end(rows: Numbers) -> Bools:
+    """Return which rows of ``ROW`` show at which offset the final read returned a record."""
+    fact = rows["fact"]
+    has_offset: Bools = rows["offset"] != NONE
+    return has_offset & any_of(fact, flags.IN_FINAL) & any_of(fact, flags.SEEN_OK)
 
 
 def _doubts(record: Numbers) -> dict[str, Bools]:
     facts, has_first = record["facts"], record["first"] != NONE
-    sent, sure = any_of(facts, SENT), any_of(facts, SENT_OK | READ_BY_ANY)
-    maybe = any_of(facts, SENT_OK | SENT_INFO)
-    acknowledged = any_of(facts, SENT_OK) & ~record["fence"]
+    sent = any_of(facts, flags.SENT)
+    sure = any_of(facts, flags.SENT_OK | flags.READ_BY_ANY)
+    maybe = any_of(facts, flags.SENT_OK | flags.SENT_INFO)
+    acknowledged = any_of(facts, flags.SENT_OK) & ~record["fence"]
+    read, read_by_any = any_of(facts, flags.READ_OK), any_of(facts, flags.READ_BY_ANY)
     met_by, begun = record["met_by"], record["begun"]
     return {
-        "maybe": ~sure & any_of(facts, SENT_INFO) & has_first,
+        "maybe": ~sure & any_of(facts, flags.SENT_INFO) & has_first,
         "twice": record["first"] != record["last"],
-        "aborted": any_of(facts, SENT_FAIL) & ~maybe & any_of(facts, READ_OK),
+        "aborted": any_of(facts, flags.SENT_FAIL) & ~maybe & read,
         "phantom": ~sent,
-        "own": sent & any_of(facts, READ_BY_ANY) & record["own"],
+        "own": sent & read_by_any & record["own"],
         "foreseen": (met_by != NONE) & (begun != NONE) & (met_by < begun),
-        "unread": maybe & ~any_of(facts, SEEN_OK),
-        "stray": any_of(facts, STRAY),
-        "adrift": any_of(facts, ADRIFT),
-        "peeked": any_of(facts, PEEK) & ~any_of(facts, READ_BY_ANY),
+        "unread": maybe & ~any_of(facts, flags.SEEN_OK),
+        "stray": any_of(facts, flags.STRAY),
+        "adrift": any_of(facts, flags.ADRIFT),
+        "peeked": any_of(facts, flags.PEEK) & ~read_by_any,
         "missing": acknowledged & (record["met_first"] == NONE),
         "again": sent & (record["met_first"] != record["met_last"]),
     }
@@ -192,30 +160,26 @@ def _slots(record: Numbers) -> pa.Table:
     """Return records summed up, in ``SLOT``, a row a slot."""
     slot, place = np.unique(record["slot"], return_inverse=True)
     facts, fence = record["facts"], record["fence"]
-    sent, read_back = any_of(facts, SENT) & ~fence, record["met_first"] != NONE
-    acknowledged = sent & any_of(facts, SENT_OK)
+    sent, read_back = any_of(facts, flags.SENT) & ~fence, record["met_first"] != NONE
+    acknowledged = sent & any_of(facts, flags.SENT_OK)
     sums = {
-        "known": any_of(facts, SENT_OK | READ_BY_ANY) & (record["first"] != NONE),
+        "known": any_of(facts, flags.SENT_OK | flags.READ_BY_ANY) & (record["first"] != NONE),
         "sent": sent,
         "acknowledged": acknowledged,
-        "failed": sent & any_of(facts, SENT_FAIL),
-        "unknown": sent & any_of(facts, SENT_INFO),
+        "failed": sent & any_of(facts, flags.SENT_FAIL),
+        "unknown": sent & any_of(facts, flags.SENT_INFO),
         "read": acknowledged & read_back,
-    } | {name: (record["doubts"] >> bit) & 1 != 0 for bit, name in enumerate(DOUBTS)}
-    columns: dict[str, Any] = {"slot": slot}
-    for name, true in sums.items():
-        columns[name] = np.bincount(place[true], minlength=len(slot))
+        "complete": fence & read_back,
+    } | {name: any_of(record["doubts"], bits(name)) for name in DOUBTS}
+    columns: Numbers = {
+        name: np.bincount(place[of], minlength=len(slot)) for name, of in sums.items()
+    }
     for name, column, condition in (
-        ("bound", "first", any_of(facts, SEEN_OK)),
+        ("bound", "first", any_of(facts, flags.SEEN_OK)),
         ("reach", "met_last", read_back),
     ):
-        most = np.full(len(slot), NONE)
-        np.maximum.at(most, place[condition], record[column][condition])
-        columns[name] = nullable(most)
+        columns[name] = np.full(len(slot), NONE)
+        np.maximum.at(columns[name], place[condition], record[column][condition])
     columns["rows"] = np.bincount(place, record["rows"], len(slot)).astype(np.int64)
-    columns["complete"] = np.bincount(place[fence & read_back], minlength=len(slot)) > 0
-    return pa.table([pa.array(columns[name]) for name in SLOT.names], names=SLOT.names).cast(SLOT)
-
-
-def _arrow(column: Any) -> pa.Array:  # noqa: ANN401 - an array of any type
-    return nullable(column) if column.dtype == np.int64 else pa.array(column)
+    columns["complete"] = columns["complete"] > 0
+    return arrow(columns | {"slot": slot}, SLOT)

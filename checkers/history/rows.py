@@ -12,14 +12,12 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from highwater.checkers.history.columns import schema
 from highwater.checkers.history.row_flags import fact
 
-ROW: Final = pa.schema(
-    [
-        *((name, pa.int64()) for name in ("slot", "client", "key", "deed", "op", "at")),
-        *((name, pa.int64()) for name in ("offset", "invoke_ns", "complete_ns")),
-        ("fact", pa.int32()),
-    ]
+ROW: Final = schema(
+    *("slot", "client", "key", "deed", "op", "at", "offset", "invoke_ns", "complete_ns", "fact"),
+    fact=pa.int32(),
 )
 """A row of a history in numbers.
 
@@ -32,25 +30,18 @@ own ``at``). ``client`` and ``at`` together name one row. ``fact`` has bits of
 REFERENCE: Final = ("client", "at")
 """The columns that name one row of any history. The least ``at`` of several is the first row."""
 
-WORDS: Final = pa.schema(
-    [
-        *((name, pa.int64()) for name in REFERENCE),
-        *((name, pa.string()) for name in ("run", "topic")),
-        ("partition", pa.int32()),
-        *((name, pa.string()) for name in ("process", "kind", "outcome")),
-        *((name, pa.int64()) for name in ("op", "invoke_ns", "complete_ns", "offset")),
-        *((name, pa.string()) for name in ("value", "acks")),
-    ]
+_WORDS: Final = dict.fromkeys(
+    ("run", "topic", "process", "kind", "outcome", "value", "acks"), pa.string()
+) | {"partition": pa.int32()}
+
+WORDS: Final = schema(
+    *(*REFERENCE, "run", "topic", "partition", "process", "kind", "outcome", "op", "invoke_ns"),
+    *("complete_ns", "offset", "value", "acks"),
+    **_WORDS,
 )
 """The columns of a row that an anomaly repeats."""
 
-NAMES: Final = pa.schema(
-    [
-        *((name, pa.int64()) for name in ("slot", "history")),
-        *((name, pa.string()) for name in ("run", "topic")),
-        ("partition", pa.int32()),
-    ]
-)
+NAMES: Final = schema("slot", "history", "run", "topic", "partition", **_WORDS)
 """The names behind the numbers of slots."""
 
 OF_SLOT: Final = ("run", "topic", "partition")

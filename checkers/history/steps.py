@@ -15,8 +15,17 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from highwater.checkers.history.columns import NONE, Numbers, any_of, groups, least, numbers, sizes
-from highwater.checkers.history.kernel_tools import choose, sort
+from highwater.checkers.history import row_flags as flags
+from highwater.checkers.history.columns import (
+    NONE,
+    Groups,
+    Numbers,
+    any_of,
+    choose,
+    grouped,
+    numbers,
+    schema,
+)
 from highwater.checkers.history.offset_runs import (
     OFFSET_RUN,
     READS,
@@ -24,41 +33,23 @@ from highwater.checkers.history.offset_runs import (
     SENDS,
     SINGLE,
     SLOT_TOLD,
+    known_offsets,
+    located_rows,
+    single_rows,
 )
 from highwater.checkers.history.reader_moves import MOVED, unexcused
-from highwater.checkers.history.row_flags import (
-    ADRIFT,
-    BLIND,
-    EVERYWHERE,
-    MOVES,
-    PEEK_OTHER,
-    PROVEN,
-    READ_BY_ANY,
-    READ_OTHER,
-    SEEK_FLAG,
-    SEEN,
-    SEEN_OK,
-    SENT,
-    SENT_FAIL,
-    SENT_INFO,
-    SENT_OK,
-    STRAY,
-)
-from highwater.checkers.history.version_order import Order, stretches
+from highwater.checkers.history.version_order import Order
 from highwater.checkers.history.view import ClientHistory
-from highwater.checkers.spark.engine import Rows, complete
+from highwater.checkers.spark.engine import Rows
 
 SKIPPED_MAX: Final = 16
 """Skipped offsets that a step names; its delta counts them all."""
 
-STEP: Final = pa.schema(
-    [
-        *((name, pa.int64()) for name in ("client", "slot")),
-        *((name, pa.bool_()) for name in ("sent", "inner", "sought", "overlaps")),
-        *((f"from_{name}", pa.int64()) for name in ("op", "at", "place")),
-        *((name, pa.int64()) for name in ("op", "at", "place", "delta")),
-        ("left_out", pa.list_(pa.int64())),
-    ]
+STEP: Final = schema(
+    *("client", "slot", "sent", "inner", "sought", "overlaps", "from_op", "from_at", "from_place"),
+    *("op", "at", "place", "delta", "left_out"),
+    **dict.fromkeys(("sent", "inner", "sought", "overlaps"), pa.bool_()),
+    left_out=pa.list_(pa.int64()),
 )
 """A wrong step: its sequence, and the rows from and to which it leads.
 
@@ -76,24 +67,33 @@ _SINGLE: Final = ("client", "slot", "op", "at", "offset", "fact")
 
 def wrong_steps(view: ClientHistory) -> Rows:
     """Return every wrong step that no move excuses, in ``STEP``."""
-    offset_runs = view.offset_runs
+    offset_runs = known_runs(view)
     if view.suspects["stray"]:
-        offset_runs = offset_runs.union(
-            view.doubtful.where(STRAY, "facts").by(["key"], strays, OFFSET_RUN)
-        )
-    if view.late:
-        offset_runs = offset_runs.union(view.placed_late.map(located_rows, OFFSET_RUN))
+        stray = view.doubtful.where(flags.STRAY, "facts")
+        offset_runs = offset_runs.union(stray.by(["key"], strays, OFFSET_RUN))
     all_steps = offset_runs.by(["slot"], steps, STEP).persist()
     tangled = all_steps.only("overlaps", True).select(_SEQUENCE).persist()
     if len(tangled):
-        rows = view.rows.where(SENT_OK | SEEN).join(tangled, ["client", "slot"], "semi")
+        rows = view.rows.where(flags.SENT_OK | flags.SEEN).join(tangled, ["client", "slot"], "semi")
         both = offset_runs.join(tangled, ["slot"], "semi").union(rows.map(alone, OFFSET_RUN))
         rest = all_steps.join(tangled, ["slot"], "anti")
         all_steps = rest.union(both.by(["slot"], steps, STEP)).persist()
-    if view.tells(MOVES) and len(all_steps):
-        moves = view.offset_runs.where(MOVES, "what").renamed({"what": "fact"}).select(MOVED.names)
-        all_steps = all_steps.union(moves).by(["client"], unexcused, STEP).persist()
+    if view.tells(flags.MOVES) and len(all_steps):
+        moves = view.offset_runs.where(flags.MOVES, "what").renamed({"what": "fact"})
+        all_steps = all_steps.union(moves.select(MOVED.names))
+        all_steps = all_steps.by(["client"], unexcused, STEP).persist()
     return all_steps
+
+
+def known_runs(view: ClientHistory) -> Rows:
+    """Return the view's offset runs, and the offsets that are known only from other rows."""
+    if not view.late:
+        return view.offset_runs
+    return view.offset_runs.union(view.placed_late.map(_late, OFFSET_RUN))
+
+
+def _late(rows: pa.Table) -> pa.Table:
+    return known_offsets(rows["slot"].to_numpy(), rows["offset"].to_numpy())
 
 
 def strays(rows: pa.Table) -> pa.Table:
@@ -101,61 +101,30 @@ def strays(rows: pa.Table) -> pa.Table:
 
     A kernel by ``key`` from ``DOUBTFUL`` to ``OFFSET_RUN``.
     """
-    columns = sort(numbers(rows, ("key", *_SINGLE, "facts")), "key")
-    fact, offset, first = columns["fact"], columns["offset"], groups(columns["key"])
-    place = least(first, offset, ~any_of(fact, SENT_FAIL) & (offset != NONE))
-    place = np.repeat(place, sizes(first, len(fact)))
-    read = any_of(columns["facts"], READ_BY_ANY | SEEN_OK)
-    self_sent = any_of(fact, SENT_INFO) & any_of(fact, PROVEN) & (offset != NONE)
+    columns, record = grouped(numbers(rows, (*_SINGLE, "key", "facts")), "key", then=("at",))
+    fact, offset = columns["fact"], columns["offset"]
+    place = record.spread(record.least(offset, ~any_of(fact, flags.SENT_FAIL) & (offset != NONE)))
+    read = any_of(columns["facts"], flags.READ_BY_ANY | flags.SEEN_OK)
+    self_sent = any_of(fact, flags.SENT_INFO) & any_of(fact, flags.PROVEN) & (offset != NONE)
     place = np.where(self_sent, offset, np.where(read, place, NONE))
-    sure = ~any_of(fact, SENT_FAIL | READ_OTHER | PEEK_OTHER)
-    stray = any_of(fact, STRAY) & (place != NONE)
-    return _singles(choose(columns | {"place": place, "ok": sure}, stray), SINGLE)
+    sure = ~any_of(fact, flags.SENT_FAIL | flags.READ_OTHER | flags.PEEK_OTHER)
+    stray = any_of(fact, flags.STRAY) & (place != NONE)
+    return single_rows(choose(columns | {"place": place, "ok": sure}, stray), SINGLE)
 
 
 def alone(rows: pa.Table) -> pa.Table:
-    """Return every row that names its record's place as an offset run of its own.
-
-    A kernel from ``ROW``.
-    """
+    """Return every row of ``ROW`` that names its record's place as an offset run of its own."""
     columns = numbers(rows, _SINGLE)
-    fact, offset = columns["fact"], columns["offset"]
-    located = any_of(fact, SENT_OK | SEEN) & ~any_of(fact, BLIND | ADRIFT) & (offset != NONE)
-    ok = any_of(fact, SENT_OK | SEEN_OK)
-    return _singles(choose(columns | {"place": offset, "ok": ok}, located), ROW_ALONE)
-
-
-def located_rows(rows: pa.Table) -> pa.Table:
-    """Return rows that name a place as ranges of the log.
-
-    A kernel from ``ROW`` to ``OFFSET_RUN``.
-    """
-    place = rows["offset"].to_numpy()
-    slot, low, end = stretches(rows["slot"].to_numpy(), place, place)
-    columns = {
-        "slot": slot,
-        "place": low,
-        "last_place": end - 1,
-        "what": np.full(len(slot), SLOT_TOLD),
-    }
-    return complete(pa.table(columns), OFFSET_RUN)
-
-
-def _singles(rows: Numbers, what: int) -> pa.Table:
-    columns = {name: rows[name] for name in ("client", "slot", "ok", "op", "at", "place")}
-    columns |= {f"last_{name}": rows[name] for name in ("op", "at", "place")}
-    columns |= {"sent": any_of(rows["fact"], SENT), "what": np.full(len(rows["at"]), what)}
-    return complete(pa.table(columns), OFFSET_RUN)
+    ok = any_of(columns["fact"], flags.SENT_OK | flags.SEEN_OK)
+    singles = columns | {"place": columns["offset"], "ok": ok}
+    return single_rows(choose(singles, located_rows(columns)), ROW_ALONE)
 
 
 def steps(rows: pa.Table) -> pa.Table:
-    """Return wrong steps, and those whose offset runs overlap.
+    """Return wrong steps, and those whose offset runs overlap. A kernel by ``slot``.
 
-    A kernel by ``slot``.
-
-    Args:
-        rows: in ``OFFSET_RUN``. If a sequence has ROW_ALONE rows, these are used instead of its
-            other offset runs.
+    Rows are in ``OFFSET_RUN``. If a sequence has ROW_ALONE rows, these are used instead of its
+    other offset runs.
     """
     offset_runs = numbers(rows)
     what = offset_runs["what"]
@@ -175,7 +144,7 @@ def steps(rows: pa.Table) -> pa.Table:
 def _sequences(offset_runs: Numbers) -> Numbers:
     """Return the linked rows in order; ``sought`` steps begin at the place of a seek."""
     what, place = offset_runs["what"], offset_runs["place"]
-    seeks = any_of(what, SEEK_FLAG) & ~any_of(what, EVERYWHERE) & (place != NONE)
+    seeks = any_of(what, flags.SEEK_FLAG) & ~any_of(what, flags.EVERYWHERE) & (place != NONE)
     start = {"place": place - 1, "last_place": place - 1}
     start |= {f"last_{name}": offset_runs[name] for name in ("op", "at")}
     offset_runs = offset_runs | {
@@ -183,22 +152,16 @@ def _sequences(offset_runs: Numbers) -> Numbers:
     }
     offset_runs |= {"sought": seeks, "ok": offset_runs["ok"] | seeks}
     linked = seeks | np.isin(what, (READS, SENDS, SINGLE, ROW_ALONE))
-    ordered = sort(choose(offset_runs, linked), *_SEQUENCE, "op")
-    what, first = ordered["what"], groups(*(ordered[name] for name in _SEQUENCE))
-    by_rows = np.logical_or.reduceat(what == ROW_ALONE, first)
-    by_rows = np.repeat(by_rows, sizes(first, len(what)))
-    return choose(ordered, ~(by_rows & np.isin(what, (READS, SENDS))))
+    ordered, sequence = grouped(choose(offset_runs, linked), *_SEQUENCE, then=("op", "at"))
+    by_rows = sequence.spread(sequence.any(ordered["what"] == ROW_ALONE))
+    return choose(ordered, ~(by_rows & np.isin(ordered["what"], (READS, SENDS))))
 
 
 def _linked(rows: Numbers) -> Numbers:
-    """Return steps that may be wrong, and those with overlapping offset runs, as ``STEP``.
-
-    Args:
-        rows: offset runs in order.
-    """
+    """Return steps between offset runs in order that may be wrong, or overlap, as ``STEP``."""
     place, number = rows["place"], np.arange(len(rows["at"]))
-    first = groups(*(rows[name] for name in _SEQUENCE))
-    first = np.repeat(first, sizes(first, len(number)))
+    sequence = Groups.of(*(rows[name] for name in _SEQUENCE))
+    first = sequence.spread(sequence.first)
     before = number - 1
     same, last_op = number > first, rows["last_op"][before]
     inner = same & (last_op == rows["op"])

@@ -1,10 +1,8 @@
 """The version order: the known offsets of each log, and the steps between them."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from highwater.checkers.history.columns import Bools, Ints
+from highwater.checkers.history.columns import Bools, Ints, so_far
 
 
 class Order:
@@ -62,17 +60,3 @@ def stretches(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
     last = np.flatnonzero(np.cumsum(change[order]) == 0)
     first = np.concatenate(([0], last + 1))[:-1]
     return np.tile(slot, 2)[order][first], place[order][first], place[order][last]
-
-
-def so_far(haystack: Sequence[Ints], needles: Sequence[Ints]) -> Ints:
-    """Return how many known rows stand at or before each row that is asked for.
-
-    Args:
-        known: columns, the most significant first; rows in any order.
-        needles: the same columns of other rows.
-    """
-    columns = [np.concatenate(both) for both in zip(haystack, needles, strict=True)]
-    order = np.lexsort(columns[::-1])  # of rows that are equal, the known ones come first
-    count = np.empty(len(order), np.int64)
-    count[order] = np.cumsum(order < len(haystack[0]))
-    return count[len(haystack[0]) :]

@@ -20,31 +20,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.history import record_summaries
+from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NONE,
+    Groups,
     any_of,
-    greatest,
-    groups,
-    least,
-    nullable,
+    arrow,
+    choose,
+    grouped,
     numbers,
-    sizes,
+    schema,
 )
 from highwater.checkers.history.offset_runs import COUNTED, INPUT, OFFSET_RUN, offset_runs
 from highwater.checkers.history.record_summaries import DOUBTFUL, DOUBTS, RECORD, SLOT, SUMS, TALLY
-from highwater.checkers.history.row_flags import (
-    ADRIFT,
-    IN_FINAL,
-    PEEK,
-    PROOF,
-    PROVEN,
-    READ_BY_ANY,
-    SEEN,
-    SEEN_OK,
-    SENT,
-    SENT_INFO,
-    SENT_OK,
-)
 from highwater.checkers.history.rows import NAMES, OF_SLOT, ROW, WORDS, named, numbered
 from highwater.checkers.run_files import plain
 from highwater.checkers.spark.engine import Engine, Rows, collected
@@ -52,16 +40,8 @@ from highwater.checkers.spark.engine import Engine, Rows, collected
 _WORDS_HERE: Final = 1_000_000
 """Rows at most whose words come to this process in the same query as their numbers."""
 
-_WORD: Final = pa.field("word", pa.int64())
-_ALL: Final = pa.schema(
-    [
-        *ROW,
-        *(field for field in NAMES if field.name != "slot"),
-        *(field for field in WORDS if field.name not in (*ROW.names, *NAMES.names)),
-        _WORD,
-    ]
-)
-_ADRIFT: Final = pa.schema([("key", pa.int64()), ("seen", pa.bool_()), ("there", pa.int64())])
+_ALL: Final = pa.unify_schemas([ROW, NAMES, WORDS, schema("word")])
+_ADRIFT: Final = schema("key", "seen", "there", seen=pa.bool_())
 
 
 def in_order(operations: DataFrame) -> DataFrame:
@@ -72,14 +52,7 @@ def in_order(operations: DataFrame) -> DataFrame:
 def from_here(
     engine: Engine, path: Path, run: str, names: Sequence[str] | None = None
 ) -> DataFrame:
-    """Return a table of one run whose file this machine alone may have, with ``run`` and ``at``.
-
-    Args:
-        engine: of the session.
-        path: a Parquet file.
-        run: the value of that column.
-        names: the columns that are read; None: all.
-    """
+    """Return columns of a run's file that only this machine may have, with ``run`` and ``at``."""
     table = pq.read_table(path, columns=names)
     table = table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
     table = table.append_column("at", pa.array(np.arange(len(table))))
@@ -90,7 +63,7 @@ class ClientHistory:
     """The clients' view of one history or many. Each part is computed once, on first use.
 
     Args:
-        engine: of the session that has the operations.
+        engine: of the session.
         operations: columns of ``harness.runs.history.OPERATIONS``, and ``run`` and ``at``.
         size: the number of rows.
         final_read: whether a final reader should have met all acknowledged records.
@@ -145,30 +118,28 @@ class ClientHistory:
     def _counted(self) -> pa.Table:
         return self._offset_runs.only("what", COUNTED).table()
 
-    @cached_property
-    def _facts(self) -> int:
-        return int(np.bitwise_or.reduce(self._counted["op"].to_numpy(), initial=0))
-
     def tells(self, facts: int) -> bool:
         """Return whether any row has one of these facts."""
-        return bool(self._facts & facts)
+        return bool((self._counted["op"].to_numpy() & facts).any())
 
     @cached_property
     def two_faced(self) -> bool:
         """True if any client both sends and reads."""
-        ordered = self._counted.sort_by("client")
-        client, facts = (ordered[name].to_numpy() for name in ("client", "op"))
-        if not len(client):
-            return False
-        both = np.bitwise_or.reduceat(facts, groups(client))
-        return bool((((both & SENT) != 0) & ((both & SEEN) != 0)).any())
+        ordered = numbers(self._counted.sort_by("client"), ("client", "op"))
+        client = Groups.of(ordered["client"])
+        sends, reads = (
+            client.any((ordered["op"] & bits) != 0) for bits in (flags.SENT, flags.SEEN)
+        )
+        return bool((sends & reads).any())
+
+    @property
+    def _of_records(self) -> Rows:
+        return self.rows.where(flags.SENT | flags.SEEN)
 
     @cached_property
     def _tally(self) -> Rows:
-        of_records = self.rows.where(SENT | SEEN)
-        return of_records.by(
-            ["key"], partial(record_summaries.tally, doubts=self._doubts), TALLY
-        ).persist()
+        kernel = partial(record_summaries.tally, doubts=self._doubts)
+        return self._of_records.by(["key"], kernel, TALLY).persist()
 
     @cached_property
     def sums(self) -> pa.Table:
@@ -180,12 +151,14 @@ class ClientHistory:
     def doubtful(self) -> Rows:
         """All rows of the records in doubt, in ``checkers.history.record_summaries.DOUBTFUL``."""
         rows = self._tally.not_null("key").select(DOUBTFUL.names)
-        return rows.by(["deed"], _proven, DOUBTFUL).persist() if self.tells(SENT_INFO) else rows
+        if not self.tells(flags.SENT_INFO):
+            return rows
+        return rows.by(["deed"], _proven, DOUBTFUL).persist()
 
     @cached_property
     def records(self) -> Rows:
         """One row a record, in ``checkers.history.record_summaries.RECORD``."""
-        return self.rows.where(SENT | SEEN).by(["key"], record_summaries.records, RECORD).persist()
+        return self._of_records.by(["key"], record_summaries.records, RECORD).persist()
 
     @cached_property
     def judged(self) -> dict[str, int]:
@@ -228,7 +201,7 @@ class ClientHistory:
         ``read_uncommitted`` it returns others too: such a read tells a place only if the send took
         effect.
         """
-        sure = self.rows.not_null("offset").where(SENT_OK | READ_BY_ANY)
+        sure = self.rows.not_null("offset").where(flags.SENT_OK | flags.READ_BY_ANY)
         return sure.union(self.placed_late) if self.late else sure
 
     @property
@@ -242,8 +215,8 @@ class ClientHistory:
         if not self.late:
             return self.engine.table(ROW.empty_table())
         rows = self.doubtful.by(["key"], _landed, ROW)
-        if self.tells(PEEK):
-            peeks = self.rows.not_null("offset").where(PEEK)
+        if self.tells(flags.PEEK):
+            peeks = self.rows.not_null("offset").where(flags.PEEK)
             rows = rows.union(peeks.join(self.doubtful.select(["key"]), ["key"], "anti"))
         return rows.persist()
 
@@ -255,52 +228,38 @@ class ClientHistory:
         them was read in an operation that ended well; ``there``: the least offset at which the
         final read returned one.
         """
-        if not self.tells(ADRIFT):
+        if not self.tells(flags.ADRIFT):
             return _ADRIFT.empty_table()
         rows = self._all.select(["word", "key", "offset", "fact"])
-        words = self.engine.table(rows.where(ADRIFT).distinct(["word"]))
-        touched = rows.where(SENT | SEEN).join(words, ["word"], "semi")
+        words = self.engine.table(rows.where(flags.ADRIFT).distinct(["word"]))
+        touched = rows.where(flags.SENT | flags.SEEN).join(words, ["word"], "semi")
         return touched.by(["word"], _adrift, _ADRIFT).table()
 
 
 def _proven(rows: pa.Table) -> pa.Table:
-    """Return a kernel by ``deed``: rows of ``DOUBTFUL`` with ``PROVEN`` where that is known."""
+    """Return rows of ``DOUBTFUL`` with ``PROVEN`` where that is known. A kernel by ``deed``."""
     fact, deed = (rows[name].to_numpy() for name in ("fact", "deed"))
-    proven = np.isin(deed, deed[any_of(fact, PROOF)]) & any_of(fact, SENT)
-    fact = fact | np.where(proven, PROVEN, 0).astype(np.int32)
+    proven = np.isin(deed, deed[any_of(fact, flags.PROOF)]) & any_of(fact, flags.SENT)
+    fact = fact | np.where(proven, flags.PROVEN, 0).astype(np.int32)
     return rows.set_column(rows.schema.get_field_index("fact"), "fact", pa.array(fact))
 
 
 def _landed(rows: pa.Table) -> pa.Table:
     """Return rows of ``DOUBTFUL`` whose place is known from other rows. A kernel by ``key``."""
-    columns = numbers(rows, ("key", "deed", "fact", "facts", "offset"))
-    order = np.argsort(columns["key"], kind="stable")
-    columns = {name: column[order] for name, column in columns.items()}
-    first = groups(columns["key"])
-    size = sizes(first, len(order))
-    fact = columns["fact"]
-    writer = np.repeat(greatest(first, columns["deed"], any_of(fact, SENT)), size)
-    proven = any_of(fact, PROVEN)
-    took_effect = np.logical_or.reduceat(proven & (columns["deed"] == writer), first)
-    landed = np.repeat(took_effect, size) | any_of(columns["facts"], SENT_OK)
-    located = (columns["offset"] != NONE) & (
-        proven & any_of(fact, SENT_INFO) | any_of(fact, PEEK) & landed
-    )
-    return rows.take(pa.array(order[located])).select(ROW.names)
+    columns, record = grouped(numbers(rows), "key")
+    fact, deed = columns["fact"], columns["deed"]
+    writer = record.spread(record.greatest(deed, any_of(fact, flags.SENT)))
+    proven = any_of(fact, flags.PROVEN)
+    landed = record.spread(record.any(proven & (deed == writer)))
+    landed |= any_of(columns["facts"], flags.SENT_OK)
+    located = proven & any_of(fact, flags.SENT_INFO) | any_of(fact, flags.PEEK) & landed
+    return arrow(choose(columns, located & (columns["offset"] != NONE)), ROW)
 
 
 def _adrift(rows: pa.Table) -> pa.Table:
-    """Return a kernel by ``word``: see ``ClientHistory.adrift``."""
-    ordered = numbers(rows)
-    order = np.argsort(ordered["word"], kind="stable")
-    ordered = {name: column[order] for name, column in ordered.items()}
-    first, fact = groups(ordered["word"]), ordered["fact"]
-    size = sizes(first, len(order))
-    seen = any_of(fact, SEEN_OK)
-    read_back = seen & any_of(fact, IN_FINAL) & (ordered["offset"] != NONE)
-    columns = [
-        ordered["key"],
-        np.repeat(np.logical_or.reduceat(seen, first), size),
-        nullable(np.repeat(least(first, ordered["offset"], read_back), size)),
-    ]
-    return pa.table(columns, names=_ADRIFT.names).group_by(_ADRIFT.names).aggregate([])
+    """Return the records of each word; see ``ClientHistory.adrift``. A kernel by ``word``."""
+    columns, word = grouped(numbers(rows), "word")
+    seen = any_of(columns["fact"], flags.SEEN_OK)
+    there = word.least(columns["offset"], record_summaries.read_at_the_end(columns))
+    columns |= {"seen": word.spread(word.any(seen)), "there": word.spread(there)}
+    return arrow(columns, _ADRIFT).group_by(_ADRIFT.names).aggregate([])

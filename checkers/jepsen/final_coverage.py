@@ -11,23 +11,23 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from highwater.checkers.history.columns import NONE, any_of, numbers
+from highwater.checkers.history import row_flags as flags
+from highwater.checkers.history.columns import NEVER, NONE, any_of, numbers, schema
 from highwater.checkers.history.offset_runs import READS, SENDS
-from highwater.checkers.history.row_flags import EVERYWHERE, SEEK_FLAG
 from highwater.checkers.history.view import ClientHistory
 
 SHOWN_MAX: Final = 8
 
-_END: Final = pa.schema([("slot", pa.int64()), ("offset", pa.int64())])
+_END: Final = schema("slot", "offset")
 
 
 def short(view: ClientHistory) -> list[tuple[str, int, int]]:
     """Find partitions whose greatest known offset no final reader reached.
 
-    The foremost ``SHOWN`` of them. Counted are readers that sought the beginning (an offset that is
-    null) after that offset was known; without one, the history does not tell.
+    The foremost ``SHOWN_MAX`` of them. Counted are readers that sought the beginning (an offset
+    that is null) after that offset was known; without one, the history does not tell.
     """
-    if not view.tells(SEEK_FLAG):
+    if not view.tells(flags.SEEK_FLAG):
         return []
     ends = view.offset_runs.by(["slot"], _short, _END).table()
     names = view.names.select(["slot", "topic", "partition"])
@@ -47,9 +47,10 @@ def _short(offset_runs: pa.Table) -> pa.Table:
     end = np.full(len(slots), NONE)
     np.maximum.at(end, slot[far], columns["last_place"][far])
     there = far & (columns["last_place"] == end[slot])
-    since = np.full(len(slots), np.iinfo(np.int64).max)
+    since = np.full(len(slots), NEVER)
     np.minimum.at(since, slot[there], last_at[there])
-    begun = any_of(what, SEEK_FLAG) & ~any_of(what, EVERYWHERE) & (columns["place"] == NONE)
+    begun = any_of(what, flags.SEEK_FLAG) & ~any_of(what, flags.EVERYWHERE)
+    begun &= columns["place"] == NONE
     late = begun & (at > since[slot])
     first_seek = np.full(len(readers), NONE)
     np.maximum.at(first_seek, reader[late], at[late])

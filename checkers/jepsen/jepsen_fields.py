@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from highwater.checkers.cycles.search import SORTS
 from highwater.checkers.jepsen.history_file import History
 from highwater.checkers.jepsen.to_table import TOPIC
 from highwater.harness.runs.history import END, READ, SEND
 
-CYCLES: Final = ("G0", "G0-process", "G0-realtime", "G1c", "G1c-process", "G1c-realtime")
+CYCLES: Final = tuple(sort.name for sort in SORTS)
 
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
 _ROLES: Final = {
@@ -55,11 +56,10 @@ def entry(row: Row, history: History) -> Row:
         entry_fields |= next(
             {"key": step["key"], "value": step["value"]} for step in steps if "key" in step
         )
-    optional = {name for name in entry_fields if name not in {"key", "value"}}
     return {
-        name: entry_fields[name]
-        for name in entry_fields
-        if name not in optional or entry_fields[name] is not None
+        name: field
+        for name, field in entry_fields.items()
+        if field is not None or name in {"key", "value"}
     }
 
 

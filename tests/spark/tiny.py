@@ -32,7 +32,7 @@ def hashed(
     import tempfile  # noqa: PLC0415 - for the same reason
 
     import highwater.checkers  # noqa: PLC0415 - for the same reason
-    from highwater.checkers.history.columns import distinct  # noqa: PLC0415 - for the same reason
+    from highwater.checkers.history.columns import sort  # noqa: PLC0415 - for the same reason
 
     if marks:
         tempfile.mkstemp(prefix=os.environ["SPARK_LOCAL_IP"], dir=marks)
@@ -40,7 +40,8 @@ def hashed(
     with tempfile.TemporaryDirectory() as folder:
         seen = sorted(os.listdir(os.path.dirname(folder)))  # noqa: PTH120, PTH208
     for batch in batches:
-        total = int((distinct(batch["id"].to_numpy()) * 7919 % 1000).sum())
+        numbers = sort({"id": batch["id"].to_numpy()}, "id")["id"]
+        total = int((numbers * 7919 % 1000).sum())
         where = str(highwater.checkers.__file__)
         yield pa.RecordBatch.from_pylist(
             [{"total": total, "package": where, "temporary": " ".join(seen)}]

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from highwater.checkers import judge as judging
-from highwater.checkers.anomalies.records import records
+from highwater.checkers.anomalies.client_checkers import records
 from highwater.checkers.catalogue import CHECKERS
 from highwater.checkers.core.anomaly import anomalies
 from highwater.checkers.core.checker import Checker

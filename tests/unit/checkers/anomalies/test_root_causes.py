@@ -118,7 +118,7 @@ def test_what_follows_from_a_cut_is_said_to() -> None:
         for anomaly, cause in [*((one, None) for one in given), *asked]
     ]
     found = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-    causes = TruncatedRanges([found.slice(start, 5) for start in range(0, len(rows), 5)])
+    causes = TruncatedRanges(found)
     parts = [found.slice(start, 7) for start in range(0, len(rows), 7)]
     said = [cause for part in parts for cause in causes.of(part).to_pylist()]
     told = [

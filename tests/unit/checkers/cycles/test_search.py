@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from highwater.checkers.cycles import cycles as finder
-from highwater.checkers.cycles.search import NEVER, Bools, Dependencies, Operations, cycles
+from highwater.checkers.cycles.search import Dependencies, Operations, cycles
+from highwater.checkers.history.columns import NEVER, Bools
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import HERE_ROWS, Engine
 from highwater.harness.runs.history import OPERATIONS

@@ -18,7 +18,7 @@ from highwater.checkers.anomalies.step_checks import (
     step_findings,
     stepped_over,
 )
-from highwater.checkers.history.columns import NONE, Ints
+from highwater.checkers.history.columns import NONE, Ints, so_far
 from highwater.checkers.history.findings import COPY, OF_COPY, OF_LAST
 from highwater.checkers.history.findings import STEP as STEP_PART
 from highwater.checkers.history.offset_runs import (
@@ -34,7 +34,7 @@ from highwater.checkers.history.offset_runs import (
 from highwater.checkers.history.row_flags import EVERYWHERE, SEEK_FLAG
 from highwater.checkers.history.rows import ROW
 from highwater.checkers.history.steps import SKIPPED_MAX, STEP, steps, wrong_steps
-from highwater.checkers.history.version_order import Order, so_far, stretches
+from highwater.checkers.history.version_order import Order, stretches
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows, complete
 from tests.support.plain_steps import PlainSteps, random_steps

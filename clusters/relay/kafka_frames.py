@@ -360,9 +360,9 @@ def properties(frame: Buffer, head: Header) -> Properties:
         struct.error, IndexError: the frame is not such a request.
     """
     if head.api == FETCH:
-        asked = fetch(frame, head).partitions
-        epochs = {partition.epoch for partition in asked} - {-1}
-        places = tuple((partition.topic, partition.partition) for partition in asked)
+        partitions = fetch(frame, head).partitions
+        epochs = {partition.epoch for partition in partitions} - {-1}
+        places = tuple((partition.topic, partition.partition) for partition in partitions)
         return Properties(epoch=max(epochs, default=None), partitions=places)
     if head.api in {ALTER_PARTITION, LEADER_AND_ISR}:
         decode = alter_partition if head.api == ALTER_PARTITION else leader_and_isr

@@ -167,18 +167,28 @@ class MessageSpec:
         )
 
 
+def read_action(word: str) -> Action:
+    """Return what to do to a message.
+
+    Raises:
+        UsageError: it is neither hold, drop, repeat nor delay.
+    """
+    if word not in ACTIONS:
+        raise UsageError(
+            f"{word!r} is not what can be done to a message: hold, drop, repeat or delay",
+            hint=f"Write hold {_EXAMPLE}.",
+        )
+    return ACTIONS[word]
+
+
 def read_option(text: str) -> FaultStep:
     """Return the step of an option such as ``hold EndTxn client:*>broker-1 at=2s for=10s``.
 
     Raises:
         UsageError: it is none.
     """
-    action, _, rest = text.strip().partition(" ")
-    if action not in ACTIONS:
-        raise UsageError(
-            f"{text!r} does not begin with hold, drop, repeat or delay",
-            hint=f"Write --message 'hold {_EXAMPLE} at=2s for=10s'.",
-        )
+    word, _, rest = text.strip().partition(" ")
+    action = read_action(word)
     times = {"at": 0.0, "for": 0.0}
     message = []
     for word in rest.split():

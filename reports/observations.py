@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from highwater.harness.runs.faults.counts import FaultCounts
 from highwater.harness.runs.faults.intervals import FaultInterval
+from highwater.harness.runs.faults.message_spans import MessageSpan
 from highwater.harness.runs.history import LOG_LINES
 from highwater.harness.runs.partition_trace import Ints, Partition, PartitionTrace
 
@@ -67,6 +68,7 @@ class RunObservations:
     """All that is known of a run besides its verdict.
 
     Attributes:
+        messages: single messages that the wire acted on, in the order in which they came.
         deeds: what was done to the cluster; None where that cannot be read.
         acks: per partition, the times in ns at which sends were acknowledged, ascending.
         done: what that was: with acks=0 nobody acknowledges.
@@ -79,6 +81,7 @@ class RunObservations:
     scenes: dict[Partition, PartitionObservations] = field(default_factory=dict)
     faults: tuple[FaultInterval, ...] = ()
     steps: tuple[FaultInterval, ...] = ()
+    messages: tuple[MessageSpan, ...] = ()
     deeds: FaultCounts | None = None
     acks: dict[Partition, Ints] = field(default_factory=dict)
     done: str = "acknowledged"

@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.faults.counts import FaultCounts
 from highwater.harness.runs.faults.intervals import fault_intervals
+from highwater.harness.runs.faults.message_spans import MessageSpan, message_spans
 from highwater.harness.runs.faults.times import strikes
 from highwater.harness.runs.history import (
+    MESSAGES_TABLE,
     OK,
     RUN,
     SEND,
@@ -84,6 +86,7 @@ def gather(
         scenes=scenes,
         faults=tuple(faults),
         steps=tuple(steps),
+        messages=_messages(run, without),
         deeds=_deeds(run, without),
         acks=acks,
         done=ACKNOWLEDGED.get(run.plan().workload.acks, "acknowledged"),
@@ -111,6 +114,16 @@ def _table(run: Run, name: str, missing: list[str], without: Collection[str]) ->
     except (pa.ArrowException, OSError, KeyError) as error:
         missing.append(f"{name} cannot be read: {error}")
     return schema.empty_table()
+
+
+def _messages(run: Run, without: Collection[str]) -> tuple[MessageSpan, ...]:
+    """Return the single messages that the wire acted on; only runs with the wire have any."""
+    if any(path.startswith(f"{MESSAGES_TABLE}.") for path in without):
+        return ()
+    try:
+        return message_spans(run.table(MESSAGES_TABLE).to_pylist())
+    except (StoreError, KeyError):
+        return ()
 
 
 def _deeds(run: Run, without: Collection[str]) -> FaultCounts | None:

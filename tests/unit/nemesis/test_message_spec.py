@@ -1,14 +1,21 @@
 """Messages in words: what is read, and what is refused before a broker starts."""
 
+import contextlib
+from types import SimpleNamespace
+from typing import cast
+
 import msgspec
 import pytest
 
+from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.relay.apis import APIS
 from highwater.clusters.relay.messages import MessageRule
 from highwater.clusters.relay.rules import COORDINATION
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.faults.steps import FaultStep
-from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.plan import Plan, Topic
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.message_spec import MessageSpec, read_option
 from highwater.nemesis.schedules.relay_needed import wired
 from highwater.runtime.preflight import check_plan
@@ -38,9 +45,9 @@ def test_a_message_in_words_is_a_rule() -> None:
 def test_a_partition_is_of_the_topic_under_test_unless_another_is_named() -> None:
     own = MessageSpec.of("Fetch.answer broker-1>broker-2 partition=0").rule("hold", "events-7")
     assert (own.side, own.source, own.target) == ("answer", 1, 2)
-    assert (own.topics, own.partition) == ({"events-7"}, 0)
+    assert (own.topics, own.partition) == (frozenset(["events-7"]), 0)
     other = MessageSpec.of("Produce topic=others partition=0").rule("hold", "events-7")
-    assert other.topics == {"others"}
+    assert other.topics == frozenset(["others"])
     assert MessageSpec.of("any *>controller").rule("drop", "t").target == COORDINATION
 
 
@@ -113,3 +120,87 @@ def test_a_client_is_named_or_drawn() -> None:
     )
     check_plan(plan)
     assert wired(plan)
+
+
+class Messages:
+    """What the wire did, as a test has it."""
+
+    def __init__(self, caught: int) -> None:
+        self.caught = caught
+        self.causes: list[str] = []
+
+    def release(self, cause: str = "order") -> None:
+        self.causes.append(cause)
+
+
+def opened(caught: int) -> tuple[Messages, list[MessageRule], Cluster]:
+    messages, rules = Messages(caught), list[MessageRule]()
+
+    def catch(rule: MessageRule) -> Messages:
+        rules.append(rule)
+        return messages
+
+    network = SimpleNamespace(catch=catch)
+    return messages, rules, cast("Cluster", SimpleNamespace(brokers={1: None}, network=network))
+
+
+class Diary:
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+
+    def fault(
+        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
+    ) -> None:
+        del name, says, broker, fields
+        self.phases.append(phase)
+
+
+@pytest.mark.parametrize("caught", [0, 1])
+@pytest.mark.parametrize("outlasts", [False, True])
+def test_a_hold_is_released_and_one_that_never_matched_is_missed(
+    caught: int, *, outlasts: bool
+) -> None:
+    messages, rules, cluster = opened(caught)
+    diary = Diary()
+    nemesis = Nemesis(cluster, diary, Topic(name="events-3"))
+    nemesis.inject("hold-message", message="Produce partition=0")
+    nemesis.inject("hold-message", message="Produce partition=1")  # several at a time
+    assert not nemesis.can("hold-message", message="Produce partition=0")
+    if outlasts:
+        nemesis.heal_all()
+    else:
+        for partition in (0, 1):
+            nemesis.mend("hold-message", message=f"Produce partition={partition}")
+    assert [rule.partition for rule in rules] == [0, 1]
+    assert rules[0].topics == frozenset(["events-3"])
+    assert messages.causes == ["healing" if outlasts else "schedule"] * 2
+    assert diary.phases == ["inject", "inject", "heal", "heal"]
+    missed = "no message was held: Produce partition=0 never came"
+    assert (missed in nemesis.missed) == (caught == 0)
+    assert len(nemesis.missed) == (0 if caught else 2)
+
+
+@pytest.mark.parametrize("caught", [0, 1])
+def test_a_story_says_in_words_what_the_wire_is_to_do(caught: int) -> None:
+    messages, rules, cluster = opened(caught)
+    notes: list[str] = []
+    scribe = SimpleNamespace(fault=lambda *words, **_: notes.append(words[2]))
+    scene = cast(
+        "ScheduleContext",
+        SimpleNamespace(
+            plan=WIRED,
+            cluster=cluster,
+            topic="events-3",
+            note=lambda says: scribe.fault("step", "note", says),
+        ),
+    )
+    missed = pytest.raises(ScheduleNotFollowedError, match="nothing to hold EndTxn")
+    with (
+        contextlib.nullcontext() if caught else missed,
+        ScheduleContext.intercept(scene, "hold EndTxn client:*>broker-1"),
+    ):
+        assert rules[0].source == "client:*"
+    assert messages.causes == ["schedule"]
+    assert notes == ["the wire is to hold EndTxn client:*>broker-1"]
+    with pytest.raises(UsageError), ScheduleContext.intercept(scene, "keep EndTxn"):
+        pass

@@ -3,7 +3,7 @@
 import socket
 import struct
 from collections.abc import Callable, Collection
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 from highwater.clusters.relay.channel import Channel, InspectedFrame
 from highwater.clusters.relay.inspectors import (
@@ -14,15 +14,12 @@ from highwater.clusters.relay.inspectors import (
     message_of,
 )
 from highwater.clusters.relay.messages import MessageInHand, Side
-from highwater.clusters.relay.rules import Node, RelayRule
+from highwater.clusters.relay.rules import Node, RelayRule, Users
 
 _RESET: Final = struct.pack("ii", 1, 0)
 
 Row = dict[str, Any]
 OnEvent = Callable[[int], None]
-
-Users = Literal["nodes", "clients", "both"]
-"""The users of an address: nodes that name themselves, clients, which have client ids, or both."""
 
 
 _LAST: Final = frozenset(("dropped", "lost"))

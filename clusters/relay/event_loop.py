@@ -17,10 +17,10 @@ from functools import partial
 from typing import Any, Final
 
 from highwater.clusters.relay.channel import Channel
-from highwater.clusters.relay.connection import RelayConnection, Row, Users
+from highwater.clusters.relay.connection import RelayConnection, Row
 from highwater.clusters.relay.inspectors import PendingRequest
 from highwater.clusters.relay.messages import MessageCatcher, MessageInHand, MessageRule, Side
-from highwater.clusters.relay.rules import ANY_CLIENT, Link, Node, RelayRule
+from highwater.clusters.relay.rules import ANY_CLIENT, Link, Node, RelayRule, Users
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _GATHER_S: Final = 0.02

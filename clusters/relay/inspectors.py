@@ -5,16 +5,13 @@ import struct
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from highwater.clusters.relay import kafka_frames
 from highwater.clusters.relay.channel import InspectedFrame
 from highwater.clusters.relay.kafka_frames import FetchedPartition, Header, Properties
 from highwater.clusters.relay.messages import MessageInHand, Side
-from highwater.clusters.relay.rules import COORDINATION, RelayRule, client_name
-
-if TYPE_CHECKING:
-    from highwater.clusters.relay.connection import RelayConnection
+from highwater.clusters.relay.rules import COORDINATION, Node, RelayRule, Users, client_name
 
 _METADATA: Final = frozenset(("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"))
 """The name and the id of KRaft's metadata log."""
@@ -23,6 +20,41 @@ _DECISION_READERS: Final = {
     kafka_frames.LEADER_AND_ISR: kafka_frames.leader_and_isr,
     kafka_frames.ALTER_PARTITION: kafka_frames.alter_partition,
 }
+
+
+class InspectedConnection(Protocol):
+    """The part of a connection that its inspectors use."""
+
+    source: Node | None
+    server: int
+    users: Users
+
+    @property
+    def of_client(self) -> bool:
+        """True if a client asks, and no node."""
+
+    @property
+    def follower(self) -> int:
+        """Number of the node that asks; 0 if it is not known."""
+
+    @property
+    def last_hw(self) -> dict[tuple[int, str, int], int]:
+        """The last HW sent to each follower, by (follower, topic, partition)."""
+
+    def set_source(self, source: Node) -> None:
+        """Set the node that asks, which its first request has named."""
+
+    def note(self, kind: str, source: Node, target: Node, **facts: object) -> None:
+        """Report an observation about the link."""
+
+    def catch(self, note: object) -> MessageInHand | None:
+        """Return a message in hand if a rule acts on what was inspected."""
+
+    def on_message(self, inspected: InspectedFrame) -> None:
+        """Report a message that goes on: one in hand, the answer to one, or one beside it."""
+
+    def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
+        """Report an event of a message in hand."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +102,7 @@ def message_of(note: object) -> tuple[Side, PendingRequest] | None:
 class RequestInspector:
     """Inspects a node's requests in Kafka's protocol."""
 
-    def __init__(self, connection: "RelayConnection") -> None:
+    def __init__(self, connection: InspectedConnection) -> None:
         self._connection = connection
         self._count = 0
         self.pending: deque[PendingRequest] = deque()
@@ -168,7 +200,7 @@ class RequestInspector:
 class AnswerInspector:
     """Inspects answers in Kafka's protocol."""
 
-    def __init__(self, connection: "RelayConnection", requests: RequestInspector) -> None:
+    def __init__(self, connection: InspectedConnection, requests: RequestInspector) -> None:
         self._connection = connection
         self._pending = requests.pending
 

@@ -19,10 +19,9 @@ from typing import Any, Final
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.nodes.site import Site
 from highwater.clusters.relay.client import Relay
-from highwater.clusters.relay.connection import Users
 from highwater.clusters.relay.event_loop import Route
 from highwater.clusters.relay.messages import MessageRule
-from highwater.clusters.relay.rules import CLIENT, COORDINATION, RelayRule
+from highwater.clusters.relay.rules import CLIENT, COORDINATION, RelayRule, Users
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release

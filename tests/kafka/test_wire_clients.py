@@ -20,6 +20,9 @@ from highwater.clusters.relay.network import RelayMessages
 from highwater.clusters.relay.rules import COORDINATION, RelayRule, client_name, into
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
+from highwater.harness.runs.plan import Topic
+from highwater.nemesis.faults.registry import faults
+from highwater.nemesis.injector import Nemesis
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -214,6 +217,63 @@ def test_requests_arrive_while_their_answers_are_lost(stage: Stage) -> None:
         )
         assert producer.flush(0.5) == 1
     assert producer.flush(LIMIT_S) == 0
+
+
+FAULTS: Final = {
+    # fault: the message in words; whether an answer comes; least seconds to it; records in the end
+    "cut-client": ("", False, 0.0, 1),
+    "lose-answers": ("", False, 0.0, 1),
+    "slow-client": ("", True, 0.2, 1),
+    "delay-requests": ("", True, 0.5, 1),
+    "repeat-requests": ("", True, 0.0, 2),
+    "hold-message": ("Produce client:{name}>broker-1 partition=0", False, 0.0, 1),
+    "delay-message": ("Produce client:{name}>* by=800ms", True, 0.8, 1),
+    "repeat-message": ("Produce client:{name}>* topic={topic}", True, 0.0, 2),
+    "drop-message": ("Produce.answer broker-1>client:{name}", True, 0.0, 2),
+}
+
+
+class Scribe:
+    def fault(
+        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
+    ) -> None:
+        del name, phase, broker, fields
+        assert says
+
+
+def test_every_fault_of_clients_and_messages_is_tested() -> None:
+    families = {"clients", "messages"}
+    assert set(FAULTS) == {one.name for one in faults().values() if one.family in families}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_takes_effect_and_heals(stage: Stage, fault: str) -> None:
+    message, answered, least_s, count = FAULTS[fault]
+    name = stage.name()
+    value = f"{fault}-{name}"
+    producer = Producer(stage.settings(name, enable_idempotence=False))
+    producer.produce(TOPIC, b"first", partition=0)
+    assert producer.flush(LIMIT_S) == 0  # so that it is connected to the leader
+    nemesis = Nemesis(stage.cluster, Scribe(), Topic(name=TOPIC))
+    words = message.replace("{name}", name)
+    nemesis.inject(fault, client=name, message=words)
+    began = time.monotonic()
+    producer.produce(TOPIC, value.encode(), partition=0)
+    if answered:
+        assert producer.flush(LIMIT_S) == 0
+        assert time.monotonic() - began >= least_s
+    else:
+        assert producer.flush(1.0) == 1
+        if fault == "lose-answers":
+            stage.await_count(value, 1)
+        else:
+            assert value not in stage.values()
+    if fault == "repeat-requests":  # the copy is on a connection of its own
+        stage.await_count(value, count)
+    nemesis.heal_all()
+    assert producer.flush(LIMIT_S) == 0
+    stage.await_count(value, count)
+    assert nemesis.missed == []
 
 
 @pytest.mark.parametrize("time_", range(TIMES))

@@ -181,26 +181,29 @@ def read_action(word: str) -> Action:
     return ACTIONS[word]
 
 
-def read_option(text: str) -> FaultStep:
+def read_option(text: str, *, until_s: float) -> FaultStep:
     """Return the step of an option such as ``hold EndTxn client:*>broker-1 at=2s for=10s``.
+
+    Args:
+        until_s: when it ends if it does not say so, in seconds.
 
     Raises:
         UsageError: it is none.
     """
     word, _, rest = text.strip().partition(" ")
     action = read_action(word)
-    times = {"at": 0.0, "for": 0.0}
+    times = {"at": 0.0}
     message = []
     for word in rest.split():
         name, _, value = word.partition("=")
-        if name in times and ">" not in word:
+        if name in {"at", "for"} and ">" not in word:
             times[name] = lasting(value) if name == "for" else _seconds(value)
         else:
             message.append(word)
     step = FaultStep(
         fault=f"{action}-message",
         at_s=times["at"],
-        lasts_s=times["for"],
+        lasts_s=times.get("for", max(0.0, until_s - times["at"])),
         message=" ".join(message),
     )
     MessageSpec.of(step.message)

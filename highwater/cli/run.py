@@ -186,7 +186,9 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         broker_config=dict(find_story(story).broker_config) if story else {},
         wire=wire,
         wire_clients=wire_clients,
-        steps=tuple(read_option(text) for text in message or ()),
+        steps=tuple(
+            read_option(text, until_s=parse_values.duration(duration)) for text in message or ()
+        ),
         to=parse_values.names(to),
         protocol=protocol,
         format=message_format,

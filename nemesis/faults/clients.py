@@ -6,6 +6,7 @@ is a client by its name, or one of those that are connected.
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Final
 
 from highwater.clusters.core.interfaces import Cluster, Network
 from highwater.clusters.relay.messages import Action, MessageRule
@@ -14,7 +15,7 @@ from highwater.harness.base.errors import HarnessError
 from highwater.nemesis.faults.network import DELAY_S, JITTER_S
 from highwater.nemesis.faults.registry import CLIENTS, FaultTarget, NothingDoneError, aimed
 
-LATE_S = 0.5
+LATE_S: Final = 0.5
 """How late requests are under ``delay-requests``."""
 
 
@@ -47,7 +48,7 @@ def lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 def repeat_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
     """Let every request of a client arrive twice, as if it had tried again."""
     network, client = _client(cluster, target)
-    with _requests(network, client, "repeat"):
+    with _requests(network, client, target, "repeat"):
         yield f"requests of {client} arrive twice"
 
 
@@ -55,7 +56,7 @@ def repeat_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 def delay_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
     """Let every request of a client arrive half a second late, even if the client has gone."""
     network, client = _client(cluster, target)
-    with _requests(network, client, "delay", delay_s=LATE_S):
+    with _requests(network, client, target, "delay", delay_s=LATE_S):
         yield f"requests of {client} arrive {LATE_S:g} s late"
 
 
@@ -81,11 +82,11 @@ def _links(network: Network, kind: Kind, client: str) -> AbstractContextManager[
 
 @contextmanager
 def _requests(
-    network: Network, client: str, action: Action, *, delay_s: float = 0.0
+    network: Network, client: str, target: FaultTarget, action: Action, *, delay_s: float = 0.0
 ) -> Iterator[None]:
     rule = MessageRule(action=action, source=client_name(client), times=0, delay_s=delay_s)
     messages = network.catch(rule)
     try:
         yield
     finally:
-        messages.release("healing")
+        messages.release("healing" if target.healing() else "schedule")

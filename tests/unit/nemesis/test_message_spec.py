@@ -52,13 +52,14 @@ def test_a_partition_is_of_the_topic_under_test_unless_another_is_named() -> Non
 
 
 def test_the_option_has_the_times_of_a_step() -> None:
-    step = read_option("delay Produce client:*>broker-1 by=500ms at=2s for=10s")
+    step = read_option("delay Produce client:*>broker-1 by=500ms at=2s for=10s", until_s=30)
     assert step == FaultStep(
         fault="delay-message",
         at_s=2,
         lasts_s=10,
         message="Produce client:*>broker-1 by=500ms",
     )
+    assert read_option("hold Fetch at=2s", until_s=30).lasts_s == 28  # until the run's end
     plan = msgspec.structs.replace(WIRED, steps=(step,))
     check_plan(plan)
     assert wired(plan)
@@ -111,7 +112,7 @@ def test_bad_input_is_refused_before_a_broker_starts(plan: Plan, says: str) -> N
 @pytest.mark.parametrize("text", ["keep EndTxn", "EndTxn", "", "hold EndTxn for=0s", "hold"])
 def test_an_option_that_says_no_message_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        read_option(text)
+        read_option(text, until_s=30)
 
 
 def test_a_client_is_named_or_drawn() -> None:

@@ -1,4 +1,4 @@
-"""What the wire can do and what it costs: ``python -m benchmarks.wire [windows|cost] [RELEASE]``.
+"""What the wire can do and costs: ``python -m benchmarks.wire [windows|cost|clients] [RELEASE]``.
 
 ``windows`` holds the HW-lag window open for 5 s and for 60 s, in 20 attempts each that run side by
 side: each has a partition of its own, and there are so many fetchers that every partition has its
@@ -6,9 +6,10 @@ own connection to each follower. An attempt succeeds if, from the first look to 
 sees both followers hold the record above their HW, the wire has held back what would have told them
 more and has let none of it pass, the ISR stays whole, and the window closes when it is let go.
 
-``cost`` compares two clusters of a release, one with the wire and one without, in turns: records of
-1 kB, flat out under acks=all, which is what replication can carry; and the median time to the
-acknowledgement of one record at a time.
+``cost`` compares clusters of a release in turns: one without the wire, one with it between nodes,
+and one where clients pass it, too. Records of 1 kB, flat out under acks=all; and the median time to
+the acknowledgement of one record at a time. ``clients`` compares with the direct one the cluster
+whose clients pass the wire, while nobody holds anything.
 """
 
 import contextlib
@@ -48,6 +49,13 @@ _LOOK_EVERY_S: Final = 0.5
 _ANSWER_S: Final = 60.0
 
 
+KINDS: Final = {
+    "direct": {"wired": False},
+    "wire": {"wired": True},
+    "clients": {"wired": True, "clients_wired": True},
+}
+
+
 class Cost(NamedTuple):
     """Megabytes a second, flat out, and milliseconds to one acknowledgement."""
 
@@ -57,12 +65,22 @@ class Cost(NamedTuple):
 
 @contextlib.contextmanager
 def opened(
-    name: str, *, wired: bool, partitions: int, settings: Mapping[str, str]
+    name: str,
+    *,
+    wired: bool,
+    partitions: int,
+    settings: Mapping[str, str],
+    clients_wired: bool = False,
 ) -> Iterator[Cluster]:
     """Three brokers and a topic that broker 1 leads."""
     with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
         cluster = DRIVERS["local"](
-            release(name), Path(folder) / "run", brokers=3, broker_config=settings, wired=wired
+            release(name),
+            Path(folder) / "run",
+            brokers=3,
+            broker_config=settings,
+            wired=wired,
+            clients_wired=clients_wired,
         )
         with contextlib.closing(cluster):
             cluster.create_topic(TOPIC, [[LEADER, *FOLLOWERS]] * partitions, {})
@@ -205,13 +223,15 @@ def seen_by_wire(
     return held == set(FOLLOWERS) and not told
 
 
-def cost(names: tuple[str, ...]) -> None:
+def cost(names: tuple[str, ...], kinds: tuple[str, ...] = tuple(KINDS)) -> None:
     for name in names:
-        with (
-            opened(name, wired=False, partitions=1, settings=PATIENT) as direct,
-            opened(name, wired=True, partitions=1, settings=PATIENT) as wired,
-        ):
-            clusters = {"direct": direct, "wire": wired}
+        with contextlib.ExitStack() as stack:
+            clusters = {
+                kind: stack.enter_context(
+                    opened(name, **KINDS[kind], partitions=1, settings=PATIENT)
+                )
+                for kind in dict.fromkeys(("direct", *kinds))
+            }
             for cluster in clusters.values():
                 measure(cluster)  # warm
             found: dict[str, list[Cost]] = {kind: [] for kind in clusters}
@@ -223,10 +243,11 @@ def cost(names: tuple[str, ...]) -> None:
             for kind, costs in found.items()
         }
         for kind, one in means.items():
-            print(f"{name:>9} {kind:>6}: {one.rate:.1f} MB/s, {one.latency_ms:.2f} ms", flush=True)
-        share = means["wire"].rate / means["direct"].rate
-        more = means["wire"].latency_ms - means["direct"].latency_ms
-        print(f"{name:>9}: {share:.0%} of the throughput, {more:+.2f} ms", flush=True)
+            print(f"{name:>9} {kind:>7}: {one.rate:.1f} MB/s, {one.latency_ms:.2f} ms", flush=True)
+            if kind != "direct":
+                share = one.rate / means["direct"].rate
+                more = one.latency_ms - means["direct"].latency_ms
+                print(f"{name:>9}: {share:.0%} of the throughput, {more:+.2f} ms", flush=True)
 
 
 def measure(cluster: Cluster) -> Cost:
@@ -249,10 +270,12 @@ def measure(cluster: Cluster) -> Cost:
 
 def main(words: list[str] | None = None) -> None:
     words = words or []
-    releases = tuple(word for word in words if word not in {"windows", "cost"})
-    if "windows" not in words:
+    releases = tuple(word for word in words if word not in {"windows", "cost", "clients"})
+    if "clients" in words:
+        cost(releases or COSTED, ("clients",))
+    elif "windows" not in words:
         cost(releases or COSTED)
-    if "cost" not in words:
+    if not {"cost", "clients"} & set(words):
         windows(releases or RELEASES)
 
 

@@ -18,12 +18,18 @@ def _in_containers(
     brokers: int,
     broker_config: Mapping[str, str],
     wired: bool = False,
+    clients_wired: bool = False,
 ) -> Cluster:
     """Open a cluster by the docker driver; its libraries are imported only here."""
     from highwater.clusters.containers import driver  # noqa: PLC0415 - see above
 
     return driver.open_cluster(
-        release, directory, brokers=brokers, broker_config=broker_config, wired=wired
+        release,
+        directory,
+        brokers=brokers,
+        broker_config=broker_config,
+        wired=wired,
+        clients_wired=clients_wired,
     )
 
 

@@ -1,17 +1,20 @@
 """The context of a schedule: a cluster, its faults, and a client for single records."""
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
+from highwater.clusters.core.interfaces import CaughtMessages, Cluster, Probe, UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.faults.missed_step import MissedStep
 from highwater.harness.runs.history import OK
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.injector import FaultLog, Nemesis
+from highwater.nemesis.message_spec import MessageSpec, read_action
 
 _CHECK_EVERY_S: Final = 0.2
 _APPENDED_S: Final = 5.0
@@ -153,6 +156,31 @@ class ScheduleContext:
         except WaitTimeoutError as error:
             raise ScheduleNotFollowedError(error.message) from error
         return offset
+
+    @contextlib.contextmanager
+    def intercept(self, text: str) -> Iterator[CaughtMessages]:
+        """Act on a message in words, such as ``hold EndTxn client:*>broker-1``, during the block.
+
+        At the block's end, or by ``release`` before, a message in hand goes on.
+
+        Raises:
+            UsageError: there is no such message, or not on this release.
+            ScheduleNotFollowedError: no message came.
+        """
+        name, _, message = text.partition(" ")
+        action, network = read_action(name), self.cluster.network
+        spec = MessageSpec.of(message)
+        spec.require(action, self.plan, release(self.plan.kafka))
+        if network is None:
+            raise HarnessError("this schedule needs the wire")
+        messages = network.catch(spec.rule(action, self.topic))
+        self.note(f"the wire is to {text}")
+        try:
+            yield messages
+        finally:
+            messages.release("schedule")
+        if not messages.caught:
+            raise ScheduleNotFollowedError(f"there was nothing to {text}")
 
     def check(self) -> None:
         """Go on, unless something that the run needs has failed or it is to end.

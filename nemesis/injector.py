@@ -55,6 +55,9 @@ class Nemesis:
     Args:
         topic: the topic under test.
         levels: of an upgrade, the first included.
+
+    Attributes:
+        missed: why faults that were injected did nothing, so that the run proves nothing.
     """
 
     def __init__(
@@ -68,6 +71,8 @@ class Nemesis:
         self._cluster = cluster
         self._scribe = scribe
         self._topic = topic or Topic()
+        self.missed: list[str] = []
+        self._healing = False
         self._open: dict[str, _Open] = {}
         self._mending: set[str] = set()
         self._lock = threading.Lock()
@@ -79,13 +84,20 @@ class Nemesis:
             opened.broker for opened in self._open.values() if opened.broker is not None
         )
 
-    def can(self, name: str, broker: int | None = None) -> bool:
+    def can(self, name: str, broker: int | None = None, *, message: str = "") -> bool:
         """Return whether a fault could be opened now: nothing that is open is in its way."""
         chosen = find_fault(name)
-        return self._in_the_way(chosen, broker) is None
+        return self._in_the_way(chosen, _target(chosen, broker, message)) is None
 
     def inject(
-        self, name: str, broker: int | None = None, *, partition: int = 0, choice: float = 0.0
+        self,
+        name: str,
+        broker: int | None = None,
+        *,
+        partition: int = 0,
+        choice: float = 0.0,
+        client: str = "",
+        message: str = "",
     ) -> None:
         """Open a fault on a target that has none, or kill a broker that is paused as it is.
 
@@ -93,6 +105,8 @@ class Nemesis:
             broker: the target, for a fault of a broker.
             partition: of the topic, that it is about.
             choice: 0 up to 1, for what the fault leaves to chance.
+            client: name of the client, for a fault of one.
+            message: the kind of message, for a fault of messages.
 
         Raises:
             UsageError: no such fault, or no such broker.
@@ -106,9 +120,9 @@ class Nemesis:
                 f"there is no broker {broker}", hint=f"{[*self._cluster.brokers]} run."
             )
         stack = contextlib.ExitStack()
-        target = _target(chosen, broker)
+        target = _target(chosen, broker, message)
         with self._lock:
-            before = self._in_the_way(chosen, broker)
+            before = self._in_the_way(chosen, target)
             kills = before is not None and (before.fault.name, name) == ("pause", "kill")
             if before is not None and (not kills or target in self._mending):
                 raise FaultConflictError(f"{target} has a fault already: {before.fault.name}")
@@ -120,6 +134,10 @@ class Nemesis:
             partition=partition,
             choice=choice,
             levels=self._levels,
+            client=client,
+            message=message,
+            miss=self.missed.append,
+            healing=lambda: self._healing,
             note=partial(self._scribe.fault, name, "note"),
         )
         try:
@@ -144,13 +162,13 @@ class Nemesis:
                 )
             _rulers[id(self._cluster)] = self
 
-    def _in_the_way(self, chosen: Fault, broker: int | None) -> _Open | None:
+    def _in_the_way(self, chosen: Fault, target: str) -> _Open | None:
         """Return what is open and overlaps with a fault."""
         for opened in self._open.values():
             both = {opened.fault.scope, chosen.scope}
             alone = "cluster" in both and both & {"cluster", "broker"} == both
             unheard = chosen.awaits_sessions and opened.fault.scope == "coordination"
-            if alone or unheard or opened.target == _target(chosen, broker):
+            if alone or unheard or opened.target == target:
                 return opened
         return None
 
@@ -158,9 +176,9 @@ class Nemesis:
         """Heal what is open on a broker, if anything is; returns when it has taken effect."""
         self._heal(f"broker {broker}")
 
-    def mend(self, name: str, broker: int | None = None) -> None:
+    def mend(self, name: str, broker: int | None = None, *, message: str = "") -> None:
         """Heal a fault, if it is open; returns when that has taken effect."""
-        self._heal(_target(find_fault(name), broker))
+        self._heal(_target(find_fault(name), broker, message))
 
     def _heal(self, target: str) -> None:
         with self._lock:
@@ -178,6 +196,7 @@ class Nemesis:
 
     def heal_all(self, brokers: Iterable[int] | None = None) -> None:
         """Heal everything that is open on these brokers (all, if none are named), side by side."""
+        self._healing = brokers is None
         names = None if brokers is None else {f"broker {broker}" for broker in brokers}
         targets = sorted(name for name in self._open if names is None or name in names)
         if targets:
@@ -185,8 +204,10 @@ class Nemesis:
                 list(pool.map(self._heal, targets))
 
 
-def _target(chosen: Fault, broker: int | None) -> str:
+def _target(chosen: Fault, broker: int | None, message: str) -> str:
     """Return a fault's target in words."""
+    if chosen.scope == "message":
+        return f"the message {message}"
     if chosen.scope == "broker":
         return f"broker {broker}"
     return "every broker" if chosen.scope == "cluster" else f"the {chosen.scope}"

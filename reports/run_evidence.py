@@ -17,8 +17,9 @@ from highwater.harness.base.errors import StoreError
 from highwater.harness.runs import history
 from highwater.harness.runs.faults.counts import FaultCounts
 from highwater.harness.runs.faults.intervals import FaultInterval, fault_intervals
+from highwater.harness.runs.faults.message_spans import MessageSpan, message_spans
 from highwater.harness.runs.faults.times import strikes
-from highwater.harness.runs.history import OK, TABLES
+from highwater.harness.runs.history import MESSAGES_TABLE, OK, TABLES
 from highwater.harness.runs.partition_trace import (
     Ints,
     Partition,
@@ -83,6 +84,7 @@ class RunObservations:
     """All that is known of a run besides its verdict.
 
     Attributes:
+        messages: single messages that the wire acted on, in the order in which they came.
         deeds: what was done to the cluster; None where that cannot be read.
         acks: per partition, the times in ns at which sends were acknowledged, ascending.
         done: what that was: with acks=0 nobody acknowledges.
@@ -95,6 +97,7 @@ class RunObservations:
     scenes: dict[Partition, PartitionObservations] = field(default_factory=dict)
     faults: tuple[FaultInterval, ...] = ()
     steps: tuple[FaultInterval, ...] = ()
+    messages: tuple[MessageSpan, ...] = ()
     deeds: FaultCounts | None = None
     acks: dict[Partition, Ints] = field(default_factory=dict)
     done: str = "acknowledged"
@@ -156,6 +159,7 @@ def gather(
         scenes=scenes,
         faults=tuple(faults),
         steps=tuple(steps),
+        messages=_messages(run, without),
         deeds=_deeds(run, without),
         acks=_acks(acknowledged),
         done=ACKNOWLEDGED.get(run.plan().workload.acks, "acknowledged"),
@@ -184,6 +188,16 @@ def _table(run: Run, name: str, missing: list[str], without: Collection[str]) ->
     except (pa.ArrowException, OSError, KeyError) as error:
         missing.append(f"{name} cannot be read: {error}")
     return schema.empty_table()
+
+
+def _messages(run: Run, without: Collection[str]) -> tuple[MessageSpan, ...]:
+    """Return the single messages that the wire acted on; only runs with the wire have any."""
+    if any(path.startswith(f"{MESSAGES_TABLE}.") for path in without):
+        return ()
+    try:
+        return message_spans(run.table(MESSAGES_TABLE).to_pylist())
+    except (StoreError, KeyError):
+        return ()
 
 
 def _deeds(run: Run, without: Collection[str]) -> FaultCounts | None:

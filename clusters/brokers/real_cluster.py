@@ -146,6 +146,7 @@ class RealCluster:
         site: runs the nodes; closed with the cluster.
         broker_config: settings that override the driver's own.
         wired: whether the relay stands between the nodes.
+        clients_wired: whether it also stands between clients and brokers.
     """
 
     def __init__(
@@ -156,11 +157,12 @@ class RealCluster:
         *,
         broker_config: Mapping[str, str],
         wired: bool = False,
+        clients_wired: bool = False,
     ) -> None:
         self._release = release
         self._site = site
         try:
-            self._wiring = Wiring(release, site) if wired else None
+            self._wiring = Wiring(release, site, clients=clients_wired) if wired else None
         except BaseException:
             site.close()
             raise
@@ -210,8 +212,9 @@ class RealCluster:
 
     @property
     def bootstrap(self) -> str:
-        """``host:port,host:port`` of every broker."""
-        return ",".join(str(address) for address in self._site.public.brokers.values())
+        """``host:port,host:port`` of every broker, or of the relay before it."""
+        brokers = (self._wiring.clients if self._wiring else {}) or self._site.public.brokers
+        return ",".join(map(str, brokers.values()))
 
     @property
     def client(self) -> Mapping[str, str]:

@@ -51,6 +51,7 @@ def open_cluster(
     brokers: int,
     broker_config: Mapping[str, str],
     wired: bool = False,
+    clients_wired: bool = False,
 ) -> RealCluster:
     """Start a cluster of containers; a ``clusters.core.interfaces.Driver``, for 0.10.2 and later.
 
@@ -65,7 +66,14 @@ def open_cluster(
         image = release_image(client, release, _rehearse)
     site = ContainerSite(release, image, brokers)
     return open_or_clean_up(
-        RealCluster(release, directory, site, broker_config=broker_config, wired=wired)
+        RealCluster(
+            release,
+            directory,
+            site,
+            broker_config=broker_config,
+            wired=wired,
+            clients_wired=clients_wired,
+        )
     )
 
 

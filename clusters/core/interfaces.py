@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from highwater.clusters.relay.messages import MessageRule
 from highwater.clusters.relay.rules import RelayRule
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
@@ -182,6 +183,30 @@ class Network(Protocol):
     def watch(self, watcher: Callable[[dict[str, Any]], None] | None) -> None:
         """Call ``watcher`` for every message about replication, on the relay's own thread."""
 
+    def catch(self, rule: MessageRule) -> "CaughtMessages":
+        """Act on single messages until ``release``."""
+
+    def clients(self) -> list[str]:
+        """Return the clients whose connections pass the relay now, such as ``producer-0``."""
+
+
+class CaughtMessages(Protocol):
+    """The messages that one rule acts on."""
+
+    @property
+    def caught(self) -> int:
+        """The number of messages that it has acted on so far."""
+
+    def await_event(self, event: str, *, limit_s: float, times: int = 1) -> None:
+        """Wait until an event (``docs/wire.md``) has happened to messages of the rule.
+
+        Raises:
+            WaitTimeoutError: it has not happened so often within the limit.
+        """
+
+    def release(self, cause: str = "order") -> None:
+        """End the rule; messages in hand go on. May be called twice."""
+
 
 class Coordinator(Protocol):
     """ZooKeeper or the KRaft controller. Every method returns once it has taken effect."""
@@ -351,6 +376,7 @@ class Driver(Protocol):
         brokers: int,
         broker_config: Mapping[str, str],
         wired: bool = False,
+        clients_wired: bool = False,
     ) -> Cluster:
         """Start a cluster below ``directory`` (``replicas/``, ``logs/``, ``coordination/``).
 
@@ -361,6 +387,8 @@ class Driver(Protocol):
             brokers: number of brokers; ids count from 1.
             broker_config: settings that add to and override the driver's own, in Kafka's names.
             wired: whether the relay stands between its nodes, so that it has a network.
+            clients_wired: whether it also stands between clients and brokers, where ``bootstrap``
+                leads to it.
 
         Returns once every broker has registered.
 

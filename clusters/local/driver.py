@@ -31,6 +31,7 @@ def open_cluster(
     brokers: int,
     broker_config: Mapping[str, str],
     wired: bool = False,
+    clients_wired: bool = False,
 ) -> RealCluster:
     """Start a cluster of local processes; a ``clusters.core.interfaces.Driver``.
 
@@ -42,7 +43,14 @@ def open_cluster(
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
     site = LocalSite(release, brokers, _sharing(release), wired=wired)
     return open_or_clean_up(
-        RealCluster(release, directory, site, broker_config=broker_config, wired=wired)
+        RealCluster(
+            release,
+            directory,
+            site,
+            broker_config=broker_config,
+            wired=wired,
+            clients_wired=clients_wired,
+        )
     )
 
 

@@ -83,7 +83,11 @@ class Layout:
             coordination=(
                 wiring.coordination[broker_id] if wiring else self._site.inside.coordination
             ),
-            overrides={**self._overrides, **settings},
+            overrides={
+                **self._overrides,
+                **settings,
+                **(wiring.client_listeners(broker_id) if wiring else {}),
+            },
         )
         file = self._write(f"broker-{broker_id}.properties", properties)
         name, addresses = f"broker-{broker_id}", (public, inside)

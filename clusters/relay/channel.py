@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
+from highwater.clusters.relay.messages import MessageInHand
 from highwater.clusters.relay.rules import RelayRule
 
 _CHUNK: Final = 1 << 16
@@ -23,10 +24,11 @@ _DICE: Final = random.Random()  # noqa: S311 - jitter is no secret
 
 
 class InspectedFrame(NamedTuple):
-    """A frame, and the note that its inspector has made of it."""
+    """A frame, the note that its inspector has made of it, and it as a message in hand."""
 
     frame: bytearray
     note: object
+    hand: MessageInHand | None = None
 
 
 class FrameInspector(Protocol):
@@ -35,14 +37,20 @@ class FrameInspector(Protocol):
     def read(self, frame: bytearray) -> object:
         """Decode a whole frame to a note; None if no rule or report needs it."""
 
+    def catch(self, note: object) -> MessageInHand | None:
+        """Return the message in hand if a rule for single messages acts on the frame."""
+
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
         """Return whether one of these rules holds the frame back."""
 
     def may_overtake(self, note: object) -> bool:
         """Return whether the frame may overtake held frames before it."""
 
-    def on_passed(self, note: object) -> None:
+    def on_passed(self, inspected: InspectedFrame) -> None:
         """Report a frame that is forwarded now."""
+
+    def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
+        """Report an event of a message in hand."""
 
 
 class Channel:
@@ -55,6 +63,11 @@ class Channel:
         inspector: inspects its frames.
         schedule: called with the time, in seconds of ``clock``, at which a delayed frame is due.
         clock: seconds, monotonic.
+
+    Attributes:
+        blocked: whether a rule lets nothing pass.
+        discards: whether nobody is there to get what it forwards.
+        ended: whether a frame was dropped, and the connection is to end when all before it is sent.
     """
 
     def __init__(
@@ -63,7 +76,8 @@ class Channel:
         schedule: Callable[[float], None],
         clock: Callable[[], float],
     ) -> None:
-        self.blocked = False
+        self.blocked = self.discards = self.ended = False
+        self._catches = False
         self._inspector = inspector
         self._schedule = schedule
         self._clock = clock
@@ -78,22 +92,36 @@ class Channel:
         self._held_frames: deque[InspectedFrame] = deque()
         self._busy_until = 0.0
 
-    def apply_rules(self, rules: Iterable[RelayRule]) -> None:
-        """Set the rules of its link; forward frames that they no longer hold."""
+    def apply_rules(self, rules: Iterable[RelayRule], *, catches: bool = False) -> None:
+        """Set the rules of its link; forward frames that they no longer hold.
+
+        Args:
+            catches: whether a rule for single messages may act on its frames.
+        """
         rules = tuple(rules)
+        self._catches = catches
         self.blocked = any(rule.kind == "cut" for rule in rules)
         self._slow = tuple(rule for rule in rules if rule.kind == "slow")
         self._holds = tuple(rule for rule in rules if rule.kind == "hold")
-        held_frames, self._held_frames = self._held_frames, deque()
-        for inspected in held_frames:
-            self._route_frame(inspected)
+        self._route_again()
         if not self._slow:
             self._release_until(float("inf"))
 
     @property
+    def in_hand(self) -> list[InspectedFrame]:
+        """Messages in hand that have not gone on."""
+        return [inspected for inspected in self._held_frames if inspected.hand is not None]
+
+    def keep_in_hand(self) -> list[InspectedFrame]:
+        """Remove, and return, what waits and is not in hand itself."""
+        others = [inspected for inspected in self._held_frames if inspected.hand is None]
+        self._held_frames = deque(self.in_hand)
+        return others
+
+    @property
     def can_read(self) -> bool:
         """True while it accepts more bytes."""
-        return not self.blocked and self._queued < _QUEUE_MAX
+        return not (self.blocked or self.ended) and self._queued < _QUEUE_MAX
 
     @property
     def has_output(self) -> bool:
@@ -144,7 +172,19 @@ class Channel:
 
     def release_due(self) -> None:
         """Forward delayed frames that are due."""
-        self._release_until(self._clock())
+        now = self._clock()
+        due = [
+            inspected
+            for inspected in self._held_frames
+            if inspected.hand is not None and inspected.hand.waits and inspected.hand.due <= now
+        ]
+        for inspected in due:
+            assert inspected.hand is not None
+            inspected.hand.waits = False
+            self._inspector.on_event("released", inspected, "time")
+        if due:
+            self._route_again()
+        self._release_until(now)
 
     def _split(self, chunk: memoryview) -> None:
         """Split a chunk into frames; the last may be incomplete."""
@@ -166,27 +206,50 @@ class Channel:
 
     def _extend(self, frame: bytearray) -> None:
         """Process more bytes of a long frame."""
-        if self._forwarded or not (self._slow or self._holds or self._held_frames or self._delayed):
+        waits = self._slow or self._holds or self._held_frames or self._delayed or self._catches
+        if self._forwarded or not waits:
             self._enqueue(memoryview(frame)[self._forwarded : self._received])
             self._forwarded = self._received
         if self._received < len(frame):
             return
         self._frame = None
         if self._forwarded:
-            self._inspector.on_passed(self._inspector.read(frame))
+            self._inspector.on_passed(InspectedFrame(frame, self._inspector.read(frame)))
         else:
             self._inspect(frame)
 
     def _inspect(self, frame: bytearray) -> None:
-        self._route_frame(InspectedFrame(frame, self._inspector.read(frame)))
+        if self.ended:
+            return
+        note = self._inspector.read(frame)
+        hand = self._inspector.catch(note) if self._catches else None
+        if hand is not None and hand.rule.action == "delay":
+            self._schedule(hand.due)
+        self._route_frame(InspectedFrame(frame, note, hand))
+
+    def _route_again(self) -> None:
+        held_frames, self._held_frames = self._held_frames, deque()
+        for inspected in held_frames:
+            self._route_frame(inspected)
 
     def _route_frame(self, inspected: InspectedFrame) -> None:
         """Hold a frame, delay it, or forward it."""
-        waits = self._held_frames and not self._inspector.may_overtake(inspected.note)
-        if waits or self._inspector.is_held(inspected.note, self._holds):
+        hand = inspected.hand
+        behind = self._held_frames and not self._inspector.may_overtake(inspected.note)
+        if (
+            behind
+            or (hand is not None and hand.waits)
+            or self._inspector.is_held(inspected.note, self._holds)
+        ):
             self._held_frames.append(inspected)
             return
-        self._inspector.on_passed(inspected.note)
+        if self.ended:
+            return
+        if hand is not None and hand.rule.action == "drop":
+            self.ended = True
+            self._inspector.on_event("dropped", inspected)
+            return
+        self._inspector.on_passed(inspected)
         if not (self._slow or self._delayed):
             self._enqueue(memoryview(inspected.frame))
             return
@@ -207,6 +270,12 @@ class Channel:
         while self._delayed and self._delayed[0][0] <= now:
             self._enqueue(memoryview(self._delayed.popleft()[1]))
 
+    def enqueue(self, frame: bytearray) -> None:
+        """Forward a frame that nobody has sent."""
+        self._enqueue(memoryview(frame))
+
     def _enqueue(self, view: memoryview) -> None:
+        if self.discards:
+            return
         self._queue.append(view)
         self._queued += len(view)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.relay.event_loop import Route
+from highwater.clusters.relay.messages import MessageRule
 from highwater.clusters.relay.rules import RelayRule
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 
@@ -44,6 +45,7 @@ class Relay:
         self._number = 0
         self._watcher: Callable[[Row], None] | None = None
         self._held_messages: list[Row] = []
+        self._events: dict[int, list[Row]] = {}
         self._gone = False
         self._process = subprocess.Popen(
             [sys.executable, "-S", "-m", "highwater.clusters.relay"],
@@ -74,10 +76,32 @@ class Relay:
         self._order("add", rule_id=number, rule=rule.plain())
         return number
 
-    def drop(self, *numbers: int) -> None:
-        """Remove rules; frames that waited go on. Harmless when the process has ended."""
+    def catch(self, rule: MessageRule) -> int:
+        """Add a rule for single messages; return the number by which ``drop`` ends it."""
+        with self._changed:
+            self._number += 1
+            number = self._number
+            self._events[number] = []
+        self._order("catch", rule_id=number, rule=rule.plain())
+        return number
+
+    def drop(self, *numbers: int, cause: str = "order") -> None:
+        """Remove rules; frames that waited go on. Harmless when the process has ended.
+
+        Args:
+            cause: why messages in hand go on, for the record.
+        """
         with contextlib.suppress(HarnessError):
-            self._order("drop", rule_ids=list(numbers))
+            self._order("drop", rule_ids=list(numbers), cause=cause)
+
+    def events(self, number: int) -> list[Row]:
+        """Return what has become of the messages that a rule acted on, a row for each event."""
+        with self._changed:
+            return list(self._events.get(number, []))
+
+    def clients(self) -> list[str]:
+        """Return the names of the clients that are connected now."""
+        return [str(name) for name in self._order("clients")["clients"]]
 
     @contextlib.contextmanager
     def under(self, *rules: RelayRule) -> Iterator[None]:
@@ -154,6 +178,10 @@ class Relay:
         if row["kind"] == "held":
             with self._changed:
                 self._held_messages.append(row)
+                self._changed.notify_all()
+        if row["kind"] == "message" and row["rule"] is not None:
+            with self._changed:
+                self._events.setdefault(row["rule"], []).append(row)
                 self._changed.notify_all()
         watcher = self._watcher
         if watcher is not None:

@@ -1,23 +1,29 @@
 """One connection through the relay, from the node that opened it to the one that it asks."""
 
-import json
 import socket
 import struct
-from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Collection
+from typing import Any, Final, Protocol
 
-from highwater.clusters.relay import kafka_frames
-from highwater.clusters.relay.channel import Channel
-from highwater.clusters.relay.kafka_frames import FetchedPartition, Header
-from highwater.clusters.relay.rules import COORDINATION, RelayRule
+from highwater.clusters.relay.channel import Channel, InspectedFrame
+from highwater.clusters.relay.inspectors import (
+    AnswerInspector,
+    PendingRequest,
+    RequestInspector,
+    ZooKeeperRequestInspector,
+    message_of,
+)
+from highwater.clusters.relay.messages import MessageInHand, Side
+from highwater.clusters.relay.rules import Node, RelayRule, Users
 
 _RESET: Final = struct.pack("ii", 1, 0)
-_METADATA: Final = frozenset(("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"))
-"""The name and the id of KRaft's metadata log."""
 
 Row = dict[str, Any]
 OnEvent = Callable[[int], None]
+
+
+_LAST: Final = frozenset(("dropped", "lost"))
+"""Events after which a message is no longer in hand."""
 
 
 def _idle(mask: int) -> None:
@@ -31,7 +37,7 @@ class Host(Protocol):
     def last_hw(self) -> dict[tuple[int, str, int], int]:
         """The last HW sent to each follower, by (follower, topic, partition)."""
 
-    def rules(self, source: int, target: int) -> list[RelayRule]:
+    def rules(self, source: Node, target: Node) -> list[RelayRule]:
         """Return the rules of one link."""
 
     def note(self, row: Row) -> None:
@@ -43,19 +49,22 @@ class Host(Protocol):
     def clock(self) -> float:
         """Return monotonic seconds."""
 
+    def may_catch(self, side: Side, source: Node, target: Node) -> bool:
+        """Return whether a rule for single messages may fit what passes from node to node."""
 
-_DECISION_READERS: Final = {
-    kafka_frames.LEADER_AND_ISR: kafka_frames.leader_and_isr,
-    kafka_frames.ALTER_PARTITION: kafka_frames.alter_partition,
-}
+    def catch(
+        self, source: Node, target: Node, side: Side, request: PendingRequest
+    ) -> MessageInHand | None:
+        """Return a message in hand if a rule acts on a request, or on the answer to it."""
 
+    def let_go(self, hand: MessageInHand) -> None:
+        """Forget a message in hand."""
 
-class PendingRequest(NamedTuple):
-    """A request without an answer so far."""
+    def watches(self, *ends: Node) -> bool:
+        """Return whether a message between two nodes is in hand, so that all others are noted."""
 
-    head: Header
-    fetch: kafka_frames.Fetch | None
-    decided: list[kafka_frames.LeadershipDecision]
+    def repeat(self, connection: "RelayConnection", request: PendingRequest) -> None:
+        """Send a request once more, on a connection of the relay's own."""
 
 
 class RelayConnection:
@@ -63,22 +72,27 @@ class RelayConnection:
 
     Args:
         host: the event loop.
-        client: the accepted socket.
+        number: counts connections.
+        client: the accepted socket; None if the relay itself sends.
         server: number of the node that is asked.
-        source: number of the node that asks, if its address identifies it; otherwise its first
-            request does. None is a client or a tool, which no rule concerns.
+        source: the node that asks, if its address identifies it; otherwise its first request does.
+            None is a tool, which no rule concerns.
+        users: who uses its address.
         zookeeper: whether the protocol is ZooKeeper's.
     """
 
     def __init__(
         self,
         host: Host,
-        client: socket.socket,
+        number: int,
+        client: socket.socket | None,
         *,
         server: int,
-        source: int | None,
-        zookeeper: bool,
+        source: Node | None,
+        users: Users = "nodes",
+        zookeeper: bool = False,
     ) -> None:
+        self.number = number
         self.client = client
         self.upstream: socket.socket | None = None
         self.upstream_address = ("", 0)
@@ -87,19 +101,36 @@ class RelayConnection:
         self.on_upstream: OnEvent = _idle
         self.server = server
         self.source = source
+        self.users = users
         self._host = host
-        inspector: RequestInspector = (
+        self._inspector: RequestInspector = (
             ZooKeeperRequestInspector(self) if zookeeper else RequestInspector(self)
         )
-        self.requests = self._channel(inspector)
-        self.answers = self._channel(AnswerInspector(self, inspector))
+        self.requests = self._channel(self._inspector)
+        self.answers = self._channel(AnswerInspector(self, self._inspector))
+        self.answers.discards = client is None
         self.apply_rules()
+
+    @property
+    def of_client(self) -> bool:
+        """True if a client asks, and no node."""
+        return isinstance(self.source, str) or self.users == "clients"
+
+    @property
+    def follower(self) -> int:
+        """Number of the node that asks; 0 if it is not known."""
+        return self.source if isinstance(self.source, int) else 0
 
     def apply_rules(self) -> None:
         """Apply the current rules of its link."""
-        if self.source is not None:
-            self.requests.apply_rules(self._host.rules(self.source, self.server))
-            self.answers.apply_rules(self._host.rules(self.server, self.source))
+        source, server, host = self.source, self.server, self._host
+        if source is not None:
+            self.requests.apply_rules(
+                host.rules(source, server), catches=host.may_catch("request", source, server)
+            )
+            self.answers.apply_rules(
+                host.rules(server, source), catches=host.may_catch("answer", server, source)
+            )
 
     @property
     def refused(self) -> bool:
@@ -109,7 +140,7 @@ class RelayConnection:
         ends = (self.source, self.server), (self.server, self.source)
         return any(rule.kind == "reset" for end in ends for rule in self._host.rules(*end))
 
-    def set_source(self, source: int) -> None:
+    def set_source(self, source: Node) -> None:
         """Set the node that asks, which its first request has named."""
         self.source = source
         self.apply_rules()
@@ -119,206 +150,144 @@ class RelayConnection:
         """The last HW sent to each follower, by (follower, topic, partition)."""
         return self._host.last_hw
 
-    def note(self, kind: str, source: int, target: int, **facts: object) -> None:
+    def note(self, kind: str, source: Node, target: Node, **facts: object) -> None:
         """Report an observation about the link."""
         self._host.note({"kind": kind, "source": source, "target": target, **facts})
 
+    # Single messages.
+
+    def catch(self, note: object) -> MessageInHand | None:
+        """Return a message in hand if a rule acts on what was inspected."""
+        message = message_of(note)
+        if message is None or self.source is None:
+            return None
+        side, request = message
+        hand = self._host.catch(*self._link(side), side, request)
+        if hand is not None:
+            if side == "request":
+                request.hand = hand
+            self._note_message("caught", side, request, hand)
+        return hand
+
+    def on_message(self, inspected: InspectedFrame) -> None:
+        """Report a message that goes on: one in hand, the answer to one, or one beside it."""
+        message, hand = message_of(inspected.note), inspected.hand
+        if message is None:
+            return
+        side, request = message
+        if hand is not None:
+            self._note_message("sent", side, request, hand)
+            self._host.let_go(hand)
+            if hand.rule.action == "repeat" and self.client is not None:
+                self._host.repeat(self, request)
+        elif side == "answer" and request.hand is not None:
+            event = "discarded" if self.client is None else "answered"
+            self._note_message(event, side, request, request.hand)
+        elif self.source is not None and self._host.watches(self.source, self.server):
+            self._note_message("passed", side, request, None)
+
+    def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
+        """Report an event of a message in hand."""
+        message = message_of(inspected.note)
+        if message is not None and inspected.hand is not None:
+            self._note_message(event, *message, inspected.hand, cause)
+            if event in _LAST:
+                self._host.let_go(inspected.hand)
+
+    def on_release(self, rule_ids: Collection[int], cause: str) -> None:
+        """Let messages in hand go on whose rules have ended."""
+        for channel in (self.requests, self.answers):
+            for inspected in channel.in_hand:
+                hand = inspected.hand
+                if hand is not None and hand.waits and hand.rule_id in rule_ids:
+                    hand.waits = False
+                    self.on_event("released", inspected, cause)
+
+    def on_client_gone(self) -> bool:
+        """Close the client's end; return whether a request in hand keeps the other end open.
+
+        What was behind such a request is lost with the client's connection.
+        """
+        if self.client is None or not self.requests.in_hand:
+            return False
+        self.client.close()
+        self.client = None
+        self.answers.discards = True
+        for inspected in self.answers.in_hand:
+            self.on_event("lost", inspected)
+        for inspected in self.requests.keep_in_hand():
+            self._inspector.forget(inspected.note)
+        for inspected in self.requests.in_hand:
+            self.on_event("client-gone", inspected)
+        return True
+
+    def send_copy(self, request: PendingRequest) -> None:
+        """Send a request of another connection, if this one has no client."""
+        copy = self._inspector.expect(request)
+        self._note_message("repeated", "request", copy, copy.hand)
+        self.requests.enqueue(copy.frame)
+
+    @property
+    def finished(self) -> bool:
+        """True if it has dropped a message, or has neither a client nor anything to do."""
+        if any(
+            channel.ended and not channel.has_output for channel in (self.requests, self.answers)
+        ):
+            return True
+        return self.client is None and not (
+            self.requests.in_hand or self.requests.has_output or self._inspector.pending
+        )
+
+    def _link(self, side: Side) -> tuple[Node, Node]:
+        source = 0 if self.source is None else self.source
+        return (source, self.server) if side == "request" else (self.server, source)
+
+    def _note_message(
+        self,
+        event: str,
+        side: Side,
+        request: PendingRequest,
+        hand: MessageInHand | None,
+        cause: str = "",
+    ) -> None:
+        seen = request.properties()
+        place = None if hand is None else hand.rule.partition_of(seen)
+        topic, partition = place or next(iter(seen.partitions), (None, None))
+        self.note(
+            "message",
+            *self._link(side),
+            event=event,
+            message=None if hand is None else hand.number,
+            rule=None if hand is None else hand.rule_id,
+            action=None if hand is None else hand.rule.action,
+            side=side,
+            connection=self.number,
+            place=request.place,
+            api=request.head.api,
+            version=request.head.version,
+            correlation=request.head.correlation,
+            transactional_id=seen.transactional_id,
+            producer_id=seen.producer_id,
+            epoch=seen.epoch,
+            topic=topic,
+            partition=partition,
+            cause=cause or None,
+        )
+
     def close(self, *, reset: bool = False) -> None:
-        """Close both ends."""
+        """Close both ends; what is in hand is lost."""
+        for channel in (self.requests, self.answers):
+            for inspected in channel.in_hand:
+                self.on_event("lost", inspected)
         for end in (self.client, self.upstream):
             if end is not None:
                 if reset:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 end.close()
 
-    def _channel(self, inspector: "RequestInspector | AnswerInspector") -> Channel:
+    def _channel(self, inspector: RequestInspector | AnswerInspector) -> Channel:
         def schedule(due: float) -> None:
             self._host.schedule(channel, due)
 
         channel = Channel(inspector, schedule, self._host.clock)
         return channel
-
-
-class RequestInspector:
-    """Inspects a node's requests in Kafka's protocol."""
-
-    def __init__(self, connection: RelayConnection) -> None:
-        self._connection = connection
-        self.pending: deque[PendingRequest] = deque()
-
-    def read(self, frame: bytearray) -> object:
-        """Decode a request, keep it for its answer, and set the source if it is not known."""
-        try:
-            head = kafka_frames.header(frame)
-            fetch = kafka_frames.fetch(frame, head) if head.api == kafka_frames.FETCH else None
-            decode = _DECISION_READERS.get(head.api)
-            decided = [] if decode is None else decode(frame, head)
-            if self._connection.source is None:
-                source = kafka_frames.sender(head, frame)
-                if source is not None:
-                    self._connection.set_source(source)
-        except (struct.error, IndexError, UnicodeDecodeError):
-            return None
-        request = PendingRequest(head, fetch, decided)
-        self.pending.append(request)
-        return request
-
-    def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds it: it is about leadership, or changes an ISR."""
-        if not isinstance(note, PendingRequest):
-            return False
-        api = note.head.api
-        return any(
-            (rule.what == "leadership" and api in kafka_frames.LEADERSHIP)
-            or (rule.what == "isr" and api == kafka_frames.ALTER_PARTITION)
-            for rule in rules
-        )
-
-    def may_overtake(self, note: object) -> bool:
-        """Return False: a broker handles the requests of a connection in their order."""
-        del note
-        return False
-
-    def on_passed(self, note: object) -> None:
-        """Report a follower's LEO, which is its fetch offset, and leadership decisions."""
-        if not isinstance(note, PendingRequest) or self._connection.source is None:
-            return
-        ends = self._connection.source, self._connection.server
-        if note.fetch is not None and ends[1] != COORDINATION and note.fetch.replica >= 0:
-            for partition in note.fetch.partitions:
-                self._connection.note(
-                    "fetch",
-                    *ends,
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    leo=partition.offset,
-                    epoch=partition.epoch,
-                )
-        kind = "isr" if note.head.api == kafka_frames.ALTER_PARTITION else "leadership"
-        for decision in note.decided:
-            self._connection.note(kind, *ends, **decision._asdict())
-
-
-class AnswerInspector:
-    """Inspects answers in Kafka's protocol."""
-
-    def __init__(self, connection: RelayConnection, requests: RequestInspector) -> None:
-        self._connection = connection
-        self._pending = requests.pending
-
-    def read(self, frame: bytearray) -> object:
-        """Decode a follower's Fetch answer; return None for other answers."""
-        request = None
-        correlation = kafka_frames.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - its id
-        while self._pending:
-            pending = self._pending.popleft()  # skips requests without an answer (acks=0)
-            if pending.head.correlation == correlation:
-                request = pending
-                break
-        if request is None or request.fetch is None or request.fetch.replica < 0:
-            return None
-        try:
-            return kafka_frames.fetch_response(frame, request.head.version)
-        except (struct.error, IndexError):
-            return None
-
-    def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds it: it has a HW above the limit, or new metadata."""
-        partitions: list[FetchedPartition] = note if isinstance(note, list) else []
-        for rule in rules:
-            for partition in partitions:
-                if self._concerns(rule, partition):
-                    self._report(rule, partition)
-                    return True
-        return False
-
-    def _concerns(self, rule: RelayRule, partition: FetchedPartition) -> bool:
-        if self._connection.server == COORDINATION:
-            of_metadata = partition.topic in _METADATA and partition.records_bytes > 0
-            return rule.what == "leadership" and of_metadata
-        if (
-            rule.what != "hw"
-            or partition.error
-            or not rule.concerns(partition.topic, partition.partition)
-        ):
-            return False
-        follower = self._connection.source or 0
-        last = self._connection.last_hw.get((follower, partition.topic, partition.partition), 0)
-        return partition.hw > (last if rule.above is None else rule.above)
-
-    def _report(self, rule: RelayRule, partition: FetchedPartition) -> None:
-        self._connection.note(
-            "held",
-            self._connection.server,
-            self._connection.source or 0,
-            topic=partition.topic,
-            partition=partition.partition,
-            hw=partition.hw,
-            what=rule.what,
-        )
-
-    def may_overtake(self, note: object) -> bool:
-        """Return False: answers come in the order of their requests."""
-        del note
-        return False
-
-    def on_passed(self, note: object) -> None:
-        """Report the HW that a follower gets."""
-        connection = self._connection
-        if not isinstance(note, list) or connection.server == COORDINATION:
-            return
-        follower = connection.source or 0
-        for partition in note:
-            if partition.error == 0:
-                connection.last_hw[follower, partition.topic, partition.partition] = partition.hw
-                connection.note(
-                    "told",
-                    connection.server,
-                    follower,
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    hw=partition.hw,
-                )
-
-
-class ZooKeeperRequestInspector(RequestInspector):
-    """Inspects requests to ZooKeeper: only a write of a partition's state matters."""
-
-    def read(self, frame: bytearray) -> object:
-        """Decode the write of a state node to topic, partition and data, or a ping to "ping"."""
-        kind = kafka_frames.zookeeper_kind(frame)
-        if kind == kafka_frames.ZK_PING:
-            return "ping"
-        if kind == kafka_frames.ZK_SET_DATA:
-            node = kafka_frames.isr_node(frame)
-            if node is not None:
-                return (*node, kafka_frames.isr_written(frame))
-        return None
-
-    def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds it: it changes a partition's state."""
-        return isinstance(note, tuple) and any(rule.what == "isr" for rule in rules)
-
-    def may_overtake(self, note: object) -> bool:
-        """Let pings overtake, or the session would end; ZooKeeper's client accepts any order."""
-        return note == "ping"
-
-    def on_passed(self, note: object) -> None:
-        """Report the ISR that is written."""
-        if not isinstance(note, tuple):
-            return
-        topic, partition, data = note
-        try:
-            state = json.loads(data)
-        except ValueError:
-            return
-        self._connection.note(
-            "isr",
-            self._connection.source or 0,
-            self._connection.server,
-            topic=topic,
-            partition=partition,
-            isr=state.get("isr"),
-            epoch=state.get("leader_epoch"),
-            leader=state.get("leader"),
-        )

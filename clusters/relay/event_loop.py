@@ -11,19 +11,35 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from highwater.clusters.relay.channel import Channel
 from highwater.clusters.relay.connection import RelayConnection, Row
-from highwater.clusters.relay.rules import Link, RelayRule
+from highwater.clusters.relay.inspectors import PendingRequest
+from highwater.clusters.relay.messages import MessageCatcher, MessageInHand, MessageRule, Side
+from highwater.clusters.relay.rules import ANY_CLIENT, Link, Node, RelayRule, Users
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _GATHER_S: Final = 0.02
 _UNSENT_MAX: Final = 1 << 24
 _BACKLOG: Final = 128
+_URGENT: Final = frozenset(
+    (
+        "caught",
+        "released",
+        "sent",
+        "dropped",
+        "lost",
+        "client-gone",
+        "answered",
+        "discarded",
+        "repeated",
+    )
+)
+"""Events of messages in hand, which are reported at once and always; ``passed`` is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +51,7 @@ class Route:
         upstream: host and port of the target node.
         server: number of the target node.
         source: number of the only node that uses this address; None if several do.
+        users: who uses it.
         zookeeper: whether the protocol is ZooKeeper's.
     """
 
@@ -42,6 +59,7 @@ class Route:
     upstream: tuple[str, int]
     server: int
     source: int | None = None
+    users: Users = "nodes"
     zookeeper: bool = False
 
     @classmethod
@@ -73,9 +91,14 @@ class Loop:
         self._selector = selectors.DefaultSelector()
         self._rules: dict[int, RelayRule] = {}
         self._links: dict[Link, list[RelayRule]] = {}
+        self._catchers: dict[int, MessageCatcher] = {}
+        self._in_hand: dict[int, MessageInHand] = {}
+        self._repeats: list[tuple[RelayConnection, PendingRequest]] = []
         self._connections: dict[RelayConnection, list[int]] = {}
         self._timers: list[tuple[float, int, Channel]] = []
         self._numbers = itertools.count()
+        self._connection_numbers = itertools.count(1)
+        self._message_numbers = itertools.count(1)
         self._last_rows: dict[tuple[object, ...], Row] = {}
         self._watching = False
         self._lines: list[str] = []
@@ -93,14 +116,68 @@ class Loop:
             for key, mask in self._selector.select(self._select_timeout()):
                 key.data(mask)
             self._run_timers()
+            while self._repeats:
+                self._send_copy(*self._repeats.pop(0))
             if self._lines and self.clock() - self._gathered_at >= _GATHER_S:
                 self._write_reports()
 
     # Methods for connections.
 
-    def rules(self, source: int, target: int) -> list[RelayRule]:
-        """Return the rules of one link."""
-        return self._links.get((source, target), [])
+    def rules(self, source: Node, target: Node) -> list[RelayRule]:
+        """Return the rules of one link, those for all clients included."""
+        rules = self._links.get((source, target), [])
+        if isinstance(source, str):
+            return rules + self._links.get((ANY_CLIENT, target), [])
+        return (
+            rules + self._links.get((source, ANY_CLIENT), []) if isinstance(target, str) else rules
+        )
+
+    def may_catch(self, side: Side, source: Node, target: Node) -> bool:
+        """Return whether a rule for single messages may fit what passes from node to node."""
+        return any(catcher.rule.covers(side, source, target) for catcher in self._catchers.values())
+
+    def catch(
+        self, source: Node, target: Node, side: Side, request: PendingRequest
+    ) -> MessageInHand | None:
+        """Return a message in hand for the first rule that acts on it; all rules count it."""
+        acting = [
+            catcher
+            for catcher in self._catchers.values()
+            if catcher.rule.covers(side, source, target)
+            and catcher.catches(request.head, request.properties)
+        ]
+        if not acting:
+            return None
+        due = self.clock() + acting[0].rule.delay_s
+        number = next(self._message_numbers)
+        hand = MessageInHand(number, acting[0], frozenset((source, target)), due)
+        self._in_hand[number] = hand
+        return hand
+
+    def let_go(self, hand: MessageInHand) -> None:
+        """Forget a message in hand."""
+        self._in_hand.pop(hand.number, None)
+
+    def watches(self, *ends: Node) -> bool:
+        """Return whether a message between two nodes is in hand, so that all others are noted."""
+        return any(hand.ends == frozenset(ends) for hand in self._in_hand.values())
+
+    def repeat(self, connection: RelayConnection, request: PendingRequest) -> None:
+        """Send a request once more, on a connection of the relay's own, when the first is sent."""
+        self._repeats.append((connection, request))
+
+    def _send_copy(self, connection: RelayConnection, request: PendingRequest) -> None:
+        copy = RelayConnection(
+            self,
+            next(self._connection_numbers),
+            None,
+            server=connection.server,
+            source=connection.source,
+            users=connection.users,
+        )
+        self._register(copy, connection.upstream_address)
+        copy.send_copy(request)
+        self._connect(copy)
 
     def schedule(self, channel: Channel, due: float) -> None:
         """Call the channel's ``release_due`` at that time."""
@@ -108,8 +185,13 @@ class Loop:
 
     def note(self, row: Row) -> None:
         """Report an observation, unless it equals the last of its kind and link."""
-        urgent = row["kind"] == "held"
+        urgent = row["kind"] == "held" or row.get("event") in _URGENT
         if not (urgent or self._watching):
+            return
+        if row["kind"] == "message":
+            self._report({**row, "time_ns": time.monotonic_ns()})
+            if urgent:
+                self._write_reports()
             return
         key = tuple(row.get(name) for name in ("kind", "source", "target", "topic", "partition"))
         if not urgent and "topic" in row:
@@ -149,12 +231,28 @@ class Loop:
             self._last_rows.clear()
         if verb == "add":
             self._rules[order["rule_id"]] = RelayRule.of(order["rule"])
+        if verb == "catch":
+            rule = MessageRule.of(order["rule"])
+            self._catchers[order["rule_id"]] = MessageCatcher(order["rule_id"], rule)
         if verb == "drop":
-            for rule_id in order["rule_ids"]:
-                self._rules.pop(rule_id, None)
-        if verb in {"add", "drop"}:
+            self._drop(order["rule_ids"], order["cause"])
+        if verb in {"add", "catch", "drop"}:
             self._apply_rules()
+        if verb == "clients":
+            return {"clients": self._clients()}
         return {"connections": len(self._connections)} if verb == "count" else {}
+
+    def _drop(self, rule_ids: Collection[int], cause: str) -> None:
+        for rule_id in rule_ids:
+            self._rules.pop(rule_id, None)
+            self._catchers.pop(rule_id, None)
+        for connection in list(self._connections):
+            connection.on_release(rule_ids, cause)
+
+    def _clients(self) -> list[str]:
+        """Return the clients that are connected."""
+        sources = {connection.source for connection in self._connections}
+        return sorted(source for source in sources if isinstance(source, str))
 
     def _apply_rules(self) -> None:
         self._links = {}
@@ -224,16 +322,25 @@ class Loop:
             return
         _prepare(client)
         connection = RelayConnection(
-            self, client, server=route.server, source=route.source, zookeeper=route.zookeeper
+            self,
+            next(self._connection_numbers),
+            client,
+            server=route.server,
+            source=route.source,
+            users=route.users,
+            zookeeper=route.zookeeper,
         )
-        self._connections[connection] = [0, 0]
-        connection.on_client = partial(self._on_client, connection)
-        connection.on_upstream = partial(self._on_upstream, connection)
+        self._register(connection, route.upstream)
         if connection.refused:
             self._close(connection, reset=True)
             return
-        connection.upstream_address = route.upstream
         self._update_events(connection)
+
+    def _register(self, connection: RelayConnection, upstream: tuple[str, int]) -> None:
+        self._connections[connection] = [0, 0]
+        connection.on_client = partial(self._on_client, connection)
+        connection.on_upstream = partial(self._on_upstream, connection)
+        connection.upstream_address = upstream
 
     def _connect(self, connection: RelayConnection) -> None:
         upstream = socket.socket()
@@ -243,13 +350,14 @@ class Loop:
         self._update_events(connection)
 
     def _on_client(self, connection: RelayConnection, mask: int) -> None:
-        if connection not in self._connections:
+        client = connection.client
+        if client is None or connection not in self._connections:
             return
-        if mask & _READ and not connection.requests.receive(connection.client):
-            self._close(connection)
+        if mask & _READ and not connection.requests.receive(client):
+            self._close_client(connection)
             return
-        if mask & _WRITE and not connection.answers.send(connection.client):
-            self._close(connection)
+        if mask & _WRITE and not connection.answers.send(client):
+            self._close_client(connection)
             return
         if connection.refused:
             self._close(connection, reset=True)
@@ -268,19 +376,23 @@ class Loop:
                 return
             connection.connected = True
         if mask & _READ and not connection.answers.receive(upstream):
-            connection.answers.send(connection.client)  # what it sent before its end
+            if connection.client is not None:
+                connection.answers.send(connection.client)  # what it sent before its end
             self._close(connection)
             return
         self._flush(connection)
 
     def _flush(self, connection: RelayConnection) -> None:
         """Write what can be written now, and wait until the rest can."""
-        upstream = connection.upstream if connection.connected else None
-        requests = connection.requests
+        upstream, client = connection.upstream if connection.connected else None, connection.client
+        requests, answers = connection.requests, connection.answers
         if upstream is not None and requests.has_output and not requests.send(upstream):
             self._close(connection)
             return
-        if connection.answers.has_output and not connection.answers.send(connection.client):
+        if client is not None and answers.has_output and not answers.send(client):
+            self._close_client(connection)
+            return
+        if connection.finished:
             self._close(connection)
             return
         self._update_events(connection)
@@ -289,7 +401,7 @@ class Loop:
         masks = self._connections[connection]
         requests, answers = connection.requests, connection.answers
         events = (_READ if requests.can_read else 0) | (_WRITE if answers.has_output else 0)
-        if masks[0] != events:
+        if connection.client is not None and masks[0] != events:
             self._set_events(connection.client, masks, 0, events, connection.on_client)
         if connection.upstream is not None:
             waits = not connection.connected or requests.has_output
@@ -312,6 +424,19 @@ class Loop:
             self._selector.unregister(end)
         else:
             self._selector.modify(end, events, on_event)
+
+    def _close_client(self, connection: RelayConnection) -> None:
+        """Close a connection whose client has gone, unless a request of it is in hand."""
+        masks, client = self._connections[connection], connection.client
+        if client is None or not connection.on_client_gone():
+            self._close(connection)
+            return
+        if masks[0]:
+            self._selector.unregister(client)
+            masks[0] = 0
+        if connection.upstream is None:
+            self._connect(connection)
+        self._flush(connection)
 
     def _close(self, connection: RelayConnection, *, reset: bool = False) -> None:
         masks = self._connections.pop(connection, None)

@@ -2,9 +2,10 @@
 
 Every broker advertises an address of the relay to its peers, and has its own relay address for
 ZooKeeper, so that the relay knows which broker asks there. A request to another broker or to the
-KRaft controller names its sender (``kafka_frames.sender``). Clients and the harness do not pass
-through the relay, except on releases before 0.10.2, which have one listener for all (KIP-103):
-there clients pass through it, and no rule concerns them.
+KRaft controller names its sender (``kafka_frames.sender``). The harness never passes through the
+relay, and clients only where asked for: then brokers advertise another address of it to them, and a
+client is known by its client id. Releases before 0.10.2 have one listener for all (KIP-103): there
+clients always pass through it, and no rule concerns them unless they were asked for.
 """
 
 import contextlib
@@ -12,14 +13,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Final
 
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.nodes.site import Site
 from highwater.clusters.relay.client import Relay
 from highwater.clusters.relay.event_loop import Route
-from highwater.clusters.relay.rules import COORDINATION, RelayRule
+from highwater.clusters.relay.messages import MessageRule
+from highwater.clusters.relay.rules import CLIENT, COORDINATION, RelayRule, Users
 from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
 
 _WAIT_S: Final = 0.01
@@ -36,16 +40,19 @@ class Wiring:
         relay: sends orders to the process.
         peers: broker id to the address at which the other brokers reach it.
         coordination: broker id to the address at which it reaches ZooKeeper or the controller.
+        clients: broker id to the address at which clients reach it; empty if they do so directly.
     """
 
-    def __init__(self, release: Release, site: Site) -> None:
+    def __init__(self, release: Release, site: Site, *, clients: bool = False) -> None:
         brokers = site.inside.brokers
         zookeeper = release.coordination == "zookeeper"
+        self._listeners = site.public.brokers != brokers
+        users: Users = "both" if clients and not self._listeners else "nodes"
         routes = [
-            _route(site.wire_host(broker), address, server=broker)
+            _route(site.wire_host(broker), address, server=broker, users=users)
             for broker, address in brokers.items()
         ]
-        users = list(brokers) if zookeeper else list(brokers)[:1]
+        askers = list(brokers) if zookeeper else list(brokers)[:1]
         routes += [
             _route(
                 site.wire_host(broker),
@@ -54,15 +61,31 @@ class Wiring:
                 source=broker if zookeeper else None,
                 zookeeper=zookeeper,
             )
-            for broker in users
+            for broker in askers
         ]
+        if clients and self._listeners:
+            routes += [
+                _route(site.wire_host(broker), address, server=broker, users="clients")
+                for broker, address in site.public.brokers.items()
+            ]
         self.relay = Relay(routes)
         addresses = self.relay.addresses
         self.peers: Mapping[int, Address] = dict(zip(brokers, addresses, strict=False))
-        coordination = addresses[len(brokers) :]
+        coordination = addresses[len(brokers) : len(brokers) + len(askers)]
         self.coordination: Mapping[int, Address] = {
             broker: coordination[index if zookeeper else 0] for index, broker in enumerate(brokers)
         }
+        before_clients = addresses[-len(brokers) :] if self._listeners else addresses
+        self.clients: Mapping[int, Address] = (
+            dict(zip(brokers, before_clients, strict=False)) if clients else {}
+        )
+
+    def client_listeners(self, broker: int) -> dict[str, str]:
+        """Return the setting of a broker that leads clients to the relay, if they are to use it."""
+        if not (self.clients and self._listeners):
+            return {}
+        external, internal = self.clients[broker], self.peers[broker]
+        return {"advertised.listeners": f"EXTERNAL://{external},INTERNAL://{internal}"}
 
     @property
     def controller(self) -> Address:
@@ -137,9 +160,54 @@ class RelayNetwork:
                 )
             pause.wait(_WAIT_S)
 
+    def catch(self, rule: MessageRule) -> "RelayMessages":
+        """Act on single messages until ``release``; topics have their ids, too."""
+        ids = {self.topic_id(topic) for topic in rule.topics} - {""}
+        return RelayMessages(self._relay, replace(rule, topics=rule.topics | ids))
+
+    def clients(self) -> list[str]:
+        """Return the clients whose connections pass the relay now."""
+        return [name.removeprefix(CLIENT) for name in self._relay.clients()]
+
     def watch(self, watcher: Callable[[Row], None] | None) -> None:
         """Call ``watcher`` for every message about replication, on the relay's own thread."""
         self._relay.watch(watcher)
+
+
+class RelayMessages:
+    """The messages that one rule acts on; the CaughtMessages of ``clusters.core.interfaces``."""
+
+    def __init__(self, relay: Relay, rule: MessageRule) -> None:
+        self._relay = relay
+        self._number = relay.catch(rule)
+
+    def events(self, *names: str) -> list[Row]:
+        """Return the events so far, in their order; of these names, if any is given."""
+        rows = self._relay.events(self._number)
+        return [row for row in rows if not names or row["event"] in names]
+
+    @property
+    def caught(self) -> int:
+        """The number of messages that it has acted on so far."""
+        return len(self.events("caught"))
+
+    def await_event(self, event: str, *, limit_s: float, times: int = 1) -> None:
+        """Wait until an event has happened to messages of the rule so often.
+
+        Raises:
+            WaitTimeoutError: it has not, within the limit.
+        """
+        await_condition(
+            lambda: len(self.events(event)),
+            lambda count: count >= times,
+            what=f"the wire to report {event} of a message",
+            limit_s=limit_s,
+            every_s=_WAIT_S,
+        )
+
+    def release(self, cause: str = "order") -> None:
+        """End the rule; messages in hand go on. May be called twice."""
+        self._relay.drop(self._number, cause=cause)
 
 
 def _route(
@@ -148,6 +216,7 @@ def _route(
     *,
     server: int,
     source: int | None = None,
+    users: Users = "nodes",
     zookeeper: bool = False,
 ) -> Route:
     return Route(
@@ -155,5 +224,6 @@ def _route(
         upstream=(upstream.host, upstream.port),
         server=server,
         source=source,
+        users=users,
         zookeeper=zookeeper,
     )

@@ -7,8 +7,19 @@ from typing import Any, Final, Literal, Self
 COORDINATION: Final = 0
 """Node number of ZooKeeper or the KRaft controller; brokers count from 1."""
 
-Link = tuple[int, int]
+CLIENT: Final = "client:"
+ANY: Final = "*"
+ANY_CLIENT: Final = CLIENT + ANY
+ANY_BROKER: Final = "broker-*"
+
+Node = int | str
+"""A node by its number, or a client by its name: ``client:`` and the client id that it sends."""
+
+Link = tuple[Node, Node]
 """Bytes from the first node to the second, whichever of them opened the connection."""
+
+Users = Literal["nodes", "clients", "both"]
+"""The users of an address: nodes that name themselves, clients, which have client ids, or both."""
 
 Kind = Literal["cut", "reset", "slow", "hold"]
 HeldMessage = Literal["hw", "leadership", "isr"]
@@ -46,7 +57,8 @@ class RelayRule:
 
     def plain(self) -> dict[str, Any]:
         """Return the rule as JSON data."""
-        return asdict(self) | {"links": sorted(self.links), "topics": sorted(self.topics)}
+        links = sorted(self.links, key=str)
+        return asdict(self) | {"links": links, "topics": sorted(self.topics)}
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Self:
@@ -59,19 +71,31 @@ class RelayRule:
         return (not self.topics or topic in self.topics) and self.partition in {-1, partition}
 
 
-def between(nodes: Iterable[int], others: Collection[int]) -> frozenset[Link]:
+def client_name(client_id: str) -> str:
+    """Return a client as a node, by the client id that it sends."""
+    return CLIENT + client_id
+
+
+def node_name(node: Node) -> str:
+    """Return a node's name in tables and messages: ``broker-1``, ``client:producer-0``."""
+    if isinstance(node, str):
+        return node
+    return "coordination" if node == COORDINATION else f"broker-{node}"
+
+
+def between(nodes: Iterable[Node], others: Collection[Node]) -> frozenset[Link]:
     """Return every link between two groups of nodes, in both directions."""
     return frozenset(
         link for node in nodes for other in others if node != other for link in _both(node, other)
     )
 
 
-def out_of(node: int, others: Iterable[int]) -> frozenset[Link]:
+def out_of(node: Node, others: Iterable[Node]) -> frozenset[Link]:
     """Return the links from a node to others."""
     return frozenset((node, other) for other in others if other != node)
 
 
-def into(node: int, others: Iterable[int]) -> frozenset[Link]:
+def into(node: Node, others: Iterable[Node]) -> frozenset[Link]:
     """Return the links from others to a node."""
     return frozenset((other, node) for other in others if other != node)
 
@@ -95,5 +119,5 @@ def ring(nodes: Iterable[int]) -> frozenset[Link]:
     return frozenset(links)
 
 
-def _both(node: int, other: int) -> frozenset[Link]:
+def _both(node: Node, other: Node) -> frozenset[Link]:
     return frozenset(((node, other), (other, node)))

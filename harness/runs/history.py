@@ -172,12 +172,42 @@ STEPS: Final = pa.schema(
         pa.field("partition", pa.int32()),
         pa.field("choice", pa.float64()),
         pa.field("says", pa.string()),
+        pa.field("message", pa.string()),  # of a fault of messages, the kind of message
     ]
 )
 """What a schedule of faults did and when, exactly enough to be done again. Stories have none of it,
 and no checker asks for it; the model learns from it when a fault began."""
 
-ADDED: Final = frozenset(("op", "isolation", "removed", "step"))
+MESSAGES: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        # caught: a rule acts on it; released: it need not wait any more; client-gone: its client
+        # closed the connection; sent: it went on; repeated: a copy did; answered: its client got
+        # the answer; discarded: the answer came, and no client was there; dropped: by the rule;
+        # lost: with its connection; passed: it went on between the ends of a message in hand
+        pa.field("event", pa.string(), nullable=False),
+        pa.field("message", pa.int32()),  # counts those that rules act on; null of passed
+        pa.field("action", pa.string()),  # hold, drop, repeat, delay; null of passed
+        pa.field("side", pa.string(), nullable=False),  # request, answer
+        pa.field("source", pa.string(), nullable=False),  # client:producer-0, broker-1
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("connection", pa.int32(), nullable=False),  # counts connections of the wire
+        pa.field("place", pa.int32(), nullable=False),  # among the requests of its connection
+        pa.field("api", pa.string(), nullable=False),
+        pa.field("version", pa.int32(), nullable=False),
+        pa.field("correlation", pa.int32(), nullable=False),
+        pa.field("transactional_id", pa.string()),
+        pa.field("producer_id", pa.int64()),
+        pa.field("epoch", pa.int32()),  # the producer's, or else the leader's
+        pa.field("topic", pa.string()),  # of the partition that the rule is about, or the first
+        pa.field("partition", pa.int32()),
+        pa.field("cause", pa.string()),  # of released: order, schedule, healing, time
+    ]
+)
+"""What became of single messages that the wire held, dropped, repeated or delayed, and what passed
+between the same two ends while one was in hand. No checker asks for it."""
+
+ADDED: Final = frozenset(("op", "isolation", "removed", "step", "message"))
 """Columns that runs recorded before them lack; all may be null."""
 
 OPERATIONS_TABLE: Final = "history/ops"
@@ -191,8 +221,9 @@ TABLES: Final = {
 """Path inside a run, without suffix, to the schema of the table there."""
 
 WIRE_TABLE: Final = "events/wire"
+MESSAGES_TABLE: Final = "events/messages"
 STEPS_TABLE: Final = "events/steps"
-UNJUDGED: Final = {STEPS_TABLE: STEPS, WIRE_TABLE: WIRE}
+UNJUDGED: Final = {STEPS_TABLE: STEPS, WIRE_TABLE: WIRE, MESSAGES_TABLE: MESSAGES}
 """Tables that a run need not have."""
 
 

@@ -110,6 +110,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         seed: what every random choice of the run follows from.
         broker_config: broker settings beside the driver's own, as Kafka spells them.
         wire: whether the wire is between the nodes though no fault or story needs it.
+        wire_clients: whether it is also between clients and brokers.
         to: releases that the cluster is upgraded to, one after the other: before a story, and as
             far as it comes under a nemesis that upgrades.
         protocol: the newest ``inter.broker.protocol.version`` that brokers speak, or on KRaft the
@@ -134,6 +135,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seed: int = 0
     broker_config: dict[str, str] = {}
     wire: bool = False
+    wire_clients: bool = False
     to: tuple[str, ...] = ()
     protocol: str = ""
     format: str = ""
@@ -244,6 +246,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         words += [f"--to {','.join(self.to)}"] if self.to else []
         words += [f"--{what} {most}" for what, most in self._caps() if most]
         words += ["--wire"] if self.wire else []
+        words += ["--wire-clients"] if self.wire_clients else []
         words.append(f"--seed {self.seed}")
         return " ".join(words)
 

@@ -18,10 +18,17 @@ import pyarrow as pa
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs import history
-from highwater.harness.runs.history import OPERATIONS, OPERATIONS_TABLE, STEPS_TABLE, WIRE_TABLE
+from highwater.harness.runs.history import (
+    MESSAGES_TABLE,
+    OPERATIONS,
+    OPERATIONS_TABLE,
+    STEPS_TABLE,
+    WIRE_TABLE,
+)
 from highwater.harness.runs.store import Run
 
 FLUSH_S: Final = 0.2
+_OF_WIRE: Final = {WIRE_TABLE: history.WIRE, MESSAGES_TABLE: history.MESSAGES}
 
 Columns = dict[str, Any]
 """Column name to one value for all rows, or a sequence of one a row; a missing column is null."""
@@ -63,8 +70,7 @@ class Recorder:
         self._error: HarnessError | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
         self._words: dict[str, dict[str, int]] = {}
-        tables = {**history.TABLES, STEPS_TABLE: history.STEPS}
-        tables |= {WIRE_TABLE: history.WIRE} if wired else {}
+        tables = {**history.TABLES, STEPS_TABLE: history.STEPS} | (_OF_WIRE if wired else {})
         # Without a lock: a callback of a client that has failed for good would never give it back.
         self._rows: dict[str, deque[dict[str, object]]] = {table: deque() for table in tables}
         self._operations_lock = threading.Lock()
@@ -111,6 +117,10 @@ class Recorder:
     def wire(self, row: dict[str, object]) -> None:
         """Record a row of ``WIRE``, whose time is told."""
         self._add(WIRE_TABLE, row)
+
+    def message(self, row: dict[str, object]) -> None:
+        """Record a row of ``MESSAGES``, whose time is told."""
+        self._add(MESSAGES_TABLE, row)
 
     def log_lines(self, rows: Sequence[dict[str, object]]) -> None:
         """Record rows of ``LOG_LINES``."""

@@ -109,7 +109,9 @@ def _nemesis(
     had = {"": True, "--unclean": unclean, "--to": bool(later)}
     possible = [fault for fault in faults().values() if not fault.why_not(kafka, driver)]
     choices = [
-        fault for fault in possible if had[fault.needs] and (wired or fault.family != "network")
+        fault
+        for fault in possible
+        if had.get(fault.needs, False) and (wired or fault.family != "network")
     ]
     families = sorted({choice.family for choice in choices})
     weights = [_FAMILIES.get(family, 1) for family in families]

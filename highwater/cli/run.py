@@ -102,6 +102,18 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     wire: Annotated[
         bool, Option("--wire", help="Put the wire between brokers, and record what passes.")
     ] = False,
+    wire_clients: Annotated[
+        bool, Option("--wire-clients", help="Put the wire between clients and brokers, too.")
+    ] = False,
+    message: Annotated[
+        list[str] | None,
+        Option(
+            help="A message to hold, drop, repeat or delay, in the words of docs/wire.md:"
+            " 'hold EndTxn client:*>broker-1 at=2s for=5s'. As often as needed, instead of a"
+            " nemesis.",
+            show_default=False,
+        ),
+    ] = None,
     to: Annotated[
         str, Option(help="Releases to upgrade to: before a story, or by the fault upgrade.")
     ] = "none",
@@ -121,6 +133,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
 ) -> None:
     """Run one story or one random schedule on real brokers, judge it, and write its report."""
     from highwater.api import perform
+    from highwater.nemesis.message_spec import read_option
     from highwater.nemesis.stories.registry import find_story
 
     kafka = external.release_of(kafka, cluster, inventory)
@@ -160,6 +173,10 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         seed=seed,
         broker_config=dict(find_story(story).broker_config) if story else {},
         wire=wire,
+        wire_clients=wire_clients,
+        steps=tuple(
+            read_option(text, until_s=parse_values.duration(duration)) for text in message or ()
+        ),
         to=parse_values.names(to),
         protocol=protocol,
         format=message_format,

@@ -44,6 +44,7 @@ class ClusterKey:
     brokers: int
     broker_config: tuple[tuple[str, str], ...]
     wired: bool = False
+    clients_wired: bool = False
     levels: tuple[object, ...] = ()
 
     @classmethod
@@ -51,7 +52,8 @@ class ClusterKey:
         """Return the key of the cluster that a plan can run on."""
         settings = tuple(sorted(plan.broker_settings().items()))
         levels = (plan.to, plan.protocol, plan.format)
-        return cls(plan.kafka, plan.driver, plan.brokers, settings, wired(plan), levels)
+        wires = wired(plan), plan.wire_clients
+        return cls(plan.kafka, plan.driver, plan.brokers, settings, *wires, levels)
 
 
 class ClusterPool:

@@ -40,6 +40,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
     broker: int | None
     partition: int
     choice: float
+    message: str | None = None
 
     def again(self, by: By, *, until_s: float) -> FaultStep:
         """Return a step that does the same; a fault that was not healed lasts until ``until_s``."""
@@ -52,6 +53,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
             target=self.target if role or self.broker is None else str(self.broker),
             partition=self.partition,
             choice=self.choice,
+            message=self.message or "",
         )
 
 
@@ -63,6 +65,7 @@ class SkippedStep(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     broker: int | None
     why: str
+    message: str | None = None
 
 
 class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):

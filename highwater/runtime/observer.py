@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, Self
 
 from highwater.clusters.core.interfaces import (
@@ -13,6 +13,8 @@ from highwater.clusters.core.interfaces import (
     ReplicaState,
     UnreachableError,
 )
+from highwater.clusters.relay.apis import api_name
+from highwater.clusters.relay.rules import node_name
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.plan import Topic
 from highwater.harness.runs.recorder import Recorder
@@ -116,14 +118,22 @@ class Observer:
         return look
 
 
+def _message(row: Mapping[str, Any], names: Collection[str], topic: str) -> dict[str, object]:
+    """Return a row of ``events/messages``: names instead of numbers and ids."""
+    columns = {name: value for name, value in row.items() if name not in {"kind", "rule"}}
+    ends = {name: node_name(row[name]) for name in ("source", "target")}
+    columns |= {**ends, "api": api_name(row["api"])}
+    return columns | ({"topic": topic} if row["topic"] in names else {})
+
+
 @contextlib.contextmanager
 def wire_watched(
-    network: Network | None, topic: str, record: Callable[[dict[str, object]], None], zero_ns: int
+    network: Network | None, topic: str, recorder: Recorder, zero_ns: int
 ) -> Iterator[None]:
     """Record the traffic through the relay while the block lasts, if the cluster has a relay.
 
     Args:
-        topic: the topic under test; other topics are left out.
+        topic: the topic under test; other topics are left out, except of single messages.
         zero_ns: the monotonic clock at the run's start.
     """
     if network is None:
@@ -132,13 +142,18 @@ def wire_watched(
     names = {topic, network.topic_id(topic)}
 
     def watch(row: dict[str, Any]) -> None:
+        time_ns = row["time_ns"] - zero_ns
+        if row["kind"] == "message":
+            with contextlib.suppress(HarnessError):  # for the same reason
+                recorder.message(_message(row, names, topic) | {"time_ns": time_ns})
+            return
         if row.get("topic", topic) not in names:
             return
         columns = {name: value for name, value in row.items() if name != "what"}
         if "topic" in columns:
             columns["topic"] = topic
         with contextlib.suppress(HarnessError):  # the recorder has told the run of it
-            record({**columns, "time_ns": row["time_ns"] - zero_ns})
+            recorder.wire({**columns, "time_ns": time_ns})
 
     network.watch(watch)
     try:

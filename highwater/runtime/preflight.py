@@ -8,6 +8,7 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release, release
 from highwater.harness.runs.plan import Plan, Workload
+from highwater.nemesis.faults.registry import MESSAGE
 from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.schedules.generator import check_duration
@@ -47,7 +48,7 @@ def _check_external(plan: Plan) -> None:
         "a story needs settings of brokers": plan.story is not None or plan.schedule is not None,
         "settings of brokers are their owner's": bool(plan.broker_config),
         "its owner upgrades it": bool(plan.to or plan.protocol or plan.format),
-        "the wire stands between nodes that Highwater starts": plan.wire,
+        "the wire stands between nodes that Highwater starts": plan.wire or plan.wire_clients,
         "groups and transactions write to Kafka's own topics": bool(
             workload.transactions or workload.transform or workload.subscribe
         ),
@@ -124,7 +125,13 @@ def _check_schedule(plan: Plan) -> None:
 
 def _check_nemesis(plan: Plan) -> None:
     for word in plan.nemesis:
-        FaultSpec.of(word).require(plan, release(plan.kafka))
+        spec = FaultSpec.of(word)
+        if spec.fault.needs == MESSAGE:
+            raise UsageError(
+                f"{spec.fault.name} is not drawn at random: it needs a message",
+                hint="Use --message 'hold EndTxn …', or a step with a message (docs/wire.md).",
+            )
+        spec.require(plan, release(plan.kafka))
     if plan.nemesis:
         check_duration(plan.duration_s)
 

@@ -75,6 +75,7 @@ def boot(plan: Plan, directory: Path) -> Cluster:
         brokers=plan.brokers,
         broker_config={**settings(plan), **plan.broker_settings()},
         wired=wired(plan),
+        clients_wired=plan.wire_clients,
     )
 
 
@@ -107,7 +108,7 @@ def conduct(
         scribe = ProgressLine(recorder)
         nemesis = Nemesis(cluster, scribe, plan.topic, levels(plan))
         with (
-            wire_watched(cluster.network, plan.topic.name, recorder.wire, clock.zero_ns),
+            wire_watched(cluster.network, plan.topic.name, recorder, clock.zero_ns),
             Observer(cluster, recorder, plan.topic) as observer,
             RunningWorkload(
                 plan, cluster.bootstrap, recorder, run, access=cluster.client
@@ -183,6 +184,7 @@ def _heal(
     """Heal all faults, wait for the producers' last answers and until all replicas are in sync."""
     diary.phase("healing")
     scene.nemesis.heal_all()
+    diary.add(scene.nemesis.missed)
     workload.stop()
     with diary.problems(HarnessError):
         _quiesce(plan, scene)

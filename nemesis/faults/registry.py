@@ -20,9 +20,10 @@ from highwater.harness.runs.faults.effects import FaultEffect
 from highwater.harness.runs.faults.steps import current_fault
 from highwater.harness.runs.plan import Plan, Topic
 
-Scope = Literal["broker", "topic", "coordination", "cluster"]
+Scope = Literal["broker", "topic", "coordination", "cluster", "client", "message"]
 """The scope of a fault, in which no other may overlap with it: one broker; the topic under test, by
-requests to running brokers; ZooKeeper or the KRaft controller; or every broker at once."""
+requests to running brokers; ZooKeeper or the KRaft controller; every broker at once; one client; or
+messages of one kind."""
 
 
 class NothingDoneError(HarnessError):
@@ -39,7 +40,11 @@ class FaultTarget:
         partition: the one concerned.
         choice: 0 up to 1, for what a fault leaves to chance.
         levels: of the upgrade under way, from where all brokers began to where they are to be.
+        client: name of its target; empty if its scope is no client, or any client will do.
+        message: the kind of message that it is about, in words; see ``nemesis.message_spec``.
         note: tells the run what happens to a broker before all of the fault has happened.
+        miss: tells the run that nothing happened, so that it proves nothing, and why.
+        healing: whether the run is over, and all faults are being healed.
     """
 
     broker: int | None = None
@@ -47,7 +52,11 @@ class FaultTarget:
     partition: int = 0
     choice: float = 0.0
     levels: tuple[Level, ...] = ()
+    client: str = ""
+    message: str = ""
     note: Callable[[str, int | None], None] = lambda _says, _broker: None
+    miss: Callable[[str], None] = lambda _why: None
+    healing: Callable[[], bool] = lambda: False
 
     @property
     def victim(self) -> int:
@@ -61,7 +70,9 @@ class FaultTarget:
         return self.broker
 
 
-Needs = Literal["", "--unclean", "--to"]
+Needs = Literal["", "--unclean", "--to", "--wire-clients", "--message"]
+CLIENTS: Final = "--wire-clients"
+MESSAGE: Final = "--message"
 Body = Callable[[Cluster, int], Iterator[str | FaultEffect]]
 AimedBody = Callable[[Cluster, FaultTarget], Iterator[str | FaultEffect]]
 """Yields a sentence about its effect, or a ``FaultEffect`` if it removed records."""
@@ -83,7 +94,8 @@ class Fault:
         scope: of the fault.
         why_not: why a release or driver does not have it; empty where it does.
         needs: what a run has to ask for beside it: ``--unclean``, because leaders are elected from
-            outside the ISR, or ``--to``, because it upgrades to what that names.
+            outside the ISR, ``--to``, because it upgrades to what that names, ``--wire-clients``,
+            because clients must pass the wire, or ``--message``, which names a message.
         commands: of an inventory, which it needs on an external cluster; None: they
             are not enough for it.
         awaits_sessions: its injection ends only when a broker's session has begun or ended, which
@@ -114,6 +126,8 @@ class Fault:
 _OUT_OF_REACH: Final[Mapping[str, str]] = {
     "storage": "the files of its brokers are out of reach",
     "network": "there is no wire between its nodes",
+    "clients": "there is no wire before its clients",
+    "messages": "there is no wire between its nodes",
     "coordination": "ZooKeeper and the controllers are out of reach",
 }
 """What commands are not enough for, by family."""
@@ -123,6 +137,8 @@ _FAMILIES: Final = (
     "process",
     "storage",
     "network",
+    "clients",
+    "messages",
     "coordination",
     "leadership",
     "topic_config",

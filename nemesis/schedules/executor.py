@@ -17,7 +17,7 @@ from highwater.harness.runs.faults.steps import FaultStep
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.registry import NothingDoneError, find_fault
 from highwater.nemesis.injector import FaultConflictError
-from highwater.nemesis.schedules.fault_spec import resolve
+from highwater.nemesis.schedules.fault_spec import TARGETS, resolve
 
 HEALTH_LIMIT_S: Final = 30.0
 BROKERS: Final = "brokers"
@@ -36,6 +36,7 @@ class ActiveFault:
     number: int
     fault: str
     broker: int | None
+    message: str = ""
 
 
 def targets(scene: ScheduleContext, step: FaultStep) -> list[int | None]:
@@ -43,6 +44,12 @@ def targets(scene: ScheduleContext, step: FaultStep) -> list[int | None]:
     if find_fault(step.fault).scope != "broker":
         return [None]
     return [*resolve(scene, step.target, step.partition, step.choice)]
+
+
+def named_client(step: FaultStep) -> str:
+    """Return the client that a step names as its target; empty if any will do."""
+    aims = find_fault(step.fault).scope == "client" and step.target not in TARGETS
+    return step.target if aims else ""
 
 
 class ScheduleExecutor:
@@ -79,7 +86,7 @@ class ScheduleExecutor:
             broker: the target; None for a fault without a broker.
         """
         nemesis, log = self._scene.nemesis, self._scene.log
-        if not nemesis.can(step.fault, broker):
+        if not nemesis.can(step.fault, broker, message=step.message):
             self.leave_out(step, broker, _OVERLAPS)
             return None
         with self._lock:
@@ -89,11 +96,18 @@ class ScheduleExecutor:
         if why:
             self.leave_out(step, broker, why)
             return None
-        fault = ActiveFault(next(self._numbers), step.fault, broker)
+        fault = ActiveFault(next(self._numbers), step.fault, broker, step.message)
         log.step("strike", step=fault.number, **_row(step, broker))
         ended = broker is not None and self._scene.cluster.brokers[broker].state == "down"
         try:
-            nemesis.inject(step.fault, broker, partition=step.partition, choice=step.choice)
+            nemesis.inject(
+                step.fault,
+                broker,
+                partition=step.partition,
+                choice=step.choice,
+                client=named_client(step),
+                message=step.message,
+            )
         except HarnessError as error:
             self._end(fault)
             why = why_not_now(step.fault, error, ended=ended)
@@ -119,7 +133,7 @@ class ScheduleExecutor:
     def _mend(self, fault: ActiveFault) -> None:
         with self._ending(fault):
             self._scene.log.step("heal", step=fault.number)
-            self._scene.nemesis.mend(fault.fault, fault.broker)
+            self._scene.nemesis.mend(fault.fault, fault.broker, message=fault.message)
             self._scene.log.step("healed", step=fault.number)
 
     @contextmanager
@@ -184,6 +198,7 @@ def _row(step: FaultStep, broker: int | None) -> dict[str, object]:
         "broker": broker,
         "partition": step.partition,
         "choice": step.choice,
+        "message": step.message or None,
     }
 
 

@@ -15,7 +15,7 @@ from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.context import ScheduleContext
-from highwater.nemesis.faults.registry import Fault, find_fault
+from highwater.nemesis.faults.registry import CLIENTS, Fault, find_fault
 
 TARGETS: Final = {
     "leader": "who leads a partition",
@@ -29,7 +29,7 @@ TARGETS: Final = {
 }
 """Targets of a fault, beside a broker's id."""
 
-_WORD: Final = re.compile(r"(?P<name>[a-z][a-z-]*)(?:@(?P<target>\w+))?(?:=(?P<weight>\d+))?")
+_WORD: Final = re.compile(r"(?P<name>[a-z][a-z-]*)(?:@(?P<target>[\w.-]+))?(?:=(?P<weight>\d+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +60,16 @@ class FaultSpec:
             )
         fault = find_fault(match["name"])
         target, weight = match["target"], int(match["weight"] or 1)
-        if target is not None and target not in TARGETS and not target.isdecimal():
+        of_client = fault.scope == "client"
+        if of_client and target in TARGETS:
+            raise UsageError(
+                f"{fault.name} hits a client, and cannot be aimed at a broker",
+                hint=f"Write {fault.name}, or {fault.name}@producer-0.",
+            )
+        aims = target is not None and not of_client
+        if target is not None and aims and target not in TARGETS and not target.isdecimal():
             raise UsageError(f"no fault can be aimed at {target!r}", hint=nearest(target, TARGETS))
-        if target is not None and fault.scope != "broker":
+        if aims and fault.scope != "broker":
             raise UsageError(
                 f"{fault.name} hits the {fault.scope}, and cannot be aimed at a broker",
                 hint=f"Write {fault.name} alone.",
@@ -94,13 +101,18 @@ class FaultSpec:
                 f"{self.fault.name} needs releases to upgrade to",
                 hint="Name releases: --to 0.11.0.3,1.1.1.",
             )
+        if self.fault.needs == CLIENTS and not plan.wire_clients:
+            raise UsageError(
+                f"{self.fault.name} needs clients that pass the wire", hint="Add --wire-clients."
+            )
         if self.target == "controller" and kafka.coordination == "kraft":
             raise UsageError(
                 f"{self.fault.name}@controller: on KRaft the controller is no broker",
                 hint="Use controller-kill or controller-pause.",
             )
         ids = plan.broker_ids
-        if self.target and self.target.isdecimal() and int(self.target) not in ids:
+        aims = self.fault.scope == "broker" and self.target and self.target.isdecimal()
+        if self.target and aims and int(self.target) not in ids:
             known_ids = ", ".join(map(str, ids)) if plan.external else f"1 to {plan.brokers}"
             raise UsageError(f"there is no broker {self.target}", hint=f"Brokers are {known_ids}.")
 

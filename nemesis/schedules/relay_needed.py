@@ -7,7 +7,7 @@ from highwater.nemesis.faults.registry import find_fault
 from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.stories.network import STORIES
 
-_FAMILY: Final = "network"
+_FAMILIES: Final = frozenset(("network", "clients", "messages"))
 
 
 def wired(plan: Plan) -> bool:
@@ -18,4 +18,5 @@ def wired(plan: Plan) -> bool:
     """
     families = {FaultSpec.of(word).fault.family for word in plan.nemesis}
     families |= {find_fault(step.fault).family for step in plan.steps}
-    return plan.wire or plan.story in STORIES or _FAMILY in families
+    wired_anyway = plan.wire or plan.wire_clients
+    return wired_anyway or plan.story in STORIES or bool(_FAMILIES & families)

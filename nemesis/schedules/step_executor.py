@@ -110,7 +110,9 @@ def _take(
 ) -> None:
     """Inject one fault and heal it; on a thread of its own."""
     deadline = scene.clock() + _TURN_S
-    while not scene.nemesis.can(step.fault, broker) and scene.clock() < deadline:
+    while (
+        not scene.nemesis.can(step.fault, broker, message=step.message) and scene.clock() < deadline
+    ):
         if ended.wait(_LOOK_S):
             return
     active = executor.inject(step, broker)

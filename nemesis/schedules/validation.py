@@ -10,7 +10,8 @@ from highwater.harness.releases.release import Release
 from highwater.harness.runs.faults.steps import FaultStep, in_order
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import find_fault
-from highwater.nemesis.schedules.executor import BROKERS
+from highwater.nemesis.message_spec import ACTIONS, MessageSpec
+from highwater.nemesis.schedules.executor import BROKERS, named_client
 from highwater.nemesis.schedules.fault_spec import FaultSpec
 
 
@@ -50,7 +51,7 @@ def check_steps(plan: Plan, kafka: Release) -> None:
     for target in sorted({step.target for step in brokers if step.target.isdecimal()}):
         steps = [step for step in brokers if step.target == target]
         _refuse_overlap([*steps, *alone], f"broker {target}")
-    for scope in ("topic", "coordination", "cluster"):
+    for scope in ("topic", "coordination", "cluster", "client"):
         _refuse_overlap([step for step in plan.steps if _scope(step) == scope], f"the {scope}")
 
 
@@ -59,8 +60,9 @@ def _scope(step: FaultStep) -> str:
 
 
 def _check(step: FaultStep, plan: Plan, kafka: Release) -> None:
-    aimed = _scope(step) == "broker"
+    aimed = _scope(step) == "broker" or bool(named_client(step))
     FaultSpec.of(f"{step.fault}@{step.target}" if aimed else step.fault).require(plan, kafka)
+    _check_message(step, plan, kafka)
     limits = (
         (step.at_s, *FAULTS_S, "seconds until it"),
         (step.lasts_s, *FAULTS_S, "seconds of it"),
@@ -70,6 +72,17 @@ def _check(step: FaultStep, plan: Plan, kafka: Release) -> None:
     for value, least, most, what in limits:
         if not (isfinite(value) and least <= value <= most):
             raise out_of_range(value, least, most, what)
+
+
+def _check_message(step: FaultStep, plan: Plan, kafka: Release) -> None:
+    """Refuse a message that the release does not know, and one where none is meant."""
+    if _scope(step) == "message":
+        action = ACTIONS[step.fault.removesuffix("-message")]
+        MessageSpec.of(step.message).require(action, plan, kafka)
+    elif step.message:
+        raise UsageError(
+            f"{step.fault} is about no message", hint="Leave it out, or use hold-message."
+        )
 
 
 def _refuse_overlap(steps: Sequence[FaultStep], target: str) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 from markupsafe import Markup
 
 from highwater.harness.base.wording import count
-from highwater.harness.runs.faults.intervals import FaultInterval
+from highwater.harness.runs.faults.intervals import MESSAGE_FAULTS, FaultInterval
+from highwater.harness.runs.faults.message_spans import MessageSpan
 from highwater.harness.runs.partition_trace import UNKNOWN, Ints, Partition, Track, known_ranges
 from highwater.reports.drawings.leaderships import BAND, bands, epochs, reigns
 from highwater.reports.drawings.svg import Scale, join, line, number, rect, steps, svg, tag, text
@@ -27,6 +28,7 @@ from highwater.reports.text import seconds, short
 
 ACKS: Final = 54.0
 LANE: Final = 104.0
+MESSAGES: Final = 30.0
 GAP: Final = 16.0
 COLUMNS: Final = 500
 """A LEO or HW line has at most four points per column."""
@@ -55,7 +57,7 @@ def timeline(
     """Draw the timeline, ``WIDTH`` wide, with a lane ``LANE`` high per replica."""
     brokers = scene.brokers
     time = time_scale(evidence.end_ns)
-    top = 24 + ACKS
+    top = 24 + ACKS + (MESSAGES if evidence.messages else 0.0)
     bottom = top + (LANE + GAP) * len(brokers)
     offsets = _offsets(scene)
     lanes = [
@@ -70,6 +72,7 @@ def timeline(
         describe(scene, evidence),
         *grid(time, evidence.end_ns, 24, bottom),
         _acks(evidence, scene.partition, marks, time),
+        _messages(evidence.messages, time, 24 + ACKS),
         *lanes,
         _elections(scene, time, top, bottom),
         uid=uid,
@@ -86,6 +89,7 @@ def describe(scene: PartitionObservations, evidence: RunObservations) -> str:
         (f.start_ns, f"{f.name} {'' if f.broker is None else f'broker {f.broker}'}".strip())
         for f in evidence.faults
     ]
+    events += [(m.start_ns, f"{m.name} is {m.verb}: {m.says}") for m in evidence.messages]
     events += [(c.time_ns, f"broker {c.broker} cuts its log to {c.offset}") for c in scene.cuts]
     events.sort()
     sentence = "; ".join(f"{seconds(t, 1)}: {words}" for t, words in events[:40])
@@ -140,6 +144,30 @@ def _beside(x: float, y: float, words: str, class_: str, room: float) -> Markup:
     return text(x + 9, y, words, class_)
 
 
+def _messages(messages: Sequence[MessageSpan], time: Scale, top: float) -> Markup:
+    """Draw the single messages that the wire acted on, each for as long as it was in hand."""
+    parts: list[Markup] = []
+    if messages:
+        parts.append(text(LEFT - 10, top + 14, "messages", "lanename", "end"))
+    free = 0.0
+    for message in messages[:MARKS_MAX]:
+        end_ns = time.hi if message.end_ns is None else message.end_ns
+        x = time(message.start_ns)
+        width = max(2.0, time(end_ns) - x)
+        title = tag(
+            "title",
+            f"{message.name}, {message.verb} from {seconds(message.start_ns)} to"
+            f" {seconds(int(end_ns))}: {message.says}",
+        )
+        parts.append(rect(x, top, width, MESSAGES - 10, "fault", title))
+        parts.append(line(x, top, x, top + MESSAGES - 10, "faultedge"))
+        words = f"{message.name} {message.verb}"
+        if x >= free and x + 7 * len(words) < WIDTH - RIGHT:
+            parts.append(text(x + 6, top + 14, words, "faulttext"))
+            free = x + 7 * len(words)
+    return join(parts)
+
+
 def _lane(
     scene: PartitionObservations,
     faults: Sequence[FaultInterval],
@@ -174,7 +202,7 @@ def _levels(offsets: tuple[int, int], y: Scale) -> list[Markup]:
 def _spans(faults: Sequence[FaultInterval], broker: int, time: Scale, top: float) -> list[Markup]:
     parts = []
     for fault in faults:
-        if fault.broker not in {broker, None}:
+        if fault.broker not in {broker, None} or fault.name in MESSAGE_FAULTS:
             continue
         x, width = extent(fault, time)
         until = "not healed" if fault.end_ns is None else f"until {seconds(fault.end_ns, 1)}"

@@ -255,7 +255,7 @@ def cases() -> Iterator[tuple[str, str]]:
 
 
 def test_every_fault_is_tested() -> None:
-    others = {"network", "upgrades"}  # test_wire, test_upgrades
+    others = {"network", "clients", "messages", "upgrades"}  # test_wire, test_upgrades
     elsewhere = {one.name for one in faults().values() if one.family in others}
     assert set(EFFECTS) | set(STRUCK) | elsewhere == set(faults())
     assert {name for _, name in cases()} == set(EFFECTS)

@@ -20,6 +20,11 @@ PAST: Final = {
 }
 """The state of a broker under a fault, in a word."""
 
+MESSAGE_FAULTS: Final = frozenset(
+    ("hold-message", "drop-message", "repeat-message", "delay-message")
+)
+"""Faults of single messages, which are drawn as these, for as long as the wire had each in hand."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultInterval:

@@ -33,10 +33,11 @@ class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         fault: name of a registered fault.
         at_s: seconds from the moment at which every replica was in sync to the fault.
         lasts_s: seconds from when it has taken effect to its healing.
-        target: a broker's id, or a word that is looked up in that moment, such as ``leader``; of
-            no meaning for a fault without a broker.
+        target: a broker's id, or a word that is looked up in that moment, such as ``leader``; the
+            name of a client, or a word for any; of no meaning for other faults.
         partition: of which the target is the leader, and that the fault is about.
         choice: 0 up to 1; which of several candidates, and what else a fault leaves to chance.
+        message: of a fault of messages, the kind of message in words (docs/wire.md).
     """
 
     fault: str
@@ -45,6 +46,7 @@ class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     target: str = "any"
     partition: int = 0
     choice: float = 0.0
+    message: str = ""
 
     def __post_init__(self) -> None:
         """Give the fault the name that it has now."""

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from highwater.harness.base.wording import count
 from highwater.harness.runs.faults.intervals import FaultInterval
+from highwater.harness.runs.faults.message_spans import message_spans
 from highwater.harness.runs.partition_trace import UNKNOWN, Leadership, Track, known_ranges
 from highwater.reports.drawings.svg import (
     Scale,
@@ -228,3 +229,30 @@ def test_a_replica_has_a_strip_for_each_epoch_in_which_it_answered_and_did_not_l
     assert [w for _, w in found] == pytest.approx([wide * 0.4, wide * 0.2], abs=0.2)
     words = re.findall(r">(e\d)<", timeline(one, evidence))
     assert words.count("e0") == words.count("e2") == 1
+
+
+def test_a_message_in_hand_is_drawn_for_as_long_as_it_was() -> None:
+    rows: list[dict[str, object]] = [
+        {"message": 1, "event": "caught", "time_ns": 1 * SECOND, "action": "hold"},
+        {"message": None, "event": "passed", "time_ns": 2 * SECOND, "action": None},
+        {"message": 1, "event": "client-gone", "time_ns": 2 * SECOND, "action": "hold"},
+        {"message": 1, "event": "sent", "time_ns": 3 * SECOND, "action": "hold"},
+        {"message": None, "event": "passed", "time_ns": 4 * SECOND, "action": None},
+    ]
+    ends = {"api": "EndTxn", "side": "request", "source": "client:p", "target": "broker-1"}
+    [span] = message_spans([{**row, **ends} for row in rows])
+    assert (span.start_ns, span.end_ns, span.overtaken) == (1 * SECOND, 3 * SECOND, 1)
+    scene = PartitionObservations(
+        partition=("t", 0), tracks={1: track((0, 0, 0), (4, 1, 1))}, leaderships=(), cuts=()
+    )
+    fault = FaultInterval(
+        name="hold-message", broker=None, start_ns=0, end_ns=4 * SECOND, says="to be held"
+    )
+    evidence = RunObservations(messages=(span,), faults=(fault,), end_ns=4 * SECOND)
+    made = timeline(scene, evidence)
+    [(x, width)] = rects(made, "fault")
+    a_second = (WIDTH - RIGHT - LEFT) / 4
+    assert (x, width) == pytest.approx((LEFT + a_second, 2 * a_second), abs=0.1)
+    assert "EndTxn client:p&gt;broker-1 held" in made
+    assert "its client had gone before it went on; 1 others passed" in made
+    assert "messages" not in timeline(scene, dataclasses.replace(evidence, messages=()))

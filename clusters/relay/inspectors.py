@@ -1,0 +1,340 @@
+"""Inspectors of frames: they decode requests and answers, and find the rules that concern them."""
+
+import json
+import struct
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Protocol
+
+from highwater.clusters.relay import kafka_frames
+from highwater.clusters.relay.channel import InspectedFrame
+from highwater.clusters.relay.kafka_frames import FetchedPartition, Header, Properties
+from highwater.clusters.relay.messages import MessageInHand, Side
+from highwater.clusters.relay.rules import COORDINATION, Node, RelayRule, Users, client_name
+
+_METADATA: Final = frozenset(("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"))
+"""The name and the id of KRaft's metadata log."""
+
+_DECISION_READERS: Final = {
+    kafka_frames.LEADER_AND_ISR: kafka_frames.leader_and_isr,
+    kafka_frames.ALTER_PARTITION: kafka_frames.alter_partition,
+}
+
+
+class InspectedConnection(Protocol):
+    """The part of a connection that its inspectors use."""
+
+    source: Node | None
+    server: int
+    users: Users
+
+    @property
+    def of_client(self) -> bool:
+        """True if a client asks, and no node."""
+
+    @property
+    def follower(self) -> int:
+        """Number of the node that asks; 0 if it is not known."""
+
+    @property
+    def last_hw(self) -> dict[tuple[int, str, int], int]:
+        """The last HW sent to each follower, by (follower, topic, partition)."""
+
+    def set_source(self, source: Node) -> None:
+        """Set the node that asks, which its first request has named."""
+
+    def note(self, kind: str, source: Node, target: Node, **facts: object) -> None:
+        """Report an observation about the link."""
+
+    def catch(self, note: object) -> MessageInHand | None:
+        """Return a message in hand if a rule acts on what was inspected."""
+
+    def on_message(self, inspected: InspectedFrame) -> None:
+        """Report a message that goes on: one in hand, the answer to one, or one beside it."""
+
+    def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
+        """Report an event of a message in hand."""
+
+
+@dataclass(slots=True, eq=False)
+class PendingRequest:
+    """A request without an answer so far.
+
+    Attributes:
+        place: its place among the requests of its connection, from 1 on.
+        frame: all of it.
+        hand: if a rule acts on it, it as a message in hand.
+    """
+
+    head: Header
+    place: int
+    frame: bytearray
+    fetch: kafka_frames.Fetch | None
+    decided: list[kafka_frames.LeadershipDecision]
+    hand: MessageInHand | None = None
+
+    def properties(self) -> Properties:
+        """Decode what a rule can name of it; nothing if it cannot be read."""
+        try:
+            return kafka_frames.properties(self.frame, self.head)
+        except (struct.error, IndexError, UnicodeDecodeError):
+            return Properties()
+
+
+class Answer(NamedTuple):
+    """The answer to a request; the partitions are those of a follower's Fetch."""
+
+    request: PendingRequest
+    partitions: list[FetchedPartition]
+
+
+def message_of(note: object) -> tuple[Side, PendingRequest] | None:
+    """Return the side of an inspected message and its request; None if it is no message of Kafka.
+
+    ZooKeeper's messages are none.
+    """
+    if isinstance(note, PendingRequest):
+        return "request", note
+    return ("answer", note.request) if isinstance(note, Answer) else None
+
+
+class RequestInspector:
+    """Inspects a node's requests in Kafka's protocol."""
+
+    def __init__(self, connection: InspectedConnection) -> None:
+        self._connection = connection
+        self._count = 0
+        self.pending: deque[PendingRequest] = deque()
+
+    def read(self, frame: bytearray) -> object:
+        """Decode a request, keep it for its answer, and set the source if it is not known."""
+        fetch, decided = None, []
+        try:
+            head = kafka_frames.header(frame)
+            if not self._connection.of_client:
+                if head.api == kafka_frames.FETCH:
+                    fetch = kafka_frames.fetch(frame, head)
+                decode = _DECISION_READERS.get(head.api)
+                decided = [] if decode is None else decode(frame, head)
+            if self._connection.source is None:
+                self._name_source(head, frame)
+            answered = kafka_frames.has_answer(frame, head)
+        except (struct.error, IndexError, UnicodeDecodeError):
+            return None
+        self._count += 1
+        request = PendingRequest(head, self._count, frame, fetch, decided)
+        if answered:
+            self.pending.append(request)
+        return request
+
+    def _name_source(self, head: Header, frame: bytearray) -> None:
+        """Set the node that asks: a broker that its request names, or else a client."""
+        users = self._connection.users
+        source = None if users == "clients" else kafka_frames.sender(head, frame)
+        if source is not None:
+            self._connection.set_source(source)
+        elif users != "nodes":
+            self._connection.set_source(client_name(head.client))
+
+    def expect(self, request: PendingRequest) -> PendingRequest:
+        """Return a copy of a request of another connection, and expect its answer."""
+        copy = replace(request, place=1)
+        if kafka_frames.has_answer(request.frame, request.head):
+            self.pending.append(copy)
+        return copy
+
+    def forget(self, note: object) -> None:
+        """Expect no answer to a request that will not be sent."""
+        if isinstance(note, PendingRequest) and note in self.pending:
+            self.pending.remove(note)
+
+    def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
+        """Report an event of a request in hand."""
+        self._connection.on_event(event, inspected, cause)
+
+    def catch(self, note: object) -> MessageInHand | None:
+        """Return a request in hand if a rule acts on it."""
+        return self._connection.catch(note)
+
+    def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
+        """Return whether a rule holds it: it is about leadership, or changes an ISR."""
+        if not isinstance(note, PendingRequest):
+            return False
+        api = note.head.api
+        return any(
+            (rule.what == "leadership" and api in kafka_frames.LEADERSHIP)
+            or (rule.what == "isr" and api == kafka_frames.ALTER_PARTITION)
+            for rule in rules
+        )
+
+    def may_overtake(self, note: object) -> bool:
+        """Return False: a broker handles the requests of a connection in their order."""
+        del note
+        return False
+
+    def on_passed(self, inspected: InspectedFrame) -> None:
+        """Report a follower's LEO, which is its fetch offset, and leadership decisions."""
+        note, source = inspected.note, self._connection.source
+        if not isinstance(note, PendingRequest) or source is None:
+            return
+        self._connection.on_message(inspected)
+        if self._connection.of_client:
+            return
+        ends = source, self._connection.server
+        if note.fetch is not None and ends[1] != COORDINATION and note.fetch.replica >= 0:
+            for partition in note.fetch.partitions:
+                self._connection.note(
+                    "fetch",
+                    *ends,
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    leo=partition.offset,
+                    epoch=partition.epoch,
+                )
+        kind = "isr" if note.head.api == kafka_frames.ALTER_PARTITION else "leadership"
+        for decision in note.decided:
+            self._connection.note(kind, *ends, **decision._asdict())
+
+
+class AnswerInspector:
+    """Inspects answers in Kafka's protocol."""
+
+    def __init__(self, connection: InspectedConnection, requests: RequestInspector) -> None:
+        self._connection = connection
+        self._pending = requests.pending
+
+    def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
+        """Report an event of an answer in hand."""
+        self._connection.on_event(event, inspected, cause)
+
+    def catch(self, note: object) -> MessageInHand | None:
+        """Return an answer in hand if a rule acts on it."""
+        return self._connection.catch(note)
+
+    def read(self, frame: bytearray) -> object:
+        """Find the request of an answer, and decode a follower's Fetch answer."""
+        request = None
+        correlation = kafka_frames.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - its id
+        while self._pending:
+            pending = self._pending.popleft()  # skips requests without an answer (acks=0)
+            if pending.head.correlation == correlation:
+                request = pending
+                break
+        if request is None:
+            return None
+        if request.fetch is None or request.fetch.replica < 0:
+            return Answer(request, [])
+        try:
+            return Answer(request, kafka_frames.fetch_response(frame, request.head.version))
+        except (struct.error, IndexError):
+            return Answer(request, [])
+
+    def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
+        """Return whether a rule holds it: it has a HW above the limit, or new metadata."""
+        partitions = note.partitions if isinstance(note, Answer) else []
+        for rule in rules:
+            for partition in partitions:
+                if self._concerns(rule, partition):
+                    self._report(rule, partition)
+                    return True
+        return False
+
+    def _concerns(self, rule: RelayRule, partition: FetchedPartition) -> bool:
+        if self._connection.server == COORDINATION:
+            of_metadata = partition.topic in _METADATA and partition.records_bytes > 0
+            return rule.what == "leadership" and of_metadata
+        if (
+            rule.what != "hw"
+            or partition.error
+            or not rule.concerns(partition.topic, partition.partition)
+        ):
+            return False
+        follower = self._connection.follower
+        last = self._connection.last_hw.get((follower, partition.topic, partition.partition), 0)
+        return partition.hw > (last if rule.above is None else rule.above)
+
+    def _report(self, rule: RelayRule, partition: FetchedPartition) -> None:
+        self._connection.note(
+            "held",
+            self._connection.server,
+            self._connection.follower,
+            topic=partition.topic,
+            partition=partition.partition,
+            hw=partition.hw,
+            what=rule.what,
+        )
+
+    def may_overtake(self, note: object) -> bool:
+        """Return False: answers come in the order of their requests."""
+        del note
+        return False
+
+    def on_passed(self, inspected: InspectedFrame) -> None:
+        """Report the HW that a follower gets."""
+        connection, note = self._connection, inspected.note
+        if not isinstance(note, Answer):
+            return
+        connection.on_message(inspected)
+        if connection.server == COORDINATION:
+            return
+        follower = connection.follower
+        for partition in note.partitions:
+            if partition.error == 0:
+                connection.last_hw[follower, partition.topic, partition.partition] = partition.hw
+                connection.note(
+                    "told",
+                    connection.server,
+                    follower,
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    hw=partition.hw,
+                )
+
+
+class ZooKeeperRequestInspector(RequestInspector):
+    """Inspects requests to ZooKeeper: only a write of a partition's state matters."""
+
+    def read(self, frame: bytearray) -> object:
+        """Decode the write of a state node to topic, partition and data, or a ping to "ping"."""
+        kind = kafka_frames.zookeeper_kind(frame)
+        if kind == kafka_frames.ZK_PING:
+            return "ping"
+        if kind == kafka_frames.ZK_SET_DATA:
+            node = kafka_frames.isr_node(frame)
+            if node is not None:
+                return (*node, kafka_frames.isr_written(frame))
+        return None
+
+    def catch(self, note: object) -> None:
+        """Return None: rules for single messages name Kafka's."""
+        del note
+
+    def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
+        """Return whether a rule holds it: it changes a partition's state."""
+        return isinstance(note, tuple) and any(rule.what == "isr" for rule in rules)
+
+    def may_overtake(self, note: object) -> bool:
+        """Let pings overtake, or the session would end; ZooKeeper's client accepts any order."""
+        return note == "ping"
+
+    def on_passed(self, inspected: InspectedFrame) -> None:
+        """Report the ISR that is written."""
+        note = inspected.note
+        if not isinstance(note, tuple):
+            return
+        topic, partition, data = note
+        try:
+            state = json.loads(data)
+        except ValueError:
+            return
+        self._connection.note(
+            "isr",
+            self._connection.source or 0,
+            self._connection.server,
+            topic=topic,
+            partition=partition,
+            isr=state.get("isr"),
+            epoch=state.get("leader_epoch"),
+            leader=state.get("leader"),
+        )

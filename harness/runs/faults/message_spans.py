@@ -1,0 +1,77 @@
+"""Single messages over time: how long the wire had each in hand, read from ``events/messages``."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+_ENDS: Final = frozenset(("sent", "dropped", "lost"))
+_AFTERWARDS: Final = {
+    "repeated": "a copy was sent",
+    "answered": "its client got the answer",
+    "discarded": "the answer came when its client had gone",
+}
+_VERBS: Final = {"hold": "held", "drop": "dropped", "repeat": "repeated", "delay": "delayed"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSpan:
+    """One message that the wire held, dropped, repeated or delayed.
+
+    Attributes:
+        name: of the message: ``EndTxn client:producer-0>broker-1``.
+        verb: what was done to it: held, dropped, repeated or delayed.
+        start_ns: when it came to the wire.
+        end_ns: when it went on, or was lost; None if neither was recorded.
+        says: what became of it, in a sentence.
+        overtaken: how many messages passed between its ends meanwhile.
+    """
+
+    name: str
+    verb: str
+    start_ns: int
+    end_ns: int | None
+    says: str
+    overtaken: int = 0
+
+
+def message_spans(rows: Iterable[Mapping[str, Any]]) -> tuple[MessageSpan, ...]:
+    """Return the messages in hand of ``events/messages``, in the order in which they came."""
+    ordered = sorted(rows, key=lambda row: row["time_ns"])
+    events: dict[int, list[Mapping[str, Any]]] = {}
+    for row in ordered:
+        if row["message"] is not None:
+            events.setdefault(row["message"], []).append(row)
+    passed = [row for row in ordered if row["event"] == "passed"]
+    return tuple(_span(rows_of_message, passed) for rows_of_message in events.values())
+
+
+def _span(events: list[Mapping[str, Any]], passed: list[Mapping[str, Any]]) -> MessageSpan:
+    first = events[0]
+    end = next((row for row in events if row["event"] in _ENDS), None)
+    end_ns = None if end is None else int(end["time_ns"])
+    ends = {first["source"], first["target"]}
+    overtaken = sum(
+        {row["source"], row["target"]} == ends
+        and first["time_ns"] <= row["time_ns"] <= (row["time_ns"] if end_ns is None else end_ns)
+        for row in passed
+    )
+    answer = " answer" if first["side"] == "answer" else ""
+    return MessageSpan(
+        name=f"{first['api']}{answer} {first['source']}>{first['target']}",
+        verb=_VERBS.get(first["action"] or "", "held"),
+        start_ns=int(first["time_ns"]),
+        end_ns=end_ns,
+        says=_sentence(events, overtaken),
+        overtaken=overtaken,
+    )
+
+
+def _sentence(events: list[Mapping[str, Any]], overtaken: int) -> str:
+    names = [row["event"] for row in events]
+    words = ["its client had gone before it went on"] if "client-gone" in names else []
+    if "lost" in names:
+        words.append("it was lost with its connection")
+    words += [says for name, says in _AFTERWARDS.items() if name in names]
+    if overtaken:
+        words.append(f"{overtaken} others passed between its ends meanwhile")
+    return "; ".join(words) or "it went on"

@@ -1,0 +1,53 @@
+"""Faults of single messages: held, dropped, repeated or delayed by the wire (docs/wire.md).
+
+The step says which message (``nemesis.message_spec``). One that never came is a missed schedule.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.relay.messages import Action
+from highwater.harness.base.errors import HarnessError
+from highwater.nemesis.faults.registry import MESSAGE, FaultTarget, aimed
+from highwater.nemesis.message_spec import MessageSpec
+
+_VERBS: Final = {"hold": "held", "drop": "dropped", "repeat": "repeated", "delay": "delayed"}
+
+
+@aimed("hold-message", at="message", needs=MESSAGE)
+def hold_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Hold one message back until it is healed; a request arrives even if its client has gone."""
+    yield from _act(cluster, target, "hold")
+
+
+@aimed("drop-message", at="message", needs=MESSAGE)
+def drop_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Lose one message, and its connection with it."""
+    yield from _act(cluster, target, "drop")
+
+
+@aimed("repeat-message", at="message", needs=MESSAGE)
+def repeat_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Let one request arrive twice, as if its client had tried again."""
+    yield from _act(cluster, target, "repeat")
+
+
+@aimed("delay-message", at="message", needs=MESSAGE)
+def delay_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Let one message arrive later; a request does even if its client has gone."""
+    yield from _act(cluster, target, "delay")
+
+
+def _act(cluster: Cluster, target: FaultTarget, action: Action) -> Iterator[str]:
+    network = cluster.network
+    if network is None:
+        raise HarnessError("this cluster has no wire", hint="Start it with one: --wire.")
+    spec = MessageSpec.of(target.message)
+    messages = network.catch(spec.rule(action, target.topic.name))
+    try:
+        yield f"to be {_VERBS[action]}: {target.message}"
+    finally:
+        messages.release("healing" if target.healing() else "schedule")
+    if not messages.caught:
+        target.miss(f"no message was {_VERBS[action]}: {target.message} never came")

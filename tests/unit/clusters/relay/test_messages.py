@@ -1,0 +1,350 @@
+"""Rules for single messages, with sockets of our own at both ends of the wire."""
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from highwater.clusters.relay import kafka_frames
+from highwater.clusters.relay.apis import APIS
+from highwater.clusters.relay.client import Relay
+from highwater.clusters.relay.event_loop import Route
+from highwater.clusters.relay.messages import MessageRule
+from highwater.clusters.relay.rules import RelayRule, out_of
+from highwater.harness.base.waiting import await_condition
+from tests.unit.clusters.relay.test_client import SOON_S, is_silent
+
+BROKER = 1
+CLIENT = "client:producer-0"
+END_TXN, METADATA = APIS["EndTxn"].key, APIS["Metadata"].key
+
+
+def request(api: int, correlation: int, body: bytes = b"", client: bytes = b"producer-0") -> bytes:
+    head = struct.pack(">hhih", api, 0, correlation, len(client)) + client
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def end_txn(correlation: int, name: bytes = b"tx", epoch: int = 0) -> bytes:
+    body = struct.pack(">h", len(name)) + name + struct.pack(">qhb", 77, epoch, 1)
+    return request(END_TXN, correlation, body)
+
+
+def answer(correlation: int) -> bytes:
+    return struct.pack(">ii", 6, correlation) + b"ok"
+
+
+def read_frame(end: socket.socket) -> bytes:
+    """Return the next frame, and read nothing behind it."""
+    size = read_bytes(end, 4)
+    return size + read_bytes(end, struct.unpack(">i", size)[0])
+
+
+def read_bytes(end: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        chunk = end.recv(size - len(data))
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return data
+
+
+class Broker:
+    """A server that a test plays itself: it accepts, reads frames and answers them."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.settimeout(SOON_S)
+        host, port = self.listener.getsockname()
+        route = Route(
+            listen=("127.0.0.1", 0), upstream=(host, port), server=BROKER, users="clients"
+        )
+        self.relay = Relay([route])
+
+    def connect(self) -> socket.socket:
+        [address] = self.relay.addresses
+        return socket.create_connection((address.host, address.port), SOON_S)
+
+    def accept(self) -> socket.socket:
+        end, _ = self.listener.accept()
+        end.settimeout(SOON_S)
+        return end
+
+    def events(self, number: int) -> list[str]:
+        return [row["event"] for row in self.relay.events(number)]
+
+    def await_event(self, number: int, event: str) -> dict[str, Any]:
+        rows = await_condition(
+            lambda: [row for row in self.relay.events(number) if row["event"] == event],
+            bool,
+            what=f"the wire to report {event}",
+            limit_s=SOON_S,
+        )
+        return rows[-1]
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    made = Broker()
+    yield made
+    made.relay.close()
+    made.listener.close()
+
+
+def test_a_held_request_waits_until_it_is_released_and_all_behind_it(broker: Broker) -> None:
+    held = broker.relay.catch(MessageRule(action="hold", api=END_TXN, source=CLIENT))
+    with broker.connect() as client:
+        client.sendall(request(METADATA, 1) + end_txn(2) + request(METADATA, 3))
+        server = broker.accept()
+        assert read_frame(server) == request(METADATA, 1)
+        server.sendall(answer(1))
+        assert read_frame(client) == answer(1)  # answers go on
+        assert is_silent(server)
+        broker.relay.drop(held)
+        assert read_frame(server) == end_txn(2)
+        assert read_frame(server) == request(METADATA, 3)
+        server.sendall(answer(2) + answer(3))
+        assert read_frame(client) + read_frame(client) == answer(2) + answer(3)
+        broker.await_event(held, "answered")
+        server.close()
+    assert broker.events(held) == ["caught", "released", "sent", "answered"]
+    row = broker.relay.events(held)[0]
+    seen = {name: row[name] for name in ("transactional_id", "producer_id", "epoch", "correlation")}
+    assert seen == {"transactional_id": "tx", "producer_id": 77, "epoch": 0, "correlation": 2}
+    assert (row["source"], row["target"], row["place"]) == (CLIENT, BROKER, 2)
+
+
+def test_a_held_request_arrives_after_its_client_has_gone_and_nothing_behind_it(
+    broker: Broker,
+) -> None:
+    held = broker.relay.catch(MessageRule(action="hold", api=END_TXN))
+    with broker.connect() as client:
+        client.sendall(request(METADATA, 1) + end_txn(2) + request(METADATA, 3))
+        server = broker.accept()
+        assert read_frame(server) == request(METADATA, 1)
+    broker.await_event(held, "client-gone")
+    with broker.connect() as later:  # another connection of the same client is not held up
+        later.sendall(end_txn(4))
+        other = broker.accept()
+        assert read_frame(other) == end_txn(4)
+        assert is_silent(server)
+        broker.relay.drop(held)
+        assert read_frame(server) == end_txn(2)
+        server.sendall(answer(1) + answer(2))
+        broker.await_event(held, "discarded")
+        assert server.recv(1) == b""  # and the relay's end is closed, with nothing behind it sent
+        other.close()
+    assert broker.events(held) == ["caught", "client-gone", "released", "sent", "discarded"]
+    server.close()
+
+
+def test_a_held_request_is_lost_with_its_broker(broker: Broker) -> None:
+    held = broker.relay.catch(MessageRule(action="hold", api=END_TXN))
+    with broker.connect() as client:
+        client.sendall(request(METADATA, 1) + end_txn(2))
+        server = broker.accept()
+        read_frame(server)
+        server.close()
+        broker.await_event(held, "lost")
+        assert client.recv(1) == b""
+    broker.relay.drop(held)
+    assert broker.events(held) == ["caught", "lost"]
+
+
+def test_a_request_is_held_that_is_the_first_of_its_connection(broker: Broker) -> None:
+    held = broker.relay.catch(MessageRule(action="hold", api=END_TXN))
+    with broker.connect() as client:
+        client.sendall(end_txn(1))
+    broker.await_event(held, "client-gone")
+    broker.relay.drop(held)
+    with broker.accept() as server:
+        assert read_frame(server) == end_txn(1)
+
+
+def test_the_nth_of_those_that_fit_is_held(broker: Broker) -> None:
+    rule = MessageRule(
+        action="hold", api=END_TXN, transactional_id="tx", epoch=5, first=2, source=CLIENT
+    )
+    held = broker.relay.catch(rule)
+    with broker.connect() as client:
+        passing = [
+            end_txn(1, b"other", 5),
+            end_txn(2, b"tx", 4),
+            end_txn(3, b"tx", 5),
+            request(METADATA, 4),
+        ]
+        client.sendall(b"".join(passing) + end_txn(5, b"tx", 5))
+        with broker.accept() as server:
+            assert [read_frame(server) for _ in passing] == passing
+            assert is_silent(server)
+            broker.relay.drop(held)
+            assert read_frame(server) == end_txn(5, b"tx", 5)
+            client.sendall(end_txn(6, b"tx", 5))
+            assert read_frame(server) == end_txn(6, b"tx", 5)
+
+
+def test_an_answer_is_held_and_all_behind_it(broker: Broker) -> None:
+    rule = MessageRule(action="hold", api=END_TXN, side="answer", target=CLIENT)
+    with broker.connect() as client:
+        client.sendall(end_txn(1))  # it is under way when the rule is added
+        with broker.accept() as server:
+            read_frame(server)
+            held = broker.relay.catch(rule)
+            client.sendall(request(METADATA, 2))
+            assert read_frame(server) == request(METADATA, 2)
+            server.sendall(answer(1) + answer(2))
+            assert is_silent(client)
+            broker.relay.drop(held)
+            assert read_frame(client) + read_frame(client) == answer(1) + answer(2)
+    assert broker.events(held)[:3] == ["caught", "released", "sent"]
+
+
+def test_a_held_answer_is_lost_with_its_client(broker: Broker) -> None:
+    held = broker.relay.catch(MessageRule(action="hold", api=END_TXN, side="answer"))
+    with broker.connect() as client:
+        client.sendall(end_txn(1))
+        server = broker.accept()
+        read_frame(server)
+        server.sendall(answer(1))
+        broker.await_event(held, "caught")
+    broker.await_event(held, "lost")
+    assert server.recv(1) == b""
+    server.close()
+
+
+def test_a_dropped_request_never_arrives_and_its_connection_ends(broker: Broker) -> None:
+    broker.relay.catch(MessageRule(action="drop", api=END_TXN))
+    with broker.connect() as client:
+        client.sendall(request(METADATA, 1) + end_txn(2) + request(METADATA, 3))
+        with broker.accept() as server:
+            assert read_frame(server) == request(METADATA, 1)
+            assert server.recv(1) == b""
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+
+
+def test_a_dropped_answer_never_arrives_though_its_request_did(broker: Broker) -> None:
+    broker.relay.catch(MessageRule(action="drop", api=END_TXN, side="answer"))
+    with broker.connect() as client, contextlib.closing(client):
+        client.sendall(request(METADATA, 1) + end_txn(2))
+        with broker.accept() as server:
+            assert read_frame(server) + read_frame(server) == request(METADATA, 1) + end_txn(2)
+            server.sendall(answer(1) + answer(2))
+            assert read_frame(client) == answer(1)
+            assert client.recv(1) == b""
+
+
+def test_a_repeated_request_arrives_twice_and_is_answered_once(broker: Broker) -> None:
+    rule = broker.relay.catch(MessageRule(action="repeat", api=END_TXN))
+    with broker.connect() as client:
+        client.sendall(end_txn(1))
+        with broker.accept() as server, broker.accept() as copied:
+            assert read_frame(server) == read_frame(copied) == end_txn(1)
+            copied.sendall(answer(1))
+            broker.await_event(rule, "discarded")
+            assert copied.recv(1) == b""
+            server.sendall(answer(1))
+            assert read_frame(client) == answer(1)
+            assert is_silent(client)
+    assert sorted(broker.events(rule)) == ["answered", "caught", "discarded", "repeated", "sent"]
+
+
+def test_delayed_requests_wait_for_their_time_each_and_outlive_their_client(
+    broker: Broker,
+) -> None:
+    rule = MessageRule(action="delay", api=END_TXN, times=0, delay_s=0.4)
+    number = broker.relay.catch(rule)
+    with broker.connect() as client:
+        began = time.monotonic()
+        client.sendall(end_txn(1) + end_txn(2))
+    with broker.accept() as server:
+        assert read_frame(server) + read_frame(server) == end_txn(1) + end_txn(2)
+    assert 0.4 <= time.monotonic() - began < SOON_S
+    await_condition(
+        lambda: [row["cause"] for row in broker.relay.events(number) if row["cause"]],
+        lambda causes: causes == ["time", "time"],
+        what="the wire to report that both were released by time",
+        limit_s=SOON_S,
+    )
+
+
+def test_a_long_request_is_held_too(broker: Broker) -> None:
+    held = broker.relay.catch(MessageRule(action="hold", api=METADATA))
+    frame = request(METADATA, 1, bytes(range(250)) * 1200)
+    with broker.connect() as client:
+        client.sendall(end_txn(1) + frame)  # a client names itself by a short request
+        with broker.accept() as server:
+            assert read_frame(server) == end_txn(1)
+            broker.await_event(held, "caught")
+            assert is_silent(server)
+            broker.relay.drop(held)
+            assert read_frame(server) == frame
+
+
+def test_recorded_frames_are_in_order_but_for_the_one_in_hand(broker: Broker) -> None:
+    """Everything that passes while a message is in hand is recorded, with its place."""
+    rows: list[dict[str, Any]] = []
+    broker.relay.watch(rows.append)
+    held = broker.relay.catch(MessageRule(action="hold", api=END_TXN))
+    with broker.connect() as first, broker.connect() as second:
+        first.sendall(request(METADATA, 1) + end_txn(2))
+        with broker.accept() as one:
+            read_frame(one)
+            broker.await_event(held, "caught")
+            numbers = range(1, 40)
+            second.sendall(b"".join(request(METADATA, number) for number in numbers))
+            with broker.accept() as other:
+                for number in numbers:
+                    assert read_frame(other) == request(METADATA, number)
+                    other.sendall(answer(number))
+                for number in numbers:
+                    assert read_frame(second) == answer(number)
+                broker.relay.drop(held)
+                assert read_frame(one) == end_txn(2)
+    broker.await_event(held, "sent")
+    passed = [row for row in rows if row["kind"] == "message" and row["event"] == "passed"]
+    for side in ("request", "answer"):
+        places = [row["place"] for row in passed if row["side"] == side]
+        assert places == list(numbers)
+        assert [row["correlation"] for row in passed if row["side"] == side] == places
+
+
+def test_a_client_is_cut_off_by_its_name_and_no_other(broker: Broker) -> None:
+    rule = RelayRule(kind="cut", links=out_of(CLIENT, [BROKER]))
+    with broker.relay.under(rule), broker.connect() as client, broker.connect() as other:
+        client.sendall(request(METADATA, 1))
+        other.sendall(request(METADATA, 2, client=b"producer-1"))
+        with broker.accept() as server, broker.accept() as second:
+            ends = {end: is_silent(end) for end in (server, second)}
+            assert sorted(ends.values()) == [False, True]
+            assert broker.relay.clients() == [CLIENT, "client:producer-1"]
+
+
+def test_answers_to_all_clients_are_lost_while_their_requests_arrive(broker: Broker) -> None:
+    rule = RelayRule(kind="cut", links=out_of(BROKER, ["client:*"]))
+    with broker.connect() as client:
+        with broker.relay.under(rule):
+            client.sendall(request(METADATA, 1))
+            server = broker.accept()
+            assert read_frame(server) == request(METADATA, 1)
+            server.sendall(answer(1))
+            assert is_silent(client)
+        assert read_frame(client) == answer(1)
+        server.close()
+
+
+def test_a_rule_survives_its_way_to_the_wire() -> None:
+    rule = MessageRule(
+        action="delay", api=0, source=CLIENT, topics=frozenset(["a"]), partition=2, delay_s=0.5
+    )
+    assert MessageRule.of(rule.plain()) == rule
+
+
+def test_a_produce_without_an_acknowledgement_has_no_answer() -> None:
+    for acks in (0, 1, -1):
+        frame = request(kafka_frames.PRODUCE, 1, struct.pack(">hi", acks, 1000))
+        assert kafka_frames.has_answer(frame, kafka_frames.header(frame)) == (acks != 0)

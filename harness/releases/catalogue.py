@@ -317,6 +317,17 @@ _ENTRIES = (
         ),
     ),
     Release(
+        name="4.2.1",
+        scala="2.13",
+        extra_jars=_LOG4J_2,
+        coordination="kraft",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        logging=2,
+        note="As 4.1: leaders, followers and the controller decide by the same code.",
+    ),
+    Release(
         name="4.3.1",
         scala="2.13",
         extra_jars=_LOG4J_2,

@@ -1,7 +1,9 @@
 """Features of a KRaft cluster: metadata.version, and those that came after it (KIP-584).
 
-Kafka's own tool decides which features a new cluster of a release begins with, and writes them to
-``bootstrap.checkpoint``. It runs once for each release; its file stays in the cache. An upgraded
+Kafka's own tool decides which features a new cluster of a release begins with. Up to 4.3 it writes
+them to ``bootstrap.checkpoint``, since 4.4 to the first snapshot of the metadata log (KAFKA-19648);
+both are batches of the same records, and a controller of any release reads ``bootstrap.checkpoint``
+when its log is empty. The tool runs once for each release; its file stays in the cache. An upgraded
 cluster gets the same features, as ``kafka-features upgrade --release-version`` does.
 """
 
@@ -164,9 +166,22 @@ def _ask_tool(release: Release) -> bytes:
                 timeout=_TOOL_S,
                 check=True,
             )
-            return (folder_path / "log" / CHECKPOINT).read_bytes()
+            return _written_checkpoint(folder_path / "log")
         except (OSError, subprocess.SubprocessError) as error:
             output = (getattr(error, "stderr", None) or "").strip() or str(error)
             raise HarnessError(
                 f"Kafka {release.name} did not write its features: {output.splitlines()[-1]}"
             ) from error
+
+
+def _written_checkpoint(log_directory: Path) -> bytes:
+    """Return the only checkpoint below a formatted log directory.
+
+    Raises:
+        FileNotFoundError: there is none, or more than one.
+    """
+    files = sorted(log_directory.rglob("*.checkpoint"))
+    if len(files) != 1:
+        names = ", ".join(file.name for file in files) or "none"
+        raise FileNotFoundError(f"one checkpoint was expected, there is {names}")
+    return files[0].read_bytes()

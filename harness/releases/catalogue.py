@@ -260,10 +260,35 @@ _ENTRIES = (
         ),
     ),
     Release(
+        name="4.2.1",
+        scala="2.13",
+        extra_jars=_LOG4J_2,
+        coordination="kraft",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        logging=2,
+        note="As 4.1: leaders, followers and the controller decide by the same code.",
+    ),
+    Release(
         name="4.3.1",
         extra_jars=_LOG4J_2,
         logging=2,
         note="As 4.1. An ISR that shrinks does not bump the leader epoch.",
+    ),
+    Release(
+        name="4.4.0",
+        scala="2.13",
+        extra_jars=_LOG4J_2,
+        coordination="kraft",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        logging=2,
+        note=(
+            "As 4.3. Its StorageTool writes the features of a new cluster as the first snapshot of "
+            "the metadata log, no longer as bootstrap.checkpoint (KAFKA-19648)."
+        ),
     ),
 )
 

@@ -1,5 +1,7 @@
 """Which features a KRaft cluster begins with: what Kafka's own tool wrote, read back."""
 
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.nodes import config_files, kraft_features
 from highwater.clusters.releases.software_level import Level
-from highwater.harness.base.errors import UsageError
+from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.releases.catalogue import metadata_release, release
 
 CHECKPOINT = Path(__file__).parents[2] / "data" / "bootstrap-4.3.1.checkpoint"
@@ -28,6 +30,48 @@ def test_the_features_of_a_release_are_read_from_what_its_tool_wrote(
         "streams.version": 1,
         "transaction.version": 2,
     }
+
+
+@pytest.fixture
+def tool_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Let StorageTool write the checkpoint under each of these names, and nothing be cached."""
+    names: list[str] = []
+
+    def run(command: Sequence[str], **_: object) -> None:
+        properties = Path(command[-1])
+        for name in names:
+            file = properties.parent / "log" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(CHECKPOINT.read_bytes())
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(kraft_features, "classpath", lambda _: [])
+    monkeypatch.setattr(subprocess, "run", run)
+    return names
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bootstrap.checkpoint", "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"],
+)
+def test_the_features_are_found_where_the_tool_of_a_release_writes_them(
+    name: str, tool_files: list[str]
+) -> None:
+    tool_files.append(name)
+    assert kraft_features.features(release("4.4.0"))["metadata.version"] == 30  # the file's
+    tool_files.clear()
+    assert kraft_features.checkpoint(release("4.4.0")) == CHECKPOINT.read_bytes()  # cached
+
+
+@pytest.mark.parametrize(
+    ("written", "says"), [([], "none"), (["a.checkpoint", "b.checkpoint"], "a.checkpoint, b")]
+)
+def test_a_tool_that_writes_not_one_checkpoint_is_an_error(
+    written: list[str], says: str, tool_files: list[str]
+) -> None:
+    tool_files += written
+    with pytest.raises(HarnessError, match=rf"Kafka 4\.4\.0 did not write its features.*{says}"):
+        kraft_features.checkpoint(release("4.4.0"))
 
 
 def test_a_metadata_version_is_that_of_the_newest_release_that_has_it() -> None:

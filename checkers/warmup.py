@@ -1,30 +1,23 @@
 """A judgement to warm up a JVM, whose first one is several times slower than its second.
 
-The run is the smallest that makes every checker read, compare, find and explain. As a program,
-``-m highwater.checkers.warmup FLAG ...``, this is the training run of Spark's class archive: a
-process can have only one JVM of Spark's.
+The run is the smallest that makes every checker read, compare, find and explain.
 """
 
-import os
 import shutil
 import struct
-import sys
-import threading
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
-from highwater.checkers.judge import judge
-from highwater.checkers.spark import classic
 from highwater.checkers.spark.scratch import scratch
-from highwater.checkers.spark.session import SETTINGS
-from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs.history import TABLES
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, RunStatus
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _BATCH: Final = bytearray.fromhex(
     "00000000000000000000005800000000"  # base offset, length, leader epoch
@@ -36,8 +29,10 @@ _BATCH: Final = bytearray.fromhex(
 _EPOCH_AT: Final = 12
 
 
-def warm_up(spark: SparkSession) -> None:
+def warm_up(spark: "SparkSession") -> None:
     """Judge a made-up run in which one record is lost and one offset differs."""
+    from highwater.checkers.judge import judge  # noqa: PLC0415 - the judge needs a session, not the other way
+
     folder = scratch("warm-up")
     try:
         judge([_made_up(folder / "warm-up")], spark)
@@ -83,21 +78,3 @@ def _operation(process: str, kind: str, phase: str, offset: int, value: str) -> 
         "acks": "all",
         "value": value,
     }
-
-
-def main(sharing: list[str]) -> None:
-    """Judge once in a JVM with these flags, and let it exit: then it writes the archive."""
-    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
-    session = classic.start(SparkOptions(driver_memory="1g"), SETTINGS, sharing=tuple(sharing))
-    warm_up(session)
-    classic.end_in_order(session)
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent closes standard input, or ends."""
-    sys.stdin.read()
-    os._exit(1)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from highwater.checkers.spark import classic, connect
 from highwater.checkers.spark.workers import prepare
+from highwater.checkers.warmup import warm_up
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.spark_options import HERE, SparkOptions
 
@@ -97,8 +98,6 @@ class SparkStarter:
             return
         self._future.set_result(session)
         if running is None and not self._needed.is_set() and classic.is_local(session):
-            from highwater.checkers.warmup import warm_up  # noqa: PLC0415 - its main needs a session
-
             # It runs in the background: where it fails, the first judgement will say why.
             with contextlib.suppress(Exception):
                 warm_up(session)

@@ -261,12 +261,7 @@ _ENTRIES = (
     ),
     Release(
         name="4.2.1",
-        scala="2.13",
         extra_jars=_LOG4J_2,
-        coordination="kraft",
-        truncation=Truncation.ON_FETCH,
-        magic=2,
-        wire=_SINCE_2_4,
         logging=2,
         note="As 4.1: leaders, followers and the controller decide by the same code.",
     ),
@@ -278,12 +273,7 @@ _ENTRIES = (
     ),
     Release(
         name="4.4.0",
-        scala="2.13",
         extra_jars=_LOG4J_2,
-        coordination="kraft",
-        truncation=Truncation.ON_FETCH,
-        magic=2,
-        wire=_SINCE_2_4,
         logging=2,
         note=(
             "As 4.3. Its StorageTool writes the features of a new cluster as the first snapshot of "

@@ -119,7 +119,7 @@ def plan_night(
     drivers: Sequence[str],
     marks: Sequence[CellResult] = (),
     jobs: int = 8,
-    minutes: float = 40,
+    minutes: float = 45,
 ) -> Night:
     """Choose a night's cells, and distribute them over machines.
 

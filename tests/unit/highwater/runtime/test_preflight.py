@@ -77,7 +77,7 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(kafka="2.8.2", to=("0.11.0.3",)), "is not upgraded to", "oldest to the newest"),
         (changed(kafka="2.8.2", to=("2.8",)), "not in the catalogue", "2.8.2"),
         (changed(kafka="2.8.2", to=("4.3.1",)), "and 4.3.1 on KRaft", "KIP-866"),
-        (changed(protocol="3.8"), "metadata.version '3.8'", "3.7, 3.9, 4.0, 4.1, 4.3"),
+        (changed(protocol="3.8"), "metadata.version '3.8'", "3.7, 3.9, 4.0, 4.1, 4.2, 4.3, 4.4"),
         (changed(kafka="3.9.2", protocol="4.0"), "no protocol 4.0", "At most 3.9"),
         (changed(format="2.8"), "no log.message.format.version", "--protocol 3.9"),
         (changed(kafka="2.8.2", protocol="3.0"), "no protocol 3.0", "At most 2.8"),

@@ -10,6 +10,7 @@ from typing import Final
 from highwater.checkers.anomalies.client_checkers import clients, operations, records
 from highwater.checkers.anomalies.corrupt import corrupt
 from highwater.checkers.anomalies.divergence import divergence
+from highwater.checkers.anomalies.leader_epochs import shared_epoch
 from highwater.checkers.anomalies.replica_files import (
     checkpoint,
     epochs,
@@ -31,6 +32,7 @@ CHECKERS: Final = (
     epochs,
     checkpoint,
     repeated_sequence,
+    shared_epoch,
     clients,
     operations,
 )

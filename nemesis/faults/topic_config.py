@@ -11,6 +11,8 @@ from highwater.harness.releases.release import Release
 from highwater.nemesis.faults.registry import FaultTarget, aimed, by_request
 
 _OLD_FORMAT: Final = "0.10.0"
+_CODEC: Final = "gzip"
+"""A codec of every release, and not the one that a plan's producers use by default."""
 
 
 def _changed(cluster: Cluster, aim: FaultTarget, name: str, value: str) -> Iterator[str]:
@@ -38,6 +40,12 @@ def set_retention(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def set_segment(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Begin a new segment every second (segment.ms), and flush the one before."""
     yield from _changed(cluster, aim, "segment.ms", "1000")
+
+
+@aimed("set-compression", at="topic", why_not=by_request, commands=())
+def set_compression(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Compress every batch anew at its leader (compression.type), which writes its own bytes."""
+    yield from _changed(cluster, aim, "compression.type", _CODEC)
 
 
 def _unclean(kafka: Release, _: str) -> str:

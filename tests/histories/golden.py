@@ -225,6 +225,17 @@ def _in_sync(path: Path, isr: list[int]) -> Run:
     return run.write()
 
 
+def _elected(path: Path, *, epoch: int) -> Run:
+    """Broker 1 leads in epoch 0, then nobody, then broker 2 in some epoch."""
+    run = RunBuilder(path)
+    run.everywhere(M012)
+    for leader, own in ((1, 0), (-1, 0), (2, epoch)):
+        run.leader(leader, own, [1, 2, 3])
+    run.fence(3)
+    run.disk([1, 2, 3], [(3, epoch, "fence-0")])
+    return run.write()
+
+
 def _beside(path: Path, *, hw: int, epochs: str) -> Run:
     """Broker 2 had written down a high watermark and a list of epochs."""
     run = RunBuilder(path)
@@ -423,6 +434,14 @@ GOLDEN: Final = (
         build=lambda path: _numbered(path, epoch=1),
         verdict="valid",
     ),
+    Golden(
+        name="shared-epoch",
+        build=lambda path: _elected(path, epoch=0),
+        verdict="invalid",
+        anomalies=(("shared-epoch", 0, None, None),),
+        breaking=frozenset({"shared-epoch"}),
+    ),
+    Golden(name="an-epoch-each", build=lambda path: _elected(path, epoch=1), verdict="valid"),
     Golden(
         name="nothing-acknowledged",
         build=_untested,

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from highwater.checkers.kafka_files.checkpoints import HIGH_WATERMARK
+from highwater.checkers.kafka_files.reader import read_segment
 from highwater.clusters.brokers.real_cluster import RealBroker
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.clusters.local.driver import open_cluster
@@ -206,6 +207,16 @@ def more_segments(ring: Ring) -> None:
     await_condition(another, bool, what="a new segment", limit_s=20, every_s=1.1)
 
 
+def compressed(ring: Ring) -> None:
+    """The victim's newest batch is in gzip, which its producer did not ask for."""
+    ring.send(1)
+    leo = ring.probe.replica(ring.probe.partition(TOPIC.name, 0).leader, TOPIC.name, 0).leo
+    ring.await_(lambda: ring.leo_on_disk() == leo, "the victim to hold the record")
+    newest = ring.segments()[-1]
+    [*_, row] = [row for batch in read_segment(newest) for row in batch.to_pylist()]
+    assert row["compression"] == "gzip"
+
+
 def nothing(_: Ring) -> None:
     """What it did is over when it is injected; ``before`` and ``after`` tell."""
 
@@ -235,6 +246,7 @@ EFFECTS: Final[dict[str, Callable[[Ring], None]]] = {
     "set-min-isr": nothing,
     "set-retention": nothing,
     "set-segment": more_segments,
+    "set-compression": compressed,
     "set-format": nothing,
     "set-unclean": nothing,
 }

@@ -43,12 +43,14 @@ ALSO = {
         Cell("loss", "0"),
         Cell("leader-kill", "1"),
         Cell("unclean", unclean=True),
+        Cell("rolling-restart"),
     ),
     "4.3.1": (
         Cell("cut-off"),
         Cell("held-fetch"),
         Cell("power-failure"),
         Cell("power-failure", min_isr=2),
+        Cell("rolling-restart"),
     ),
 }
 """What is played besides the two that tell releases apart; the nightly plays all on all."""

@@ -326,8 +326,15 @@ def _cut(stage: ScriptState, words: list[str]) -> bool:
 
 
 def _stop(stage: ScriptState, words: list[str]) -> bool:
-    """Followers, so that no leadership moves; the others learn that they left."""
-    return all(stage.take(Move.STOP, b, b) and stage.let((0, 1, 2)) for b in _brokers(words))
+    """Stop brokers in order, each when the others know of the one before.
+
+    The controller gives the leadership of one that leads to the first other eligible replica.
+    """
+    return all(
+        any(stage.take(Move.STOP, b, successor) for successor in sorted(range(3), key=b.__eq__))
+        and stage.let((0, 1, 2))
+        for b in _brokers(words)
+    )
 
 
 def _for_each(kind: Move) -> Callable[[ScriptState, list[str]], bool]:

@@ -117,6 +117,15 @@ def test_a_power_failure_costs_the_last_replica_standing_its_tail(kafka: str, mi
     assert story.predict(release(kafka), plan) == (Prediction() if eligible else LOST)
 
 
+@pytest.mark.parametrize("acks", ACKS)
+@pytest.mark.parametrize("kafka", CATALOGUE)
+def test_restarts_in_order_lose_nothing_on_any_release(kafka: str, acks: Acks) -> None:
+    story = find_story("rolling-restart")
+    outcome = story.foretell(release(kafka), story.plan(kafka, acks=acks))
+    assert outcome.logs == dict.fromkeys("ABC", ("m0", "m1", "m2", "m3", "m4", "m5"))
+    assert predicted("rolling-restart", kafka, acks=acks) == Prediction()
+
+
 @pytest.mark.parametrize("kafka", OLD)
 def test_a_story_that_a_release_cannot_tell_is_refused(kafka: str) -> None:
     with pytest.raises(UsageError, match="halt, and never come back"):

@@ -14,7 +14,9 @@ print(*STORIES)
 """
 
 
-@pytest.mark.parametrize("family", ["failovers", "canaries", "power_failure", "network"])
+@pytest.mark.parametrize(
+    "family", ["failovers", "canaries", "power_failure", "network", "restarts"]
+)
 def test_the_order_of_stories_does_not_depend_on_imports(family: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM.format(family=family)],

@@ -1,0 +1,71 @@
+"""``shared-epoch``: a leader epoch in which the controller was observed to have two leaders.
+
+Kafka's form of Raft's election safety. A follower compares leader epochs to learn where its log
+left the leader's (KIP-101), and a leader refuses requests of another epoch (KIP-320): both mean
+nothing if two brokers lead in the same one. The controller raises the epoch with every leader that
+it elects (``PartitionChangeBuilder``; on ZooKeeper ``PartitionStateMachine``).
+"""
+
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import always
+from highwater.checkers.run_tables import Tables
+
+_KIND: Final = "shared-epoch"
+_PARTITIONS: Final = "events/partitions"
+_COLUMNS: Final = ("topic", "partition", "leader_epoch", "leader")
+
+
+def _says(row: dict[str, Any]) -> str:
+    first, *others = row["copies"]
+    brokers = ", ".join(str(copy["broker"]) for copy in others)
+    return (
+        f"Broker {first['broker']} was the leader of {row['topic']}-{row['partition']} in leader "
+        f"epoch {first['leader_epoch']}, and so was {brokers}."
+    )
+
+
+@checker(
+    Kind(
+        _KIND,
+        guarantee="A leader epoch of a partition has one leader.",
+        singular="leader epoch has more than one leader",
+        plural="leader epochs have more than one leader",
+        severity=Severity.CRITICAL,
+        promise="election: every leader has an epoch of its own (KIP-101)",
+        breaks=always,
+        says=_says,
+    )
+)
+def shared_epoch(tables: Tables) -> pa.Table:
+    """Return leader epochs with two leaders; neither "no leader" nor an unknown epoch counts."""
+    anomalies = []
+    for case in tables.cases:
+        if _PARTITIONS not in case.tables:
+            continue
+        seen = pq.read_table(case.tables[_PARTITIONS], columns=list(_COLUMNS)).to_pylist()
+        leaders: dict[tuple[str, int, int], set[int]] = {}
+        for topic, partition, epoch, leader in (row.values() for row in seen):
+            if epoch is not None and min(epoch, leader) >= 0:
+                leaders.setdefault((topic, partition, epoch), set()).add(leader)
+        anomalies += [
+            {
+                "run": case.key,
+                "kind": _KIND,
+                "topic": topic,
+                "partition": partition,
+                "copies": [
+                    {"broker": broker, "partition": partition, "leader_epoch": epoch}
+                    for broker in sorted(brokers)
+                ],
+            }
+            for (topic, partition, epoch), brokers in sorted(leaders.items())
+            if len(brokers) > 1
+        ]
+    return pa.Table.from_pylist(anomalies, schema=SCHEMA)

@@ -1,0 +1,77 @@
+"""Stories of restarts in order: what every upgrade and every change of a setting does to a cluster.
+
+They are the opposite of canaries. An orderly shutdown moves leadership before it takes the broker
+down (``KafkaServer.controlledShutdown``), so nothing may be lost on any release, and a harness that
+reports a loss here is wrong.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from highwater.clusters.core.interfaces import ReplicaState, UnreachableError
+from highwater.harness.base.waiting import await_condition
+from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.stories.helpers import await_replicas, settle
+from highwater.nemesis.stories.story import story
+
+_LIMIT_S: Final = 60.0
+
+_ROLLING_RESTART: Final = """
+    settle m0 m1 m2
+    stop A
+    send m3 to B
+    let B C
+    start A
+    let A B C
+    stop B
+    send m4 to A
+    let A C
+    start B
+    let A B C
+    stop C
+    send m5 to A
+    let A B
+    start C
+    heal
+"""
+
+
+@story(
+    "rolling-restart",
+    _ROLLING_RESTART,
+    outcome="Every release keeps all records, whatever the acks.",
+)
+def rolling_restart(scene: ScheduleContext) -> None:
+    """Restart A, B and C one after the other, and send a record while each of them is down."""
+    a, b, c = scene.replicas
+    settle(scene)
+    for broker, leader, value in ((a, b, "m3"), (b, a, "m4"), (c, a, "m5")):
+        scene.nemesis.inject("stop", broker)
+        _await_partition(scene, leader, isr=set(scene.replicas) - {broker})
+        offset = scene.send(value, leader=leader)
+        scene.nemesis.heal_all((broker,))
+        _await_partition(scene, leader, isr=set(scene.replicas))
+        await_replicas(
+            scene,
+            partial(_hold, offset),
+            what=f"every replica to hold {value}",
+            limit_s=_LIMIT_S,
+        )
+
+
+def _hold(offset: int, seen: Mapping[int, ReplicaState]) -> bool:
+    return all(state.leo > offset for state in seen.values())
+
+
+def _await_partition(scene: ScheduleContext, leader: int, *, isr: set[int]) -> None:
+    """Wait until a broker leads partition 0 with these members of the ISR, and note it."""
+    members = ", ".join(map(str, sorted(isr)))
+    state = await_condition(
+        lambda: scene.probe.partition(scene.topic, 0),
+        lambda state: state.leader == leader and set(state.isr) == isr,
+        what=f"broker {leader} to lead {scene.topic}-0 with the ISR {members}",
+        limit_s=_LIMIT_S,
+        passing=(UnreachableError,),
+    )
+    scene.note(f"broker {leader} leads in epoch {state.leader_epoch}, the ISR is {members}", leader)

@@ -33,7 +33,7 @@ HELD_S: Final = float(os.environ.get("HIGHWATER_HELD_S", "2"))
 LIMIT_S: Final = 60.0
 SETTINGS: Final = {
     "zookeeper.session.timeout.ms": "15000",  # none ends because the machine is busy
-    "broker.session.timeout.ms": "15000",
+    "broker.session.timeout.ms": "60000",
     "replica.lag.time.max.ms": "4000",
     "replica.socket.timeout.ms": "120000",
     "request.timeout.ms": "120000",  # after which a follower gives up, and its answer is lost

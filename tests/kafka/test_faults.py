@@ -209,12 +209,17 @@ def more_segments(ring: Ring) -> None:
 
 def compressed(ring: Ring) -> None:
     """The victim's newest batch is in gzip, which its producer did not ask for."""
-    ring.send(1)
-    leo = ring.probe.replica(ring.probe.partition(TOPIC.name, 0).leader, TOPIC.name, 0).leo
-    ring.await_(lambda: ring.leo_on_disk() == leo, "the victim to hold the record")
-    newest = ring.segments()[-1]
-    [*_, row] = [row for batch in read_segment(newest) for row in batch.to_pylist()]
-    assert row["compression"] == "gzip"
+
+    def again() -> str:
+        ring.send(1)  # on ZooKeeper brokers learn of a setting a little later
+        leader = ring.probe.partition(TOPIC.name, 0).leader
+        leo = ring.probe.replica(leader, TOPIC.name, 0).leo
+        ring.await_(lambda: ring.leo_on_disk() == leo, "the victim to hold the record")
+        newest = ring.segments()[-1]
+        [*_, row] = [row for batch in read_segment(newest) for row in batch.to_pylist()]
+        return str(row["compression"])
+
+    await_condition(again, lambda codec: codec == "gzip", what="a batch in gzip", limit_s=20)
 
 
 def nothing(_: Ring) -> None:

@@ -59,8 +59,8 @@ _WHERE_NOTE: Final = (
 )
 _STORIES_NOTE: Final = (
     "They need three replicas and min.insync.replicas=1; `power-failure` takes 2 as well. `--acks`"
-    " and `--unclean` change what is promised, and in the last three what happens. A schedule that"
-    " could not be played as written makes the verdict `unknown`.\n"
+    " and `--unclean` change what is promised, and in `leader-kill`, `unclean` and `power-failure`"
+    " what happens. A schedule that could not be played as written makes the verdict `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
     "A checker finds anomalies; `breaks` in its decorator decides whether one breaks a promise of"

@@ -5,7 +5,7 @@ nemesis differ from one run to the next.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from highwater.harness.base.errors import UsageError
@@ -21,10 +21,8 @@ SHARED: Final = 5
 _FAMILIES: Final = {
     "process": 4,
     "network": 4,
-    "leading": 2,
+    "leadership": 2,
     "coordination": 2,
-    "storage": 1,
-    "settings": 1,
 }
 """How often a family is drawn, where the cluster can have it; another that there is, once."""
 
@@ -46,7 +44,14 @@ def draw(seed: int, number: int, *, kafkas: Sequence[str], driver: str = "local"
     dice = random.Random(f"{seed}/{number // SHARED}/{number}")  # noqa: S311 - for the same reason
     workload = _workload(dice, kafka)
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
-    nemesis = _nemesis(dice, kafka, driver, wired=wired, unclean=unclean, later=later)
+    options = {
+        "": True,
+        "--unclean": unclean,
+        "--to": bool(later),
+        "--transactions": workload.transactions,
+        "--subscribe": workload.subscribe > 0,
+    }
+    nemesis = _nemesis(dice, kafka, driver, wired=wired, options=options)
     return Plan(
         kafka=kafka.name,
         driver=driver,
@@ -102,16 +107,18 @@ def _nemesis(
     driver: str,
     *,
     wired: bool,
-    unclean: bool,
-    later: Sequence[str],
+    options: Mapping[str, bool],
 ) -> tuple[str, ...]:
-    """Draw one to three of the possible faults; network faults only with the relay."""
-    had = {"": True, "--unclean": unclean, "--to": bool(later)}
+    """Draw one to three of the possible faults; network faults only with the relay.
+
+    Args:
+        options: those that a fault may need, and whether the run has them.
+    """
     possible = [fault for fault in faults().values() if not fault.why_not(kafka, driver)]
     choices = [
         fault
         for fault in possible
-        if had.get(fault.needs, False) and (wired or fault.family != "network")
+        if options.get(fault.needs, False) and (wired or fault.family != "network")
     ]
     families = sorted({choice.family for choice in choices})
     weights = [_FAMILIES.get(family, 1) for family in families]

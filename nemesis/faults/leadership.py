@@ -6,6 +6,8 @@ from functools import partial
 
 from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.release import Release
+from highwater.nemesis.coordinators import GROUPS, TRANSACTIONS
 from highwater.nemesis.faults.registry import FaultTarget, NothingDoneError, aimed, by_request
 
 _LOOK_LIMIT_S = 10.0
@@ -14,12 +16,12 @@ _UNCLEAN = "unclean.leader.election.enable"
 _ELECT_LEADERS = (2, 4)
 
 
-def _state(cluster: Cluster, aim: FaultTarget) -> PartitionState:
+def _state(cluster: Cluster, topic: str, partition: int) -> PartitionState:
     with contextlib.closing(cluster.probe()) as probe:
         return await_condition(
-            lambda: probe.partition(aim.topic.name, aim.partition),
+            lambda: probe.partition(topic, partition),
             lambda _: True,
-            what=f"somebody to tell who leads {aim.topic.name}-{aim.partition}",
+            what=f"somebody to tell who leads {topic}-{partition}",
             limit_s=_LOOK_LIMIT_S,
             passing=(UnreachableError,),
         )
@@ -37,19 +39,43 @@ def _others(cluster: Cluster, state: PartitionState) -> list[int]:
 @aimed("move-leader", at="topic", why_not=by_request, commands=())
 def move_leader(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Move leadership of a partition to another member of the ISR, by a preferred election."""
-    name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
+    yield _move(cluster, aim, aim.topic.name, aim.partition)
+
+
+def _no_transactions(kafka: Release, _: str) -> str:
+    return "" if kafka.idempotence else "transactions came with 0.11"
+
+
+@aimed("move-txn-coordinator", at="topic", needs=TRANSACTIONS.needs, why_not=_no_transactions)
+def move_txn_coordinator(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Move the coordinator of transactions to another member of its ISR; no broker fails."""
+    yield _move(cluster, aim, TRANSACTIONS.topic)
+
+
+@aimed("move-group-coordinator", at="topic", needs=GROUPS.needs)
+def move_group_coordinator(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Move the coordinator of groups to another member of its ISR; no broker fails."""
+    yield _move(cluster, aim, GROUPS.topic)
+
+
+def _move(cluster: Cluster, aim: FaultTarget, topic: str, partition: int = 0) -> str:
+    """Move leadership of a partition to another member of the ISR, and say so."""
+    name, state = f"{topic}-{partition}", _state(cluster, topic, partition)
     heirs = _others(cluster, state)
     if state.leader < 0 or not heirs:
         raise NothingDoneError(f"{name} has nobody to whom leadership could be moved")
     heir = heirs[int(aim.choice * len(heirs))]
-    cluster.move_leader(aim.topic.name, aim.partition, heir)
-    yield f"leadership of {name} was moved from broker {state.leader} to broker {heir}"
+    cluster.move_leader(topic, partition, heir)
+    return f"leadership of {name} was moved from broker {state.leader} to broker {heir}"
 
 
 @aimed("reassign", at="topic", why_not=by_request, commands=())
 def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Take a follower's replica away; healing assigns it anew, and it copies all there is."""
-    name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
+    name, state = (
+        f"{aim.topic.name}-{aim.partition}",
+        _state(cluster, aim.topic.name, aim.partition),
+    )
     others = _others(cluster, state)
     # Kafka waits for a broker that has a fault and is still in the ISR.
     runs = all(cluster.brokers[broker].state == "running" for broker in state.isr)
@@ -72,7 +98,10 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     setting. The others are shut down in order one after the other, so that the ISR is one broker,
     which acknowledges alone. Healing starts it, and it cuts its log to match.
     """
-    name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
+    name, state = (
+        f"{aim.topic.name}-{aim.partition}",
+        _state(cluster, aim.topic.name, aim.partition),
+    )
     # Also who is not in sync yet: it may be the next moment.
     running = [broker.id for broker in cluster.brokers.values() if broker.state == "running"]
     others = [broker for broker in running if broker != state.leader]

@@ -70,7 +70,9 @@ class FaultTarget:
         return self.broker
 
 
-Needs = Literal["", "--unclean", "--to", "--wire-clients", "--message"]
+Needs = Literal[
+    "", "--unclean", "--to", "--wire-clients", "--message", "--transactions", "--subscribe"
+]
 CLIENTS: Final = "--wire-clients"
 MESSAGE: Final = "--message"
 Body = Callable[[Cluster, int], Iterator[str | FaultEffect]]
@@ -95,7 +97,8 @@ class Fault:
         why_not: why a release or driver does not have it; empty where it does.
         needs: what a run has to ask for beside it: ``--unclean``, because leaders are elected from
             outside the ISR, ``--to``, because it upgrades to what that names, ``--wire-clients``,
-            because clients must pass the wire, or ``--message``, which names a message.
+            because clients must pass the wire, ``--message``, which names a message, or
+            ``--transactions`` or ``--subscribe``, because their coordinator is hit.
         commands: of an inventory, which it needs on an external cluster; None: they
             are not enough for it.
         awaits_sessions: its injection ends only when a broker's session has begun or ended, which

@@ -15,12 +15,17 @@ from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.context import ScheduleContext
-from highwater.nemesis.faults.registry import CLIENTS, Fault, find_fault
+from highwater.nemesis.coordinators import COORDINATORS
+from highwater.nemesis.faults.registry import CLIENTS, Fault, Needs, find_fault
 
 TARGETS: Final = {
     "leader": "who leads a partition",
     "follower": "one that does not",
     "controller": "the active controller (on ZooKeeper; see controller-kill for KRaft)",
+    **{
+        name: f"the coordinator of {kind.serves}, who leads `{kind.topic}`"
+        for name, kind in COORDINATORS.items()
+    },
     "isr": "every member of a partition's ISR",
     "any": "one broker, whichever",
     "minority": "fewer than half of all",
@@ -90,21 +95,15 @@ class FaultSpec:
                 f" {reason}",
                 hint="docs/faults.md has a table of what can.",
             )
-        if self.fault.needs == "--unclean" and not plan.topic.unclean_leader_election:
-            raise UsageError(
-                f"{self.fault.name} has leaders elected that lack records, in a run that promises"
-                " clean elections",
-                hint="Add --unclean.",
-            )
-        if self.fault.needs == "--to" and not plan.to:
-            raise UsageError(
-                f"{self.fault.name} needs releases to upgrade to",
-                hint="Name releases: --to 0.11.0.3,1.1.1.",
-            )
-        if self.fault.needs == CLIENTS and not plan.wire_clients:
-            raise UsageError(
-                f"{self.fault.name} needs clients that pass the wire", hint="Add --wire-clients."
-            )
+        _require_option(self.fault.name, self.fault.needs, plan)
+        if self.target in COORDINATORS:
+            name = f"{self.fault.name}@{self.target}"
+            _require_option(name, COORDINATORS[self.target].needs, plan)
+            if plan.external is not None:
+                raise UsageError(
+                    f"{name}: an external cluster has many coordinators",
+                    hint="Name a broker by its id.",
+                )
         if self.target == "controller" and kafka.coordination == "kraft":
             raise UsageError(
                 f"{self.fault.name}@controller: on KRaft the controller is no broker",
@@ -117,10 +116,43 @@ class FaultSpec:
             raise UsageError(f"there is no broker {self.target}", hint=f"Brokers are {known_ids}.")
 
 
+def _require_option(name: str, needs: Needs, plan: Plan) -> None:
+    """Refuse a word whose option the plan does not have.
+
+    Raises:
+        UsageError: says why it needs the option.
+    """
+    workload = plan.workload
+    options: dict[Needs, tuple[object, str, str]] = {
+        "--unclean": (
+            plan.topic.unclean_leader_election,
+            "has leaders elected that lack records, in a run that promises clean elections",
+            "Add --unclean.",
+        ),
+        "--to": (
+            plan.to,
+            "needs releases to upgrade to",
+            "Name releases: --to 0.11.0.3,1.1.1.",
+        ),
+        CLIENTS: (plan.wire_clients, "needs clients that pass the wire", "Add --wire-clients."),
+        "--transactions": (workload.transactions, "needs transactions", "Add --transactions."),
+        "--subscribe": (
+            workload.subscribe or workload.transform,
+            "needs members of a group",
+            "Add --subscribe 2.",
+        ),
+    }
+    if needs in options:
+        is_set, reason, hint = options[needs]
+        if not is_set:
+            raise UsageError(f"{name} {reason}", hint=hint)
+
+
 def resolve(scene: ScheduleContext, target: str, partition: int, choice: float) -> list[int]:
     """Return the brokers that a target means now, those that a fault is open on left out.
 
-    If that one has a fault already, or there is no leader, another one is hit.
+    If that one has a fault already, or there is no leader, another one is hit; but in place of a
+    controller or a coordinator none is.
 
     Args:
         choice: 0 up to 1; which of several candidates.
@@ -130,6 +162,9 @@ def resolve(scene: ScheduleContext, target: str, partition: int, choice: float) 
         return [broker for broker in healthy if broker == int(target)]
     if target in {"minority", "majority", "all"}:
         return _share(scene, healthy, target, choice)
+    if target in COORDINATORS:
+        leader, _ = _state(scene, 0, COORDINATORS[target].topic)
+        return [broker for broker in healthy if broker == leader]
     if target == "isr":
         isr = _state(scene, partition)[1]
         return [broker for broker in healthy if broker in isr]
@@ -151,9 +186,10 @@ def _share(scene: ScheduleContext, healthy: list[int], target: str, choice: floa
     return sorted([*healthy[first:], *healthy[:first]][:count])
 
 
-def _state(scene: ScheduleContext, partition: int) -> tuple[int, tuple[int, ...]]:
+def _state(scene: ScheduleContext, partition: int, topic: str = "") -> tuple[int, tuple[int, ...]]:
+    """Return leader and ISR of a partition, of the topic under test or of another."""
     try:
-        state = scene.probe.partition(scene.topic, partition)
+        state = scene.probe.partition(topic or scene.topic, partition)
     except (UnreachableError, WaitTimeoutError):
         return -1, ()
     return state.leader, state.isr

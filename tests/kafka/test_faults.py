@@ -274,6 +274,7 @@ def cases() -> Iterator[tuple[str, str]]:
 def test_every_fault_is_tested() -> None:
     others = {"network", "clients", "messages", "upgrades"}  # test_wire, test_upgrades
     elsewhere = {one.name for one in faults().values() if one.family in others}
+    elsewhere |= {"move-txn-coordinator", "move-group-coordinator"}  # test_transactions
     assert set(EFFECTS) | set(STRUCK) | elsewhere == set(faults())
     assert {name for _, name in cases()} == set(EFFECTS)
 

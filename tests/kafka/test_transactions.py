@@ -19,6 +19,7 @@ from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.operation_buffers import Places
 from highwater.harness.clients.tracked_consumer import TrackedConsumer
 from highwater.harness.releases.catalogue import release
+from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.history import read_stream
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.plan import Workload as Settings
@@ -280,9 +281,20 @@ def test_a_member_of_a_group_beyond_the_end_of_the_log_is_moved_to_it(
     assert [kind for kind, *_ in moves] == ["subscribe", "rebalance", "seek", "seek", "rebalance"]
 
 
+COORDINATORS_HIT = (
+    FaultStep(fault="kill", at_s=1.0, lasts_s=1.5, target="leader"),
+    FaultStep(fault="move-txn-coordinator", at_s=4.0),
+    FaultStep(fault="kill", at_s=5.0, lasts_s=1.5, target="txn-coordinator"),
+    FaultStep(fault="move-group-coordinator", at_s=8.0, choice=0.9),
+    FaultStep(fault="pause", at_s=9.0, lasts_s=1.5, target="group-coordinator"),
+)
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_a_broker_that_is_killed_takes_no_transaction_with_it(tmp_path: Path) -> None:
+def test_a_leader_or_coordinator_that_is_killed_takes_no_transaction_with_it(
+    tmp_path: Path,
+) -> None:
     settings = replace(
         transform=True,
         consumers=2,
@@ -293,12 +305,17 @@ def test_a_broker_that_is_killed_takes_no_transaction_with_it(tmp_path: Path) ->
     )
     runs = [
         execute(
-            Plan(kafka=kafka, workload=settings, nemesis=("kill",), duration_s=12.0, seed=3),
+            Plan(kafka=kafka, workload=settings, steps=COORDINATORS_HIT, duration_s=12.0, seed=3),
             Store(tmp_path),
             stop=threading.Event(),
         )
         for kafka in ("0.11.0.3", "4.3.1")
     ]
+    for run in runs:
+        events = run.table("events/steps").to_pylist()
+        assert not [row["says"] for row in events if row["event"] == "left-out"]
+        struck = {row["step"] for row in events if row["event"] == "struck"}
+        assert struck == {*range(1, len(COORDINATORS_HIT) + 1)}
     for found in judge_all(runs, spark()):
         verdict = found.verdict
         assert (verdict.verdict, verdict.anomalies) == ("valid", ()), verdict.reasons

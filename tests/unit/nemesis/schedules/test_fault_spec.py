@@ -6,6 +6,9 @@ from typing import cast
 import pytest
 
 from highwater.clusters.core.interfaces import PartitionState, UnreachableError
+from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.catalogue import release
+from highwater.harness.runs.plan import External, Plan, Workload
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.schedules.fault_spec import FaultSpec, resolve
 
@@ -15,10 +18,11 @@ def scene(
 ) -> ScheduleContext:
     """A scene of five brokers, as far as targets look at one."""
 
-    def partition(_: str, __: int) -> PartitionState:
+    def partition(topic: str, __: int) -> PartitionState:
         if leader == 0:
             raise UnreachableError("nobody answers")
-        return PartitionState(leader=leader, leader_epoch=0, isr=isr)
+        leads = {"__transaction_state": 4, "__consumer_offsets": 5}.get(topic, leader)
+        return PartitionState(leader=leads, leader_epoch=0, isr=isr)
 
     return cast(
         "ScheduleContext",
@@ -40,6 +44,10 @@ def scene(
         ("follower", scene(leader=1), 0.0, [2]),
         ("controller", scene(), 0.5, [4]),
         ("controller", scene(struck=(4,)), 0.5, []),
+        ("txn-coordinator", scene(), 0.5, [4]),
+        ("txn-coordinator", scene(struck=(4,)), 0.5, []),
+        ("txn-coordinator", scene(leader=0), 0.5, []),
+        ("group-coordinator", scene(), 0.5, [5]),
         ("isr", scene(isr=(1, 5)), 0.5, [1, 5]),
         ("isr", scene(isr=(1, 5), struck=(5,)), 0.5, [1]),
         ("any", scene(), 0.0, [1]),
@@ -61,3 +69,36 @@ def test_a_word_has_a_fault_a_target_and_a_weight() -> None:
     word = FaultSpec.of("power-failure@isr=4")
     assert (word.fault.name, word.target, word.weight) == ("power-failure", "isr", 4)
     assert (FaultSpec.of("kill").target, FaultSpec.of("kill").weight) == (None, 1)
+
+
+IN_TRANSACTIONS = Workload(idempotence=True, transactions=True)
+WITH_GROUP = Workload(subscribe=2)
+
+
+@pytest.mark.parametrize(
+    ("word", "asked", "says"),
+    [
+        ("kill@txn-coordinator", IN_TRANSACTIONS, ""),
+        ("kill@txn-coordinator", WITH_GROUP, "kill@txn-coordinator needs transactions"),
+        ("pause@group-coordinator", WITH_GROUP, ""),
+        ("pause@group-coordinator", Workload(), "needs members of a group"),
+        ("move-txn-coordinator", IN_TRANSACTIONS, ""),
+        ("move-txn-coordinator", Workload(), "move-txn-coordinator needs transactions"),
+        ("move-group-coordinator", Workload(), "move-group-coordinator needs members"),
+    ],
+)
+def test_a_coordinator_is_hit_only_where_it_is_used(word: str, asked: Workload, says: str) -> None:
+    plan, kafka = Plan(kafka="2.8.2", workload=asked), release("2.8.2")
+    if not says:
+        FaultSpec.of(word).require(plan, kafka)
+        return
+    with pytest.raises(UsageError, match=says) as refused:
+        FaultSpec.of(word).require(plan, kafka)
+    assert refused.value.hint.startswith("Add --")
+
+
+def test_an_external_cluster_has_many_coordinators() -> None:
+    outside = External(inventory="i.toml", cluster_id="c", brokers=(1,), commands=("kill", "start"))
+    plan = Plan(kafka="2.8.2", driver="external", external=outside, workload=IN_TRANSACTIONS)
+    with pytest.raises(UsageError, match="many coordinators"):
+        FaultSpec.of("kill@txn-coordinator").require(plan, release("2.8.2"))

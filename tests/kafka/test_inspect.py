@@ -124,9 +124,7 @@ def copied(frozen: Path, target: Path, topic: str, broker: int) -> tuple[Path, P
 @pytest.mark.parametrize(
     "name",
     [
-        "0.10.2.2",
-        pytest.param("1.1.1", marks=pytest.mark.nightly),
-        pytest.param("3.9.2", marks=pytest.mark.nightly),
+        *(pytest.param(old, marks=pytest.mark.nightly) for old in ("0.10.2.2", "1.1.1", "3.9.2")),
         "4.3.1",
     ],
 )

@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.nightly
 def test_the_code_of_the_python_page_runs(tmp_path: Path) -> None:
     page = (DOCS / "python.md").read_text("utf-8")
     code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))

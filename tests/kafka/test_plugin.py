@@ -111,7 +111,10 @@ def test_judged(kafka_run: KafkaRun):
 
 @pytest.mark.parametrize(
     ("command", "words"),
-    [(["-m", "pytest"], []), (["-P", "-m", "pytest"], ["-k", "not judged"])],
+    [
+        pytest.param(["-m", "pytest"], [], marks=pytest.mark.nightly),
+        (["-P", "-m", "pytest"], ["-k", "not judged"]),
+    ],
     ids=["python -m pytest", "pytest"],
 )
 def test_a_project_with_folders_of_our_names_is_not_disturbed(

@@ -18,7 +18,12 @@ from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.executed_steps import ExecutedSteps
 from highwater.shrinking.replay import read_plan
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.nightly,
+    pytest.mark.timeout(600),
+]
 PLANS: Final = {path.stem: path for path in Path(__file__).parent.glob("regressions/*.json")}
 ALWAYS: Final = {"power-of-all", "unclean-election"}
 """Those that lose something each time."""

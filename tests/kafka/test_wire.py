@@ -118,7 +118,9 @@ class Scenery:
 THOROUGH = [pytest.param(("local", name), id=name) for name in ("2.8.2", "4.3.1")]
 THE_REST = [
     pytest.param(("local", "0.9.0.1"), id="0.9.0.1", marks=pytest.mark.nightly),
-    pytest.param(("docker", "3.9.2"), id="docker-3.9.2", marks=pytest.mark.docker),
+    pytest.param(
+        ("docker", "3.9.2"), id="docker-3.9.2", marks=[pytest.mark.docker, pytest.mark.nightly]
+    ),
 ]
 at_length = pytest.mark.parametrize("scenery", THOROUGH, indirect=True)
 everywhere = pytest.mark.parametrize("scenery", [*THOROUGH, *THE_REST], indirect=True)

@@ -103,7 +103,10 @@ def test_a_worker_may_be_killed_in_the_middle(
     assert len(list(marks.iterdir())) > 16  # what was under way has begun anew
 
 
-@pytest.mark.parametrize("where", ["here", "cluster"])
+@pytest.mark.parametrize(
+    "where",
+    ["here", pytest.param("cluster", marks=pytest.mark.nightly)],  # test_remote.py judges there
+)
 def test_a_real_s3_server_is_written_and_read(
     where: str, s3_store: S3Store, request: pytest.FixtureRequest
 ) -> None:
@@ -115,6 +118,7 @@ def test_a_real_s3_server_is_written_and_read(
     assert sum(name.endswith(".parquet") for name in s3_store.names(where)) == 16
 
 
+@pytest.mark.nightly
 def test_a_worker_without_our_libraries_is_told_in_a_sentence(
     cluster: Cluster, shared_store: Path
 ) -> None:

@@ -99,7 +99,13 @@ def words(command: tuple[str, ...], store: Path, new: Path) -> list[str]:
     return [*command, *given]
 
 
-@pytest.mark.parametrize("output", get_args(Output))
+@pytest.mark.parametrize(
+    "output",
+    [
+        pytest.param(one, marks=[] if one == "full" else [pytest.mark.nightly])
+        for one in get_args(Output)
+    ],
+)
 def test_what_keeps_output_back_is_no_broken_promise(
     output: Output, store: Path, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, U
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.catalogue import MODERN, release
 from highwater.nemesis.model_replay.schedule_replay import KRAFT_SESSION_S, ZOOKEEPER_SESSION_S
 
 pytestmark = pytest.mark.kafka
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.kafka
 LEVERS = (
     "0.10.2.2",
     *(pytest.param(name, marks=pytest.mark.nightly) for name in ("2.1.1", "2.8.2")),
-    "4.3.1",
+    MODERN,
 )
 """One release of each way to lead, to cut and to keep metadata."""
 

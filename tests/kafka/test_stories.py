@@ -9,7 +9,7 @@ import pytest
 
 from highwater.api import JudgedRun, judge_all, load
 from highwater.checkers.spark.session import spark
-from highwater.harness.releases.catalogue import SAMPLE, release
+from highwater.harness.releases.catalogue import MODERN, SAMPLE, release
 from highwater.harness.runs.plan import Acks, Plan
 from highwater.harness.runs.store import Store
 from highwater.nemesis.stories.registry import STORIES, find_story
@@ -42,7 +42,7 @@ ALSO = {
         Cell("leader-kill", "1"),
         Cell("unclean", unclean=True),
     ),
-    "4.3.1": (
+    MODERN: (
         Cell("held-fetch"),
         Cell("power-failure"),
         Cell("power-failure", min_isr=2),

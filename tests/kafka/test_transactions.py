@@ -282,11 +282,11 @@ def test_a_member_of_a_group_beyond_the_end_of_the_log_is_moved_to_it(
 
 
 COORDINATORS_HIT = (
-    FaultStep(fault="kill", at_s=1.0, lasts_s=1.5, target="leader"),
-    FaultStep(fault="move-txn-coordinator", at_s=4.0),
-    FaultStep(fault="kill", at_s=5.0, lasts_s=1.5, target="txn-coordinator"),
-    FaultStep(fault="move-group-coordinator", at_s=8.0, choice=0.9),
-    FaultStep(fault="pause", at_s=9.0, lasts_s=1.5, target="group-coordinator"),
+    FaultStep(fault="move-txn-coordinator", at_s=1.0),
+    FaultStep(fault="move-group-coordinator", at_s=2.0, choice=0.9),
+    FaultStep(fault="pause", at_s=3.0, lasts_s=1.0, target="group-coordinator"),
+    FaultStep(fault="kill", at_s=6.0, lasts_s=1.5, target="txn-coordinator"),
+    FaultStep(fault="kill", at_s=9.0, lasts_s=1.5, target="leader"),
 )
 
 

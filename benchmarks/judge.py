@@ -30,6 +30,7 @@ from pyspark.sql import SparkSession
 from highwater.checkers.judge import judge
 from highwater.checkers.spark.session import spark
 from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.history import OPERATIONS, TABLES
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, RunStatus
@@ -140,7 +141,7 @@ def history(
     records = operations // 2
     run = Run(path)
     run.path.mkdir()
-    run.write("plan.json", Plan(kafka="4.3.1").to_json())
+    run.write("plan.json", Plan(kafka=MODERN).to_json())
     run.write_struct("status.json", RunStatus(phase="frozen", quiesced=True))
     for name, schema in TABLES.items():
         (run.path / name).parent.mkdir(exist_ok=True)

@@ -27,13 +27,14 @@ from highwater.clusters.containers import ownership
 from highwater.clusters.containers.daemon import connected
 from highwater.clusters.containers.ownership import CLAIM_LABEL
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import MODERN
 
 DRIVERS = ("local", "docker", "wired")
 STARTS = int(os.environ.get("HIGHWATER_KILL_POINTS", "20"))
 LATEST_S = 18.0
 ENDS_S = 60.0
 SETTLE_LIMIT_S = 30.0
-KAFKAS = ("0.10.2.2", "4.3.1")
+KAFKAS = ("0.10.2.2", MODERN)
 WAYS = ("kill", "kill all", "Ctrl-C", "error")
 MARK = "HIGHWATER_LEFTOVERS"
 HARNESS = """

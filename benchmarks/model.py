@@ -21,6 +21,7 @@ from highwater.checkers.model.search.fingerprints import collisions
 from highwater.checkers.model.search.kafka_model import ModelSettings
 from highwater.checkers.model.search.machine import Machine
 from highwater.checkers.model.search.paths import successors
+from highwater.harness.releases.catalogue import MODERN
 
 FIXED: Final = Scope(brokers=3, records=2, failures=0, moves=2)
 SCOPES: Final = (
@@ -30,7 +31,7 @@ SCOPES: Final = (
     Scope(brokers=2, records=2, failures=2, moves=2),
 )
 PYTHON: Final = Scope(brokers=2, records=2, failures=1, moves=1)
-_OLD, _NEW = "0.10.2.2", "4.3.1"
+_OLD, _NEW = "0.10.2.2", MODERN
 _MB: Final = 1 << 20
 _PLENTY: Final = Limits(memory=4 << 30, seconds=120)
 

@@ -26,11 +26,11 @@ from confluent_kafka import Producer
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.clusters.drivers import DRIVERS
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.catalogue import MODERN, release
 from highwater.nemesis.hw_lag_window import HELD_CONFIG, hold_window
 
-RELEASES: Final = ("0.10.2.2", "1.1.1", "2.8.2", "3.9.2", "4.3.1")
-COSTED: Final = ("0.10.2.2", "4.3.1")
+RELEASES: Final = ("0.10.2.2", "1.1.1", "2.8.2", "3.9.2", MODERN)
+COSTED: Final = ("0.10.2.2", MODERN)
 ATTEMPTS: Final = 20
 SECONDS: Final = (5.0, 60.0)
 TOPIC: Final = "events"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from highwater.checkers.spark.scratch import scratch
+from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.history import TABLES
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, RunStatus
@@ -43,7 +44,7 @@ def warm_up(spark: "SparkSession") -> None:
 def _made_up(path: Path) -> Run:
     run = Run(path)
     run.path.mkdir()
-    run.write("plan.json", Plan(kafka="4.3.1").to_json())
+    run.write("plan.json", Plan(kafka=MODERN).to_json())
     run.write_struct("status.json", RunStatus(phase="frozen", quiesced=True))
     rows: dict[str, list[dict[str, object]]] = {name: [] for name in TABLES}
     rows["history/ops"] = [

@@ -16,7 +16,7 @@ from highwater.checkers.catalogue import all_kinds
 from highwater.checkers.core.jepsen_kinds import FOREIGN
 from highwater.cli.app import app
 from highwater.clusters.drivers import DRIVERS
-from highwater.harness.releases.catalogue import CATALOGUE, Release, Truncation
+from highwater.harness.releases.catalogue import CATALOGUE, MODERN, Release, Truncation
 from highwater.harness.runs.faults.steps import RENAMED_FAULTS
 from highwater.nemesis.faults.registry import Fault
 from highwater.nemesis.faults.registry import faults as registered_faults
@@ -41,9 +41,10 @@ _FAULTS_INTRO: Final = (
     " step: for each release first its jars, then its protocol, then its message format if it has a"
     " new one, each on one broker after the other. A story is played when all of that is done;"
     " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
-    " ZooKeeper stays at the version of the first release. On KRaft (`--kafka 3.9.2 --to 4.3.1`)"
-    " the controller gets the jars before the brokers do, and then the cluster metadata.version and"
-    " the other features of the release, without a restart; `--protocol 3.9` keeps those of 3.9."
+    " ZooKeeper stays at the version of the first release. On KRaft"
+    f" (`--kafka 3.9.2 --to {MODERN}`) the controller gets the jars before the brokers do, and then"
+    " the cluster metadata.version and the other features of the release, without a restart;"
+    " `--protocol 3.9` keeps those of 3.9."
     " Faults that elect leaders from outside the ISR need `--unclean`, because such a run promises"
     " less.\n\n"
     "Faults had other names up to 0.1, which are still read: "

@@ -13,6 +13,7 @@ from highwater.harness.releases.release import Coordination, Release, RequestVer
 
 __all__ = [
     "CATALOGUE",
+    "MODERN",
     "SAMPLE",
     "Coordination",
     "Release",
@@ -284,7 +285,10 @@ _ENTRIES = (
 
 CATALOGUE: Mapping[str, Release] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
 
-SAMPLE: Final = ("0.9.0.1", "0.10.2.2", "0.11.0.3", "2.1.1", "2.8.2", "4.3.1")
+MODERN: Final = "4.4.0"
+"""The release that stands for today's Kafka: in the demo, the sample, benchmarks and examples."""
+
+SAMPLE: Final = ("0.9.0.1", "0.10.2.2", "0.11.0.3", "2.1.1", "2.8.2", MODERN)
 """One release for each combination of coordination, truncation rule and record format, for tests on
 real brokers that are too slow for all releases."""
 

@@ -25,6 +25,7 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import FAILED, OK
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.base.wording import count
+from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.matrix_cells import MatrixFolder
 from highwater.harness.runs.store import Store
@@ -64,7 +65,7 @@ def demo(
     store: StoreOption = DEFAULT_STORE,
     kafka: Annotated[
         str, Option(help="Releases to compare, separated by commas.")
-    ] = "0.10.2.2,4.3.1",
+    ] = f"0.10.2.2,{MODERN}",
     jobs: Annotated[int, Option(min=1, max=8, help="Runs at the same time.")] = 2,
     as_json: JsonOption = False,
     spark: SparkOptions,

@@ -10,6 +10,7 @@ from typer import Option
 from highwater import console
 from highwater.clusters.external.inventory import Inventory, resolved
 from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.plan import External, Plan
 from highwater.runtime.preflight import EXTERNAL
 
@@ -31,7 +32,7 @@ def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
         raise UsageError("an external cluster needs an inventory", hint="Add --inventory FILE.")
     if inventory is None:
         if kafka is None:
-            raise UsageError("No release was named.", hint="Add --kafka 4.3.1, say.")
+            raise UsageError("No release was named.", hint=f"Add --kafka {MODERN}, say.")
         return kafka
     named = Inventory.read(inventory).kafka
     if kafka not in (None, named):

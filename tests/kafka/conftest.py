@@ -13,11 +13,11 @@ from highwater.clusters.core.interfaces import Cluster, Probe
 from highwater.clusters.drivers import DRIVERS
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.errors import HarnessError
-from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.catalogue import MODERN, release
 
 Opener = Callable[..., RealCluster]
 OLDEST = "0.9.0.1"
-SAMPLED = ("0.10.2.2", "4.3.1")
+SAMPLED = ("0.10.2.2", MODERN)
 """The oldest that both drivers have, and the newest; stories run on the whole sample."""
 
 

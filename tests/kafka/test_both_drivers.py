@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from highwater import Case, KafkaRun, PromiseBroken
+from highwater.harness.releases.catalogue import MODERN
 
 if TYPE_CHECKING:
     from highwater.clusters.core.interfaces import Cluster
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-@pytest.mark.kafka("0.10.2.2", "4.3.1")
+@pytest.mark.kafka("0.10.2.2", MODERN)
 def test_the_loss_story_ends_as_the_release_predicts(
     kafka_run: KafkaRun, highwater_case: Case
 ) -> None:
@@ -31,7 +32,7 @@ def test_the_loss_story_ends_as_the_release_predicts(
         result.assert_as_promised()
 
 
-@pytest.mark.kafka("4.3.1")
+@pytest.mark.kafka(MODERN)
 def test_a_paused_leader_costs_nothing_that_all_replicas_acknowledged(kafka_run: KafkaRun) -> None:
     result = kafka_run(nemesis="pause", duration="6s", seed=3, min_isr=2)
     assert result.acknowledged > 100

@@ -19,7 +19,7 @@ from highwater.clusters.core.interfaces import Cluster, Probe, ReplicaState, Unr
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.catalogue import MODERN, release
 from tests.kafka.conftest import Opener
 
 pytestmark = pytest.mark.kafka
@@ -179,7 +179,7 @@ def test_a_topic_twice_is_refused_with_kafkas_reason(cluster: Cluster) -> None:
         cluster.create_topic("twice", [[1]], {})
 
 
-@pytest.mark.parametrize("name", ["0.10.2.2", "4.3.1"])
+@pytest.mark.parametrize("name", ["0.10.2.2", MODERN])
 def test_freeze_leaves_evidence_and_nothing_running(opener: Opener, name: str) -> None:
     cluster = opener(name)
     cluster.create_topic("frozen", [[1]], {})
@@ -195,7 +195,7 @@ def test_freeze_leaves_evidence_and_nothing_running(opener: Opener, name: str) -
     assert b"m2" in segment.read_bytes()
     assert [path.name for path in replicas.rglob("*index")] == []
     assert [path.name for path in replicas.glob("*/__*")] == []
-    if name == "4.3.1":
+    if name == MODERN:
         metadata = replicas.parent / "coordination" / "controller" / "__cluster_metadata-0"
         assert b"frozen" in (metadata / "00000000000000000000.log").read_bytes()
 
@@ -252,7 +252,7 @@ def test_close_twice_leaves_nothing(opener: Opener) -> None:
     await_gone(pids)
 
 
-@pytest.mark.parametrize("name", ["0.10.2.2", "4.3.1"])
+@pytest.mark.parametrize("name", ["0.10.2.2", MODERN])
 def test_a_broker_that_dies_at_start_says_why_and_leaves_nothing(tmp_path: Path, name: str) -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with pytest.raises(
@@ -292,7 +292,7 @@ def test_a_used_directory_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize(
-    ("name", "moment"), [("0.10.2.2", "opening"), ("0.10.2.2", "open"), ("4.3.1", "opening")]
+    ("name", "moment"), [("0.10.2.2", "opening"), ("0.10.2.2", "open"), (MODERN, "opening")]
 )
 def test_nothing_outlives_the_harness(
     tmp_path: Path, name: str, moment: str, sent: signal.Signals

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import MODERN
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 HIGHWATER = [sys.executable, "-m", "highwater"]
@@ -118,7 +119,7 @@ def test_a_killed_run_is_judged_unknown_with_what_it_left(tmp_path: Path) -> Non
 
 
 def test_a_seeded_random_run_ends_by_itself_and_accounts_for_every_record(tmp_path: Path) -> None:
-    words = ("run", "--kafka", "4.3.1", "--acks", "1", "--nemesis", "kill,pause", "--seed", "7")
+    words = ("run", "--kafka", MODERN, "--acks", "1", "--nemesis", "kill,pause", "--seed", "7")
     code, out, _ = finish(start(*words, "--for", "10s", "--json", store=tmp_path))
     judged = json.loads(out)
     assert judged["sent"] == judged["acknowledged"] + judged["failed"] + judged["unknown"]
@@ -132,7 +133,7 @@ def test_a_seeded_random_run_ends_by_itself_and_accounts_for_every_record(tmp_pa
 
 
 def test_the_shortest_schedule_strikes_and_the_run_says_with_what(tmp_path: Path) -> None:
-    words = ("run", "--kafka", "4.3.1", "--nemesis", "pause", "--for", "1.5s", "--json")
+    words = ("run", "--kafka", MODERN, "--nemesis", "pause", "--for", "1.5s", "--json")
     code, out, _ = finish(start(*words, store=tmp_path))
     judged = json.loads(out)
     steps = json.loads((tmp_path / "latest" / "steps.json").read_bytes())
@@ -145,11 +146,11 @@ def test_the_shortest_schedule_strikes_and_the_run_says_with_what(tmp_path: Path
     ("words", "message"),
     [
         (["run", "--kafka", "0.10.2.1", "--story", "loss"], "0.10.2.2"),
-        (["run", "--kafka", "4.3.1", "--acks", "2"], "0, 1 or all"),
-        (["run", "--kafka", "4.3.1", "--for", "soon"], "60s"),
-        (["run", "--kafka", "4.3.1", "--rate", "fast"], "max"),
-        (["run", "--kafka", "4.3.1", "--story", "los"], "loss"),
-        (["run", "--kafka", "4.3.1", "--nemesis", "kil"], "kill"),
+        (["run", "--kafka", MODERN, "--acks", "2"], "0, 1 or all"),
+        (["run", "--kafka", MODERN, "--for", "soon"], "60s"),
+        (["run", "--kafka", MODERN, "--rate", "fast"], "max"),
+        (["run", "--kafka", MODERN, "--story", "los"], "loss"),
+        (["run", "--kafka", MODERN, "--nemesis", "kil"], "kill"),
         (["run"], "--kafka"),
         (["ran"], "ran"),
     ],

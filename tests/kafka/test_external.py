@@ -22,13 +22,14 @@ from highwater.cli.external import onto
 from highwater.clusters.external.journal import journal_folder, read
 from highwater.harness.base.errors import HighwaterError, UsageError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.runtime.runner import execute
 from tests.kafka.external_cluster import Landlord, landlord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
-KAFKAS = ("0.10.2.2", "4.3.1")
+KAFKAS = ("0.10.2.2", MODERN)
 POINTS = int(os.environ.get("HIGHWATER_KILL_POINTS", "0"))
 RUN = """
 import signal, sys, threading
@@ -101,7 +102,7 @@ def require_whole(theirs: Landlord) -> None:
     )
 
 
-@pytest.mark.parametrize("theirs", ["4.3.1"], indirect=True)
+@pytest.mark.parametrize("theirs", [MODERN], indirect=True)
 def test_a_random_run_is_judged_with_disks_and_leaves_all_as_it_was(
     theirs: Landlord, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from highwater.clusters.brokers.real_cluster import RealBroker
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.history import FAULTS
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import disk_damage
@@ -257,7 +257,7 @@ EFFECTS: Final[dict[str, Callable[[Ring], None]]] = {
 }
 """What can be seen of a fault while it is open."""
 
-RELEASES: Final = ("0.10.2.2", "4.3.1")
+RELEASES: Final = ("0.10.2.2", MODERN)
 RESTARTS: Final = {"restart": [VICTIM], "crash-loop": [VICTIM], "rolling-restart": [1, 2, 3]}
 
 

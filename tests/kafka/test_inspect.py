@@ -15,7 +15,7 @@ from highwater.checkers.spark.session import spark
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.store import Store
 from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.cluster_pool import ClusterPool
@@ -127,7 +127,7 @@ def copied(frozen: Path, target: Path, topic: str, broker: int) -> tuple[Path, P
         "0.10.2.2",
         pytest.param("1.1.1", marks=pytest.mark.nightly),
         pytest.param("3.9.2", marks=pytest.mark.nightly),
-        "4.3.1",
+        MODERN,
     ],
 )
 def test_healthy_compacted_transactional_behind_flipped_and_torn(name: str, tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, U
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.catalogue import MODERN, release
 from highwater.nemesis.model_replay.schedule_replay import KRAFT_SESSION_S, ZOOKEEPER_SESSION_S
 
 pytestmark = pytest.mark.kafka
 
-LEVERS = ("0.10.2.2", pytest.param("2.1.1", marks=pytest.mark.nightly), "2.8.2", "4.3.1")
+LEVERS = ("0.10.2.2", pytest.param("2.1.1", marks=pytest.mark.nightly), "2.8.2", MODERN)
 """One release of each way to lead, to cut and to keep metadata."""
 
 AS_REPLAYED = {

@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.store import Run
 from tests.kafka.test_command import await_family, await_gone, await_phase
 
@@ -65,7 +66,7 @@ def test_the_example_works_from_a_wheel_outside_the_checkout(
 ) -> None:
     project = tmp_path / "example"
     shutil.copytree(ROOT / "docs" / "examples", project, ignore=shutil.ignore_patterns("store"))
-    words = ["--highwater-kafka=0.10.2.2,4.3.1", "-k", "stays", "--junitxml=junit.xml"]
+    words = [f"--highwater-kafka=0.10.2.2,{MODERN}", "-k", "stays", "--junitxml=junit.xml"]
     code, out = run(words, folder=project, python=installed)
     assert code == pytest.ExitCode.TESTS_FAILED, out
     assert "1 failed, 1 passed" in out
@@ -77,7 +78,7 @@ def test_the_example_works_from_a_wheel_outside_the_checkout(
     ):
         assert said in out
     shown = [line.split() for line in out.splitlines() if line.endswith("report.html")]
-    assert [words[0] for words in shown if words[1:2] == ["local"]] == ["0.10.2.2", "4.3.1"]
+    assert [words[0] for words in shown if words[1:2] == ["local"]] == ["0.10.2.2", MODERN]
     found = {case.get("name"): _properties(case) for case in _cases(project / "junit.xml")}
     old, new = found.values()
     assert (old["kafka"], old["verdict"], old["lost"], old["acknowledged"]) == (
@@ -86,7 +87,7 @@ def test_the_example_works_from_a_wheel_outside_the_checkout(
         "1",
         "4",
     )
-    assert (new["kafka"], new["verdict"], new["lost"]) == ("4.3.1", "valid", "0")
+    assert (new["kafka"], new["verdict"], new["lost"]) == (MODERN, "valid", "0")
     assert Path(old["report"]).is_relative_to(project / "store")
     assert Path(old["report"]).is_file()
 
@@ -100,10 +101,10 @@ from highwater import Cluster, KafkaRun
 @pytest.mark.parametrize("room", [harness, nemesis, checkers, clusters, reports])
 def test_ours(room): assert room.OWNER == "us"
 
-@pytest.mark.kafka("4.3.1")
+@pytest.mark.kafka("{MODERN}")
 def test_brokers(kafka_cluster: Cluster): assert len(kafka_cluster.brokers) == 3
 
-@pytest.mark.kafka("4.3.1")
+@pytest.mark.kafka("{MODERN}")
 def test_judged(kafka_run: KafkaRun):
     assert kafka_run(nemesis="none", duration="1s").verdict == "valid"
 """
@@ -150,7 +151,7 @@ def test_a_package_adds_a_fault_and_a_checker(installed: Path, tmp_path: Path) -
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     where = ["--python", str(installed), "install", "--no-deps", str(extension)]
     subprocess.run([*pip, *where], check=True)
-    words = "run --kafka 4.3.1 --partitions 3 --nemesis stumble --for 8s --store store"
+    words = f"run --kafka {MODERN} --partitions 3 --nemesis stumble --for 8s --store store"
     command = [str(installed), "-m", "highwater", *words.split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr

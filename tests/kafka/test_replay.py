@@ -8,6 +8,7 @@ from highwater.api import JudgedRun, judge_all
 from highwater.campaigns.model_schedules import planned_replay
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.checkers.spark.session import spark
+from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.faults.missed_step import StateDifference
 from highwater.harness.runs.store import Store
 from highwater.nemesis.model_replay import step_player
@@ -41,7 +42,7 @@ def test_two_planned_moves_lose_nothing_since_then(tmp_path: Path) -> None:
     assert (lost(one), one.verdict.verdict) == (set(), "valid")
 
 
-@pytest.mark.parametrize("kafka", ["0.10.2.2", "4.3.1"])
+@pytest.mark.parametrize("kafka", ["0.10.2.2", MODERN])
 def test_a_deposed_leader_acknowledges_what_is_lost(kafka: str, tmp_path: Path) -> None:
     """With acks=1 nothing is promised against that."""
     [one] = judged(kafka, tmp_path, ZOMBIE)

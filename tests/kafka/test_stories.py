@@ -9,7 +9,7 @@ import pytest
 
 from highwater.api import JudgedRun, judge_all, load
 from highwater.checkers.spark.session import spark
-from highwater.harness.releases.catalogue import SAMPLE, release
+from highwater.harness.releases.catalogue import MODERN, SAMPLE, release
 from highwater.harness.runs.plan import Acks, Plan
 from highwater.harness.runs.store import Store
 from highwater.nemesis.stories.registry import STORIES, find_story
@@ -45,7 +45,7 @@ ALSO = {
         Cell("unclean", unclean=True),
         Cell("rolling-restart"),
     ),
-    "4.3.1": (
+    MODERN: (
         Cell("cut-off"),
         Cell("held-fetch"),
         Cell("power-failure"),

@@ -18,7 +18,7 @@ from highwater.clusters.local.driver import open_cluster
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.operation_buffers import Places
 from highwater.harness.clients.tracked_consumer import TrackedConsumer
-from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.history import read_stream
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.plan import Workload as Settings
@@ -40,7 +40,7 @@ def replace(**changes: object) -> Settings:
     return msgspec.structs.replace(TRANSACTIONS, **changes)
 
 
-@pytest.fixture(scope="module", params=["0.11.0.3", "4.3.1"])
+@pytest.fixture(scope="module", params=["0.11.0.3", MODERN])
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealCluster]:
@@ -185,7 +185,7 @@ def goes_on_where_it_was_sent(rows: list[Row], members: set[str]) -> None:
             position[place] = int(str(row["offset"])) + 1
 
 
-@pytest.mark.parametrize("cluster", ["4.3.1"], indirect=True)
+@pytest.mark.parametrize("cluster", [MODERN], indirect=True)
 def test_who_takes_the_place_of_a_crashed_producer_ends_its_transaction(
     cluster: RealCluster, tmp_path: Path
 ) -> None:
@@ -297,7 +297,7 @@ def test_a_broker_that_is_killed_takes_no_transaction_with_it(tmp_path: Path) ->
             Store(tmp_path),
             stop=threading.Event(),
         )
-        for kafka in ("0.11.0.3", "4.3.1")
+        for kafka in ("0.11.0.3", MODERN)
     ]
     for found in judge_all(runs, spark()):
         verdict = found.verdict

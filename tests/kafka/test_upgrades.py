@@ -9,6 +9,7 @@ import pytest
 
 from highwater.api import judge_all, load
 from highwater.checkers.spark.session import spark
+from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.store import Store
 from highwater.nemesis.schedules.upgrade_path import levels
@@ -49,7 +50,7 @@ def test_upgrades_lose_nothing_under_load_and_bring_safety_with_the_protocol(
 
 KRAFT = Plan(
     kafka="3.9.2",
-    to=("4.3.1",),
+    to=(MODERN,),
     nemesis=("upgrade",),
     duration_s=45.0,
     topic=Topic(partitions=2, min_insync_replicas=2),
@@ -58,11 +59,11 @@ KRAFT = Plan(
 POWER = find_story("power-failure").plan("3.9.2")
 LEFT_BEHIND = msgspec.structs.replace(
     POWER,
-    to=("4.3.1",),
+    to=(MODERN,),
     protocol="3.9",
     topic=msgspec.structs.replace(POWER.topic, min_insync_replicas=2),
 )
-"""Brokers and controller run 4.3.1, and the cluster still has the features of 3.9: no ELR."""
+"""Brokers and controller run the modern release with the features of 3.9: no ELR."""
 
 
 @pytest.mark.nightly

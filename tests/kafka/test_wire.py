@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from highwater.clusters.core.interfaces import Cluster, Network, Probe, UnreachableError
 from highwater.clusters.drivers import DRIVERS
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.history import FAULTS
 from highwater.nemesis.hw_lag_window import await_settled, await_window, hold_window
 from highwater.nemesis.injector import Nemesis
@@ -115,7 +115,7 @@ class Scenery:
         self.wait(lambda: self.probe.leads(LEADER, TOPIC, 0), "broker 1 to lead")
 
 
-THOROUGH = [pytest.param(("local", name), id=name) for name in ("2.8.2", "4.3.1")]
+THOROUGH = [pytest.param(("local", name), id=name) for name in ("2.8.2", MODERN)]
 THE_REST = [
     pytest.param(("local", "0.9.0.1"), id="0.9.0.1", marks=pytest.mark.nightly),
     pytest.param(("docker", "3.9.2"), id="docker-3.9.2", marks=pytest.mark.docker),

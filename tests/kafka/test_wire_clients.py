@@ -19,7 +19,7 @@ from highwater.clusters.relay.messages import Action, MessageRule
 from highwater.clusters.relay.network import RelayMessages
 from highwater.clusters.relay.rules import COORDINATION, RelayRule, client_name, into
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults.registry import faults
 from highwater.nemesis.injector import Nemesis
@@ -94,7 +94,7 @@ class Stage:
         return values
 
 
-@pytest.fixture(scope="module", params=["0.11.0.3", "4.3.1"])
+@pytest.fixture(scope="module", params=["0.11.0.3", MODERN])
 def stage(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:

@@ -10,7 +10,7 @@ import pytest
 
 from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.local.driver import open_cluster
-from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.history import read_stream
 from highwater.harness.runs.plan import Acks, Plan, Topic
 from highwater.harness.runs.plan import Workload as Settings
@@ -24,7 +24,7 @@ PLACED = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 Row = dict[str, object]
 
 
-@pytest.fixture(scope="module", params=["0.10.2.2", "4.3.1"])
+@pytest.fixture(scope="module", params=["0.10.2.2", MODERN])
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealCluster]:

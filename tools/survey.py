@@ -92,8 +92,11 @@ def main() -> None:
     """Do what is missing, and write the file after each search."""
     for scope in SCOPES:
         for names in _alike(scope):
-            if not _there("scopes", {"kafka": names[0], **_bounds(scope)}):
-                _add("scopes", _searched(names, scope))
+            missing = [
+                name for name in names if not _there("scopes", {"kafka": name, **_bounds(scope)})
+            ]
+            if missing:
+                _add("scopes", _searched(missing, scope))
     for switch in SWITCHES:
         if switch != "kraft" and not _there("mutations", {"switch": switch}):
             _add("mutations", [_mutated(switch, *_BASES.get(switch, _ZOOKEEPER))])

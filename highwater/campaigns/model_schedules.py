@@ -1,7 +1,7 @@
 """Counterexamples on real brokers: schedules to runs, and how often each was reproduced."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -35,8 +35,13 @@ class Source:
     content: Counterexample | Schedule
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read either kind of file."""
+    def load(cls, path: Path, *, min_isr: int | None = None) -> Self:
+        """Read either kind of file, with another min.insync.replicas than its own if one is given.
+
+        Raises:
+            StoreError: it cannot be read.
+            UsageError: it is neither, or has too few replicas for this min.insync.replicas.
+        """
         try:
             fields = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
         except OSError as error:
@@ -47,7 +52,8 @@ class Source:
                 hint="highwater model explore --by round --out FILE writes a counterexample.",
             ) from error
         kind = Counterexample if "invariant" in fields else Schedule
-        return cls(name=path.name, content=kind.load(path))
+        content = kind.load(path)
+        return cls(name=path.name, content=content if min_isr is None else _with(content, min_isr))
 
     def schedule(self, kafka: str) -> Schedule:
         """Return the schedule for a release."""
@@ -60,6 +66,18 @@ class Source:
         if isinstance(self.content, Schedule):
             raise UsageError(f"{self.name} is a schedule", hint="A counterexample can be drawn.")
         return write(self.content, path, [judged_run.run for judged_run in judged])
+
+
+def _with(content: Counterexample | Schedule, min_isr: int) -> Counterexample | Schedule:
+    """Return the same steps with another min.insync.replicas."""
+    if isinstance(content, Counterexample):
+        return msgspec.structs.replace(content, scope=replace(content.scope, min_isr=min_isr))
+    if not 1 <= min_isr <= content.replicas:
+        raise UsageError(
+            f"min.insync.replicas cannot be {min_isr}",
+            hint=f"The schedule has {content.replicas} replicas.",
+        )
+    return msgspec.structs.replace(content, min_isr=min_isr)
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):

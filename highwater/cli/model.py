@@ -159,6 +159,10 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     runs: Annotated[int, Option(min=1, max=1000, help="On each release.")] = 1,
     seed: Annotated[int, Option(help="Seed of the first run; it rises by one.")] = 0,
+    min_isr: Annotated[
+        int | None,
+        Option("--min-isr", help="min.insync.replicas.  [default: that of its search]"),
+    ] = None,
     cluster: Annotated[str, Option(help="Cluster driver: local, docker.")] = "local",
     store: StoreOption = DEFAULT_STORE,
     report: Annotated[
@@ -171,7 +175,7 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.campaigns import model_schedules as work
     from highwater.harness.runs.store import Store
 
-    source = work.Source.load(file)
+    source = work.Source.load(file, min_isr=min_isr)
     kafkas = parse_values.names(kafka or source.content.kafka)
     _check_drawn(report)
     with console.progress() as progress:

@@ -27,6 +27,7 @@ class RunArguments(TypedDict, total=False):
         acks: acknowledgements that producers wait for.
         min_isr: min.insync.replicas.
         unclean: whether unclean elections are allowed.
+        wire_clients: whether clients reach the brokers through the wire; by default they do not.
     """
 
     story: str
@@ -36,6 +37,7 @@ class RunArguments(TypedDict, total=False):
     acks: Acks
     min_isr: int
     unclean: bool
+    wire_clients: bool
 
 
 class KafkaRun:
@@ -65,7 +67,8 @@ class KafkaRun:
         Args:
             plan: performed as it stands; or else
             words: ``story="loss"``, or ``nemesis="kill,pause", duration="20s", seed=7``, and
-                ``acks``, ``min_isr`` and ``unclean`` where they differ from the case's.
+                ``acks``, ``min_isr`` and ``unclean`` where they differ from the case's; and
+                ``wire_clients=True`` for faults of clients and of their messages.
             check: whether a broken promise fails the test. Without it the result is returned, to
                 be examined.
 
@@ -135,6 +138,7 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
         base,
         driver=case.driver,
         seed=words.get("seed", 0),
+        wire_clients=words.get("wire_clients", False),
         nemesis=parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults)),
         topic=topic,
         workload=replace(base.workload, acks=parse_values.acks(str(words.get("acks", case.acks)))),

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
@@ -149,11 +150,29 @@ class Player:
         self._gone(number)
 
     def stop(self, step: ScheduleStep) -> None:
-        """Shut it down in order."""
+        """Shut it down in order.
+
+        On KRaft it ends only when every live broker has applied the decision, so those that are
+        held are woken as soon as the controller has decided.
+        """
         number = _target(step)
-        self._scene.nemesis.inject("stop", self.broker(number))
+        with ThreadPoolExecutor(1, thread_name_prefix="stop") as pool:
+            stopping = pool.submit(self._scene.nemesis.inject, "stop", self.broker(number))
+            if self._frozen and self._scene.cluster.release.coordination == "kraft":
+                self._await(
+                    lambda: stopping.done() or self._left(number),
+                    f"the controller to let broker {self.broker(number)} shut down",
+                )
+                self._hold(frozenset())
+            stopping.result()
         self._gone(number)
         self._expired.add(number)
+
+    def _left(self, number: int) -> bool:
+        """Return whether the controller has taken leadership and ISR from a replica."""
+        state = self._scene.probe.partition(self._scene.topic, 0)
+        broker = self.broker(number)
+        return state.leader != broker and (broker not in state.isr or state.leader < 0)
 
     def _gone(self, number: int) -> None:
         self._down.add(number)

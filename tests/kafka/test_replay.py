@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from highwater.api import JudgedRun, judge_all
-from highwater.campaigns.model_schedules import planned_replay
+from highwater.campaigns.model_schedules import Source, planned_replay
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.checkers.spark.session import spark
 from highwater.harness.releases.catalogue import MODERN
@@ -16,6 +16,8 @@ from highwater.runtime.campaign import Campaign
 from tests.support.schedules import LOSS, ZOMBIE, two_moves
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+ROLLED = Path(__file__).parents[2] / "docs/counterexamples/elected-again-stop-4.4.0.json"
 
 
 def judged(kafka: str, tmp_path: Path, *schedules: Schedule) -> list[JudgedRun]:
@@ -48,6 +50,18 @@ def test_a_deposed_leader_acknowledges_what_is_lost(kafka: str, tmp_path: Path) 
     [one] = judged(kafka, tmp_path, ZOMBIE)
     assert one.run.status().problems == ()
     assert (lost(one), one.verdict.verdict) == ({"m2"}, "valid")
+
+
+def test_a_leader_that_is_shut_down_last_loses_what_all_replicas_seemed_to_hold(
+    tmp_path: Path,
+) -> None:
+    """The leader missed that it was deposed for a moment; min.insync.replicas=3 does not help."""
+    schedule = Source.load(ROLLED, min_isr=3).schedule(MODERN)
+    assert [step.action for step in schedule.steps][-1] == "stop"
+    [one] = judged(MODERN, tmp_path, schedule)
+    assert one.run.status().problems == ()
+    assert (lost(one), one.verdict.verdict) == ({"m1"}, "invalid")
+    assert one.verdict.ledger.acknowledged == one.verdict.ledger.sent
 
 
 def test_what_does_not_come_true_is_named_and_never_judged(

@@ -16,14 +16,13 @@ from highwater.checkers.model.protocol.broker_process import (
     register,
     resume,
     start,
-    stop,
 )
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.isr import confirm, lag, shrink
 from highwater.checkers.model.protocol.leadership import learn, skip
 from highwater.checkers.model.protocol.replica_log import append, raise_hw
 from highwater.checkers.model.protocol.replication import ask, fetch, receive, truncate
-from highwater.checkers.model.protocol.rounds import run, save, tell
+from highwater.checkers.model.protocol.rounds import run, save, shut_down, tell
 from highwater.checkers.model.protocol.scope import K_ACKS, K_BY_ROUND, K_MIN_ISR, K_RECORDS, Scope
 from highwater.checkers.model.protocol.state_layout import (
     ProcessState,
@@ -169,7 +168,7 @@ def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
     if kind == Move.START:
         return start(s, k, b)
     if kind == Move.STOP:
-        return stop(s, k, b, other)
+        return shut_down(s, k, b, other)
     if kind == Move.MOVE:
         return move(s, k, b)
     if kind == Move.LAG:

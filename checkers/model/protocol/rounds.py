@@ -7,7 +7,7 @@ replayed without holding messages.
 """
 
 from highwater.checkers.model.protocol import state_layout as layout
-from highwater.checkers.model.protocol.broker_process import register
+from highwater.checkers.model.protocol.broker_process import register, stop
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.isr import confirm
 from highwater.checkers.model.protocol.leadership import learn, skip
@@ -19,7 +19,12 @@ from highwater.checkers.model.protocol.replication import (
     take,
     truncate,
 )
-from highwater.checkers.model.protocol.scope import K_BROKERS, K_CUT_ON_FETCH
+from highwater.checkers.model.protocol.scope import (
+    K_BROKERS,
+    K_BY_ROUND,
+    K_CUT_ON_FETCH,
+    K_KRAFT,
+)
 from highwater.checkers.model.protocol.state_layout import (
     AnswerKind,
     follows,
@@ -48,6 +53,20 @@ def run(s: State, k: Constants, running: int) -> bool:
             return changed
         changed = True
     return changed
+
+
+@rule
+def shut_down(s: State, k: Constants, b: int, successor: int) -> bool:
+    """Stop a broker in order. On KRaft that takes a round of all the others.
+
+    A KRaft controller lets a broker end only when every broker that lives has applied the decision
+    (``BrokerHeartbeatManager.nextState``, ``lowestActiveOffset``), so none can stay frozen.
+    """
+    if not stop(s, k, b, successor):
+        return False
+    if k[K_BY_ROUND] and k[K_KRAFT]:
+        run(s, k, (1 << k[K_BROKERS]) - 1)
+    return True
 
 
 @rule

@@ -15,7 +15,7 @@ from highwater.checkers.model.protocol.compiled import State as Vector
 from highwater.checkers.model.protocol.moves import ROUNDS, Move, attempt
 from highwater.checkers.model.protocol.readable_state import State, decode
 from highwater.checkers.model.protocol.rules_by_release import rules_of
-from highwater.checkers.model.protocol.scope import K_BROKERS, constants, initial
+from highwater.checkers.model.protocol.scope import K_BROKERS, K_KRAFT, constants, initial
 from highwater.checkers.model.protocol.state_layout import (
     LIVE,
     PROCESS,
@@ -53,6 +53,9 @@ _ACTIONS: Final[dict[Move, Action]] = {
     Move.TELL: "tell",
     Move.SAVE: "checkpoint",
 }
+
+
+_EVERYBODY: Final = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,7 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
         acks=counterexample.scope.acks,
         min_isr=counterexample.scope.min_isr,
         unclean=counterexample.scope.unclean,
-        order=_order(beats, path, counterexample.scope.brokers),
+        order=_order(beats, path, counterexample.scope.brokers, kraft=rules.kraft),
         settings=dict(OLD_FORMAT) if counterexample.scope.old_format else {},
         steps=(
             *(
@@ -139,7 +142,8 @@ def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
         elif kind in (Move.SEND, Move.START, Move.RESUME):
             choices.append([1 << a])
         elif kind == Move.STOP:
-            choices.append([1 << a] if not kraft else [7])
+            sets = dict.fromkeys((_EVERYBODY, before, before & after, after))
+            choices.append([running | 1 << a for running in sets] if kraft else [1 << a])
         else:
             sets = dict.fromkeys((before & after, after, before) if kraft else (0, before & after))
             gone = 1 << a if kind in (Move.KILL, Move.PAUSE) else 0
@@ -191,21 +195,25 @@ def _revived(
 
 
 def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
-    """Return one step: the brokers to freeze meanwhile, and the state to see after it."""
+    """Return one step: the brokers to freeze meanwhile, and the state to see after it.
+
+    An orderly stop on KRaft ends with all of them running (``rounds.shut_down``).
+    """
     kind, a, b = beat.move
     up = {
         number
         for number in range(int(k[K_BROKERS]))
         if is_up(before, number) or is_up(after, number)
     }
-    seen = decode(after, k)
+    seen, running = decode(after, k), _members(beat.running)
+    settled = up if kind == Move.STOP and k[K_KRAFT] else running & up
     return ScheduleStep(
         action=_ACTIONS[Move(kind)],
         broker=None if kind in ROUNDS else a,
         record=f"m{seen.sent}" if kind == Move.SEND else None,
         says=says(kind, a, b, before, after),
-        held=frozenset(up - _members(beat.running)),
-        expect=_expect(seen, _members(beat.running) & up, Move(kind), a),
+        held=frozenset(up - running),
+        expect=_expect(seen, settled, Move(kind), a),
     )
 
 
@@ -230,11 +238,18 @@ def _members(mask: int) -> set[int]:
     return {b for b in range(3) if (mask >> b) & 1}
 
 
-def _order(beats: Sequence[CompiledStep], path: Sequence[Vector], brokers: int) -> tuple[int, ...]:
-    """Return an order of the assignment whose first electable replica is the elected one."""
+def _order(
+    beats: Sequence[CompiledStep], path: Sequence[Vector], brokers: int, *, kraft: bool
+) -> tuple[int, ...]:
+    """Return an order of the assignment whose first electable replica is the elected one.
+
+    On KRaft any order will do: before an election the replay asks for another one.
+    """
     for order in permutations(range(brokers)):
         if order[0] == 0 and _fits(list(order), beats, path):
             return order
+    if kraft:
+        return tuple(range(brokers))
     raise UsageError(
         "no order of the assignment has these elections end as they do",
         hint="Search for another counterexample: other bounds, or one invariant alone.",

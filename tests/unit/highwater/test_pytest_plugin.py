@@ -136,6 +136,8 @@ def test_a_marker_names_releases_and_settings(project: pytest.Pytester) -> None:
             assert (again.story, again.workload.acks) == ("loss", "0")
             assert again.topic.unclean_leader_election
             assert again.broker_config
+            wired = kafka_run.plan(nemesis="cut-client", wire_clients=True)
+            assert (wired.wire_clients, plan.wire_clients) == (True, False)
 
         @pytest.mark.kafka("4.3.1")
         def test_one(kafka_run, highwater_case):

@@ -11,6 +11,7 @@ import typer.core
 import typer.main
 
 from highwater.cli.app import app
+from highwater.harness.releases.catalogue import MODERN
 
 ROOT = Path(__file__).parents[3]
 PAGES = [
@@ -33,6 +34,21 @@ SHOWN = sorted({(page.name, line) for page in PAGES for line in commands(page)})
 
 def arguments(line: str) -> list[str]:
     return [word.strip("[]") for word in shlex.split(line, comments=True)[1:]]
+
+
+FACTS = {"CHANGELOG.md", "changelog.md", "findings.md", "results.md", "replay.md"}
+"""Pages on which a release is where something was seen, or is counted."""
+GENERATED = {"commands.md", "faults.md", "versions.md"}
+
+
+def test_the_pages_of_the_modern_release_are_listed() -> None:
+    """A release that takes its place is written into each of them."""
+    guide = (ROOT / "docs" / "adding-a-version.md").read_text("utf-8")
+    listed = re.findall(r"`(\S+\.(?:md|toml))`", guide.partition("## The modern release")[2])
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.toml")]
+    shown = [page for page in pages if page.name not in FACTS | GENERATED | {"adding-a-version.md"}]
+    shown = [page for page in shown if MODERN in page.read_text("utf-8")]
+    assert sorted(listed) == sorted(page.relative_to(ROOT).as_posix() for page in shown)
 
 
 def test_pages_show_commands() -> None:

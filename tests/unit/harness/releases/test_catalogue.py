@@ -11,7 +11,14 @@ from highwater import console
 from highwater.clusters.releases.jars import digests, lock_file, locked_jars
 from highwater.harness.base.errors import UsageError
 from highwater.harness.clients import client_config as clients
-from highwater.harness.releases.catalogue import CATALOGUE, SAMPLE, Release, Truncation, release
+from highwater.harness.releases.catalogue import (
+    CATALOGUE,
+    MODERN,
+    SAMPLE,
+    Release,
+    Truncation,
+    release,
+)
 
 every_release = pytest.mark.parametrize("entry", CATALOGUE.values(), ids=list(CATALOGUE))
 
@@ -64,6 +71,14 @@ def test_the_sample_has_one_release_of_each_generation() -> None:
     sampled = [generation(release(name)) for name in SAMPLE]
     assert len(set(sampled)) == len(sampled)
     assert set(sampled) == {generation(entry) for entry in CATALOGUE.values()}
+
+
+def test_the_modern_release_has_all_that_is_new_and_runs_everywhere() -> None:
+    newest = list(CATALOGUE.values())[-1]
+    modern = release(MODERN)
+    assert SAMPLE[-1] == MODERN
+    assert (modern.coordination, modern.truncation) == ("kraft", newest.truncation)
+    assert (modern.magic, modern.drivers) == (newest.magic, ("local", "docker"))
 
 
 def test_one_release_on_both_coordinations_shares_its_jars() -> None:

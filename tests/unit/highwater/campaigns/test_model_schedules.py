@@ -58,6 +58,19 @@ def test_a_counterexample_and_a_schedule_can_be_replayed(file: Path, tmp_path: P
         source.draw(tmp_path / "page.html", [])
 
 
+def test_either_may_be_replayed_with_another_min_isr(file: Path, tmp_path: Path) -> None:
+    rounds = Path(__file__).parents[4] / "docs" / "counterexamples" / "elected-again-4.3.1.json"
+    assert Source.load(rounds).schedule("4.4.0").min_isr == 1
+    changed = Source.load(rounds, min_isr=3).schedule("4.4.0")
+    assert (changed.min_isr, changed.steps) == (3, Source.load(rounds).schedule("4.4.0").steps)
+    (tmp_path / "schedule.json").write_bytes(SCHEDULE.to_json())
+    assert Source.load(tmp_path / "schedule.json", min_isr=2).schedule("4.4.0").min_isr == 2
+    for path in (file, tmp_path / "schedule.json"):
+        with pytest.raises(UsageError) as refused:
+            Source.load(path, min_isr=4)
+        assert "3" in refused.value.hint
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '"text"', '{"format": 99, "invariant": "a"}'])
 def test_what_is_neither_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text(text)

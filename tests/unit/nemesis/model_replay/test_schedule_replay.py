@@ -16,6 +16,7 @@ from highwater.clusters.core.interfaces import (
 )
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.clients.record_sender import SendOutcome
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.faults.missed_step import MissedStep, StateDifference, StateDifferences
 from highwater.harness.runs.history import FAULTS
 from highwater.harness.runs.plan import Plan
@@ -47,6 +48,11 @@ class Actor:
         self._do("kill", "down")
 
     def stop(self) -> None:
+        """Shut down; on KRaft not before every broker has heard that another one leads."""
+        if self._stage.release.coordination == "kraft":
+            self._stage.leader = 3
+            self._stage.isr = (3, 4)
+            assert self._stage.all_awake.wait(5)
         self._do("stop", "down")
 
     def start(self) -> None:
@@ -59,6 +65,8 @@ class Actor:
     def resume(self) -> None:
         if self.state == "paused":
             self._do("resume", "running")
+            if all(other.state != "paused" for other in self._stage.brokers.values()):
+                self._stage.all_awake.set()
 
 
 class Stage:
@@ -69,7 +77,10 @@ class Stage:
         self.says: list[str] = []
         self.brokers = {one: Actor(self, one) for one in (1, 2, 3, 4)}
         self.live = {1, 2, 3, 4}
+        self.release = release("0.10.2.2")
+        self.all_awake = threading.Event()
         self.leader = 2
+        self.isr: tuple[int, ...] = (2, 3, 4)
         self.leo = dict.fromkeys((1, 2, 3), 0)
         self.answers: dict[str, SendOutcome | None] = {}
         self.clock = 0.0
@@ -83,7 +94,7 @@ class Stage:
 
     def partition(self, topic: str, partition: int) -> PartitionState:
         assert (topic, partition) == PARTITION
-        return PartitionState(leader=self.leader, leader_epoch=0, isr=(2, 3, 4))
+        return PartitionState(leader=self.leader, leader_epoch=0, isr=self.isr)
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
         assert (topic, partition) == PARTITION
@@ -210,6 +221,20 @@ def test_the_dead_come_back(stage: Stage) -> None:
         ScheduleStep(action="start", broker=B, expect=Expect(leo={B: 7})),
     )
     assert done == ["stop 2", "kill 3", "end 3", "start 3", "end 2"]
+
+
+def test_on_kraft_the_held_are_woken_so_that_a_broker_can_shut_down(stage: Stage) -> None:
+    stage.release = release("4.3.1")
+    done = played(
+        stage,
+        ScheduleStep(action="stop", broker=A, held=frozenset({B}), expect=Expect(leader=B)),
+    )
+    assert done == ["pause 3", "line up 3", "resume 3", "stop 2", "end 2"]
+
+
+def test_on_zookeeper_the_held_stay_so_while_a_broker_shuts_down(stage: Stage) -> None:
+    done = played(stage, ScheduleStep(action="stop", broker=A, held=frozenset({B})))
+    assert done == ["pause 3", "stop 2", "end 2"]
 
 
 def test_whom_the_schedule_has_elected_is_next_in_line(stage: Stage) -> None:

@@ -122,10 +122,30 @@ def test_elections_that_fit_an_order_choose_it() -> None:
 
 
 def test_one_whose_brokers_would_run_ahead_is_refused() -> None:
-    """All run while a KRaft broker shuts down, so that B fetches what is lost here."""
-    path = found("send A, stop A B, run BC", "acked-kept", "4.3.1", acks="1")
+    """A KRaft broker has to run for the command, and then B fetches what is lost here."""
+    path = found("send A, move B, run AB", "acked-kept", "4.3.1", acks="1")
     with pytest.raises(UsageError, match="runs ahead"):
         compile_for(path, "4.3.1")
+
+
+def test_all_run_before_a_kraft_broker_has_shut_down() -> None:
+    """B is held until the controller has made it the leader, and never gets m1."""
+    schedule = compile_for(found("send A, stop A B", "acked-kept", "4.3.1", acks="1"), "4.3.1")
+    assert [brief(step) for step in schedule.steps] == [("send", 0, [1, 2]), ("stop", 0, [1, 2])]
+    last = schedule.steps[-1].expect
+    assert (last.leader, last.isr) == (1, frozenset({1, 2}))
+    assert last.leo == {1: 0, 2: 0}  # of all that run then, and A does not
+    outcome = foretell(schedule, rules_of("4.3.1"), unclean=False)
+    assert (outcome.lost, outcome.logs) == (("m1",), {"A": (), "B": (), "C": ()})
+
+
+def test_on_kraft_a_stop_elects_whom_the_search_elects_whatever_the_order() -> None:
+    """A is shut down last, as in a rolling restart; after these moves C is the first in line."""
+    script = "send A, run AB, move C, run BC, move A, run AC, stop A B"
+    schedule = compile_for(found(script, "acked-kept", "4.3.1", records=1), "4.3.1")
+    assert brief(schedule.steps[-1]) == ("stop", 0, [1])
+    assert schedule.steps[-1].expect.leader == 1
+    assert foretell(schedule, rules_of("4.3.1"), unclean=False).lost == ("m1",)
 
 
 def test_an_unknown_release_is_refused() -> None:

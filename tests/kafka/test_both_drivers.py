@@ -1,6 +1,7 @@
 """Tests that processes and containers pass alike; ``--highwater-driver=docker`` chooses containers.
 
 What they expect follows from the release alone, so passing on both means the same verdicts on both.
+``make test`` has the story in containers (test_plugin.py), and the nightly all of this.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from highwater.harness.releases.catalogue import MODERN
 if TYPE_CHECKING:
     from highwater.clusters.core.interfaces import Cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 
 @pytest.mark.kafka("0.10.2.2", MODERN)

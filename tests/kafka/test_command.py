@@ -132,6 +132,7 @@ def test_a_seeded_random_run_ends_by_itself_and_accounts_for_every_record(tmp_pa
     assert json.loads(out) == judged
 
 
+@pytest.mark.nightly
 def test_the_shortest_schedule_strikes_and_the_run_says_with_what(tmp_path: Path) -> None:
     words = ("run", "--kafka", MODERN, "--nemesis", "pause", "--for", "1.5s", "--json")
     code, out, _ = finish(start(*words, store=tmp_path))

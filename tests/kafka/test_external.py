@@ -145,7 +145,13 @@ def await_wound(theirs: Landlord, process: "subprocess.Popen[str]") -> None:
     await_condition(look, lambda seen: "paused" in seen, what="a broker to be paused", limit_s=120)
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "unguarded"])
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        pytest.param(True, id="guarded"),
+        pytest.param(False, id="unguarded", marks=pytest.mark.nightly),
+    ],
+)
 def test_what_a_killed_run_left_is_healed(
     theirs: Landlord, tmp_path: Path, *, guarded: bool
 ) -> None:

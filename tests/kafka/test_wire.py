@@ -115,15 +115,24 @@ class Scenery:
         self.wait(lambda: self.probe.leads(LEADER, TOPIC, 0), "broker 1 to lead")
 
 
-THOROUGH = [pytest.param(("local", name), id=name) for name in ("2.8.2", MODERN)]
-THE_REST = [
-    pytest.param(("local", "0.9.0.1"), id="0.9.0.1", marks=pytest.mark.nightly),
-    pytest.param(
-        ("docker", "3.9.2"), id="docker-3.9.2", marks=[pytest.mark.docker, pytest.mark.nightly]
-    ),
-]
-at_length = pytest.mark.parametrize("scenery", THOROUGH, indirect=True)
-everywhere = pytest.mark.parametrize("scenery", [*THOROUGH, *THE_REST], indirect=True)
+def _local(name: str, *marks: pytest.MarkDecorator) -> object:
+    return pytest.param(("local", name), id=name, marks=marks)
+
+
+AT_NIGHT = pytest.mark.nightly
+at_length = pytest.mark.parametrize(
+    "scenery", [_local("2.8.2", AT_NIGHT), _local(MODERN)], indirect=True
+)
+everywhere = pytest.mark.parametrize(
+    "scenery",
+    [
+        _local("2.8.2"),
+        _local(MODERN),
+        _local("0.9.0.1", AT_NIGHT),
+        pytest.param(("docker", "3.9.2"), id="docker-3.9.2", marks=[pytest.mark.docker, AT_NIGHT]),
+    ],
+    indirect=True,
+)
 
 
 @pytest.fixture(scope="module")

@@ -51,10 +51,17 @@ def connect_url(tmp_path_factory: pytest.TempPathFactory, shared_store: Path) ->
 
 @pytest.fixture(
     scope="session",
-    params=["standalone", pytest.param("speculation", marks=pytest.mark.nightly), "connect"],
+    params=[
+        *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("standalone", "speculation")),
+        "connect",
+    ],
 )
 def any_spark(request: pytest.FixtureRequest) -> tuple[str, SparkOptions]:
-    """A kind of Spark, and the options with which a session of it is had."""
+    """A kind of Spark, and the options with which a session of it is had.
+
+    ``make test`` has a standalone cluster where a worker is killed (test_verdicts.py) and where a
+    run lies in S3 (test_remote.py).
+    """
     kind: str = request.param
     if kind == "connect":
         return kind, SparkOptions(remote=request.getfixturevalue("connect_url"))

@@ -169,6 +169,7 @@ def test_a_master_that_does_not_answer_is_told_in_a_sentence() -> None:
     assert len(found.splitlines()) == 2
 
 
+@pytest.mark.nightly
 def test_a_session_of_ones_own_is_used_as_it_is() -> None:
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(

@@ -59,7 +59,7 @@ def result(process: "subprocess.Popen[str]") -> Any:  # noqa: ANN401 - JSON
     return json.loads(out)
 
 
-@pytest.mark.nightly  # in `make test` a command judges on each kind of Spark (test_remote.py)
+@pytest.mark.nightly  # in `make test` a command judges by Spark Connect (test_remote.py)
 def test_every_spark_comes_to_the_same(
     any_spark: tuple[str, SparkOptions],
     runs: list[Run],

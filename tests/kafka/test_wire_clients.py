@@ -7,13 +7,14 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from highwater.clusters.core.interfaces import Cluster, Network, UnreachableError
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.core.interfaces import Cluster, Driver, Network, UnreachableError
+from highwater.clusters.drivers import DRIVERS
 from highwater.clusters.relay.apis import APIS
 from highwater.clusters.relay.messages import Action, MessageRule
 from highwater.clusters.relay.network import RelayMessages
@@ -99,8 +100,15 @@ def stage(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:
     directory = tmp_path_factory.mktemp(f"messages-{request.param}")
-    opened = open_cluster(
-        release(request.param),
+    with staged(DRIVERS["local"], request.param, directory) as opened:
+        yield opened
+
+
+@contextlib.contextmanager
+def staged(driver: Driver, kafka: str, directory: Path) -> Iterator[Stage]:
+    """Open a stage on a cluster of its own."""
+    opened = driver(
+        release(kafka),
         directory,
         brokers=3,
         broker_config=SETTINGS,
@@ -164,6 +172,18 @@ def test_a_message_of_a_transaction_is_held(stage: Stage, api: str, time_: int) 
 
 @pytest.mark.parametrize("time_", range(TIMES))
 def test_a_produce_arrives_though_its_client_has_gone(stage: Stage, time_: int) -> None:
+    _orphan(stage, time_)
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("docker")
+def test_clients_of_containers_pass_the_wire_too(tmp_path: Path) -> None:
+    with staged(DRIVERS["docker"], MODERN, tmp_path) as stage:
+        _orphan(stage, 0)
+
+
+def _orphan(stage: Stage, time_: int) -> None:
+    """Hold a request, end its client, and see the request arrive when it is released."""
     name, value = stage.name(), f"orphan-{time_}"
     producer = Producer(stage.settings(name, retries=0, enable_idempotence=False))
     producer.list_topics(TOPIC, timeout=LIMIT_S)

@@ -27,6 +27,7 @@ class RunArguments(TypedDict, total=False):
         acks: acknowledgements that producers wait for.
         min_isr: min.insync.replicas.
         unclean: whether unclean elections are allowed.
+        controllers: KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5; by default 1.
     """
 
     story: str
@@ -36,6 +37,7 @@ class RunArguments(TypedDict, total=False):
     acks: Acks
     min_isr: int
     unclean: bool
+    controllers: int
 
 
 class KafkaRun:
@@ -65,7 +67,8 @@ class KafkaRun:
         Args:
             plan: performed as it stands; or else
             words: ``story="loss"``, or ``nemesis="kill,pause", duration="20s", seed=7``, and
-                ``acks``, ``min_isr`` and ``unclean`` where they differ from the case's.
+                ``acks``, ``min_isr`` and ``unclean`` where they differ from the case's, and
+                ``controllers=3``.
             check: whether a broken promise fails the test. Without it the result is returned, to
                 be examined.
 
@@ -135,6 +138,7 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
         base,
         driver=case.driver,
         seed=words.get("seed", 0),
+        controllers=words.get("controllers", base.controllers),
         nemesis=parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults)),
         topic=topic,
         workload=replace(base.workload, acks=parse_values.acks(str(words.get("acks", case.acks)))),

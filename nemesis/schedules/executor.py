@@ -17,7 +17,7 @@ from highwater.harness.runs.faults.steps import FaultStep
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.registry import NothingDoneError, find_fault
 from highwater.nemesis.injector import FaultConflictError
-from highwater.nemesis.schedules.fault_spec import TARGETS, resolve
+from highwater.nemesis.schedules.fault_spec import TARGETS, resolve, resolve_controllers
 
 HEALTH_LIMIT_S: Final = 30.0
 BROKERS: Final = "brokers"
@@ -103,6 +103,7 @@ class ScheduleExecutor:
             nemesis.inject(
                 step.fault,
                 broker,
+                controllers=self._controllers(step),
                 partition=step.partition,
                 choice=step.choice,
                 client=named_client(step),
@@ -115,6 +116,19 @@ class ScheduleExecutor:
             return None
         log.step("struck", step=fault.number)
         return fault
+
+    def _controllers(self, step: FaultStep) -> tuple[int, ...]:
+        """Return the controllers that a step means now; none if its fault has others.
+
+        Raises:
+            NothingDoneError: it means none.
+        """
+        if find_fault(step.fault).scope != "coordination":
+            return ()
+        controllers = resolve_controllers(self._scene, step.target, step.choice)
+        if not controllers:
+            raise NothingDoneError(f"there is no {step.target} for it")
+        return controllers
 
     def leave_out(
         self, step: FaultStep, broker: int | None, why: str, *, number: int | None = None

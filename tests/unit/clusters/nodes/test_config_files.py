@@ -29,7 +29,7 @@ def settings(
         inside=inside,
         advertised=advertised or inside,
         log_directory=Path("/data/7"),
-        coordination=THERE,
+        coordination={100: THERE},
         overrides={key.replace("_", "."): value for key, value in overrides.items()},
     )
 
@@ -66,7 +66,7 @@ def test_on_the_wire_peers_are_told_of_another_address_than_clients() -> None:
 def test_a_controller_on_the_wire_tells_its_address_where_it_may(name: str, tells: bool) -> None:
     wire = Address(host="127.0.0.1", port=40_000)
     found = config_files.controller(
-        release(name), THERE, advertised=wire, log_directory=Path("/data"), overrides={}
+        release(name), 100, THERE, voters={100: wire}, log_directory=Path("/data"), overrides={}
     )
     assert found["listeners"] == "CONTROLLER://127.0.0.1:2181"
     assert found["controller.quorum.voters"] == "100@127.0.0.1:40000"
@@ -137,7 +137,8 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
 
 def test_groups_of_two_clusters_never_meet() -> None:
     one, two = AddressGroup(3), AddressGroup(3)
-    found = [*one.brokers.values(), one.coordination, *two.brokers.values(), two.coordination]
+    coordination = [*one.coordination.values(), *two.coordination.values()]
+    found = [*one.brokers.values(), *two.brokers.values(), *coordination]
     assert len({str(address) for address in found}) == 8
     one.close()
     two.close()
@@ -146,7 +147,7 @@ def test_groups_of_two_clusters_never_meet() -> None:
 def test_on_one_address_everybody_has_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "_whole_loopback_answers", lambda: False)
     group = AddressGroup(3)
-    found = [*group.brokers.values(), group.coordination]
+    found = [*group.brokers.values(), *group.coordination.values()]
     assert {address.host for address in found} == {"127.0.0.1"}
     assert len({address.port for address in found}) == 4
     group.close()

@@ -201,6 +201,10 @@ class RealCluster:
         """Id to each ZooKeeper or KRaft controller."""
         return MappingProxyType(self._controllers)
 
+    def address_of(self, controller_id: int) -> Address:
+        """Return the address of a ZooKeeper or KRaft controller for the harness."""
+        return self._site.public.coordination[controller_id]
+
     def controller_plan(self, controller_id: int, level: Level) -> NodePlan:
         """Write a KRaft controller's settings for a level, and return its plan."""
         with disk_errors(self._layout.directory):
@@ -217,7 +221,7 @@ class RealCluster:
         Raises:
             UnreachableError: it does not answer; or a majority runs, and it does not belong to it.
         """
-        address = self._site.public.coordination[controller_id]
+        address = self.address_of(controller_id)
         states = [controller.state for controller in self._controllers.values()]
         majority = 2 * states.count("running") > len(states)
         if self._release.coordination == "kraft":

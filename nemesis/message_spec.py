@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from highwater.clusters.core.addresses import controller_ids
 from highwater.clusters.relay import apis
 from highwater.clusters.relay.apis import APIS, PROPERTIES
 from highwater.clusters.relay.messages import Action, MessageRule, Side
-from highwater.clusters.core.addresses import controller_ids
 from highwater.clusters.relay.rules import ANY, ANY_BROKER, ANY_CLIENT, CLIENT, COORDINATION, Node
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest

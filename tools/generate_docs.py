@@ -62,8 +62,8 @@ _CONTROLLERS_NOTE: Final = (
     " created. It goes on when the fault is healed, which waits until each node that was started"
     " follows or leads.\n\n"
     "After `controller-disk-loss` a voter has forgotten what it acknowledged. What only it and the"
-    " leader had is lost if it then elects a leader without that: KIP-853 gives each voter's disk an"
-    " id for this reason, which counts only where voters are added and removed at run time."
+    " leader had is lost if it then elects a leader without that: KIP-853 gives each voter's disk"
+    " an id for this reason, which counts only where voters are added and removed at run time."
     " Under `controller-isolate` brokers still reach the controller: a leader that is cut off from"
     " the others goes on to answer them until it resigns, or hears of its successor.\n"
 )

@@ -151,7 +151,9 @@ class FaultSpec:
                 hint=f"Write {name} alone, or aim it at {' or '.join(map(str, ids))}.",
             )
         if self.target == "minority" and len(ids) == 1:
-            raise UsageError(f"{name}@minority: one controller has no minority")
+            raise UsageError(
+                f"{name}@minority: one controller has no minority", hint="Add --controllers 3."
+            )
         if self.fault.spares_majority and self.target in {"majority", "all"}:
             raise UsageError(
                 f"{name}@{self.target}: what a majority has lost, nobody has",

@@ -89,9 +89,8 @@ def end_of_log(cluster: RealCluster, probe: Probe, controller: int) -> int:
     with contextlib.closing(ProtocolClient({leader: cluster.address_of(leader)})) as client:
         [response] = client.ask(leader, quorum_request(version=1))
     [state] = response.topics[0].partitions
-    return max(
-        [voter.log_end_offset for voter in state.current_voters if voter.replica_id == controller]
-    )
+    [voter] = [voter for voter in state.current_voters if voter.replica_id == controller]
+    return int(voter.log_end_offset)
 
 
 def await_caught_up(cluster: RealCluster, probe: Probe, controller: int) -> None:

@@ -6,8 +6,9 @@ from typing import cast
 import pytest
 
 from highwater.clusters.core.interfaces import PartitionState, UnreachableError
+from highwater.harness.base.errors import UsageError
 from highwater.nemesis.context import ScheduleContext
-from highwater.nemesis.schedules.fault_spec import FaultSpec, resolve
+from highwater.nemesis.schedules.fault_spec import FaultSpec, resolve, resolve_controllers
 
 
 def scene(
@@ -61,3 +62,54 @@ def test_a_word_has_a_fault_a_target_and_a_weight() -> None:
     word = FaultSpec.of("power-failure@isr=4")
     assert (word.fault.name, word.target, word.weight) == ("power-failure", "isr", 4)
     assert (FaultSpec.of("kill").target, FaultSpec.of("kill").weight) == (None, 1)
+
+
+def quorum(leader: int = 101, count: int = 3) -> ScheduleContext:
+    """A scene of controllers, as far as targets look at one; leader 0: they have none."""
+
+    def quorum_leader() -> int:
+        if leader == 0:
+            raise UnreachableError("the KRaft quorum has no leader")
+        return leader
+
+    return cast(
+        "ScheduleContext",
+        SimpleNamespace(
+            cluster=SimpleNamespace(controllers=dict.fromkeys(range(100, 100 + count))),
+            probe=SimpleNamespace(quorum_leader=quorum_leader),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "where", "choice", "expected"),
+    [
+        ("leader", quorum(), 0.9, (101,)),
+        ("leader", quorum(leader=0), 0.9, (102,)),
+        ("follower", quorum(), 0.0, (100,)),
+        ("follower", quorum(), 0.9, (102,)),
+        ("any", quorum(), 0.5, (101,)),
+        ("minority", quorum(), 0.9, (102,)),
+        ("minority", quorum(count=5), 0.9, (100, 104)),
+        ("majority", quorum(), 0.9, (100, 102)),
+        ("all", quorum(), 0.5, (100, 101, 102)),
+        ("102", quorum(), 0.0, (102,)),
+        ("7", quorum(), 0.0, ()),
+        ("leader", quorum(leader=0, count=1), 0.9, (100,)),
+        ("follower", quorum(leader=0, count=1), 0.9, (100,)),
+    ],
+)
+def test_a_target_means_controllers(
+    target: str, where: ScheduleContext, choice: float, expected: tuple[int, ...]
+) -> None:
+    assert resolve_controllers(where, target, choice) == expected
+
+
+def test_a_fault_of_the_coordination_has_targets_of_its_own() -> None:
+    for target in ("leader", "follower", "minority", "majority", "all", "101"):
+        assert FaultSpec.of(f"controller-kill@{target}").target == target
+    for target in ("isr", "controller"):
+        with pytest.raises(UsageError, match="cannot be aimed at a broker"):
+            FaultSpec.of(f"controller-kill@{target}")
+    with pytest.raises(UsageError, match="cannot be aimed at a broker"):
+        FaultSpec.of("move-leader@leader")

@@ -41,8 +41,12 @@ def changed(**fields: object) -> Plan:
         changed(kafka="4.3.1", protocol="3.9"),
         changed(controllers=5, nemesis=("controller-kill@104", "controller-pause@majority")),
         changed(controllers=3, nemesis=("controller-disk-loss", "controller-isolate@leader")),
-        changed(controllers=3, steps=(FaultStep(fault="controller-kill", at_s=1, target="101"),)),
-        changed(steps=(FaultStep(fault="controller-kill", at_s=1, target="leader"),)),
+        changed(
+            controllers=3,
+            nemesis=(),
+            steps=(FaultStep(fault="controller-kill", at_s=1, target="101"),),
+        ),
+        changed(nemesis=(), steps=(FaultStep(fault="controller-kill", at_s=1, target="leader"),)),
         changed(controllers=3, kafka="0.9.0.1", driver="local", nemesis=("controller-disk-loss",)),
         changed(
             nemesis=("unclean-election", "set-unclean"), topic=Topic(unclean_leader_election=True)
@@ -90,7 +94,9 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         ),
         (
             changed(
-                controllers=3, steps=(FaultStep(fault="controller-kill", at_s=1, target="103"),)
+                controllers=3,
+                nemesis=(),
+                steps=(FaultStep(fault="controller-kill", at_s=1, target="103"),),
             ),
             "has no node 103",
             "controller-kill alone",

@@ -114,6 +114,10 @@ class ContainerSite:
                 self._images[release.name] = release_image(client, release, _rehearse)
         return self._images[release.name].runtime
 
+    @property
+    def ensemble_hosts(self) -> Mapping[tuple[int, int], str]:
+        return {}
+
     def wire_host(self, broker: int) -> str:
         """Return this machine's address in the network, the same for all brokers: the gateway."""
         del broker

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Protocol, Self
 
 import psutil
@@ -19,6 +20,7 @@ PEERS_PORT = 9093
 _CLAIM_PORT = 9091
 _FIRST_BROKER_HOST = 10
 _COORDINATION_HOST = 5
+_RELAY_HOST = 100
 _QUORUM_PORT, _ELECTION_PORT = 2888, 3888
 _GROUPS = 250 * 250
 
@@ -97,6 +99,8 @@ class AddressGroup:
         peers: broker id to a second address, only for its peers.
         coordination: controller id to the address of a ZooKeeper or KRaft controller.
         ensemble: controller id to the ports on which a ZooKeeper listens for the others.
+        ensemble_hosts: pairs of ZooKeepers to a host for a relay between them; empty where all
+            share 127.0.0.1.
     """
 
     def __init__(self, brokers: int, controllers: int = 1) -> None:
@@ -112,7 +116,12 @@ class AddressGroup:
                 i: Address(host=coordination_host(group, i), port=COORDINATION_PORT) for i in voters
             }
             self.ensemble = {i: EnsemblePorts() for i in voters}
+            pairs = permutations(voters, 2)
+            self.ensemble_hosts = {
+                pair: f"{group}.{_RELAY_HOST + number}" for number, pair in enumerate(pairs)
+            }
         else:
+            self.ensemble_hosts = {}
             ports = iter(_free_ports(2 * brokers + 3 * controllers))
             self.brokers = {i: Address(host="127.0.0.1", port=next(ports)) for i in ids}
             self.peers = {i: Address(host="127.0.0.1", port=next(ports)) for i in ids}

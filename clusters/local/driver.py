@@ -87,6 +87,10 @@ class LocalSite:
             self._runtimes[release.name] = _runtime(release, _sharing(release))
         return self._runtimes[release.name]
 
+    @property
+    def ensemble_hosts(self) -> Mapping[tuple[int, int], str]:
+        return self.public.ensemble_hosts
+
     def wire_host(self, broker: int) -> str:
         return self.public.brokers[broker].host
 

@@ -137,7 +137,8 @@ class Layout:
             )
         file = self._write(f"{name}.properties", settings)
         addresses = self._site.public.coordination[controller_id], address
-        return self._plan(name, file, addresses, release=release)
+        hosts = self._hosts_file(controller_id)
+        return self._plan(name, file, addresses, release=release, java_properties=hosts)
 
     def _controller_name(self, controller_id: int) -> str:
         """Return the name of a ZooKeeper or controller; the only one has no number."""
@@ -145,10 +146,29 @@ class Layout:
         return f"{name}-{controller_id}" if len(self._site.inside.coordination) > 1 else name
 
     def _server(self, controller_id: int) -> str:
-        inside = self._site.inside
-        return config_files.server_entry(
-            inside.coordination[controller_id].host, inside.ensemble[controller_id]
-        )
+        inside, host = self._site.inside, self._controller_name(controller_id)
+        if not (self._wiring and self._wiring.ensemble):
+            host = inside.coordination[controller_id].host
+        return config_files.server_entry(host, inside.ensemble[controller_id])
+
+    def _hosts_file(self, controller_id: int) -> dict[str, str]:
+        """Write a hosts file for a ZooKeeper if the relay is between it and the others.
+
+        They tell each other where they listen (ZooKeeper 3.5 and later). So they do it by name, and
+        the name of another one leads to the relay.
+
+        Returns:
+            The Java property that names the file.
+        """
+        if not (self._wiring and self._wiring.ensemble):
+            return {}
+        voters = self._site.inside.coordination
+        hosts = {id_: self._wiring.ensemble.get((controller_id, id_)) for id_ in voters}
+        hosts[controller_id] = voters[controller_id].host
+        lines = (f"{host} {self._controller_name(id_)}\n" for id_, host in hosts.items())
+        file = self.coordination / f"{self._controller_name(controller_id)}.hosts"
+        file.write_text("".join(lines), encoding="ascii")
+        return {"jdk.net.hosts.file": str(file)}
 
     def _plan(
         self,
@@ -158,6 +178,7 @@ class Layout:
         *,
         release: Release,
         folder: Path | None = None,
+        java_properties: Mapping[str, str] = MappingProxyType({}),
     ) -> NodePlan:
         kafka = not name.startswith(_ZOOKEEPER)
         command = jvm.command(
@@ -169,6 +190,7 @@ class Layout:
                 "java.io.tmpdir": str(self.scratch),
                 **jvm.write_logging(release, self.coordination),
                 **({} if kafka else _ZOOKEEPER_PROPERTIES),
+                **java_properties,
             },
         )
         public, inside = addresses

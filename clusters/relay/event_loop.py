@@ -61,6 +61,7 @@ class Route:
         source: number of the only node that uses this address; None if several do.
         users: who uses it.
         zookeeper: whether the protocol is ZooKeeper's.
+        opaque: whether it is another one, whose bytes are not read: that of an ensemble.
     """
 
     listen: tuple[str, int]
@@ -69,6 +70,7 @@ class Route:
     source: int | None = None
     users: Users = "nodes"
     zookeeper: bool = False
+    opaque: bool = False
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> "Route":
@@ -336,6 +338,7 @@ class Loop:
             source=route.source,
             users=route.users,
             zookeeper=route.zookeeper,
+            opaque=route.opaque,
         )
         self._register(connection, route.upstream)
         if connection.refused:

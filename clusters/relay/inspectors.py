@@ -338,3 +338,29 @@ class ZooKeeperRequestInspector(RequestInspector):
             epoch=state.get("leader_epoch"),
             leader=state.get("leader"),
         )
+
+
+class OpaqueInspector:
+    """Reads nothing: of a protocol without frames that the relay knows."""
+
+    def read(self, frame: bytearray) -> None:
+        """Return no note."""
+
+    def catch(self, note: object) -> None:
+        """Return no message in hand."""
+
+    def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
+        """Return False: rules that hold messages name Kafka's."""
+        del note, rules
+        return False
+
+    def may_overtake(self, note: object) -> bool:
+        """Return False: bytes keep their order."""
+        del note
+        return False
+
+    def on_passed(self, inspected: InspectedFrame) -> None:
+        """Report nothing."""
+
+    def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
+        """Report nothing."""

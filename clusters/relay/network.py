@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any, Final
 
 from highwater.clusters.core.addresses import Address
@@ -43,6 +43,8 @@ class Wiring:
             or controller.
         controllers: controller id to the address at which other nodes reach it on KRaft.
         numbers: controller id to its node number.
+        ensemble: pairs of ZooKeepers to the host at which the first reaches the second; empty for
+            one alone, on KRaft, and where such hosts are missing.
         clients: broker id to the address at which clients reach it; empty if they do so directly.
     """
 
@@ -74,7 +76,19 @@ class Wiring:
                 _route(site.wire_host(broker), address, server=broker, users="clients")
                 for broker, address in site.public.brokers.items()
             ]
-        self.relay = Relay(routes)
+        self.ensemble = site.ensemble_hosts if zookeeper and len(voters) > 1 else {}
+        ways_of_peers = [
+            Route(
+                listen=(host, port),
+                upstream=(voters[target].host, port),
+                server=target,
+                source=source,
+                opaque=True,
+            )
+            for (source, target), host in self.ensemble.items()
+            for port in astuple(site.inside.ensemble[target])
+        ]
+        self.relay = Relay([*routes, *ways_of_peers])
         addresses = self.relay.addresses
         self.peers: Mapping[int, Address] = dict(zip(brokers, addresses, strict=False))
         ways = iter(addresses[len(brokers) :])
@@ -83,7 +97,8 @@ class Wiring:
         self.coordination: Mapping[int, Mapping[int, Address]] = {
             broker: by_asker.get(broker, self.controllers) for broker in brokers
         }
-        before_clients = addresses[-len(brokers) :] if self._listeners else addresses
+        last = addresses[len(routes) - len(brokers) : len(routes)]
+        before_clients = last if self._listeners else addresses
         self.clients: Mapping[int, Address] = (
             dict(zip(brokers, before_clients, strict=False)) if clients else {}
         )

@@ -117,10 +117,10 @@ def throttle(cluster: Cluster, broker: int) -> Iterator[str]:
         yield f"broker {broker} has {BYTES_PER_S / 1000:g} kB a second for each peer"
 
 
-def _kraft(kafka: Release, _: str) -> str:
-    if kafka.coordination == "kraft":
+def _on_wire(kafka: Release, driver: str) -> str:
+    if kafka.coordination == "kraft" or driver != "docker":
         return ""
-    return "ZooKeepers find each other without the wire"
+    return "ZooKeepers in containers find each other without the wire"
 
 
 @fault("hold-hw")
@@ -151,12 +151,12 @@ def hold_isr(cluster: Cluster, broker: int) -> Iterator[str]:
         yield f"broker {broker} can change no ISR"
 
 
-@aimed("controller-isolate", at="coordination", why_not=_kraft, needs=CONTROLLERS)
+@aimed("controller-isolate", at="coordination", why_not=_on_wire, needs=CONTROLLERS)
 def controller_isolate(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Cut a KRaft controller off from the other controllers, both ways; brokers still reach it.
+    """Cut a controller or ZooKeeper off from the others, both ways; brokers still reach it.
 
     So a leader of the quorum goes on to answer brokers, and can commit nothing, until it resigns or
-    hears of the next one. Several controllers are each cut off from every other.
+    hears of the next one. Several are each cut off from every other.
     """
     network = _network(cluster)
     links = between(aim.controllers, network.controllers)

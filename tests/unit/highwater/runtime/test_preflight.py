@@ -88,7 +88,7 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             "@minority",
         ),
         (
-            changed(controllers=3, kafka="2.8.2", nemesis=("controller-isolate",)),
+            changed(controllers=3, kafka="2.8.2", driver="docker", nemesis=("controller-isolate",)),
             "without the wire",
             "docs/faults.md",
         ),

@@ -89,21 +89,24 @@ class ScheduleExecutor:
         if not nemesis.can(step.fault, broker, message=step.message):
             self.leave_out(step, broker, _OVERLAPS)
             return None
+        controllers = self._controllers(step)
         with self._lock:
             why = self._too_much(step.fault, broker)
+            if controllers == []:
+                why = f"there is no {step.target} for it"
             if not why:
                 self._spend(step.fault, broker)
         if why:
             self.leave_out(step, broker, why)
             return None
         fault = ActiveFault(next(self._numbers), step.fault, broker, step.message)
-        log.step("strike", step=fault.number, **_row(step, broker))
+        log.step("strike", step=fault.number, **_row(step, broker), controllers=controllers)
         ended = broker is not None and self._scene.cluster.brokers[broker].state == "down"
         try:
             nemesis.inject(
                 step.fault,
                 broker,
-                controllers=self._controllers(step),
+                controllers=controllers or (),
                 partition=step.partition,
                 choice=step.choice,
                 client=named_client(step),
@@ -117,18 +120,11 @@ class ScheduleExecutor:
         log.step("struck", step=fault.number)
         return fault
 
-    def _controllers(self, step: FaultStep) -> tuple[int, ...]:
-        """Return the controllers that a step means now; none if its fault has others.
-
-        Raises:
-            NothingDoneError: it means none.
-        """
-        if find_fault(step.fault).scope != "coordination":
-            return ()
-        controllers = resolve_controllers(self._scene, step.target, step.choice)
-        if not controllers:
-            raise NothingDoneError(f"there is no {step.target} for it")
-        return controllers
+    def _controllers(self, step: FaultStep) -> list[int] | None:
+        """Return the controllers that a step means now; None if its fault has no such target."""
+        if find_fault(step.fault).scope != "coordination" or self._scene.plan.controllers == 1:
+            return None
+        return resolve_controllers(self._scene, step.target, step.choice)
 
     def leave_out(
         self, step: FaultStep, broker: int | None, why: str, *, number: int | None = None

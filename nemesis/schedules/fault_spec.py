@@ -161,7 +161,7 @@ class FaultSpec:
             )
 
 
-def resolve_controllers(scene: ScheduleContext, target: str, choice: float) -> tuple[int, ...]:
+def resolve_controllers(scene: ScheduleContext, target: str, choice: float) -> list[int]:
     """Return the controllers or ZooKeepers that a target means now.
 
     Args:
@@ -169,14 +169,14 @@ def resolve_controllers(scene: ScheduleContext, target: str, choice: float) -> t
     """
     ids = sorted(scene.cluster.controllers)
     if target.isdecimal():
-        return tuple(id_ for id_ in ids if id_ == int(target))
+        return [id_ for id_ in ids if id_ == int(target)]
     if target in {"minority", "majority", "all"}:
-        return tuple(_portion(ids, len(ids), target, choice))
+        return _portion(ids, len(ids), target, choice)
     candidates = ids
-    if len(ids) > 1 and target in {"leader", "follower"}:
+    if target in {"leader", "follower"}:
         leader = _quorum_leader(scene)
         candidates = [id_ for id_ in ids if (id_ == leader) == (target == "leader")] or ids
-    return (candidates[int(choice * len(candidates))],)
+    return [candidates[int(choice * len(candidates))]]
 
 
 def resolve(scene: ScheduleContext, target: str, partition: int, choice: float) -> list[int]:

@@ -84,23 +84,23 @@ def quorum(leader: int = 101, count: int = 3) -> ScheduleContext:
 @pytest.mark.parametrize(
     ("target", "where", "choice", "expected"),
     [
-        ("leader", quorum(), 0.9, (101,)),
-        ("leader", quorum(leader=0), 0.9, (102,)),
-        ("follower", quorum(), 0.0, (100,)),
-        ("follower", quorum(), 0.9, (102,)),
-        ("any", quorum(), 0.5, (101,)),
-        ("minority", quorum(), 0.9, (102,)),
-        ("minority", quorum(count=5), 0.9, (100, 104)),
-        ("majority", quorum(), 0.9, (100, 102)),
-        ("all", quorum(), 0.5, (100, 101, 102)),
-        ("102", quorum(), 0.0, (102,)),
-        ("7", quorum(), 0.0, ()),
-        ("leader", quorum(leader=0, count=1), 0.9, (100,)),
-        ("follower", quorum(leader=0, count=1), 0.9, (100,)),
+        ("leader", quorum(), 0.9, [101]),
+        ("leader", quorum(leader=0), 0.9, [102]),
+        ("follower", quorum(), 0.0, [100]),
+        ("follower", quorum(), 0.9, [102]),
+        ("any", quorum(), 0.5, [101]),
+        ("minority", quorum(), 0.9, [102]),
+        ("minority", quorum(count=5), 0.9, [100, 104]),
+        ("majority", quorum(), 0.9, [100, 102]),
+        ("all", quorum(), 0.5, [100, 101, 102]),
+        ("102", quorum(), 0.0, [102]),
+        ("7", quorum(), 0.0, []),
+        ("leader", quorum(leader=0, count=1), 0.9, [100]),
+        ("follower", quorum(leader=0, count=1), 0.9, [100]),
     ],
 )
 def test_a_target_means_controllers(
-    target: str, where: ScheduleContext, choice: float, expected: tuple[int, ...]
+    target: str, where: ScheduleContext, choice: float, expected: list[int]
 ) -> None:
     assert resolve_controllers(where, target, choice) == expected
 

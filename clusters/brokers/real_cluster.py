@@ -258,7 +258,7 @@ class RealCluster:
             self._wiring.relay,
             frozenset(self._brokers),
             self._topic_id,
-            controllers=self._wiring.numbers.values(),
+            controllers=self._wiring.voters,
         )
 
     def _topic_id(self, topic: str) -> str:

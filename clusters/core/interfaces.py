@@ -170,7 +170,7 @@ class Network(Protocol):
 
     @property
     def controllers(self) -> frozenset[int]:
-        """Node numbers of ZooKeepers or KRaft controllers."""
+        """Node numbers of the ZooKeepers or KRaft controllers between which the relay stands."""
 
     @property
     def topic_id(self) -> Callable[[str], str]:

@@ -11,7 +11,7 @@ clients always pass through it, and no rule concerns them unless they were asked
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import astuple, replace
 from typing import Any, Final
@@ -42,7 +42,7 @@ class Wiring:
         coordination: broker id to controller id to the address at which it reaches that ZooKeeper
             or controller.
         controllers: controller id to the address at which other nodes reach it on KRaft.
-        numbers: controller id to its node number.
+        voters: node numbers of the controllers or ZooKeepers between which the relay stands.
         ensemble: pairs of ZooKeepers to the host at which the first reaches the second; empty for
             one alone, on KRaft, and where such hosts are missing.
         clients: broker id to the address at which clients reach it; empty if they do so directly.
@@ -58,13 +58,13 @@ class Wiring:
             for broker, address in brokers.items()
         ]
         voters = site.inside.coordination
-        self.numbers = {id_: id_ if len(voters) > 1 else COORDINATION for id_ in voters}
+        numbers = {id_: id_ if len(voters) > 1 else COORDINATION for id_ in voters}
         askers = list(brokers) if zookeeper else list(brokers)[:1]
         routes += [
             _route(
                 site.wire_host(broker),
                 address,
-                server=self.numbers[id_],
+                server=numbers[id_],
                 source=broker if zookeeper else None,
                 zookeeper=zookeeper,
             )
@@ -77,6 +77,8 @@ class Wiring:
                 for broker, address in site.public.brokers.items()
             ]
         self.ensemble = site.ensemble_hosts if zookeeper and len(voters) > 1 else {}
+        apart = self.ensemble or not zookeeper
+        self.voters = frozenset(numbers.values()) if apart else frozenset[int]()
         ways_of_peers = [
             Route(
                 listen=(host, port),
@@ -122,7 +124,7 @@ class RelayNetwork:
         relay: relay of the cluster.
         brokers: ids of the brokers.
         topic_id: returns the id by which brokers fetch a topic; "" where they use its name.
-        controllers: node numbers of ZooKeepers or KRaft controllers.
+        controllers: node numbers of ZooKeepers or KRaft controllers between which it stands.
     """
 
     def __init__(
@@ -131,10 +133,10 @@ class RelayNetwork:
         brokers: frozenset[int],
         topic_id: Callable[[str], str],
         *,
-        controllers: Iterable[int] = (COORDINATION,),
+        controllers: frozenset[int] = frozenset((COORDINATION,)),
     ) -> None:
         self.nodes = brokers | {COORDINATION}
-        self.controllers = frozenset(controllers)
+        self.controllers = controllers
         self.brokers = brokers
         self.topic_id = topic_id
         self._relay = relay

@@ -159,6 +159,11 @@ def controller_isolate(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     hears of the next one. Several are each cut off from every other.
     """
     network = _network(cluster)
+    if not network.controllers.issuperset(aim.controllers):
+        raise HarnessError(
+            "the wire does not stand between these ZooKeepers",
+            hint="It takes addresses of 127.0.0.0/8, as Linux has them (docs/wire.md).",
+        )
     links = between(aim.controllers, network.controllers)
     says = controllers_says(cluster, aim.controllers, "cut off from the other controllers")
     yield from _links(network, "cut", links, says)

@@ -1,6 +1,7 @@
 """Several KRaft controllers or ZooKeepers: a majority goes on, and what comes back catches up."""
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -15,7 +16,7 @@ from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.core.interfaces import Probe, UnreachableError
 from highwater.clusters.drivers import DRIVERS
 from highwater.clusters.local.driver import open_cluster
-from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
 from highwater.nemesis.injector import Nemesis
@@ -105,33 +106,51 @@ def await_caught_up(cluster: RealCluster, probe: Probe, controller: int) -> None
     )
 
 
+def create(cluster: RealCluster, name: str, replicas: list[int]) -> str:
+    """Create a topic after an election of controllers, and return its name.
+
+    A broker's session of 2 s may have ended meanwhile, and on ZooKeeper it refuses the request that
+    it was handling then.
+    """
+    names = (f"{name}-{number}" for number in itertools.count())
+
+    def created() -> str:
+        topic = next(names)
+        cluster.create_topic(topic, [replicas], {})
+        return topic
+
+    return await_condition(
+        created, bool, what=f"{name} to be created", limit_s=60, passing=(HarnessError,)
+    )
+
+
 def test_another_leads_when_the_leader_is_killed(
     trio: RealCluster, probe: Probe, nemesis: Nemesis
 ) -> None:
-    trio.create_topic("before", [[1, 2, 3]], {})
+    before = create(trio, "before", [1, 2, 3])
     first = leader_of(probe)
     nemesis.inject("controller-kill", controllers=[first])
     assert trio.controllers[first].state == "down"
     assert leader_of(probe, but=(first,)) != first
-    send(trio, "before", "m1")
-    trio.create_topic("meanwhile", [[3, 1, 2]], {})
+    send(trio, before, "m1")
+    meanwhile = create(trio, "meanwhile", [3, 1, 2])
     nemesis.heal_all()
     assert {controller.state for controller in trio.controllers.values()} == {"running"}
     await_caught_up(trio, probe, first)
-    send(trio, "meanwhile", "m1")
+    send(trio, meanwhile, "m1")
 
 
 def test_without_a_majority_nothing_is_decided(
     trio: RealCluster, probe: Probe, nemesis: Nemesis
 ) -> None:
-    trio.create_topic("majority", [[2, 3, 1]], {})
+    topic = create(trio, "majority", [2, 3, 1])
     leader = leader_of(probe)
     other = next(controller for controller in trio.controllers if controller != leader)
     nemesis.inject("controller-pause", controllers=[leader, other])
     nemesis.inject("kill", 2)
 
     def another_leads() -> bool:
-        return probe.partition("majority", 0).leader != 2
+        return probe.partition(topic, 0).leader != 2
 
     with pytest.raises(WaitTimeoutError):  # a session is 2 s
         await_condition(
@@ -142,10 +161,9 @@ def test_without_a_majority_nothing_is_decided(
             passing=(UnreachableError,),
         )
     nemesis.mend("controller-pause")
-    await_leader(probe, "majority", 3)
+    await_leader(probe, topic, 3)
     nemesis.heal_all()
-    trio.create_topic("healed", [[2, 3, 1]], {})
-    send(trio, "healed", "m1")
+    send(trio, create(trio, "healed", [2, 3, 1]), "m1")
 
 
 def test_a_majority_that_was_killed_comes_back_together(
@@ -157,7 +175,7 @@ def test_a_majority_that_was_killed_comes_back_together(
     with pytest.raises(UnreachableError), contextlib.closing(trio.probe()) as fresh:
         fresh.quorum_leader()
     nemesis.heal_all()
-    trio.create_topic("together", [[1, 2, 3]], {})
+    create(trio, "together", [1, 2, 3])
     assert leader_of(probe) in trio.controllers
 
 
@@ -170,7 +188,7 @@ def test_a_controller_without_its_disk_catches_up(
     nemesis.inject("controller-disk-loss", controllers=[victim])
     left = {path.name for path in folder.iterdir()}
     assert left in ({"myid"}, {"meta.properties", "bootstrap.checkpoint"})
-    trio.create_topic("disk", [[1, 2, 3]], {})
+    create(trio, "disk", [1, 2, 3])
     nemesis.heal_all()
     await_caught_up(trio, probe, victim)
     assert {path.name for path in folder.iterdir()} > left
@@ -182,10 +200,10 @@ def test_a_leader_that_is_cut_off_gives_way(
     leader = leader_of(probe)
     nemesis.inject("controller-isolate", controllers=[leader])
     assert leader_of(probe, but=(leader,)) != leader
-    trio.create_topic("apart", [[1, 2, 3]], {})
+    apart = create(trio, "apart", [1, 2, 3])
     nemesis.heal_all()
     await_caught_up(trio, probe, leader)
-    send(trio, "apart", "m1")
+    send(trio, apart, "m1")
 
 
 @pytest.mark.docker

@@ -19,6 +19,7 @@ def _in_containers(
     broker_config: Mapping[str, str],
     wired: bool = False,
     clients_wired: bool = False,
+    controllers: int = 1,
 ) -> Cluster:
     """Open a cluster by the docker driver; its libraries are imported only here."""
     from highwater.clusters.containers import driver  # noqa: PLC0415 - see above
@@ -30,6 +31,7 @@ def _in_containers(
         broker_config=broker_config,
         wired=wired,
         clients_wired=clients_wired,
+        controllers=controllers,
     )
 
 

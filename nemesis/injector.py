@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -94,6 +94,7 @@ class Nemesis:
         name: str,
         broker: int | None = None,
         *,
+        controllers: Sequence[int] = (),
         partition: int = 0,
         choice: float = 0.0,
         client: str = "",
@@ -103,6 +104,7 @@ class Nemesis:
 
         Args:
             broker: the target, for a fault of a broker.
+            controllers: the targets, for a fault of the coordination; the only one, by default.
             partition: of the topic, that it is about.
             choice: 0 up to 1, for what the fault leaves to chance.
             client: name of the client, for a fault of one.
@@ -130,6 +132,7 @@ class Nemesis:
             self._open[target] = _Open(fault=chosen, target=target, broker=whom, stack=stack)
         aim = FaultTarget(
             broker=broker,
+            controllers=self._controllers(chosen, controllers),
             topic=self._topic,
             partition=partition,
             choice=choice,
@@ -150,6 +153,13 @@ class Nemesis:
             self._scribe.fault(before.fault.name, "heal", f"{target} is paused no more", broker)
         effect = FaultEffect(effect) if isinstance(effect, str) else effect
         self._scribe.fault(name, "inject", effect.says, whom, removed=effect.rows)
+
+    def _controllers(self, chosen: Fault, controllers: Sequence[int]) -> tuple[int, ...]:
+        """Return the targets of a fault of the coordination."""
+        if chosen.scope != "coordination" or controllers:
+            return tuple(controllers)
+        every = tuple(self._cluster.controllers)
+        return every if len(every) == 1 else ()
 
     def _rule(self) -> None:
         """Be the only nemesis of the cluster: two would heal each other's faults."""

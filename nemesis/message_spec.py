@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from highwater.clusters.core.addresses import controller_ids
 from highwater.clusters.relay import apis
 from highwater.clusters.relay.apis import APIS, PROPERTIES
 from highwater.clusters.relay.messages import Action, MessageRule, Side
@@ -247,6 +248,8 @@ def _require_node(name: str, plan: Plan, kafka: Release) -> None:
     names = {ANY, ANY_BROKER, ANY_CLIENT, *(f"{_BROKER}{broker}" for broker in ids)}
     if kafka.coordination == "kraft":
         names.add(_CONTROLLER)
+        if plan.controllers > 1:
+            names.update(f"{_CONTROLLER}-{id_}" for id_ in controller_ids(plan.controllers))
     if name not in names and not (name.startswith(CLIENT) and len(name) > len(CLIENT)):
         raise UsageError(
             f"no message is sent or received by {name!r}",
@@ -257,6 +260,9 @@ def _require_node(name: str, plan: Plan, kafka: Release) -> None:
 def _node(name: str) -> Node:
     if name == _CONTROLLER:
         return COORDINATION
+    of_controller = name.removeprefix(f"{_CONTROLLER}-")
+    if of_controller != name and of_controller.isdecimal():
+        return int(of_controller)
     number = name.removeprefix(_BROKER)
     return int(number) if name.startswith(_BROKER) and number.isdecimal() else name
 

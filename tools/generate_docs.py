@@ -20,7 +20,7 @@ from highwater.harness.releases.catalogue import CATALOGUE, MODERN, Release, Tru
 from highwater.harness.runs.faults.steps import RENAMED_FAULTS
 from highwater.nemesis.faults.registry import Fault
 from highwater.nemesis.faults.registry import faults as registered_faults
-from highwater.nemesis.schedules.fault_spec import TARGETS
+from highwater.nemesis.schedules.fault_spec import CONTROLLER_TARGETS, TARGETS
 from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import BROKER_CONFIG
 from tools.model_tables import drawings, model
@@ -42,7 +42,7 @@ _FAULTS_INTRO: Final = (
     " new one, each on one broker after the other. A story is played when all of that is done;"
     " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
     " ZooKeeper stays at the version of the first release. On KRaft"
-    f" (`--kafka 3.9.2 --to {MODERN}`) the controller gets the jars before the brokers do, and then"
+    f" (`--kafka 3.9.2 --to {MODERN}`) controllers get the jars before the brokers do, and then"
     " the cluster metadata.version and the other features of the release, without a restart;"
     " `--protocol 3.9` keeps those of 3.9."
     " Faults that elect leaders from outside the ISR need `--unclean`, because such a run promises"
@@ -53,6 +53,21 @@ _FAULTS_INTRO: Final = (
     "[schedules.md](schedules.md) explains how to limit, replay, write and shrink a schedule.\n"
 )
 _TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
+_CONTROLLERS_NOTE: Final = (
+    "`--controllers 3` starts three KRaft controllers or ZooKeepers, with the ids 100, 101 and 102;"
+    " the data of each is in `coordination/controller-100/` (`coordination/zookeeper-100/`) and so"
+    " on, also after the run. Faults of the coordination have these targets then, and an id is one,"
+    " too: `controller-kill@101`; without a target the leader, a follower or any is drawn. One such"
+    " fault is open at a time, on as many of them as its target says. While a majority is down or"
+    " cut off, nothing can be decided: leaders stay leaders, ISRs stay as they are, no topic is"
+    " created. It goes on when the fault is healed, which waits until each node that was started"
+    " follows or leads.\n\n"
+    "After `controller-disk-loss` a voter has forgotten what it acknowledged. What only it and the"
+    " leader had is lost if it then elects a leader without that: KIP-853 gives each voter's disk"
+    " an id for this reason, which counts only where voters are added and removed at run time."
+    " Under `controller-isolate` brokers still reach the controller: a leader that is cut off from"
+    " the others goes on to answer them until it resigns, or hears of its successor.\n"
+)
 _WHERE_NOTE: Final = (
     "How many of the releases that a driver can run have a fault, and why the others have not."
     " Faults of the disk kill their broker first; healing starts it on the changed files."
@@ -92,6 +107,7 @@ def faults() -> str:
         for fault in every
     ]
     targets = [(f"`{name}`", says) for name, says in TARGETS.items()]
+    voters = [(f"`{name}`", says) for name, says in CONTROLLER_TARGETS.items()]
     tales = [(f"`{story.name}`", story.summary, story.outcome) for story in STORIES.values()]
     return "\n".join(
         [
@@ -105,6 +121,9 @@ def faults() -> str:
             "\n## Targets\n",
             _TARGETS_NOTE,
             _table(("target", "whom it means when its moment has come"), targets),
+            "\n## Targets of the coordination\n",
+            _CONTROLLERS_NOTE,
+            _table(("target", "which controllers or ZooKeepers it means then"), voters),
             "\n## Stories\n",
             _table(("story", "what happens", "what it comes to"), tales),
             "\n" + _STORIES_NOTE,

@@ -13,16 +13,21 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from highwater.clusters.admin.kafka_protocol import ProtocolClient, Response
+from highwater.clusters.admin.kafka_protocol import BrokerConnection, ProtocolClient, Response
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PartitionState, UnreachableError
-from highwater.clusters.nodes.config_files import CONTROLLER_ID
 from highwater.clusters.relay.kafka_frames import topic_id
 
 METADATA_WITH_IDS = 10  # KIP-516
 _CONTROLLER_ENDPOINTS = 2  # DescribeCluster's endpoint_type (KIP-919)
 
 _SESSION_SECRET: Final = 0xB3415C00  # ZooKeeperServer.superSecret, the same in 3.4 to 3.8
+_SESSION_S: Final = 10
+_ENSEMBLE_SESSION_S: Final = 2
+"""A paused ZooKeeper keeps its clients for as long as their sessions; then they ask another."""
+
+_STATUS: Final = b"srvr"
+_LEADS: Final = b"Mode: leader"
 # By default kazoo doubles its delay each time: after an outage it would wait as long again.
 _RETRY_DELAY_MAX_S: Final = 0.25
 _LCG_FACTOR, _LCG_STEP, _LCG_MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1  # java.util.Random
@@ -33,6 +38,9 @@ class CoordinationView(Protocol):
 
     def controller(self) -> int:
         """Return the id of the active controller."""
+
+    def quorum_leader(self) -> int:
+        """Return the id of the ZooKeeper or KRaft controller that leads the others."""
 
     def partition(self, topic: str, partition: int) -> PartitionState:
         """Return leader, epoch and ISR."""
@@ -54,18 +62,19 @@ class ZooKeeperView:
     """Reads the nodes in ZooKeeper that the controller itself writes.
 
     Args:
-        address: address of ZooKeeper.
+        servers: controller id to the address of each ZooKeeper; any of them is asked.
         timeout_s: limit for each answer.
     """
 
-    def __init__(self, address: Address, *, timeout_s: float = 1.0) -> None:
+    def __init__(self, servers: Mapping[int, Address], *, timeout_s: float = 1.0) -> None:
+        self._servers = servers
         quiet = logging.getLogger("highwater.kazoo")
         quiet.setLevel(logging.CRITICAL)
         self._timeout_s = timeout_s
         self._new_client = partial(
             KazooClient,
-            hosts=str(address),
-            timeout=10,
+            hosts=",".join(map(str, servers.values())),
+            timeout=_SESSION_S if len(servers) == 1 else _ENSEMBLE_SESSION_S,
             logger=quiet,
             connection_retry={
                 "max_tries": -1,
@@ -80,6 +89,16 @@ class ZooKeeperView:
     def controller(self) -> int:
         """Read the node ``/controller``."""
         return int(self.read("/controller")["brokerid"])
+
+    def quorum_leader(self) -> int:
+        """Ask each ZooKeeper of an ensemble for its mode; the only one leads."""
+        if len(self._servers) == 1:
+            return next(iter(self._servers))
+        for server, address in self._servers.items():
+            with contextlib.suppress(UnreachableError):
+                if _LEADS in zookeeper_status(address, timeout_s=self._timeout_s):
+                    return server
+        raise UnreachableError("no ZooKeeper leads the others")
 
     def partition(self, topic: str, partition: int) -> PartitionState:
         """Read the partition's ``state`` node."""
@@ -264,15 +283,15 @@ class BrokersView:
 
 
 class KraftView(BrokersView):
-    """Asks the controller for its id, and the most up-to-date brokers for the partitions.
+    """Asks the quorum for its leader, and the most up-to-date brokers for the partitions.
 
-    A broker's copy is milliseconds behind the controller's. So the controller is asked first for
-    the end offset of each broker (DescribeQuorum, KIP-595), and then a broker with the greatest; if
-    none of these answers, any broker.
+    A broker's copy is milliseconds behind the controller's. So the quorum's leader is asked first
+    for the end offset of each broker (DescribeQuorum, KIP-595), and then a broker with the
+    greatest; if none of these answers, any broker.
 
     Args:
         brokers: broker id to address.
-        controller: address of the KRaft controller.
+        controllers: controller id to address.
         metadata: version of the Metadata request.
         timeout_s: limit for each answer.
     """
@@ -280,35 +299,81 @@ class KraftView(BrokersView):
     def __init__(
         self,
         brokers: Mapping[int, Address],
-        controller: Address,
+        controllers: Mapping[int, Address],
         *,
         metadata: int,
         timeout_s: float = 0.5,
     ) -> None:
-        client = ProtocolClient({**brokers, CONTROLLER_ID: controller}, timeout_s=timeout_s)
+        self._controllers = tuple(controllers)
+        client = ProtocolClient({**brokers, **controllers}, timeout_s=timeout_s)
         super().__init__(brokers, client, metadata)
 
     def controller(self) -> int:
-        """Send DescribeCluster to the controller."""
-        request = DescribeClusterRequest(version=1, endpoint_type=_CONTROLLER_ENDPOINTS)
-        [response] = self._client.ask(CONTROLLER_ID, request)
-        if response.controller_id < 0:
+        """Return the id of the quorum's leader, which is the active controller."""
+        return int(self._leader_state().leader_id)
+
+    quorum_leader = controller
+
+    def _leader_state(self) -> Any:  # noqa: ANN401 - kafka-python's
+        """Return the quorum's state as its leader knows it: DescribeQuorum, which only it answers.
+
+        A leader that is cut off from the others leads on for a while; the greatest epoch counts.
+        """
+        states = []
+        for controller in self._controllers:
+            with contextlib.suppress(UnreachableError):
+                [response] = self._client.ask(controller, quorum_request(version=1))
+                states += [
+                    state
+                    for topic in response.topics
+                    for state in topic.partitions
+                    if not state.error_code and state.leader_id >= 0
+                ]
+        if not states:
             raise UnreachableError("the KRaft quorum has no leader")
-        return int(response.controller_id)
+        return max(states, key=lambda state: state.leader_epoch)
 
     def _foremost(self) -> tuple[int, ...]:
         """Return the brokers that have read the most of the controller's log."""
-        [response] = self._client.ask(CONTROLLER_ID, quorum_request(version=1))
         end_offsets = {
             observer.replica_id: observer.log_end_offset
-            for topic_state in response.topics
-            for partition in topic_state.partitions
-            for observer in partition.observers
+            for observer in self._leader_state().observers
             if observer.replica_id in self._brokers
         }
         return tuple(
             broker for broker, offset in end_offsets.items() if offset == max(end_offsets.values())
         )
+
+
+def known_leader(controller: Address, *, timeout_s: float = 1.0) -> int:
+    """Return the leader of the quorum that a KRaft controller knows; -1 if it knows none.
+
+    Raises:
+        UnreachableError: it does not answer.
+    """
+    request = DescribeClusterRequest(version=1, endpoint_type=_CONTROLLER_ENDPOINTS)
+    with contextlib.closing(BrokerConnection(controller, timeout_s=timeout_s)) as connection:
+        [response] = connection.ask(request)
+    return int(response.controller_id)
+
+
+def zookeeper_status(server: Address, *, timeout_s: float = 1.0) -> bytes:
+    """Return what a ZooKeeper says of itself: its mode, or that it serves no requests.
+
+    Raises:
+        UnreachableError: it does not answer.
+    """
+    answer = b""
+    try:
+        with server.dial((server.host, server.port), timeout_s) as connection:
+            connection.sendall(_STATUS)
+            while part := connection.recv(1 << 12):
+                answer += part
+    except OSError as error:
+        raise UnreachableError(f"ZooKeeper at {server} does not answer: {error}") from error
+    if not answer:
+        raise UnreachableError(f"ZooKeeper at {server} does not answer")
+    return answer
 
 
 def quorum_request(version: int) -> Any:  # noqa: ANN401 - kafka-python creates these classes

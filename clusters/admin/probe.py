@@ -45,6 +45,10 @@ class ClusterProbe:
         """Return the id of the active controller; on KRaft of the quorum's leader."""
         return self._view.controller()
 
+    def quorum_leader(self) -> int:
+        """Return the id of the ZooKeeper or KRaft controller that leads the others."""
+        return self._view.quorum_leader()
+
     def partition(self, topic: str, partition: int) -> PartitionState:
         """Return leader, epoch and ISR, as the coordination has them."""
         return self._view.partition(topic, partition)

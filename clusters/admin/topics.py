@@ -32,12 +32,12 @@ def create_topic(
     assignment: Sequence[Sequence[int]],
     settings: Mapping[str, str],
     *,
-    coordination: Address | None = None,
+    coordination: Mapping[int, Address] | None = None,
 ) -> None:
     """Create a topic and wait for its preferred leaders, full ISRs and serving replicas.
 
     Args:
-        coordination: address of ZooKeeper; only releases without CreateTopics need it.
+        coordination: address of each ZooKeeper; only releases without CreateTopics need it.
 
     Raises:
         HarnessError: Kafka refuses it; the message says why.
@@ -61,7 +61,7 @@ def create_topic(
 
 def _write(
     release: Release,
-    zookeeper: Address,
+    zookeeper: Mapping[int, Address],
     name: str,
     assignment: Sequence[Sequence[int]],
     settings: Mapping[str, str],

@@ -1,6 +1,7 @@
-"""ZooKeeper or the KRaft controller: killed, paused, started again."""
+"""ZooKeepers and KRaft controllers: killed, paused, started again, emptied."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from highwater.clusters.core.interfaces import BrokerState, UnreachableError
 from highwater.clusters.nodes.node import START_LIMIT_S, Node
@@ -10,21 +11,38 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 
 
+class ControllerFiles(Protocol):
+    """The files of a cluster's controllers."""
+
+    def controller_plan(self, controller_id: int, level: Level) -> NodePlan:
+        """Write a controller's settings for a level, and return its plan."""
+
+    def format_controller(self, controller_id: int) -> None:
+        """Give a controller a new data directory."""
+
+
 class RealCoordinator:
     """The Coordinator of ``clusters.core.interfaces``.
 
     Args:
+        controller_id: its id.
         node: its JVM.
+        files: its settings and its data directory.
         ask: sends it a request that no other node can answer; raises UnreachableError until then.
-        plan: writes the KRaft controller's settings for a level, and returns its plan.
     """
 
     def __init__(
-        self, node: Node, ask: Callable[[], object], plan: Callable[[Level], NodePlan]
+        self, controller_id: int, node: Node, files: ControllerFiles, ask: Callable[[], object]
     ) -> None:
+        self._id = controller_id
         self._node = node
+        self._files = files
         self._ask = ask
-        self._plan = plan
+
+    @property
+    def id(self) -> int:
+        """Its id."""
+        return self._id
 
     @property
     def state(self) -> BrokerState:
@@ -36,7 +54,13 @@ class RealCoordinator:
         if level.release.coordination == "kraft":
             if self._node.state != "down":
                 raise HarnessError("the controller runs", hint="Stop it first.")
-            self._node.replace_plan(self._plan(level))
+            self._node.replace_plan(self._files.controller_plan(self._id, level))
+
+    def lose_disk(self) -> None:
+        """Give one that is down a new data directory."""
+        if self._node.state != "down":
+            raise HarnessError(f"{self._node.name} runs", hint="Kill it first.")
+        self._files.format_controller(self._id)
 
     def start(self) -> None:
         """Start it on the data it left, and wait until it answers; never after ``close``."""

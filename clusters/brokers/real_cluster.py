@@ -12,7 +12,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from highwater.clusters.admin import elections, leadership, topic_config, topics
-from highwater.clusters.admin.metadata import CoordinationView, KraftView, ZooKeeperView
+from highwater.clusters.admin.metadata import (
+    CoordinationView,
+    KraftView,
+    ZooKeeperView,
+    known_leader,
+    zookeeper_status,
+)
 from highwater.clusters.admin.probe import ClusterProbe
 from highwater.clusters.brokers import freeze
 from highwater.clusters.brokers.coordinator import RealCoordinator
@@ -172,6 +178,7 @@ class RealCluster:
         self._level = Level.from_settings(release, broker_config)
         self._nodes: list[Node] = []
         self._brokers: dict[int, RealBroker] = {}
+        self._controllers: dict[int, RealCoordinator] = {}
 
     @property
     def release(self) -> Release:
@@ -190,25 +197,41 @@ class RealCluster:
         return MappingProxyType(self._brokers)
 
     @property
-    def coordinator(self) -> Coordinator:
-        """ZooKeeper, or the KRaft controller."""
-        address = self._site.public.coordination
-        return RealCoordinator(
-            next(node for node in self._nodes if node.address == address),
-            self._ask_coordinator,
-            self._controller_plan,
-        )
+    def controllers(self) -> Mapping[int, Coordinator]:
+        """Id to each ZooKeeper or KRaft controller."""
+        return MappingProxyType(self._controllers)
 
-    def _controller_plan(self, level: Level) -> NodePlan:
-        """Write the KRaft controller's settings for a level, and return its plan."""
+    def address_of(self, controller_id: int) -> Address:
+        """Return the address of a ZooKeeper or KRaft controller for the harness."""
+        return self._site.public.coordination[controller_id]
+
+    def controller_plan(self, controller_id: int, level: Level) -> NodePlan:
+        """Write a KRaft controller's settings for a level, and return its plan."""
         with disk_errors(self._layout.directory):
-            return self._layout.controller_plan(level.release)
+            return self._layout.controller_plan(controller_id, level.release)
 
-    def _ask_coordinator(self) -> object:
-        """Send a request that only ZooKeeper or the controller itself can answer."""
-        with contextlib.closing(self._view()) as view:
-            zookeeper = isinstance(view, ZooKeeperView)
-            return view.live_brokers() if zookeeper else view.controller()
+    def format_controller(self, controller_id: int) -> None:
+        """Give a ZooKeeper or KRaft controller a new data directory."""
+        with disk_errors(self._layout.directory):
+            self._layout.format_controller(controller_id, self._level)
+
+    def _ask_controller(self, controller_id: int) -> None:
+        """Send a request that only this ZooKeeper or controller can answer.
+
+        Raises:
+            UnreachableError: it does not answer; or a majority runs, and it does not belong to it.
+        """
+        address = self.address_of(controller_id)
+        states = [controller.state for controller in self._controllers.values()]
+        majority = 2 * states.count("running") > len(states)
+        if self._release.coordination == "kraft":
+            if known_leader(address) < 0 and majority:
+                raise UnreachableError("the KRaft quorum has no leader")
+        elif len(states) > 1 and not majority:
+            zookeeper_status(address)
+        else:
+            with contextlib.closing(ZooKeeperView({controller_id: address})) as view:
+                view.live_brokers()
 
     @property
     def bootstrap(self) -> str:
@@ -231,7 +254,12 @@ class RealCluster:
         """The links between its nodes; None without a relay."""
         if self._wiring is None:
             return None
-        return RelayNetwork(self._wiring.relay, frozenset(self._brokers), self._topic_id)
+        return RelayNetwork(
+            self._wiring.relay,
+            frozenset(self._brokers),
+            self._topic_id,
+            controllers=self._wiring.voters,
+        )
 
     def _topic_id(self, topic: str) -> str:
         """Return the id by which brokers of this release fetch a topic, or ""."""
@@ -248,7 +276,7 @@ class RealCluster:
                     hint="Give every cluster a directory of its own.",
                 )
             self._layout.prepare()
-            self._launch(self._prepare_coordinator(), *self._prepare_brokers())
+            self._launch(*self._prepare_controllers(), *self._prepare_brokers())
         self._await_registration()
 
     def probe(self) -> Probe:
@@ -436,10 +464,15 @@ class RealCluster:
             for wait in waits:
                 wait.result()
 
-    def _prepare_coordinator(self) -> Node:
-        if self._release.coordination == "zookeeper":
-            return self._layout.zookeeper()
-        return self._layout.controller(kraft_features.source(self._level))
+    def _prepare_controllers(self) -> list[Node]:
+        nodes = []
+        for controller_id in self._site.public.coordination:
+            node = self._layout.controller(controller_id, self._level)
+            self._controllers[controller_id] = RealCoordinator(
+                controller_id, node, self, partial(self._ask_controller, controller_id)
+            )
+            nodes.append(node)
+        return nodes
 
     def _prepare_brokers(self) -> list[Node]:
         nodes = []

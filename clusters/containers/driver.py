@@ -1,4 +1,4 @@
-"""The docker driver: one container a broker, and one for ZooKeeper or the controller.
+"""The docker driver: one container a broker, and one for each ZooKeeper or controller.
 
 All are in one network of the cluster, each at an address that never changes; its peers connect
 there. Clients and the probe connect to a loopback address, to which its port is published. Folders
@@ -26,6 +26,7 @@ from highwater.clusters.core.addresses import (
     PEERS_PORT,
     Address,
     AddressGroup,
+    EnsemblePorts,
     InternalAddresses,
     broker_host,
     coordination_host,
@@ -52,6 +53,7 @@ def open_cluster(
     broker_config: Mapping[str, str],
     wired: bool = False,
     clients_wired: bool = False,
+    controllers: int = 1,
 ) -> RealCluster:
     """Start a cluster of containers; a ``clusters.core.interfaces.Driver``, for 0.10.2 and later.
 
@@ -64,7 +66,7 @@ def open_cluster(
     ownership.sweep()
     with connected() as client:
         image = release_image(client, release, _rehearse)
-    site = ContainerSite(release, image, brokers)
+    site = ContainerSite(release, image, brokers, controllers)
     return open_or_clean_up(
         RealCluster(
             release,
@@ -80,12 +82,12 @@ def open_cluster(
 class ContainerSite:
     """A Docker network, and a container for each node that was started."""
 
-    def __init__(self, release: Release, image: Image, brokers: int) -> None:
+    def __init__(self, release: Release, image: Image, brokers: int, controllers: int = 1) -> None:
         self._images = {release.name: image}
         self._plans: dict[str, NodePlan] = {}
         self._containers: dict[str, Any] = {}
         self._open = True
-        self.public = AddressGroup(brokers)
+        self.public = AddressGroup(brokers, controllers)
         self._claim = Claim()
         try:
             with connected() as client, errors("cannot make a network"):
@@ -98,7 +100,11 @@ class ContainerSite:
                 id_: Address(host=broker_host(group, id_), port=PEERS_PORT)
                 for id_ in self.public.brokers
             },
-            coordination=Address(host=coordination_host(group), port=COORDINATION_PORT),
+            coordination={
+                id_: Address(host=coordination_host(group, id_), port=COORDINATION_PORT)
+                for id_ in self.public.coordination
+            },
+            ensemble={id_: EnsemblePorts() for id_ in self.public.coordination},
         )
         self._gateway = f"{group}.1"
 
@@ -107,6 +113,10 @@ class ContainerSite:
             with connected() as client:
                 self._images[release.name] = release_image(client, release, _rehearse)
         return self._images[release.name].runtime
+
+    @property
+    def ensemble_hosts(self) -> Mapping[tuple[int, int], str]:
+        return {}
 
     def wire_host(self, broker: int) -> str:
         """Return this machine's address in the network, the same for all brokers: the gateway."""
@@ -140,7 +150,7 @@ class ContainerSite:
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - for the same reason
 
         testcontainers_config.ryuk_disabled = True  # claims do its work, without its image
-        coordination = plan.public == self.public.coordination
+        coordination = plan.public in self.public.coordination.values()
         port = COORDINATION_PORT if coordination else BROKER_PORT
         endpoint = EndpointConfig("1.41", ipv4_address=plan.inside.host)
         image = self._images[plan.release.name].name

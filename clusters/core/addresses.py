@@ -6,10 +6,12 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Protocol, Self
 
 import psutil
 
+from highwater.clusters.relay.rules import FIRST_CONTROLLER
 from highwater.harness.base.errors import HarnessError
 
 BROKER_PORT = 9092
@@ -18,6 +20,8 @@ PEERS_PORT = 9093
 _CLAIM_PORT = 9091
 _FIRST_BROKER_HOST = 10
 _COORDINATION_HOST = 5
+_RELAY_HOST = 100
+_QUORUM_PORT, _ELECTION_PORT = 2888, 3888
 _GROUPS = 250 * 250
 
 
@@ -58,8 +62,20 @@ class Addresses(Protocol):
         """Broker id (from 1) to address."""
 
     @property
-    def coordination(self) -> Address:
-        """Address of ZooKeeper or the KRaft controller."""
+    def coordination(self) -> Mapping[int, Address]:
+        """Controller id to the address of each ZooKeeper or KRaft controller."""
+
+    @property
+    def ensemble(self) -> Mapping[int, "EnsemblePorts"]:
+        """Controller id to the ports on which a ZooKeeper listens for the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnsemblePorts:
+    """Ports of one ZooKeeper for its peers: as the leader, for followers; and for elections."""
+
+    quorum: int = _QUORUM_PORT
+    election: int = _ELECTION_PORT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,36 +83,52 @@ class InternalAddresses:
     """Addresses at which the nodes find each other, where those differ from the public ones."""
 
     brokers: Mapping[int, Address]
-    coordination: Address
+    coordination: Mapping[int, Address]
+    ensemble: Mapping[int, EnsemblePorts]
 
 
 class AddressGroup:
     """Addresses of one cluster, claimed until ``close`` or the end of this process.
 
     Where all of 127.0.0.0/8 answers (Linux), a cluster takes a free group 127.x.y.0/24 and every
-    broker has its own address with the well-known port. Elsewhere (macOS) all share 127.0.0.1 and
+    node has its own address with the well-known port. Elsewhere (macOS) all share 127.0.0.1 and
     each has a free port.
 
     Attributes:
         brokers: broker id (from 1) to address.
         peers: broker id to a second address, only for its peers.
-        coordination: address of ZooKeeper or the KRaft controller.
+        coordination: controller id to the address of a ZooKeeper or KRaft controller.
+        ensemble: controller id to the ports on which a ZooKeeper listens for the others.
+        ensemble_hosts: pairs of ZooKeepers to a host for a relay between them; empty where all
+            share 127.0.0.1.
     """
 
-    def __init__(self, brokers: int) -> None:
+    def __init__(self, brokers: int, controllers: int = 1) -> None:
         self._claim: socket.socket | None = None
         ids = range(1, brokers + 1)
+        voters = controller_ids(controllers)
         group = self._claim_group() if _whole_loopback_answers() else None
         if group is not None:
             hosts = {i: broker_host(group, i) for i in ids}
             self.brokers = {i: Address(host=hosts[i], port=BROKER_PORT) for i in ids}
             self.peers = {i: Address(host=hosts[i], port=PEERS_PORT) for i in ids}
-            self.coordination = Address(host=coordination_host(group), port=COORDINATION_PORT)
+            self.coordination = {
+                i: Address(host=coordination_host(group, i), port=COORDINATION_PORT) for i in voters
+            }
+            self.ensemble = {i: EnsemblePorts() for i in voters}
+            pairs = permutations(voters, 2)
+            self.ensemble_hosts = {
+                pair: f"{group}.{_RELAY_HOST + number}" for number, pair in enumerate(pairs)
+            }
         else:
-            ports = _free_ports(2 * brokers + 1)
-            self.brokers = {i: Address(host="127.0.0.1", port=ports[i]) for i in ids}
-            self.peers = {i: Address(host="127.0.0.1", port=ports[brokers + i]) for i in ids}
-            self.coordination = Address(host="127.0.0.1", port=ports[0])
+            self.ensemble_hosts = {}
+            ports = iter(_free_ports(2 * brokers + 3 * controllers))
+            self.brokers = {i: Address(host="127.0.0.1", port=next(ports)) for i in ids}
+            self.peers = {i: Address(host="127.0.0.1", port=next(ports)) for i in ids}
+            self.coordination = {i: Address(host="127.0.0.1", port=next(ports)) for i in voters}
+            self.ensemble = {
+                i: EnsemblePorts(quorum=next(ports), election=next(ports)) for i in voters
+            }
 
     def _claim_group(self) -> str:
         """Claim a group by a bound socket, which the system closes however this process ends."""
@@ -125,9 +157,14 @@ def broker_host(group: str, broker_id: int) -> str:
     return f"{group}.{_FIRST_BROKER_HOST + broker_id}"
 
 
-def coordination_host(group: str) -> str:
-    """Return ZooKeeper's or the controller's host in a group."""
-    return f"{group}.{_COORDINATION_HOST}"
+def controller_ids(count: int) -> tuple[int, ...]:
+    """Return the ids of so many controllers or ZooKeepers."""
+    return tuple(range(FIRST_CONTROLLER, FIRST_CONTROLLER + count))
+
+
+def coordination_host(group: str, controller_id: int) -> str:
+    """Return a ZooKeeper's or a controller's host in a group."""
+    return f"{group}.{_COORDINATION_HOST + controller_id - FIRST_CONTROLLER}"
 
 
 def require_free(address: Address, node: str) -> None:

@@ -56,6 +56,13 @@ class Probe(Protocol):
             UnreachableError: no node that knows it answered.
         """
 
+    def quorum_leader(self) -> int:
+        """Return the id of the KRaft controller or ZooKeeper that leads the others.
+
+        Raises:
+            UnreachableError: none of them leads, or none that knows it answered.
+        """
+
     def partition(self, topic: str, partition: int) -> PartitionState:
         """Return leader, epoch and ISR.
 
@@ -159,7 +166,11 @@ class Network(Protocol):
 
     @property
     def nodes(self) -> frozenset[int]:
-        """The brokers, and ``clusters.relay.rules.COORDINATION``."""
+        """The brokers, and ``clusters.relay.rules.COORDINATION``, which is every controller."""
+
+    @property
+    def controllers(self) -> frozenset[int]:
+        """Node numbers of the ZooKeepers or KRaft controllers between which the relay stands."""
 
     @property
     def topic_id(self) -> Callable[[str], str]:
@@ -209,7 +220,11 @@ class CaughtMessages(Protocol):
 
 
 class Coordinator(Protocol):
-    """ZooKeeper or the KRaft controller. Every method returns once it has taken effect."""
+    """One ZooKeeper or KRaft controller. Every method returns once it has taken effect."""
+
+    @property
+    def id(self) -> int:
+        """Node id of the controller, or ``myid`` of ZooKeeper; the first is 100."""
 
     @property
     def state(self) -> BrokerState:
@@ -222,8 +237,18 @@ class Coordinator(Protocol):
             HarnessError: it is not down, or those jars do not exist.
         """
 
+    def lose_disk(self) -> None:
+        """Empty the data directory of one that is down, and format it anew.
+
+        Raises:
+            HarnessError: it is not down.
+        """
+
     def start(self) -> None:
-        """Start it on the data it left, and wait until it answers."""
+        """Start it on the data it left; wait until it answers, and follows or leads a majority.
+
+        While less than a majority runs, it is enough that it answers.
+        """
 
     def stop(self) -> None:
         """Shut it down in order (SIGTERM), and wait for its end."""
@@ -254,8 +279,8 @@ class Cluster(Protocol):
         """Broker id to broker, in order of id, without ZooKeeper and controllers."""
 
     @property
-    def coordinator(self) -> Coordinator:
-        """ZooKeeper, or the KRaft controller."""
+    def controllers(self) -> Mapping[int, Coordinator]:
+        """Id to each ZooKeeper or KRaft controller, in order of id."""
 
     @property
     def bootstrap(self) -> str:
@@ -377,6 +402,7 @@ class Driver(Protocol):
         broker_config: Mapping[str, str],
         wired: bool = False,
         clients_wired: bool = False,
+        controllers: int = 1,
     ) -> Cluster:
         """Start a cluster below ``directory`` (``replicas/``, ``logs/``, ``coordination/``).
 
@@ -389,6 +415,8 @@ class Driver(Protocol):
             wired: whether the relay stands between its nodes, so that it has a network.
             clients_wired: whether it also stands between clients and brokers, where ``bootstrap``
                 leads to it.
+            controllers: number of ZooKeepers or KRaft controllers, which is odd; ids count from
+                100.
 
         Returns once every broker has registered.
 

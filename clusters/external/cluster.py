@@ -118,8 +118,9 @@ class ExternalCluster:
         return MappingProxyType[int, Broker](self._brokers)
 
     @property
-    def coordinator(self) -> Coordinator:
-        _refuse("ZooKeeper and controllers are out of reach")
+    def controllers(self) -> Mapping[int, Coordinator]:
+        """None: ZooKeeper and controllers are out of reach."""
+        return MappingProxyType({})
 
     def check(self) -> None:
         """Check that no other run is active here, and that the commands would work."""

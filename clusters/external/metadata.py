@@ -84,12 +84,22 @@ class MetadataView(BrokersView):
 
     def controller(self) -> int:
         """Read it in the metadata; on KRaft, where that is random, ask for the quorum's leader."""
-        controller = self._quorum_leader() if self._kraft else int(self._ask([]).controller_id)
+        controller = self._described_leader() if self._kraft else int(self._ask([]).controller_id)
         if controller < 0:
             raise UnreachableError("the cluster has no controller")
         return controller
 
-    def _quorum_leader(self) -> int:
+    def quorum_leader(self) -> int:
+        """Return the leader of the KRaft quorum.
+
+        Raises:
+            UnreachableError: it has none, or there are ZooKeepers, which are out of reach.
+        """
+        if not self._kraft:
+            raise UnreachableError("ZooKeeper is out of reach")
+        return self.controller()
+
+    def _described_leader(self) -> int:
         """Send DescribeQuorum, which brokers forward to the controller."""
         [response] = self._client.ask_any(self._brokers, quorum_request(version=0))
         states = (state for topic in response.topics for state in topic.partitions)

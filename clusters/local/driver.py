@@ -32,6 +32,7 @@ def open_cluster(
     broker_config: Mapping[str, str],
     wired: bool = False,
     clients_wired: bool = False,
+    controllers: int = 1,
 ) -> RealCluster:
     """Start a cluster of local processes; a ``clusters.core.interfaces.Driver``.
 
@@ -41,7 +42,7 @@ def open_cluster(
     """
     if brokers < 1:
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
-    site = LocalSite(release, brokers, _sharing(release), wired=wired)
+    site = LocalSite(release, brokers, _sharing(release), wired=wired, controllers=controllers)
     return open_or_clean_up(
         RealCluster(
             release,
@@ -63,20 +64,32 @@ class LocalSite:
     """
 
     def __init__(
-        self, release: Release, brokers: int, sharing: Sequence[str], *, wired: bool = False
+        self,
+        release: Release,
+        brokers: int,
+        sharing: Sequence[str],
+        *,
+        wired: bool = False,
+        controllers: int = 1,
     ) -> None:
         self._runtimes = {release.name: _runtime(release, sharing)}
-        self.public = AddressGroup(brokers)
+        self.public = AddressGroup(brokers, controllers)
         self.inside: Addresses = self.public
         if wired and release.number >= LISTENER_NAMES:
             self.inside = InternalAddresses(
-                brokers=self.public.peers, coordination=self.public.coordination
+                brokers=self.public.peers,
+                coordination=self.public.coordination,
+                ensemble=self.public.ensemble,
             )
 
     def runtime(self, release: Release) -> jvm.Runtime:
         if release.name not in self._runtimes:
             self._runtimes[release.name] = _runtime(release, _sharing(release))
         return self._runtimes[release.name]
+
+    @property
+    def ensemble_hosts(self) -> Mapping[tuple[int, int], str]:
+        return self.public.ensemble_hosts
 
     def wire_host(self, broker: int) -> str:
         return self.public.brokers[broker].host

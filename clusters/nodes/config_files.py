@@ -4,12 +4,12 @@ import base64
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
-from highwater.clusters.core.addresses import BROKER_PORT, Address
+from highwater.clusters.core.addresses import BROKER_PORT, Address, EnsemblePorts
 from highwater.clusters.releases.software_level import METADATA
 from highwater.harness.releases.catalogue import Release
 
-CONTROLLER_ID = 100
 _CONTROLLER_ADVERTISES = (3, 9)
 Settings = dict[str, str]
 
@@ -31,7 +31,7 @@ def broker(
     inside: Address,
     advertised: Address,
     log_directory: Path,
-    coordination: Address,
+    coordination: Mapping[int, Address],
     overrides: Mapping[str, str],
 ) -> Settings:
     """Return a broker's settings; the release's own and ``overrides`` win.
@@ -40,7 +40,7 @@ def broker(
         public: address for clients.
         inside: address where it listens for its peers; differs in a container or with a relay.
         advertised: address that its peers connect to: ``inside``, or the relay before it.
-        coordination: address of ZooKeeper or the controller.
+        coordination: controller id to the address of each ZooKeeper or controller.
     """
     settings = {
         "log.dirs": str(log_directory.absolute()),
@@ -50,7 +50,8 @@ def broker(
         **_FAST_RECOVERY,
     }
     if release.coordination == "zookeeper":
-        settings |= {"broker.id": str(broker_id), "zookeeper.connect": str(coordination)}
+        hosts = ",".join(map(str, coordination.values()))
+        settings |= {"broker.id": str(broker_id), "zookeeper.connect": hosts}
         settings |= _ZOOKEEPER_CLIENT
     else:
         settings |= {"process.roles": "broker", "node.id": str(broker_id)}
@@ -60,22 +61,28 @@ def broker(
 
 def controller(
     release: Release,
+    controller_id: int,
     address: Address,
     *,
-    advertised: Address,
+    voters: Mapping[int, Address],
     log_directory: Path,
     overrides: Mapping[str, str],
 ) -> Settings:
-    """Return the KRaft controller's settings. It decides elections, so overrides apply to it too.
+    """Return a KRaft controller's settings. It decides elections, so overrides apply to it too.
 
     From 3.9 on a controller advertises its address (KIP-853); before, the setting is refused.
+
+    Args:
+        address: address where it listens.
+        voters: controller id to the address at which other nodes reach each of the quorum.
     """
+    advertised = voters[controller_id]
     settings = {
         "process.roles": "controller",
-        "node.id": str(CONTROLLER_ID),
+        "node.id": str(controller_id),
         "log.dirs": str(log_directory.absolute()),
         "listeners": f"CONTROLLER://{address}",
-        **_quorum(advertised),
+        **_quorum(voters),
         **_KRAFT_SESSION,
         **_SMALL,
         **_PLAIN,
@@ -85,8 +92,15 @@ def controller(
     return settings | _node_settings(overrides)
 
 
-def zookeeper(address: Address, *, directory: Path) -> Settings:
-    """Return the settings of a single ZooKeeper."""
+def zookeeper(
+    address: Address, *, directory: Path, servers: Mapping[int, str] = MappingProxyType({})
+) -> Settings:
+    """Return the settings of a ZooKeeper.
+
+    Args:
+        servers: of an ensemble, id to what ``server_entry`` returns.
+    """
+    ensemble = _ENSEMBLE | {f"server.{id_}": entry for id_, entry in servers.items()}
     return {
         "dataDir": str(directory.absolute()),
         "clientPort": str(address.port),
@@ -97,7 +111,13 @@ def zookeeper(address: Address, *, directory: Path) -> Settings:
         "maxClientCnxns": "0",
         "forceSync": "no",  # no fault here takes the page cache away, and fsync is slow in CI
         "admin.enableServer": "false",
+        **(ensemble if servers else {}),
     }
+
+
+def server_entry(host: str, ports: EnsemblePorts) -> str:
+    """Return the value of ``server.N`` for a ZooKeeper of an ensemble."""
+    return f"{host}:{ports.quorum}:{ports.election}"
 
 
 def _node_settings(overrides: Mapping[str, str]) -> Settings:
@@ -122,9 +142,9 @@ def _listeners(public: Address, inside: Address, advertised: Address) -> Setting
     }
 
 
-def _quorum(address: Address) -> Settings:
+def _quorum(voters: Mapping[int, Address]) -> Settings:
     return {
-        "controller.quorum.voters": f"{CONTROLLER_ID}@{address}",
+        "controller.quorum.voters": ",".join(f"{id_}@{voters[id_]}" for id_ in voters),
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": _PROTOCOLS,
     }
@@ -192,6 +212,12 @@ _FAST_RECOVERY: Settings = {
 _ZOOKEEPER_CLIENT: Settings = {
     "zookeeper.session.timeout.ms": "2000",  # 6 s: how long a dead broker leads
     "zookeeper.connection.timeout.ms": "30000",  # brokers start at the same time as ZooKeeper
+}
+
+# Ticks of 0.2 s: a follower or a leader that is silent for as long as a session lasts is left.
+_ENSEMBLE: Settings = {
+    "syncLimit": "10",
+    "initLimit": "50",  # to read the leader's data, on a machine that boots brokers meanwhile
 }
 
 _KRAFT_SESSION: Settings = {

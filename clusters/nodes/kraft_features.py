@@ -26,6 +26,7 @@ from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.nodes import config_files, jvm
+from highwater.clusters.relay.rules import FIRST_CONTROLLER
 from highwater.clusters.releases.jars import classpath, lock_file
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
@@ -142,8 +143,9 @@ def _ask_tool(release: Release) -> bytes:
         unused_address = Address(host="127.0.0.1", port=1)
         settings = config_files.controller(
             release,
+            FIRST_CONTROLLER,
             unused_address,
-            advertised=unused_address,
+            voters={FIRST_CONTROLLER: unused_address},
             log_directory=folder_path / "log",
             overrides={},
         )

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -11,6 +12,7 @@ from highwater.clusters.nodes import config_files, jvm, kraft_features
 from highwater.clusters.nodes.node import Node
 from highwater.clusters.nodes.site import NodePlan, Site
 from highwater.clusters.relay.network import Wiring
+from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import Release
 
@@ -93,39 +95,80 @@ class Layout:
         name, addresses = f"broker-{broker_id}", (public, inside)
         return self._plan(name, file, addresses, folder=folder, release=release)
 
-    def zookeeper(self) -> Node:
-        """Create the node of the only ZooKeeper."""
-        settings = config_files.zookeeper(
-            self._site.inside.coordination, directory=self.coordination / "zookeeper"
-        )
-        file = self._write("zookeeper.properties", settings)
-        plan = self._plan(_ZOOKEEPER, file, self._coordinates, release=self._release)
-        return Node(plan, self._site)
+    def controller(self, controller_id: int, level: Level) -> Node:
+        """Create the node of a ZooKeeper or KRaft controller, and format its data directory.
 
-    def controller(self, metadata: Release) -> Node:
-        """Create the KRaft controller's node, and format its log directory."""
-        folder = self.coordination / _CONTROLLER
+        Args:
+            level: whose features a new KRaft cluster has.
+        """
+        self.format_controller(controller_id, level)
+        return Node(self.controller_plan(controller_id, self._release), self._site)
+
+    def format_controller(self, controller_id: int, level: Level) -> None:
+        """Give a ZooKeeper or KRaft controller a new data directory; an old one is removed."""
+        folder = self.coordination / self._controller_name(controller_id)
+        if folder.exists():
+            shutil.rmtree(folder)
         folder.mkdir()
-        config_files.format_node(folder, config_files.CONTROLLER_ID, self._cluster_id)
-        (folder / kraft_features.CHECKPOINT).write_bytes(kraft_features.checkpoint(metadata))
-        return Node(self.controller_plan(self._release), self._site)
+        if self._release.coordination == "zookeeper":
+            (folder / "myid").write_text(f"{controller_id}\n", encoding="ascii")
+        else:
+            config_files.format_node(folder, controller_id, self._cluster_id)
+            features = kraft_features.checkpoint(kraft_features.source(level))
+            (folder / kraft_features.CHECKPOINT).write_bytes(features)
 
-    def controller_plan(self, release: Release) -> NodePlan:
-        """Write the KRaft controller's settings for a release, and return its plan."""
-        address = self._site.inside.coordination
-        settings = config_files.controller(
-            release,
-            address,
-            advertised=self._wiring.controller if self._wiring else address,
-            log_directory=self.coordination / _CONTROLLER,
-            overrides=self._overrides,
-        )
-        file = self._write("controller.properties", settings)
-        return self._plan(_CONTROLLER, file, self._coordinates, release=release)
+    def controller_plan(self, controller_id: int, release: Release) -> NodePlan:
+        """Write the settings of a ZooKeeper or controller for a release, and return its plan."""
+        name, inside = self._controller_name(controller_id), self._site.inside
+        address, folder = inside.coordination[controller_id], self.coordination / name
+        if release.coordination == "zookeeper":
+            servers = {id_: self._server(id_) for id_ in inside.coordination}
+            settings = config_files.zookeeper(
+                address, directory=folder, servers=servers if len(servers) > 1 else {}
+            )
+        else:
+            settings = config_files.controller(
+                release,
+                controller_id,
+                address,
+                voters=self._wiring.controllers if self._wiring else inside.coordination,
+                log_directory=folder,
+                overrides=self._overrides,
+            )
+        file = self._write(f"{name}.properties", settings)
+        addresses = self._site.public.coordination[controller_id], address
+        hosts = self._hosts_file(controller_id)
+        return self._plan(name, file, addresses, release=release, java_properties=hosts)
 
-    @property
-    def _coordinates(self) -> tuple[Address, Address]:
-        return self._site.public.coordination, self._site.inside.coordination
+    def _controller_name(self, controller_id: int) -> str:
+        """Return the name of a ZooKeeper or controller; the only one has no number."""
+        name = _ZOOKEEPER if self._release.coordination == "zookeeper" else _CONTROLLER
+        return f"{name}-{controller_id}" if len(self._site.inside.coordination) > 1 else name
+
+    def _server(self, controller_id: int) -> str:
+        inside, host = self._site.inside, self._controller_name(controller_id)
+        if not (self._wiring and self._wiring.ensemble):
+            host = inside.coordination[controller_id].host
+        return config_files.server_entry(host, inside.ensemble[controller_id])
+
+    def _hosts_file(self, controller_id: int) -> dict[str, str]:
+        """Write a hosts file for a ZooKeeper if the relay is between it and the others.
+
+        They tell each other where they listen (ZooKeeper 3.5 and later). So they do it by name, and
+        the name of another one leads to the relay.
+
+        Returns:
+            The Java property that names the file.
+        """
+        if not (self._wiring and self._wiring.ensemble):
+            return {}
+        voters = self._site.inside.coordination
+        hosts = {id_: self._wiring.ensemble.get((controller_id, id_)) for id_ in voters}
+        hosts[controller_id] = voters[controller_id].host
+        lines = (f"{host} {self._controller_name(id_)}\n" for id_, host in hosts.items())
+        file = self.coordination / f"{self._controller_name(controller_id)}.hosts"
+        file.write_text("".join(lines), encoding="ascii")
+        return {"jdk.net.hosts.file": str(file)}
 
     def _plan(
         self,
@@ -135,8 +178,9 @@ class Layout:
         *,
         release: Release,
         folder: Path | None = None,
+        java_properties: Mapping[str, str] = MappingProxyType({}),
     ) -> NodePlan:
-        kafka = name != _ZOOKEEPER
+        kafka = not name.startswith(_ZOOKEEPER)
         command = jvm.command(
             self._site.runtime(release),
             _KAFKA_MAIN if kafka else _ZOOKEEPER_MAIN,
@@ -146,6 +190,7 @@ class Layout:
                 "java.io.tmpdir": str(self.scratch),
                 **jvm.write_logging(release, self.coordination),
                 **({} if kafka else _ZOOKEEPER_PROPERTIES),
+                **java_properties,
             },
         )
         public, inside = addresses

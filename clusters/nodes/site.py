@@ -4,7 +4,7 @@ A driver is a ``Site`` and a function that opens a cluster there; everything els
 in ``clusters.brokers.real_cluster``, shared by all drivers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -92,6 +92,14 @@ class Site(Protocol):
     @property
     def inside(self) -> Addresses:
         """Addresses of the nodes for each other."""
+
+    @property
+    def ensemble_hosts(self) -> Mapping[tuple[int, int], str]:
+        """Pairs of ZooKeepers to a host at which the relay can listen for the first alone.
+
+        Empty where hosts are not ours to choose. The relay stands there before the second, on the
+        ports that it has itself.
+        """
 
     def wire_host(self, broker: int) -> str:
         """Return a host of this machine where the relay can listen for nodes.

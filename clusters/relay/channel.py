@@ -63,6 +63,7 @@ class Channel:
         inspector: inspects its frames.
         schedule: called with the time, in seconds of ``clock``, at which a delayed frame is due.
         clock: seconds, monotonic.
+        framed: whether frames begin with their size; otherwise whatever arrives at once is one.
 
     Attributes:
         blocked: whether a rule lets nothing pass.
@@ -75,7 +76,10 @@ class Channel:
         inspector: FrameInspector,
         schedule: Callable[[float], None],
         clock: Callable[[], float],
+        *,
+        framed: bool = True,
     ) -> None:
+        self._framed = framed
         self.blocked = self.discards = self.ended = False
         self._catches = False
         self._inspector = inspector
@@ -146,7 +150,10 @@ class Channel:
     def _read(self, inbox: socket.socket) -> int:
         if self._frame is None:
             count = inbox.recv_into(_SCRATCH)
-            self._split(_SCRATCH[:count])
+            if self._framed:
+                self._split(_SCRATCH[:count])
+            elif count:
+                self._inspect(bytearray(_SCRATCH[:count]))
         else:
             count = inbox.recv_into(memoryview(self._frame)[self._received :])
             self._received += count

@@ -5,9 +5,10 @@ import struct
 from collections.abc import Callable, Collection
 from typing import Any, Final, Protocol
 
-from highwater.clusters.relay.channel import Channel, InspectedFrame
+from highwater.clusters.relay.channel import Channel, FrameInspector, InspectedFrame
 from highwater.clusters.relay.inspectors import (
     AnswerInspector,
+    OpaqueInspector,
     PendingRequest,
     RequestInspector,
     ZooKeeperRequestInspector,
@@ -79,6 +80,7 @@ class RelayConnection:
             None is a tool, which no rule concerns.
         users: who uses its address.
         zookeeper: whether the protocol is ZooKeeper's.
+        opaque: whether its bytes are not read.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class RelayConnection:
         source: Node | None,
         users: Users = "nodes",
         zookeeper: bool = False,
+        opaque: bool = False,
     ) -> None:
         self.number = number
         self.client = client
@@ -106,8 +109,10 @@ class RelayConnection:
         self._inspector: RequestInspector = (
             ZooKeeperRequestInspector(self) if zookeeper else RequestInspector(self)
         )
-        self.requests = self._channel(self._inspector)
-        self.answers = self._channel(AnswerInspector(self, self._inspector))
+        self.requests = self._channel(OpaqueInspector() if opaque else self._inspector)
+        self.answers = self._channel(
+            OpaqueInspector() if opaque else AnswerInspector(self, self._inspector)
+        )
         self.answers.discards = client is None
         self.apply_rules()
 
@@ -285,9 +290,10 @@ class RelayConnection:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 end.close()
 
-    def _channel(self, inspector: RequestInspector | AnswerInspector) -> Channel:
+    def _channel(self, inspector: FrameInspector) -> Channel:
         def schedule(due: float) -> None:
             self._host.schedule(channel, due)
 
-        channel = Channel(inspector, schedule, self._host.clock)
+        framed = not isinstance(inspector, OpaqueInspector)
+        channel = Channel(inspector, schedule, self._host.clock, framed=framed)
         return channel

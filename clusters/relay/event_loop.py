@@ -20,7 +20,15 @@ from highwater.clusters.relay.channel import Channel
 from highwater.clusters.relay.connection import RelayConnection, Row
 from highwater.clusters.relay.inspectors import PendingRequest
 from highwater.clusters.relay.messages import MessageCatcher, MessageInHand, MessageRule, Side
-from highwater.clusters.relay.rules import ANY_CLIENT, Link, Node, RelayRule, Users
+from highwater.clusters.relay.rules import (
+    ANY_CLIENT,
+    COORDINATION,
+    Link,
+    Node,
+    RelayRule,
+    Users,
+    is_controller,
+)
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _GATHER_S: Final = 0.02
@@ -53,6 +61,7 @@ class Route:
         source: number of the only node that uses this address; None if several do.
         users: who uses it.
         zookeeper: whether the protocol is ZooKeeper's.
+        opaque: whether it is another one, whose bytes are not read: that of an ensemble.
     """
 
     listen: tuple[str, int]
@@ -61,6 +70,7 @@ class Route:
     source: int | None = None
     users: Users = "nodes"
     zookeeper: bool = False
+    opaque: bool = False
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> "Route":
@@ -124,13 +134,12 @@ class Loop:
     # Methods for connections.
 
     def rules(self, source: Node, target: Node) -> list[RelayRule]:
-        """Return the rules of one link, those for all clients included."""
-        rules = self._links.get((source, target), [])
-        if isinstance(source, str):
-            return rules + self._links.get((ANY_CLIENT, target), [])
-        return (
-            rules + self._links.get((source, ANY_CLIENT), []) if isinstance(target, str) else rules
-        )
+        """Return the rules of one link, those for all clients or controllers included."""
+        return [
+            rule
+            for link in itertools.product(_names(source), _names(target))
+            for rule in self._links.get(link, [])
+        ]
 
     def may_catch(self, side: Side, source: Node, target: Node) -> bool:
         """Return whether a rule for single messages may fit what passes from node to node."""
@@ -329,6 +338,7 @@ class Loop:
             source=route.source,
             users=route.users,
             zookeeper=route.zookeeper,
+            opaque=route.opaque,
         )
         self._register(connection, route.upstream)
         if connection.refused:
@@ -447,6 +457,13 @@ class Loop:
             if mask and end is not None:
                 self._selector.unregister(end)
         connection.close(reset=reset)
+
+
+def _names(node: Node) -> tuple[Node, ...]:
+    """Return the names by which a rule may mean a node."""
+    if isinstance(node, str):
+        return node, ANY_CLIENT
+    return (node, COORDINATION) if node != COORDINATION and is_controller(node) else (node,)
 
 
 def _prepare(end: socket.socket) -> None:

@@ -11,7 +11,7 @@ from highwater.clusters.relay import kafka_frames
 from highwater.clusters.relay.channel import InspectedFrame
 from highwater.clusters.relay.kafka_frames import FetchedPartition, Header, Properties
 from highwater.clusters.relay.messages import MessageInHand, Side
-from highwater.clusters.relay.rules import COORDINATION, Node, RelayRule, Users, client_name
+from highwater.clusters.relay.rules import Node, RelayRule, Users, client_name, is_controller
 
 _METADATA: Final = frozenset(("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"))
 """The name and the id of KRaft's metadata log."""
@@ -182,7 +182,7 @@ class RequestInspector:
         if self._connection.of_client:
             return
         ends = source, self._connection.server
-        if note.fetch is not None and ends[1] != COORDINATION and note.fetch.replica >= 0:
+        if note.fetch is not None and not is_controller(ends[1]) and note.fetch.replica >= 0:
             for partition in note.fetch.partitions:
                 self._connection.note(
                     "fetch",
@@ -241,7 +241,7 @@ class AnswerInspector:
         return False
 
     def _concerns(self, rule: RelayRule, partition: FetchedPartition) -> bool:
-        if self._connection.server == COORDINATION:
+        if is_controller(self._connection.server):
             of_metadata = partition.topic in _METADATA and partition.records_bytes > 0
             return rule.what == "leadership" and of_metadata
         if (
@@ -276,7 +276,7 @@ class AnswerInspector:
         if not isinstance(note, Answer):
             return
         connection.on_message(inspected)
-        if connection.server == COORDINATION:
+        if is_controller(connection.server):
             return
         follower = connection.follower
         for partition in note.partitions:
@@ -338,3 +338,29 @@ class ZooKeeperRequestInspector(RequestInspector):
             epoch=state.get("leader_epoch"),
             leader=state.get("leader"),
         )
+
+
+class OpaqueInspector:
+    """Reads nothing: of a protocol without frames that the relay knows."""
+
+    def read(self, frame: bytearray) -> None:
+        """Return no note."""
+
+    def catch(self, note: object) -> None:
+        """Return no message in hand."""
+
+    def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
+        """Return False: rules that hold messages name Kafka's."""
+        del note, rules
+        return False
+
+    def may_overtake(self, note: object) -> bool:
+        """Return False: bytes keep their order."""
+        del note
+        return False
+
+    def on_passed(self, inspected: InspectedFrame) -> None:
+        """Report nothing."""
+
+    def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
+        """Report nothing."""

@@ -10,7 +10,15 @@ from typing import Any, Literal, Self
 
 from highwater.clusters.relay.apis import ANY_API
 from highwater.clusters.relay.kafka_frames import Header, Properties
-from highwater.clusters.relay.rules import ANY, ANY_BROKER, ANY_CLIENT, CLIENT, Node
+from highwater.clusters.relay.rules import (
+    ANY,
+    ANY_BROKER,
+    ANY_CLIENT,
+    CLIENT,
+    COORDINATION,
+    Node,
+    is_controller,
+)
 
 Action = Literal["hold", "drop", "repeat", "delay"]
 Side = Literal["request", "answer"]
@@ -99,9 +107,11 @@ class MessageRule:
 def _is(pattern: Node, node: Node) -> bool:
     if pattern in {ANY, node}:
         return True
+    if is_controller(node):
+        return pattern == COORDINATION
     is_client = isinstance(node, str) and node.startswith(CLIENT)
     return (pattern == ANY_CLIENT and is_client) or (
-        pattern == ANY_BROKER and isinstance(node, int) and node > 0
+        pattern == ANY_BROKER and isinstance(node, int)
     )
 
 

@@ -1,7 +1,7 @@
 """Puts the relay between the nodes of a cluster, and applies rules by topic and broker.
 
 Every broker advertises an address of the relay to its peers, and has its own relay address for
-ZooKeeper, so that the relay knows which broker asks there. A request to another broker or to the
+each ZooKeeper, so that the relay knows which broker asks there. A request to another broker or to a
 KRaft controller names its sender (``kafka_frames.sender``). The harness never passes through the
 relay, and clients only where asked for: then brokers advertise another address of it to them, and a
 client is known by its client id. Releases before 0.10.2 have one listener for all (KIP-103): there
@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any, Final
 
 from highwater.clusters.core.addresses import Address
@@ -39,7 +39,12 @@ class Wiring:
     Attributes:
         relay: sends orders to the process.
         peers: broker id to the address at which the other brokers reach it.
-        coordination: broker id to the address at which it reaches ZooKeeper or the controller.
+        coordination: broker id to controller id to the address at which it reaches that ZooKeeper
+            or controller.
+        controllers: controller id to the address at which other nodes reach it on KRaft.
+        voters: node numbers of the controllers or ZooKeepers between which the relay stands.
+        ensemble: pairs of ZooKeepers to the host at which the first reaches the second; empty for
+            one alone, on KRaft, and where such hosts are missing.
         clients: broker id to the address at which clients reach it; empty if they do so directly.
     """
 
@@ -52,30 +57,50 @@ class Wiring:
             _route(site.wire_host(broker), address, server=broker, users=users)
             for broker, address in brokers.items()
         ]
+        voters = site.inside.coordination
+        numbers = {id_: id_ if len(voters) > 1 else COORDINATION for id_ in voters}
         askers = list(brokers) if zookeeper else list(brokers)[:1]
         routes += [
             _route(
                 site.wire_host(broker),
-                site.inside.coordination,
-                server=COORDINATION,
+                address,
+                server=numbers[id_],
                 source=broker if zookeeper else None,
                 zookeeper=zookeeper,
             )
             for broker in askers
+            for id_, address in voters.items()
         ]
         if clients and self._listeners:
             routes += [
                 _route(site.wire_host(broker), address, server=broker, users="clients")
                 for broker, address in site.public.brokers.items()
             ]
-        self.relay = Relay(routes)
+        self.ensemble = site.ensemble_hosts if zookeeper and len(voters) > 1 else {}
+        apart = self.ensemble or not zookeeper
+        self.voters = frozenset(numbers.values()) if apart else frozenset[int]()
+        ways_of_peers = [
+            Route(
+                listen=(host, port),
+                upstream=(voters[target].host, port),
+                server=target,
+                source=source,
+                opaque=True,
+            )
+            for (source, target), host in self.ensemble.items()
+            for port in astuple(site.inside.ensemble[target])
+        ]
+        self.relay = Relay([*routes, *ways_of_peers])
         addresses = self.relay.addresses
         self.peers: Mapping[int, Address] = dict(zip(brokers, addresses, strict=False))
-        coordination = addresses[len(brokers) : len(brokers) + len(askers)]
-        self.coordination: Mapping[int, Address] = {
-            broker: coordination[index if zookeeper else 0] for index, broker in enumerate(brokers)
+        ways = iter(addresses[len(brokers) :])
+        by_asker = {broker: dict(zip(voters, ways, strict=False)) for broker in askers}
+        self.controllers: Mapping[int, Address] = by_asker[askers[0]]
+        self.coordination: Mapping[int, Mapping[int, Address]] = {
+            broker: by_asker.get(broker, self.controllers) for broker in brokers
         }
-        before_clients = addresses[-len(brokers) :] if self._listeners else addresses
+        last = addresses[len(routes) - len(brokers) : len(routes)]
+        before_clients = last if self._listeners else addresses
         self.clients: Mapping[int, Address] = (
             dict(zip(brokers, before_clients, strict=False)) if clients else {}
         )
@@ -86,11 +111,6 @@ class Wiring:
             return {}
         external, internal = self.clients[broker], self.peers[broker]
         return {"advertised.listeners": f"EXTERNAL://{external},INTERNAL://{internal}"}
-
-    @property
-    def controller(self) -> Address:
-        """Address at which brokers reach the KRaft controller."""
-        return next(iter(self.coordination.values()))
 
     def close(self) -> None:
         """End the process."""
@@ -104,12 +124,19 @@ class RelayNetwork:
         relay: relay of the cluster.
         brokers: ids of the brokers.
         topic_id: returns the id by which brokers fetch a topic; "" where they use its name.
+        controllers: node numbers of ZooKeepers or KRaft controllers between which it stands.
     """
 
     def __init__(
-        self, relay: Relay, brokers: frozenset[int], topic_id: Callable[[str], str]
+        self,
+        relay: Relay,
+        brokers: frozenset[int],
+        topic_id: Callable[[str], str],
+        *,
+        controllers: frozenset[int] = frozenset((COORDINATION,)),
     ) -> None:
         self.nodes = brokers | {COORDINATION}
+        self.controllers = controllers
         self.brokers = brokers
         self.topic_id = topic_id
         self._relay = relay

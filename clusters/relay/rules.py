@@ -5,7 +5,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Self
 
 COORDINATION: Final = 0
-"""Node number of ZooKeeper or the KRaft controller; brokers count from 1."""
+"""Node number of the only ZooKeeper or KRaft controller; brokers count from 1. In a rule it is each
+of several, which have their ids as numbers."""
+
+FIRST_CONTROLLER: Final = 100
+"""Node id of the first KRaft controller, or ``myid`` of the first ZooKeeper."""
+
 
 CLIENT: Final = "client:"
 ANY: Final = "*"
@@ -71,6 +76,11 @@ class RelayRule:
         return (not self.topics or topic in self.topics) and self.partition in {-1, partition}
 
 
+def is_controller(node: Node | None) -> bool:
+    """Return whether a node is a ZooKeeper or KRaft controller."""
+    return isinstance(node, int) and (node == COORDINATION or node >= FIRST_CONTROLLER)
+
+
 def client_name(client_id: str) -> str:
     """Return a client as a node, by the client id that it sends."""
     return CLIENT + client_id
@@ -80,7 +90,9 @@ def node_name(node: Node) -> str:
     """Return a node's name in tables and messages: ``broker-1``, ``client:producer-0``."""
     if isinstance(node, str):
         return node
-    return "coordination" if node == COORDINATION else f"broker-{node}"
+    if node == COORDINATION:
+        return "coordination"
+    return f"controller-{node}" if is_controller(node) else f"broker-{node}"
 
 
 def between(nodes: Iterable[Node], others: Collection[Node]) -> frozenset[Link]:

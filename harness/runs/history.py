@@ -173,6 +173,7 @@ STEPS: Final = pa.schema(
         pa.field("choice", pa.float64()),
         pa.field("says", pa.string()),
         pa.field("message", pa.string()),  # of a fault of messages, the kind of message
+        pa.field("controllers", pa.list_(pa.int32())),  # its targets, where there are several
     ]
 )
 """What a schedule of faults did and when, exactly enough to be done again. Stories have none of it,
@@ -207,7 +208,7 @@ MESSAGES: Final = pa.schema(
 """What became of single messages that the wire held, dropped, repeated or delayed, and what passed
 between the same two ends while one was in hand. No checker asks for it."""
 
-ADDED: Final = frozenset(("op", "isolation", "removed", "step", "message"))
+ADDED: Final = frozenset(("op", "isolation", "removed", "step", "message", "controllers"))
 """Columns that runs recorded before them lack; all may be null."""
 
 OPERATIONS_TABLE: Final = "history/ops"

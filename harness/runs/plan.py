@@ -98,6 +98,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes:
         schema: version of the run directory's layout (``SCHEMA_VERSION``).
         kafka: catalogue name of the release, such as ``0.10.2.2``.
+        controllers: number of KRaft controllers, or of ZooKeepers: odd.
         story: name of a scripted schedule, or None.
         nemesis: names of the faults that a random schedule mixes; empty with a story.
         budget: how often a fault is injected at most, by its name, and by ``brokers`` on how many
@@ -123,6 +124,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     schema: int = SCHEMA_VERSION
     driver: str = "local"
     brokers: int = 3
+    controllers: int = 1
     topic: Topic = Topic()
     workload: Workload = Workload()
     story: str | None = None
@@ -245,6 +247,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             words += _differences(self)
         words += [f"--to {','.join(self.to)}"] if self.to else []
         words += [f"--{what} {most}" for what, most in self._caps() if most]
+        words += [f"--controllers {self.controllers}"] if self.controllers > 1 else []
         words += ["--wire"] if self.wire else []
         words += ["--wire-clients"] if self.wire_clients else []
         words.append(f"--seed {self.seed}")

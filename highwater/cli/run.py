@@ -47,6 +47,10 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     brokers: Annotated[
         int, Option(help=f"Brokers, and replicas of each partition: {limits.BROKERS.says}.")
     ] = 3,
+    controllers: Annotated[
+        int,
+        Option(help="KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5."),
+    ] = 1,
     partitions: Annotated[
         int | None, Option(help=f"Partitions, {limits.PARTITIONS.says}.  [default: 3]")
     ] = None,
@@ -157,6 +161,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         kafka=kafka,
         driver=cluster,
         brokers=brokers,
+        controllers=controllers,
         topic=Topic(
             partitions=(1 if story else 3) if partitions is None else partitions,
             replication_factor=brokers,

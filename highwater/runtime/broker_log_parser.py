@@ -86,6 +86,9 @@ _FATAL: Final = re.compile(
 CONTROLLER: Final = -1
 """Who says what a KRaft controller says."""
 
+_DECISION: Final = "UNCLEAN"
+"""Where the words about a decision begin, which every controller says that learns of it."""
+
 LINE_MAX: Final = 500
 LINES_MAX: Final = 20_000
 """Characters of a line, and lines of a broker: one in a loop of errors must not flood the run."""
@@ -94,7 +97,7 @@ LINES_MAX: Final = 20_000
 def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[str, object]]:
     """Yield the lines that matter to replication from every ``broker-<id>.log`` below ``logs``.
 
-    From a KRaft controller's log only unclean elections are read; its ``broker`` is -1.
+    From KRaft controllers' logs only unclean elections are read, each once; ``broker`` is -1.
 
     Args:
         topic: lines about other topics are left out.
@@ -104,10 +107,18 @@ def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[st
         broker = int(path.stem.removeprefix("broker-"))
         for row in itertools.islice(_ours(path, topic), LINES_MAX):
             yield {**row, "broker": broker, "time_ns": row["time_ns"] - started_at_ns}
-    for path in logs.glob("controller.log"):
-        for row in _ours(path, topic):
-            if row["kind"] == "unclean":
-                yield {**row, "broker": CONTROLLER, "time_ns": row["time_ns"] - started_at_ns}
+    decided: set[str] = set()
+    for row in sorted(_unclean(logs, topic), key=lambda row: int(row["time_ns"])):
+        decision = str(row["line"]).partition(_DECISION)[2]
+        if decision not in decided:
+            decided.add(decision)
+            yield {**row, "broker": CONTROLLER, "time_ns": row["time_ns"] - started_at_ns}
+
+
+def _unclean(logs: Path, topic: str) -> Iterator[dict[str, Any]]:
+    """Yield unclean elections as each KRaft controller tells them: several tell of each."""
+    for path in logs.glob("controller*.log"):
+        yield from (row for row in _ours(path, topic) if row["kind"] == "unclean")
 
 
 def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:

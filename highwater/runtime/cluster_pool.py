@@ -46,6 +46,7 @@ class ClusterKey:
     wired: bool = False
     clients_wired: bool = False
     levels: tuple[object, ...] = ()
+    controllers: int = 1
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
@@ -53,7 +54,9 @@ class ClusterKey:
         settings = tuple(sorted(plan.broker_settings().items()))
         levels = (plan.to, plan.protocol, plan.format)
         wires = wired(plan), plan.wire_clients
-        return cls(plan.kafka, plan.driver, plan.brokers, settings, *wires, levels)
+        return cls(
+            plan.kafka, plan.driver, plan.brokers, settings, *wires, levels, plan.controllers
+        )
 
 
 class ClusterPool:
@@ -182,8 +185,10 @@ def _point_into(run: Run, directory: Path, error: BaseException) -> None:
 
 
 def is_whole(cluster: Cluster) -> bool:
-    """Return whether every broker runs and is registered, after a wait of some seconds."""
-    if any(broker.state != "running" for broker in cluster.brokers.values()):
+    """Return whether every node runs and brokers are registered, after a wait of some seconds."""
+    states = {broker.state for broker in cluster.brokers.values()}
+    states |= {controller.state for controller in cluster.controllers.values()}
+    if states - {"running"}:
         return False
     with contextlib.closing(cluster.probe()) as probe:
         try:

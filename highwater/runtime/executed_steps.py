@@ -31,6 +31,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
         lasts_s: seconds from when it had taken effect to its healing; None: it was not healed.
         target: the word of the schedule, or a broker's id.
         broker: the broker's id; None for a fault without a broker.
+        controllers: ids of the controllers or ZooKeepers, where there are several; else None.
     """
 
     fault: str
@@ -41,16 +42,20 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     choice: float
     message: str | None = None
+    controllers: tuple[int, ...] | None = None
 
     def again(self, by: By, *, until_s: float) -> FaultStep:
         """Return a step that does the same; a fault that was not healed lasts until ``until_s``."""
         role = by == "role" and self.target in _ROLES
+        node = self.broker
+        if self.controllers is not None and len(self.controllers) == 1:
+            [node] = self.controllers
         lasts_s = max(0.0, until_s - self.at_s) if self.lasts_s is None else self.lasts_s
         return FaultStep(
             fault=self.fault,
             at_s=self.at_s,
             lasts_s=round(lasts_s, 3),
-            target=self.target if role or self.broker is None else str(self.broker),
+            target=self.target if role or node is None else str(node),
             partition=self.partition,
             choice=self.choice,
             message=self.message or "",
@@ -124,7 +129,9 @@ def _executed_step(
     row = events["strike", number]
     injection, heal = events.get(("struck", number), row), events.get(("heal", number))
     lasts_s = None if heal is None else round((heal["time_ns"] - injection["time_ns"]) / _NS, 3)
-    return ExecutedStep(at_s=at_s, lasts_s=lasts_s, **_fields(row, ExecutedStep))
+    fields, controllers = _fields(row, ExecutedStep), row.get("controllers")
+    fields["controllers"] = None if controllers is None else tuple(controllers)
+    return ExecutedStep(at_s=at_s, lasts_s=lasts_s, **fields)
 
 
 def _fields(row: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:

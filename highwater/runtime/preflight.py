@@ -49,6 +49,7 @@ def _check_external(plan: Plan) -> None:
         "settings of brokers are their owner's": bool(plan.broker_config),
         "its owner upgrades it": bool(plan.to or plan.protocol or plan.format),
         "the wire stands between nodes that Highwater starts": plan.wire or plan.wire_clients,
+        "controllers and ZooKeepers are their owner's": plan.controllers != 1,
         "groups and transactions write to Kafka's own topics": bool(
             workload.transactions or workload.transform or workload.subscribe
         ),
@@ -68,6 +69,7 @@ def _check_limits(plan: Plan) -> None:
     topic, workload = plan.topic, plan.workload
     bounds = [
         (plan.brokers, *limits.BROKERS, "brokers"),
+        (plan.controllers, *limits.CONTROLLERS, "controllers"),
         (topic.partitions, *limits.PARTITIONS, "partitions"),
         (topic.replication_factor, 1, plan.brokers, "replicas of a partition"),
         (topic.min_insync_replicas, 1, topic.replication_factor, "min.insync.replicas"),
@@ -88,6 +90,11 @@ def _check_limits(plan: Plan) -> None:
     for value, least, most, what in bounds:
         if not least <= value <= most:
             raise limits.out_of_range(value, least, most, what)
+    if plan.controllers % 2 == 0:
+        raise UsageError(
+            f"{plan.controllers} controllers tolerate no more failures than {plan.controllers - 1}",
+            hint="An odd number has a majority of its own: 1, 3 or 5.",
+        )
 
 
 def _check_schedule(plan: Plan) -> None:

@@ -76,6 +76,7 @@ def boot(plan: Plan, directory: Path) -> Cluster:
         broker_config={**settings(plan), **plan.broker_settings()},
         wired=wired(plan),
         clients_wired=plan.wire_clients,
+        controllers=plan.controllers,
     )
 
 
@@ -200,7 +201,7 @@ def _read(workload: RunningWorkload, diary: StatusKeeper) -> None:
 
 
 def _quiesce(plan: Plan, scene: ScheduleContext) -> None:
-    """Wait until all brokers have sessions, and all replicas are in the ISR with the same LEO.
+    """Wait until every node runs, and all replicas are in the ISR with the same LEO.
 
     Then the ISR is the assignment, and each leader has committed its whole log.
 
@@ -209,6 +210,10 @@ def _quiesce(plan: Plan, scene: ScheduleContext) -> None:
     no record is written before the fence of the final read.
     """
     deadline = time.monotonic() + QUIESCE_LIMIT_S
+    for controller in scene.cluster.controllers.values():
+        if controller.state == "down":
+            controller.start()
+            scene.note(f"controller {controller.id} had ended by itself, and was started again")
     await_sessions(
         scene.cluster,
         scene.probe,

@@ -28,6 +28,7 @@ class RunArguments(TypedDict, total=False):
         min_isr: min.insync.replicas.
         unclean: whether unclean elections are allowed.
         wire_clients: whether clients reach the brokers through the wire; by default they do not.
+        controllers: KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5; by default 1.
     """
 
     story: str
@@ -38,6 +39,7 @@ class RunArguments(TypedDict, total=False):
     min_isr: int
     unclean: bool
     wire_clients: bool
+    controllers: int
 
 
 class KafkaRun:
@@ -67,8 +69,8 @@ class KafkaRun:
         Args:
             plan: performed as it stands; or else
             words: ``story="loss"``, or ``nemesis="kill,pause", duration="20s", seed=7``, and
-                ``acks``, ``min_isr`` and ``unclean`` where they differ from the case's; and
-                ``wire_clients=True`` for faults of clients and of their messages.
+                ``acks``, ``min_isr`` and ``unclean`` where they differ from the case's, and
+                ``controllers=3``, or ``wire_clients=True`` for faults of clients and messages.
             check: whether a broken promise fails the test. Without it the result is returned, to
                 be examined.
 
@@ -139,6 +141,7 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
         driver=case.driver,
         seed=words.get("seed", 0),
         wire_clients=words.get("wire_clients", False),
+        controllers=words.get("controllers", base.controllers),
         nemesis=parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults)),
         topic=topic,
         workload=replace(base.workload, acks=parse_values.acks(str(words.get("acks", case.acks)))),

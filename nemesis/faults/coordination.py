@@ -1,37 +1,87 @@
-"""Faults of the coordination: ZooKeeper, the KRaft controller, and brokers' sessions there.
+"""Faults of the coordination: ZooKeepers, KRaft controllers, and brokers' sessions there.
 
-Brokers go on without them: leaders stay leaders, and there are no elections.
+Brokers go on without them: leaders stay leaders, and there are no elections. Of several, a majority
+goes on: it elects another leader, and brokers find that one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
-from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.core.interfaces import Cluster, Coordinator
+from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.release import Release
-from highwater.nemesis.faults.registry import FaultTarget, aimed, fault
+from highwater.nemesis.faults.registry import CONTROLLERS, FaultTarget, aimed, fault
 
 
-def _who(cluster: Cluster) -> str:
-    return "ZooKeeper" if cluster.release.coordination == "zookeeper" else "the KRaft controller"
+def controllers_says(cluster: Cluster, ids: Sequence[int], says: str) -> str:
+    """Return a sentence about controllers: ``ZooKeeper is killed``, ``controllers 100, 101 …``.
+
+    Args:
+        says: what is said of each, such as ``killed``.
+    """
+    zookeeper = cluster.release.coordination == "zookeeper"
+    if len(cluster.controllers) == 1:
+        return f"{'ZooKeeper' if zookeeper else 'the KRaft controller'} is {says}"
+    name = "ZooKeeper" if zookeeper else "controller"
+    if len(ids) == 1:
+        return f"{name} {ids[0]} is {says}"
+    return f"{name}s {', '.join(map(str, ids))} are {says}"
 
 
 @aimed("controller-kill", at="coordination")
-def controller_kill(cluster: Cluster, _: FaultTarget) -> Iterator[str]:
-    """SIGKILL ZooKeeper or the KRaft controller; healing starts it on what it left."""
-    cluster.coordinator.kill()
+def controller_kill(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """SIGKILL ZooKeepers or KRaft controllers; healing starts them on what they left."""
+    victims = _victims(cluster, aim)
     try:
-        yield f"{_who(cluster)} is killed"
+        for victim in victims:
+            victim.kill()
+        yield controllers_says(cluster, aim.controllers, "killed")
     finally:
-        cluster.coordinator.start()
+        _start(victims)
 
 
 @aimed("controller-pause", at="coordination")
-def controller_pause(cluster: Cluster, _: FaultTarget) -> Iterator[str]:
-    """Freeze ZooKeeper or the KRaft controller (SIGSTOP); healing wakes it."""
-    cluster.coordinator.pause()
+def controller_pause(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Freeze ZooKeepers or KRaft controllers (SIGSTOP); healing wakes them."""
+    victims = _victims(cluster, aim)
     try:
-        yield f"{_who(cluster)} is paused"
+        for victim in victims:
+            victim.pause()
+        yield controllers_says(cluster, aim.controllers, "paused")
     finally:
-        cluster.coordinator.resume()
+        for victim in victims:
+            victim.resume()
+
+
+@aimed("controller-disk-loss", at="coordination", needs=CONTROLLERS, spares_majority=True)
+def controller_disk_loss(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Kill a ZooKeeper or KRaft controller and empty its disk; it comes back under its old id.
+
+    Its voice counts as before, although it has forgotten what it acknowledged. So what only it and
+    the leader had may be lost if it elects, with one that lacks that as well, another leader: that
+    is why KIP-853 gives a voter's disk an id. Where voters are configured, as here, no id counts.
+    """
+    victims = _victims(cluster, aim)
+    try:
+        for victim in victims:
+            victim.kill()
+            victim.lose_disk()
+        yield controllers_says(cluster, aim.controllers, "killed, and without its disk")
+    finally:
+        _start(victims)
+
+
+def _victims(cluster: Cluster, aim: FaultTarget) -> list[Coordinator]:
+    if not aim.controllers:
+        raise HarnessError("the fault needs a controller, and none was named")
+    return [cluster.controllers[controller] for controller in aim.controllers]
+
+
+def _start(controllers: Sequence[Coordinator]) -> None:
+    """Start controllers side by side: the first of a majority waits for the others."""
+    with ThreadPoolExecutor(len(controllers), thread_name_prefix="start") as pool:
+        for started in [pool.submit(controller.start) for controller in controllers]:
+            started.result()
 
 
 def _zookeeper(kafka: Release, _: str) -> str:

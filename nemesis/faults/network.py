@@ -21,7 +21,9 @@ from highwater.clusters.relay.rules import (
     ring,
 )
 from highwater.harness.base.errors import HarnessError
-from highwater.nemesis.faults.registry import fault
+from highwater.harness.releases.release import Release
+from highwater.nemesis.faults.coordination import controllers_says
+from highwater.nemesis.faults.registry import CONTROLLERS, FaultTarget, aimed, fault
 
 DELAY_S: Final = 0.1
 JITTER_S: Final = 0.2
@@ -115,6 +117,12 @@ def throttle(cluster: Cluster, broker: int) -> Iterator[str]:
         yield f"broker {broker} has {BYTES_PER_S / 1000:g} kB a second for each peer"
 
 
+def _on_wire(kafka: Release, driver: str) -> str:
+    if kafka.coordination == "kraft" or driver != "docker":
+        return ""
+    return "ZooKeepers in containers find each other without the wire"
+
+
 @fault("hold-hw")
 def hold_hw(cluster: Cluster, broker: int) -> Iterator[str]:
     """Hold back every answer that would tell a follower a higher HW: its window stays open."""
@@ -141,6 +149,24 @@ def hold_isr(cluster: Cluster, broker: int) -> Iterator[str]:
     links = frozenset((broker, target) for target in network.nodes)
     with network.under(RelayRule(kind="hold", links=links, what="isr")):
         yield f"broker {broker} can change no ISR"
+
+
+@aimed("controller-isolate", at="coordination", why_not=_on_wire, needs=CONTROLLERS)
+def controller_isolate(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Cut a controller or ZooKeeper off from the others, both ways; brokers still reach it.
+
+    So a leader of the quorum goes on to answer brokers, and can commit nothing, until it resigns or
+    hears of the next one. Several are each cut off from every other.
+    """
+    network = _network(cluster)
+    if not network.controllers.issuperset(aim.controllers):
+        raise HarnessError(
+            "the wire does not stand between these ZooKeepers",
+            hint="It takes addresses of 127.0.0.0/8, as Linux has them (docs/wire.md).",
+        )
+    links = between(aim.controllers, network.controllers)
+    says = controllers_says(cluster, aim.controllers, "cut off from the other controllers")
+    yield from _links(network, "cut", links, says)
 
 
 def _network(cluster: Cluster) -> Network:

@@ -22,8 +22,8 @@ from highwater.harness.runs.plan import Plan, Topic
 
 Scope = Literal["broker", "topic", "coordination", "cluster", "client", "message"]
 """The scope of a fault, in which no other may overlap with it: one broker; the topic under test, by
-requests to running brokers; ZooKeeper or the KRaft controller; every broker at once; one client; or
-messages of one kind."""
+requests to running brokers; ZooKeepers or KRaft controllers, one or several; every broker at once;
+one client; or messages of one kind."""
 
 
 class NothingDoneError(HarnessError):
@@ -37,6 +37,7 @@ class FaultTarget:
     Attributes:
         broker: id of its target; None if its scope is no broker.
         topic: the topic under test, as the plan has it.
+        controllers: ids of its targets, if its scope is the coordination.
         partition: the one concerned.
         choice: 0 up to 1, for what a fault leaves to chance.
         levels: of the upgrade under way, from where all brokers began to where they are to be.
@@ -48,6 +49,7 @@ class FaultTarget:
     """
 
     broker: int | None = None
+    controllers: tuple[int, ...] = ()
     topic: Topic = field(default_factory=Topic)
     partition: int = 0
     choice: float = 0.0
@@ -71,10 +73,18 @@ class FaultTarget:
 
 
 Needs = Literal[
-    "", "--unclean", "--to", "--wire-clients", "--message", "--transactions", "--subscribe"
+    "",
+    "--unclean",
+    "--to",
+    "--wire-clients",
+    "--message",
+    "--transactions",
+    "--subscribe",
+    "--controllers",
 ]
 CLIENTS: Final = "--wire-clients"
 MESSAGE: Final = "--message"
+CONTROLLERS: Final = "--controllers"
 Body = Callable[[Cluster, int], Iterator[str | FaultEffect]]
 AimedBody = Callable[[Cluster, FaultTarget], Iterator[str | FaultEffect]]
 """Yields a sentence about its effect, or a ``FaultEffect`` if it removed records."""
@@ -97,12 +107,14 @@ class Fault:
         why_not: why a release or driver does not have it; empty where it does.
         needs: what a run has to ask for beside it: ``--unclean``, because leaders are elected from
             outside the ISR, ``--to``, because it upgrades to what that names, ``--wire-clients``,
-            because clients must pass the wire, ``--message``, which names a message, or
-            ``--transactions`` or ``--subscribe``, because their coordinator is hit.
+            because clients must pass the wire, ``--message``, which names a message,
+            ``--transactions`` or ``--subscribe``, because their coordinator is hit, or
+            ``--controllers``, because one alone has no quorum.
         commands: of an inventory, which it needs on an external cluster; None: they
             are not enough for it.
         awaits_sessions: its injection ends only when a broker's session has begun or ended, which
             ZooKeeper or a controller must report: so not while these have a fault.
+        spares_majority: it hits fewer than half of the controllers: a majority would not heal.
     """
 
     name: str
@@ -114,6 +126,7 @@ class Fault:
     needs: Needs = ""
     commands: frozenset[str] | None = None
     awaits_sessions: bool = False
+    spares_majority: bool = False
 
     def missing(self, kafka: Release, plan: Plan) -> str:
         """Return why a plan's cluster does not have it; empty where it does."""
@@ -165,6 +178,7 @@ def aimed(
     needs: Needs = "",
     commands: Collection[str] | None = None,
     awaits_sessions: bool = False,
+    spares_majority: bool = False,
 ) -> Callable[[AimedBody], AimedBody]:
     """Register a generator as the fault ``name``; it gets a ``FaultTarget``."""
 
@@ -179,6 +193,7 @@ def aimed(
             needs=needs,
             commands=None if commands is None else frozenset(commands),
             awaits_sessions=awaits_sessions,
+            spares_majority=spares_majority,
         )
         return body
 

@@ -2,7 +2,7 @@
 
 A level is jars, protocol and message format (``clusters.releases.software_level``); ``--to`` says
 where it goes. That is the procedure of Kafka's own upgrade notes. ZooKeeper stays what the first
-release brought; on KRaft the controller is rolled before the brokers, and then all of them are
+release brought; on KRaft controllers are rolled before the brokers, and then all of them are
 raised to the new ``metadata.version`` at once.
 """
 
@@ -81,8 +81,10 @@ def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None)
                 cluster.finalize(level)
                 note(f"the cluster has {level}", None)
                 return
-            _restart(cluster.coordinator, level)
-            note(f"the controller runs {level}", None)
+            for controller in cluster.controllers.values():
+                _restart(controller, level)
+                which = f" {controller.id}" if len(cluster.controllers) > 1 else ""
+                note(f"the controller{which} runs {level}", None)
         for broker in cluster.brokers.values():
             if broker.level != level:
                 _restart(broker, level)

@@ -17,7 +17,7 @@ from highwater.harness.runs.faults.steps import FaultStep
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.registry import NothingDoneError, find_fault
 from highwater.nemesis.injector import FaultConflictError
-from highwater.nemesis.schedules.fault_spec import TARGETS, resolve
+from highwater.nemesis.schedules.fault_spec import TARGETS, resolve, resolve_controllers
 
 HEALTH_LIMIT_S: Final = 30.0
 BROKERS: Final = "brokers"
@@ -89,20 +89,24 @@ class ScheduleExecutor:
         if not nemesis.can(step.fault, broker, message=step.message):
             self.leave_out(step, broker, _OVERLAPS)
             return None
+        controllers = self._controllers(step)
         with self._lock:
             why = self._too_much(step.fault, broker)
+            if controllers == []:
+                why = f"there is no {step.target} for it"
             if not why:
                 self._spend(step.fault, broker)
         if why:
             self.leave_out(step, broker, why)
             return None
         fault = ActiveFault(next(self._numbers), step.fault, broker, step.message)
-        log.step("strike", step=fault.number, **_row(step, broker))
+        log.step("strike", step=fault.number, **_row(step, broker), controllers=controllers)
         ended = broker is not None and self._scene.cluster.brokers[broker].state == "down"
         try:
             nemesis.inject(
                 step.fault,
                 broker,
+                controllers=controllers or (),
                 partition=step.partition,
                 choice=step.choice,
                 client=named_client(step),
@@ -115,6 +119,12 @@ class ScheduleExecutor:
             return None
         log.step("struck", step=fault.number)
         return fault
+
+    def _controllers(self, step: FaultStep) -> list[int] | None:
+        """Return the controllers that a step means now; None if its fault has no such target."""
+        if find_fault(step.fault).scope != "coordination" or self._scene.plan.controllers == 1:
+            return None
+        return resolve_controllers(self._scene, step.target, step.choice)
 
     def leave_out(
         self, step: FaultStep, broker: int | None, why: str, *, number: int | None = None

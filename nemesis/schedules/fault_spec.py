@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Self
 
+from highwater.clusters.core.addresses import controller_ids
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import UsageError, WaitTimeoutError
 from highwater.harness.base.limits import WEIGHT
@@ -16,7 +17,7 @@ from highwater.harness.releases.catalogue import Release
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.coordinators import COORDINATORS
-from highwater.nemesis.faults.registry import CLIENTS, Fault, Needs, find_fault
+from highwater.nemesis.faults.registry import CLIENTS, CONTROLLERS, Fault, Needs, find_fault
 
 TARGETS: Final = {
     "leader": "who leads a partition",
@@ -34,6 +35,16 @@ TARGETS: Final = {
 }
 """Targets of a fault, beside a broker's id."""
 
+CONTROLLER_TARGETS: Final = {
+    "leader": "the leader of the KRaft quorum or of the ZooKeepers; if it has none, any",
+    "follower": "one that does not lead it",
+    "any": "one of them, whichever",
+    "minority": "fewer than half of them",
+    "majority": "more than half of them",
+    "all": "each of them",
+}
+"""Targets of a fault of the coordination, beside the id of a controller or ZooKeeper."""
+
 _WORD: Final = re.compile(r"(?P<name>[a-z][a-z-]*)(?:@(?P<target>[\w.-]+))?(?:=(?P<weight>\d+))?")
 
 
@@ -42,7 +53,8 @@ class FaultSpec:
     """One word of a nemesis.
 
     Attributes:
-        target: of ``TARGETS``, or a broker's id; None: that is drawn, too.
+        target: of ``TARGETS``, or a broker's id; of the coordination, one of
+            ``CONTROLLER_TARGETS``, or a controller's id; None: that is drawn, too.
         weight: how many times as often as one of weight 1 it is drawn.
     """
 
@@ -74,7 +86,10 @@ class FaultSpec:
         aims = target is not None and not of_client
         if target is not None and aims and target not in TARGETS and not target.isdecimal():
             raise UsageError(f"no fault can be aimed at {target!r}", hint=nearest(target, TARGETS))
-        if aims and fault.scope != "broker":
+        of_controller = fault.scope == "coordination" and (
+            target in CONTROLLER_TARGETS or (target or "").isdecimal()
+        )
+        if aims and fault.scope != "broker" and not of_controller:
             raise UsageError(
                 f"{fault.name} hits the {fault.scope}, and cannot be aimed at a broker",
                 hint=f"Write {fault.name} alone.",
@@ -96,6 +111,8 @@ class FaultSpec:
                 hint="docs/faults.md has a table of what can.",
             )
         _require_option(self.fault.name, self.fault.needs, plan)
+        if self.fault.scope == "coordination":
+            self._require_controllers(plan)
         if self.target in COORDINATORS:
             name = f"{self.fault.name}@{self.target}"
             _require_option(name, COORDINATORS[self.target].needs, plan)
@@ -114,6 +131,46 @@ class FaultSpec:
         if self.target and aims and int(self.target) not in ids:
             known_ids = ", ".join(map(str, ids)) if plan.external else f"1 to {plan.brokers}"
             raise UsageError(f"there is no broker {self.target}", hint=f"Brokers are {known_ids}.")
+
+    def _require_controllers(self, plan: Plan) -> None:
+        """Refuse controllers that the plan does not have.
+
+        Raises:
+            UsageError: says why.
+        """
+        name, ids = self.fault.name, controller_ids(plan.controllers)
+        if self.target and self.target.isdecimal() and int(self.target) not in ids:
+            raise UsageError(
+                f"{name} hits the coordination, which has no node {self.target}",
+                hint=f"Write {name} alone, or aim it at {' or '.join(map(str, ids))}.",
+            )
+        if self.target == "minority" and len(ids) == 1:
+            raise UsageError(
+                f"{name}@minority: one controller has no minority", hint="Add --controllers 3."
+            )
+        if self.fault.spares_majority and self.target in {"majority", "all"}:
+            raise UsageError(
+                f"{name}@{self.target}: what a majority has lost, nobody has",
+                hint=f"Aim it at fewer: {name}@minority.",
+            )
+
+
+def resolve_controllers(scene: ScheduleContext, target: str, choice: float) -> list[int]:
+    """Return the controllers or ZooKeepers that a target means now.
+
+    Args:
+        choice: 0 up to 1; which of several candidates.
+    """
+    ids = sorted(scene.cluster.controllers)
+    if target.isdecimal():
+        return [id_ for id_ in ids if id_ == int(target)]
+    if target in {"minority", "majority", "all"}:
+        return _portion(ids, len(ids), target, choice)
+    candidates = ids
+    if target in {"leader", "follower"}:
+        leader = _quorum_leader(scene)
+        candidates = [id_ for id_ in ids if (id_ == leader) == (target == "leader")] or ids
+    return [candidates[int(choice * len(candidates))]]
 
 
 def _require_option(name: str, needs: Needs, plan: Plan) -> None:
@@ -135,6 +192,11 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
             "Name releases: --to 0.11.0.3,1.1.1.",
         ),
         CLIENTS: (plan.wire_clients, "needs clients that pass the wire", "Add --wire-clients."),
+        CONTROLLERS: (
+            plan.controllers > 1,
+            "needs a quorum, and this run has one controller",
+            "Add --controllers 3.",
+        ),
         "--transactions": (workload.transactions, "needs transactions", "Add --transactions."),
         "--subscribe": (
             workload.subscribe or workload.transform,
@@ -180,10 +242,14 @@ def resolve(scene: ScheduleContext, target: str, partition: int, choice: float) 
 
 def _share(scene: ScheduleContext, healthy: list[int], target: str, choice: float) -> list[int]:
     """Return a minority, a majority or all of the brokers, beginning with one of them."""
-    total = len(scene.cluster.brokers)
+    return _portion(healthy, len(scene.cluster.brokers), target, choice)
+
+
+def _portion(candidates: list[int], total: int, target: str, choice: float) -> list[int]:
+    """Return a minority, a majority or all of so many nodes, beginning with one candidate."""
     count = {"minority": (total - 1) // 2, "majority": total // 2 + 1, "all": total}[target]
-    first = int(choice * len(healthy))
-    return sorted([*healthy[first:], *healthy[:first]][:count])
+    first = int(choice * len(candidates))
+    return sorted([*candidates[first:], *candidates[:first]][:count])
 
 
 def _state(scene: ScheduleContext, partition: int, topic: str = "") -> tuple[int, tuple[int, ...]]:
@@ -193,6 +259,13 @@ def _state(scene: ScheduleContext, partition: int, topic: str = "") -> tuple[int
     except (UnreachableError, WaitTimeoutError):
         return -1, ()
     return state.leader, state.isr
+
+
+def _quorum_leader(scene: ScheduleContext) -> int:
+    try:
+        return scene.probe.quorum_leader()
+    except (UnreachableError, WaitTimeoutError):
+        return -1
 
 
 def _controller(scene: ScheduleContext) -> int:

@@ -60,7 +60,9 @@ def _scope(step: FaultStep) -> str:
 
 
 def _check(step: FaultStep, plan: Plan, kafka: Release) -> None:
-    aimed = _scope(step) == "broker" or bool(named_client(step))
+    scope = _scope(step)
+    several = scope == "coordination" and (plan.controllers > 1 or step.target.isdecimal())
+    aimed = scope == "broker" or several or bool(named_client(step))
     FaultSpec.of(f"{step.fault}@{step.target}" if aimed else step.fault).require(plan, kafka)
     _check_message(step, plan, kafka)
     limits = (

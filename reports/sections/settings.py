@@ -38,7 +38,7 @@ def facts(
         Fact(
             name="Kafka",
             value=plan.software,
-            means=_COORDINATION.get(environment.coordination, "") if environment else "",
+            means=_coordination(plan, environment),
         ),
         Fact(name="What happened", value=happened.value, means=happened.means),
         Fact(name="acks", value=work.acks, means=_ACKS[work.acks]),
@@ -62,3 +62,11 @@ def facts(
         Fact(name="Driver", value=plan.driver, means=environment.platform if environment else ""),
         Fact(name="Truncation", value="", means=environment.truncation if environment else ""),
     ]
+
+
+def _coordination(plan: Plan, environment: Environment | None) -> str:
+    """Return ``KRaft``, or ``KRaft, 3 controllers``."""
+    name = _COORDINATION.get(environment.coordination, "") if environment else ""
+    if plan.controllers == 1:
+        return name
+    return ", ".join(filter(None, (name, f"{plan.controllers} controllers")))

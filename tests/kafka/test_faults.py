@@ -24,7 +24,7 @@ from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.history import FAULTS
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import disk_damage
-from highwater.nemesis.faults.registry import faults
+from highwater.nemesis.faults.registry import CONTROLLERS, faults
 from highwater.nemesis.injector import Nemesis
 from tests.kafka.test_nemesis import STRUCK
 
@@ -176,7 +176,7 @@ def full(ring: Ring) -> None:
 
 
 def no_coordinator(ring: Ring) -> None:
-    assert ring.cluster.coordinator.state in {"down", "paused"}
+    assert {one.state for one in ring.cluster.controllers.values()} <= {"down", "paused"}
     with contextlib.closing(ring.cluster.probe()) as probe, pytest.raises(UnreachableError):
         probe.controller()
 
@@ -273,7 +273,11 @@ def cases() -> Iterator[tuple[str, str]]:
 
 def test_every_fault_is_tested() -> None:
     others = {"network", "clients", "messages", "upgrades"}  # test_wire, test_upgrades
-    elsewhere = {one.name for one in faults().values() if one.family in others}
+    elsewhere = {
+        one.name
+        for one in faults().values()
+        if one.family in others or one.needs == CONTROLLERS  # test_controllers
+    }
     elsewhere |= {"move-txn-coordinator", "move-group-coordinator"}  # test_transactions
     assert set(EFFECTS) | set(STRUCK) | elsewhere == set(faults())
     assert {name for _, name in cases()} == set(EFFECTS)

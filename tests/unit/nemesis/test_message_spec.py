@@ -12,6 +12,7 @@ from highwater.clusters.relay.apis import APIS
 from highwater.clusters.relay.messages import MessageRule
 from highwater.clusters.relay.rules import COORDINATION
 from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
@@ -49,6 +50,16 @@ def test_a_partition_is_of_the_topic_under_test_unless_another_is_named() -> Non
     other = MessageSpec.of("Produce topic=others partition=0").rule("hold", "events-7")
     assert other.topics == frozenset(["others"])
     assert MessageSpec.of("any *>controller").rule("drop", "t").target == COORDINATION
+
+
+def test_controllers_of_a_quorum_are_ends_by_their_ids() -> None:
+    spec = MessageSpec.of("any controller-100>controller-102")
+    rule = spec.rule("drop", "t")
+    assert (rule.source, rule.target) == (100, 102)
+    spec.require("drop", Plan(kafka="4.4.0", controllers=3), release("4.4.0"))
+    for plan in (Plan(kafka="4.4.0"), Plan(kafka="2.8.2", controllers=3)):
+        with pytest.raises(UsageError, match="controller-100"):
+            spec.require("drop", plan, release(plan.kafka))
 
 
 def test_the_option_has_the_times_of_a_step() -> None:

@@ -101,6 +101,9 @@ class NoView:
     def controller(self) -> int:
         return 1
 
+    def quorum_leader(self) -> int:
+        return 1
+
     def partition(self, topic: str, partition: int) -> PartitionState:
         raise UnreachableError(f"{topic}-{partition} is not known")
 

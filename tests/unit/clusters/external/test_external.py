@@ -217,6 +217,7 @@ def test_a_plan_for_it_can_be_kept_and_told() -> None:
         ({"to": ("4.3.1",)}, "its owner upgrades it"),
         ({"workload": Workload(subscribe=1)}, "Kafka's own topics"),
         ({"brokers": 2}, "has 3 brokers"),
+        ({"controllers": 3}, "controllers and ZooKeepers are their owner's"),
     ],
 )
 def test_what_commands_cannot_do_is_refused(changes: dict[str, object], message: str) -> None:

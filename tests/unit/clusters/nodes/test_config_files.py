@@ -3,17 +3,28 @@
 import errno
 import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from highwater.clusters.brokers import freeze
 from highwater.clusters.core import addresses
-from highwater.clusters.core.addresses import Address, AddressGroup, require_free
-from highwater.clusters.nodes import config_files
-from highwater.clusters.nodes.layout import disk_errors
+from highwater.clusters.core.addresses import (
+    Address,
+    AddressGroup,
+    EnsemblePorts,
+    require_free,
+)
+from highwater.clusters.nodes import config_files, kraft_features
+from highwater.clusters.nodes.layout import Layout, disk_errors
 from highwater.clusters.nodes.node import failure_lines
+from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import release
+
+if TYPE_CHECKING:
+    from highwater.clusters.nodes.site import Site
 
 HERE = Address(host="127.0.0.1", port=9092)
 THERE = Address(host="127.0.0.1", port=2181)
@@ -29,7 +40,7 @@ def settings(
         inside=inside,
         advertised=advertised or inside,
         log_directory=Path("/data/7"),
-        coordination=THERE,
+        coordination={100: THERE},
         overrides={key.replace("_", "."): value for key, value in overrides.items()},
     )
 
@@ -66,11 +77,100 @@ def test_on_the_wire_peers_are_told_of_another_address_than_clients() -> None:
 def test_a_controller_on_the_wire_tells_its_address_where_it_may(name: str, tells: bool) -> None:
     wire = Address(host="127.0.0.1", port=40_000)
     found = config_files.controller(
-        release(name), THERE, advertised=wire, log_directory=Path("/data"), overrides={}
+        release(name), 100, THERE, voters={100: wire}, log_directory=Path("/data"), overrides={}
     )
     assert found["listeners"] == "CONTROLLER://127.0.0.1:2181"
     assert found["controller.quorum.voters"] == "100@127.0.0.1:40000"
     assert found.get("advertised.listeners") == ("CONTROLLER://127.0.0.1:40000" if tells else None)
+
+
+def test_a_quorum_is_known_to_every_broker_and_controller() -> None:
+    voters = {id_: Address(host=f"127.0.0.{id_ - 95}", port=2181) for id_ in (100, 101, 102)}
+    found = config_files.controller(
+        release("4.4.0"),
+        101,
+        voters[101],
+        voters=voters,
+        log_directory=Path("/data"),
+        overrides={},
+    )
+    assert (found["node.id"], found["listeners"]) == ("101", "CONTROLLER://127.0.0.6:2181")
+    quorum = "100@127.0.0.5:2181,101@127.0.0.6:2181,102@127.0.0.7:2181"
+    assert found["controller.quorum.voters"] == quorum
+    kraft, zookeeper = (
+        config_files.broker(
+            release(name),
+            1,
+            public=HERE,
+            inside=HERE,
+            advertised=HERE,
+            log_directory=Path("/data/1"),
+            coordination=voters,
+            overrides={},
+        )
+        for name in ("4.4.0", "2.8.2")
+    )
+    assert kraft["controller.quorum.voters"] == quorum
+    assert zookeeper["zookeeper.connect"] == "127.0.0.5:2181,127.0.0.6:2181,127.0.0.7:2181"
+
+
+def test_zookeepers_of_an_ensemble_know_each_other_and_one_alone_nobody() -> None:
+    alone = config_files.zookeeper(THERE, directory=Path("/data"))
+    assert not [name for name in alone if name.startswith("server.")]
+    assert "syncLimit" not in alone
+    servers = {
+        id_: config_files.server_entry(f"127.0.0.{id_ - 95}", EnsemblePorts())
+        for id_ in (100, 101, 102)
+    }
+    found = config_files.zookeeper(THERE, directory=Path("/data"), servers=servers)
+    assert found["server.101"] == "127.0.0.6:2888:3888"
+    assert {name for name in found if name.startswith("server.")} == {
+        "server.100",
+        "server.101",
+        "server.102",
+    }
+    assert alone.items() <= found.items()
+
+
+@pytest.mark.parametrize(
+    ("kafka", "count", "names", "files"),
+    [
+        ("2.8.2", 1, {"zookeeper"}, {"myid"}),
+        ("2.8.2", 3, {"zookeeper-100", "zookeeper-101", "zookeeper-102"}, {"myid"}),
+        ("4.3.1", 1, {"controller"}, {"meta.properties", "bootstrap.checkpoint"}),
+        (
+            "4.3.1",
+            3,
+            {"controller-100", "controller-101", "controller-102"},
+            {"meta.properties", "bootstrap.checkpoint"},
+        ),
+    ],
+)
+def test_each_controller_has_a_folder_which_can_be_formatted_anew(
+    kafka: str,
+    count: int,
+    names: set[str],
+    files: set[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kraft_features, "checkpoint", lambda _: b"features")
+    hosts = AddressGroup(3, count)
+    site = cast("Site", SimpleNamespace(inside=hosts, public=hosts))
+    layout = Layout(release(kafka), tmp_path, site, overrides={})
+    layout.prepare()
+    level = Level.of(release(kafka))
+    for controller in hosts.coordination:
+        layout.format_controller(controller, level)
+    folders = {path for path in layout.coordination.iterdir() if path != layout.scratch}
+    assert {folder.name for folder in folders} == names
+    for folder in folders:
+        (folder / "log").touch()
+        assert {path.name for path in folder.iterdir()} == {*files, "log"}
+    layout.format_controller(100, level)
+    first = min(folders)
+    assert {path.name for path in first.iterdir()} == files
+    hosts.close()
 
 
 def test_what_the_caller_sets_comes_last() -> None:
@@ -137,7 +237,8 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
 
 def test_groups_of_two_clusters_never_meet() -> None:
     one, two = AddressGroup(3), AddressGroup(3)
-    found = [*one.brokers.values(), one.coordination, *two.brokers.values(), two.coordination]
+    coordination = [*one.coordination.values(), *two.coordination.values()]
+    found = [*one.brokers.values(), *two.brokers.values(), *coordination]
     assert len({str(address) for address in found}) == 8
     one.close()
     two.close()
@@ -146,9 +247,27 @@ def test_groups_of_two_clusters_never_meet() -> None:
 def test_on_one_address_everybody_has_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "_whole_loopback_answers", lambda: False)
     group = AddressGroup(3)
-    found = [*group.brokers.values(), group.coordination]
+    found = [*group.brokers.values(), *group.coordination.values()]
     assert {address.host for address in found} == {"127.0.0.1"}
     assert len({address.port for address in found}) == 4
+    group.close()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_five_controllers_have_hostsand_ports_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    if not whole:
+        monkeypatch.setattr(addresses, "_whole_loopback_answers", lambda: False)
+    group = AddressGroup(9, 5)
+    assert [*group.coordination] == [100, 101, 102, 103, 104]
+    listeners = [str(address) for address in group.brokers.values()]
+    listeners += [str(address) for address in group.peers.values()]
+    for id_, address in group.coordination.items():
+        ports = group.ensemble[id_]
+        listeners += [f"{address.host}:{port}" for port in (ports.quorum, ports.election)]
+        listeners.append(str(address))
+    assert len(set(listeners)) == 2 * 9 + 3 * 5
     group.close()
 
 

@@ -93,8 +93,9 @@ def test_a_release_has_its_own_features_unless_it_is_held_back(
 def test_no_node_is_told_the_metadata_version(tmp_path: Path) -> None:
     told = config_files.controller(
         release("4.3.1"),
+        100,
         NOWHERE,
-        advertised=NOWHERE,
+        voters={100: NOWHERE},
         log_directory=tmp_path,
         overrides={"metadata.version": "3.9", "broker.session.timeout.ms": "3000"},
     )

@@ -18,7 +18,7 @@ import pytest
 from highwater.clusters.relay import kafka_frames
 from highwater.clusters.relay.client import Relay
 from highwater.clusters.relay.event_loop import Route
-from highwater.clusters.relay.rules import RelayRule, between
+from highwater.clusters.relay.rules import COORDINATION, RelayRule, between
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from tests.unit.clusters.relay.test_kafka_frames import answer, named, request
@@ -186,7 +186,14 @@ def test_what_is_no_protocol_is_hung_up_on(relay: Relay) -> None:
 class Ends:
     """Both ends of one connection through a wire of its own."""
 
-    def __init__(self, *, source: int | None = None, zookeeper: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        server: int = ANSWERS,
+        source: int | None = None,
+        zookeeper: bool = False,
+        opaque: bool = False,
+    ) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         host, port = self.listener.getsockname()
         self.relay = Relay(
@@ -194,9 +201,10 @@ class Ends:
                 Route(
                     listen=("127.0.0.1", 0),
                     upstream=(host, port),
-                    server=ANSWERS,
+                    server=server,
                     source=source,
                     zookeeper=zookeeper,
+                    opaque=opaque,
                 )
             ]
         )
@@ -273,6 +281,49 @@ def test_what_follows_a_held_write_waits_but_for_pings() -> None:
 
 def zookeeper(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
+
+
+def test_between_zookeepers_any_bytes_pass_and_can_be_cut() -> None:
+    ends = Ends(server=101, source=100, opaque=True)
+    no_frame = b"\xff" * 8
+    with contextlib.closing(ends):
+        ends.asks.sendall(no_frame)
+        answers, _ = ends.listener.accept()
+        with answers:
+            answers.settimeout(SOON_S)
+            assert answers.recv(99) == no_frame
+            with ends.relay.under(RelayRule(kind="cut", links=between([101], [100, 102]))):
+                ends.asks.sendall(b"cut off")
+                answers.sendall(b"both ways")
+                assert is_silent(answers)
+                assert is_silent(ends.asks)
+            assert answers.recv(99) == b"cut off"
+            assert ends.asks.recv(99) == b"both ways"
+
+
+@pytest.mark.parametrize(
+    ("server", "target", "cut"),
+    [
+        (COORDINATION, COORDINATION, True),
+        (101, COORDINATION, True),
+        (101, 101, True),
+        (101, 102, False),
+        (1, COORDINATION, False),
+    ],
+)
+def test_a_rule_about_the_coordination_is_about_each_controller(
+    server: int, target: int, cut: bool
+) -> None:
+    ends = Ends(server=server)
+    with contextlib.closing(ends), ends.accept(frame(b"who I am")) as answers:
+        with ends.relay.under(RelayRule(kind="cut", links=between([ASKS], [target]))):
+            ends.asks.sendall(frame(b"on"))
+            if cut:
+                assert is_silent(answers)
+            else:
+                assert read_frame(answers) == frame(b"on")
+        if cut:
+            assert read_frame(answers) == frame(b"on")
 
 
 def test_an_address_that_is_taken_is_a_clear_error(echo: Echo) -> None:

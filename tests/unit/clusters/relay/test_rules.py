@@ -1,6 +1,16 @@
 import pytest
 
-from highwater.clusters.relay.rules import COORDINATION, RelayRule, between, into, out_of, ring
+from highwater.clusters.relay.messages import MessageRule
+from highwater.clusters.relay.rules import (
+    COORDINATION,
+    RelayRule,
+    between,
+    into,
+    is_controller,
+    node_name,
+    out_of,
+    ring,
+)
 
 
 def test_links_have_a_direction() -> None:
@@ -28,3 +38,22 @@ def test_a_rule_survives_its_way_to_the_wire() -> None:
     assert RelayRule.of(rule.plain()) == rule
     assert rule.concerns("events", 7)
     assert not rule.concerns("others", 7)
+
+
+def test_controllers_are_no_brokers() -> None:
+    nodes = (COORDINATION, 1, 9, 100, 104)
+    assert [is_controller(node) for node in nodes] == [True, False, False, True, True]
+    assert not is_controller("client:100")
+    names = ["coordination", "broker-1", "broker-9", "controller-100", "controller-104"]
+    assert [node_name(node) for node in nodes] == names
+
+
+def test_a_message_rule_about_the_controller_means_each_of_several() -> None:
+    to_controller = MessageRule(action="hold", source="broker-*", target=COORDINATION)
+    assert to_controller.covers("request", 1, COORDINATION)
+    assert to_controller.covers("request", 1, 102)
+    assert not to_controller.covers("request", 101, 102)
+    assert not to_controller.covers("request", 1, 2)
+    to_one = MessageRule(action="hold", source=100, target=102)
+    assert to_one.covers("request", 100, 102)
+    assert not to_one.covers("request", 101, 102)

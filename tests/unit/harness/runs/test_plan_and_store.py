@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from highwater.harness.base.errors import StoreError
@@ -46,6 +47,17 @@ def test_a_command_repeats_every_option_that_is_not_at_its_default() -> None:
         "highwater run --kafka 4.3.1 --acks all --min-isr 1 --unclean --nemesis kill --for 2.5s"
         " --rate max --partitions 3 --brokers 5 --delivery-timeout 5s --idempotence --seed 0"
     )
+
+
+def test_a_plan_has_one_controller_unless_it_says_so() -> None:
+    plan = Plan(kafka="4.4.0", nemesis=("controller-kill",), duration_s=60, controllers=3)
+    assert "--controllers 3" in plan.command()
+    assert Plan.from_json(plan.to_json()) == plan
+    alone = Plan(kafka="4.4.0", nemesis=("controller-kill",), duration_s=60)
+    assert "--controllers" not in alone.command()
+    older = msgspec.json.decode(alone.to_json())
+    del older["controllers"]
+    assert Plan.from_json(msgspec.json.encode(older)) == alone
 
 
 def test_a_command_repeats_what_its_clients_do() -> None:

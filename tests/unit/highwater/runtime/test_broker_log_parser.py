@@ -236,6 +236,17 @@ def test_of_a_controller_unclean_elections_matter_alone(tmp_path: Path) -> None:
     assert row["time_ns"] == 2_500_000_000
 
 
+def test_what_several_controllers_tell_is_one_decision(tmp_path: Path) -> None:
+    for number, epochs in ((100, "1 -> 2"), (101, "1 -> 2"), (102, "2 -> 3")):
+        (tmp_path / f"controller-{number}.log").write_text(
+            f"2026-11-21T05:00:0{number - 98}.500Z INFO [QuorumController id={number}] UNCLEAN"
+            " partition change for events-2 with topic ID x: isr: [] -> [3], leader: -1 -> 3,"
+            f" leaderEpoch: {epochs} (k)\n"
+        )
+    rows = [*log_lines(tmp_path, "events", started_at_ns=STARTED_NS)]
+    assert [row["time_ns"] for row in rows] == [2_500_000_000, 4_500_000_000]
+
+
 def test_a_broker_that_ends_itself_is_told_of_once(tmp_path: Path) -> None:
     """The words of 0.10.2.2, 0.11.0.2 and 4.3.1."""
     (tmp_path / "broker-1.log").write_text(

@@ -33,6 +33,7 @@ class FakeCluster:
     brokers: dict[int, FakeBroker] = field(
         default_factory=lambda: {1: FakeBroker(), 2: FakeBroker()}
     )
+    controllers: dict[int, FakeBroker] = field(default_factory=lambda: {100: FakeBroker()})
     live: frozenset[int] = frozenset({1, 2})
     answers: bool = True
     closed: bool = False

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.runtime.preflight import check_plan
 
@@ -38,6 +39,15 @@ def changed(**fields: object) -> Plan:
         changed(kafka="3.9.2-zk", protocol="2.8", format="0.10.2"),
         changed(kafka="3.7.2", to=("3.9.2", "4.3.1"), nemesis=("upgrade", "kill"), protocol="4.0"),
         changed(kafka="4.3.1", protocol="3.9"),
+        changed(controllers=5, nemesis=("controller-kill@104", "controller-pause@majority")),
+        changed(controllers=3, nemesis=("controller-disk-loss", "controller-isolate@leader")),
+        changed(
+            controllers=3,
+            nemesis=(),
+            steps=(FaultStep(fault="controller-kill", at_s=1, target="101"),),
+        ),
+        changed(nemesis=(), steps=(FaultStep(fault="controller-kill", at_s=1, target="leader"),)),
+        changed(controllers=3, kafka="0.9.0.1", driver="local", nemesis=("controller-disk-loss",)),
         changed(
             nemesis=("unclean-election", "set-unclean"), topic=Topic(unclean_leader_election=True)
         ),
@@ -62,6 +72,35 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(nemesis=("kill@leader@2",)), "is no fault", "kill@leader=3"),
         (changed(nemesis=("kill@controller",)), "on KRaft", "controller-kill"),
         (changed(nemesis=("controller-kill@1",)), "coordination", "controller-kill alone"),
+        (changed(controllers=0), "controllers", "From 1 to 5"),
+        (changed(controllers=7), "controllers", "From 1 to 5"),
+        (changed(controllers=4), "4 controllers", "1, 3 or 5"),
+        (
+            changed(controllers=3, nemesis=("controller-kill@1",)),
+            "has no node 1",
+            "100 or 101 or 102",
+        ),
+        (changed(nemesis=("controller-kill@minority",)), "no minority", "--controllers 3"),
+        (changed(nemesis=("controller-disk-loss",)), "needs a quorum", "--controllers 3"),
+        (
+            changed(controllers=3, nemesis=("controller-disk-loss@majority",)),
+            "nobody has",
+            "@minority",
+        ),
+        (
+            changed(controllers=3, kafka="2.8.2", driver="docker", nemesis=("controller-isolate",)),
+            "without the wire",
+            "docs/faults.md",
+        ),
+        (
+            changed(
+                controllers=3,
+                nemesis=(),
+                steps=(FaultStep(fault="controller-kill", at_s=1, target="103"),),
+            ),
+            "has no node 103",
+            "controller-kill alone",
+        ),
         (changed(nemesis=("session-expiry",)), "on KRaft", "docs/faults.md"),
         (changed(nemesis=("disk-full",), driver="docker"), "of this machine", "docs/faults.md"),
         (changed(nemesis=("epochs-missing",), kafka="0.10.2.2"), "KIP-101", "docs/faults.md"),

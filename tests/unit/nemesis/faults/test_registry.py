@@ -13,7 +13,9 @@ from highwater.nemesis.faults import registry as fault_module
 from highwater.nemesis.faults.registry import FaultTarget, Scope, aimed, fault, faults, find_fault
 from highwater.nemesis.injector import Nemesis
 
-CLUSTER = cast("Cluster", SimpleNamespace(brokers={1: None, 2: None, 3: None}))
+CLUSTER = cast(
+    "Cluster", SimpleNamespace(brokers={1: None, 2: None, 3: None}, controllers={100: None})
+)
 
 
 class Diary:
@@ -161,7 +163,7 @@ def test_a_broker_that_there_is_not_is_refused_before_anything_is_hurt() -> None
 
 
 def test_a_second_nemesis_waits_until_the_first_has_healed_all(mended: list[int]) -> None:
-    cluster = cast("Cluster", SimpleNamespace(brokers={1: None, 2: None}))
+    cluster = cast("Cluster", SimpleNamespace(brokers={1: None, 2: None}, controllers={100: None}))
     first, second = Nemesis(cluster, Diary()), Nemesis(cluster, Diary())
     first.inject("itch", 1)
     with pytest.raises(HarnessError, match=r"another nemesis has faults open .*: broker 1"):

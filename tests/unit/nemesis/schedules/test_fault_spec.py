@@ -10,7 +10,7 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import External, Plan, Workload
 from highwater.nemesis.context import ScheduleContext
-from highwater.nemesis.schedules.fault_spec import FaultSpec, resolve
+from highwater.nemesis.schedules.fault_spec import FaultSpec, resolve, resolve_controllers
 
 
 def scene(
@@ -102,3 +102,54 @@ def test_an_external_cluster_has_many_coordinators() -> None:
     plan = Plan(kafka="2.8.2", driver="external", external=outside, workload=IN_TRANSACTIONS)
     with pytest.raises(UsageError, match="many coordinators"):
         FaultSpec.of("kill@txn-coordinator").require(plan, release("2.8.2"))
+
+
+def quorum(leader: int = 101, count: int = 3) -> ScheduleContext:
+    """A scene of controllers, as far as targets look at one; leader 0: they have none."""
+
+    def quorum_leader() -> int:
+        if leader == 0:
+            raise UnreachableError("the KRaft quorum has no leader")
+        return leader
+
+    return cast(
+        "ScheduleContext",
+        SimpleNamespace(
+            cluster=SimpleNamespace(controllers=dict.fromkeys(range(100, 100 + count))),
+            probe=SimpleNamespace(quorum_leader=quorum_leader),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "where", "choice", "expected"),
+    [
+        ("leader", quorum(), 0.9, [101]),
+        ("leader", quorum(leader=0), 0.9, [102]),
+        ("follower", quorum(), 0.0, [100]),
+        ("follower", quorum(), 0.9, [102]),
+        ("any", quorum(), 0.5, [101]),
+        ("minority", quorum(), 0.9, [102]),
+        ("minority", quorum(count=5), 0.9, [100, 104]),
+        ("majority", quorum(), 0.9, [100, 102]),
+        ("all", quorum(), 0.5, [100, 101, 102]),
+        ("102", quorum(), 0.0, [102]),
+        ("7", quorum(), 0.0, []),
+        ("leader", quorum(leader=0, count=1), 0.9, [100]),
+        ("follower", quorum(leader=0, count=1), 0.9, [100]),
+    ],
+)
+def test_a_target_means_controllers(
+    target: str, where: ScheduleContext, choice: float, expected: list[int]
+) -> None:
+    assert resolve_controllers(where, target, choice) == expected
+
+
+def test_a_fault_of_the_coordination_has_targets_of_its_own() -> None:
+    for target in ("leader", "follower", "minority", "majority", "all", "101"):
+        assert FaultSpec.of(f"controller-kill@{target}").target == target
+    for target in ("isr", "controller"):
+        with pytest.raises(UsageError, match="cannot be aimed at a broker"):
+            FaultSpec.of(f"controller-kill@{target}")
+    with pytest.raises(UsageError, match="cannot be aimed at a broker"):
+        FaultSpec.of("move-leader@leader")

@@ -22,7 +22,7 @@ from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Run, RunStatus, Store
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults import registry as fault_module
-from highwater.nemesis.faults.registry import aimed, fault
+from highwater.nemesis.faults.registry import FaultTarget, aimed, fault
 from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.schedules import generator, step_executor
 from highwater.runtime.executed_steps import ExecutedSteps, footsteps, whole_steps
@@ -114,7 +114,11 @@ class Brokers:
 
     def __init__(self) -> None:
         self.brokers = {id_: SimpleNamespace(state="running") for id_ in (1, 2, 3)}
+        self.controllers = {id_: SimpleNamespace(state="running") for id_ in (100, 101, 102)}
         self.broken: list[int] = []
+
+    def quorum_leader(self) -> int:
+        return 101
 
     def live_brokers(self) -> frozenset[int]:
         return frozenset(self.brokers)
@@ -154,8 +158,16 @@ def brokers() -> Iterator[Brokers]:
         """Strike nobody."""
         yield "fog"
 
+    @aimed("hush", at="coordination")
+    def hush(_: Cluster, aim: FaultTarget) -> Iterator[str]:
+        """Silence controllers."""
+        made.broken.extend(aim.controllers)
+        yield f"controllers {aim.controllers} are silent"
+        for controller in aim.controllers:
+            made.broken.remove(controller)
+
     yield made
-    for name in ("itch", "slow-itch", "stumble", "fog"):
+    for name in ("itch", "slow-itch", "stumble", "fog", "hush"):
         del fault_module._registry[name]
 
 
@@ -224,6 +236,34 @@ def test_steps_are_taken_at_their_time_and_recorded_exactly(
     assert [(step.partition, step.choice) for step in again[:2]] == [(1, 0), (0, 0.5)]
     with pytest.raises(UsageError, match="no fault is called"):
         check_plan(plan(FaultStep(fault="itched", at_s=1)))
+
+
+def test_controllers_that_were_hit_are_recorded_and_one_is_hit_again_by_its_id(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    asked = (
+        FaultStep(fault="hush", at_s=0.0, lasts_s=0.1, target="leader"),
+        FaultStep(fault="hush", at_s=0.5, lasts_s=0.1, target="majority"),
+        FaultStep(fault="itch", at_s=0.5, lasts_s=0.1, target="2"),
+        FaultStep(fault="hush", at_s=0.9, lasts_s=0.1, target="109"),
+    )
+    with scene(brokers, tmp_path, plan(*asked, controllers=3)) as (on, run):
+        step_executor.play(on, asked)
+    run.seal()
+    whole = footsteps(run)
+    hits = {(step.fault, step.target): step.controllers for step in whole.taken}
+    assert hits == {
+        ("hush", "leader"): (101,),
+        ("hush", "majority"): (100, 101),
+        ("itch", "2"): None,
+    }
+    assert [(step.target, step.why) for step in whole.left_out] == [
+        ("109", "there is no 109 for it")
+    ]
+    assert ExecutedSteps.from_json(msgspec.json.encode(whole)) == whole
+    assert brokers.broken == []
+    assert {step.target for step in whole.steps()} == {"101", "majority", "2"}
+    assert {step.target for step in whole.steps("role")} == {"leader", "majority", "2"}
 
 
 def test_a_step_waits_for_a_target_that_still_heals_and_no_longer(

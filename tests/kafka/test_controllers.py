@@ -1,0 +1,226 @@
+"""Several KRaft controllers or ZooKeepers: a majority goes on, and what comes back catches up."""
+
+import contextlib
+import itertools
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from highwater.clusters.admin.kafka_protocol import ProtocolClient
+from highwater.clusters.admin.metadata import quorum_request, zookeeper_status
+from highwater.clusters.brokers.real_cluster import RealCluster
+from highwater.clusters.core.interfaces import Probe, UnreachableError
+from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.local.driver import open_cluster
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import release
+from highwater.nemesis.injector import Nemesis
+from tests.kafka.test_cluster import send
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+RELEASES: Final = ("2.8.2", "4.4.0")
+_ZXID: Final = re.compile(rb"Zxid: 0x([0-9a-f]+)")
+
+
+class Silence:
+    """Writes nothing down."""
+
+    def fault(
+        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
+    ) -> None:
+        del name, phase, says, broker, fields
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def trio(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealCluster]:
+    """Three brokers and three controllers, with the wire, which can cut them apart."""
+    opened = open_cluster(
+        release(request.param),
+        tmp_path_factory.mktemp("trio"),
+        brokers=3,
+        broker_config={},
+        wired=True,
+        controllers=3,
+    )
+    with contextlib.closing(opened):
+        yield opened
+
+
+@pytest.fixture
+def probe(trio: RealCluster) -> Iterator[Probe]:
+    with contextlib.closing(trio.probe()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def nemesis(trio: RealCluster) -> Iterator[Nemesis]:
+    opened = Nemesis(trio, Silence())
+    yield opened
+    opened.heal_all()
+
+
+def leader_of(probe: Probe, but: tuple[int, ...] = ()) -> int:
+    """The quorum's leader, once it has one, and none of these."""
+    return await_condition(
+        probe.quorum_leader,
+        lambda leader: leader not in but,
+        what="the controllers to elect a leader",
+        limit_s=20,
+        passing=(UnreachableError,),
+    )
+
+
+def end_of_log(cluster: RealCluster, probe: Probe, controller: int) -> int:
+    """How far a controller's log goes, or the last transaction of a ZooKeeper."""
+    if cluster.release.coordination == "zookeeper":
+        match = _ZXID.search(zookeeper_status(cluster.address_of(controller)))
+        if match is None:
+            raise UnreachableError(f"ZooKeeper {controller} serves no requests")
+        return int(match[1], 16)
+    leader = probe.quorum_leader()
+    with contextlib.closing(ProtocolClient({leader: cluster.address_of(leader)})) as client:
+        [response] = client.ask(leader, quorum_request(version=1))
+    [state] = response.topics[0].partitions
+    [voter] = [voter for voter in state.current_voters if voter.replica_id == controller]
+    return int(voter.log_end_offset)
+
+
+def await_caught_up(cluster: RealCluster, probe: Probe, controller: int) -> None:
+    """Wait until a controller has all that the leader had at this moment."""
+    leader = leader_of(probe)
+    end = end_of_log(cluster, probe, leader)
+    await_condition(
+        partial(end_of_log, cluster, probe, controller),
+        lambda seen: seen >= end,
+        what=f"controller {controller} to have the log up to {end}",
+        limit_s=20,
+        passing=(UnreachableError,),
+    )
+
+
+def create(cluster: RealCluster, name: str, replicas: list[int]) -> str:
+    """Create a topic after an election of controllers, and return its name.
+
+    A broker's session of 2 s may have ended meanwhile, and on ZooKeeper it refuses the request that
+    it was handling then.
+    """
+    names = (f"{name}-{number}" for number in itertools.count())
+
+    def created() -> str:
+        topic = next(names)
+        cluster.create_topic(topic, [replicas], {})
+        return topic
+
+    return await_condition(
+        created, bool, what=f"{name} to be created", limit_s=60, passing=(HarnessError,)
+    )
+
+
+def test_another_leads_when_the_leader_is_killed(
+    trio: RealCluster, probe: Probe, nemesis: Nemesis
+) -> None:
+    before = create(trio, "before", [1, 2, 3])
+    first = leader_of(probe)
+    nemesis.inject("controller-kill", controllers=[first])
+    assert trio.controllers[first].state == "down"
+    assert leader_of(probe, but=(first,)) != first
+    send(trio, before, "m1")
+    meanwhile = create(trio, "meanwhile", [3, 1, 2])
+    nemesis.heal_all()
+    assert {controller.state for controller in trio.controllers.values()} == {"running"}
+    await_caught_up(trio, probe, first)
+    send(trio, meanwhile, "m1")
+
+
+def test_without_a_majority_nothing_is_decided(
+    trio: RealCluster, probe: Probe, nemesis: Nemesis
+) -> None:
+    topic = create(trio, "majority", [2, 3, 1])
+    leader = leader_of(probe)
+    other = next(controller for controller in trio.controllers if controller != leader)
+    nemesis.inject("controller-pause", controllers=[leader, other])
+    nemesis.inject("kill", 2)
+
+    def another_leads() -> bool:
+        return probe.partition(topic, 0).leader != 2
+
+    with pytest.raises(WaitTimeoutError):  # a session is 2 s
+        await_condition(
+            another_leads,
+            bool,
+            what="a leader to be elected",
+            limit_s=5,
+            passing=(UnreachableError,),
+        )
+    nemesis.mend("controller-pause")
+    await_condition(
+        lambda: probe.partition(topic, 0).leader,
+        lambda leader: leader in {1, 3},
+        what=f"another leader of {topic}, now that there is a majority",
+        limit_s=30,
+        passing=(UnreachableError,),
+    )
+    nemesis.heal_all()
+    send(trio, create(trio, "healed", [2, 3, 1]), "m1")
+
+
+def test_a_majority_that_was_killed_comes_back_together(
+    trio: RealCluster, probe: Probe, nemesis: Nemesis
+) -> None:
+    leader = leader_of(probe)
+    other = next(controller for controller in trio.controllers if controller != leader)
+    nemesis.inject("controller-kill", controllers=[leader, other])
+    with pytest.raises(UnreachableError), contextlib.closing(trio.probe()) as fresh:
+        fresh.quorum_leader()
+    nemesis.heal_all()
+    create(trio, "together", [1, 2, 3])
+    assert leader_of(probe) in trio.controllers
+
+
+def test_a_controller_without_its_disk_catches_up(
+    trio: RealCluster, probe: Probe, nemesis: Nemesis
+) -> None:
+    leader = leader_of(probe)
+    victim = next(controller for controller in trio.controllers if controller != leader)
+    folder = next((trio.directory / "coordination").glob(f"*-{victim}"))
+    nemesis.inject("controller-disk-loss", controllers=[victim])
+    left = {path.name for path in folder.iterdir()}
+    assert left in ({"myid"}, {"meta.properties", "bootstrap.checkpoint"})
+    create(trio, "disk", [1, 2, 3])
+    nemesis.heal_all()
+    await_caught_up(trio, probe, victim)
+    assert {path.name for path in folder.iterdir()} > left
+
+
+def test_a_leader_that_is_cut_off_gives_way(
+    trio: RealCluster, probe: Probe, nemesis: Nemesis
+) -> None:
+    leader = leader_of(probe)
+    nemesis.inject("controller-isolate", controllers=[leader])
+    assert leader_of(probe, but=(leader,)) != leader
+    apart = create(trio, "apart", [1, 2, 3])
+    nemesis.heal_all()
+    await_caught_up(trio, probe, leader)
+    send(trio, apart, "m1")
+
+
+@pytest.mark.docker
+@pytest.mark.nightly
+@pytest.mark.parametrize("kafka", RELEASES)
+@pytest.mark.usefixtures("docker")
+def test_containers_have_a_quorum_too(kafka: str, tmp_path: Path) -> None:
+    opened = DRIVERS["docker"](release(kafka), tmp_path, brokers=1, broker_config={}, controllers=3)
+    with contextlib.closing(opened), contextlib.closing(opened.probe()) as probe:
+        leader = leader_of(probe)
+        opened.controllers[leader].kill()
+        assert leader_of(probe, but=(leader,)) != leader
+        opened.create_topic("contained", [[1]], {})
+        opened.controllers[leader].start()

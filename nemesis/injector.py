@@ -177,7 +177,7 @@ class Nemesis:
         for opened in self._open.values():
             both = {opened.fault.scope, chosen.scope}
             alone = "cluster" in both and both & {"cluster", "broker"} == both
-            unheard = chosen.awaits_sessions and opened.fault.scope == "coordination"
+            unheard = chosen.awaits_coordination and opened.fault.scope == "coordination"
             if alone or unheard or opened.target == target:
                 return opened
         return None

@@ -69,9 +69,12 @@ def _move(cluster: Cluster, aim: FaultTarget, topic: str, partition: int = 0) ->
     return f"leadership of {name} was moved from broker {state.leader} to broker {heir}"
 
 
-@aimed("reassign", at="topic", why_not=by_request, commands=())
+@aimed("reassign", at="topic", why_not=by_request, commands=(), awaits_coordination=True)
 def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Take a follower's replica away; healing assigns it anew, and it copies all there is."""
+    """Take a follower's replica away; healing assigns it anew, and it copies all there is.
+
+    A controller that is paused would do what it was asked when it wakes, after the healing.
+    """
     name, state = (
         f"{aim.topic.name}-{aim.partition}",
         _state(cluster, aim.topic.name, aim.partition),
@@ -90,7 +93,7 @@ def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         cluster.reassign(aim.topic.name, aim.partition, [*left, gone])
 
 
-@aimed("unclean-election", at="cluster", needs="--unclean", awaits_sessions=True)
+@aimed("unclean-election", at="cluster", needs="--unclean", awaits_coordination=True)
 def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Leave a partition to one broker, kill it, and elect one that lacks its last records.
 

@@ -39,7 +39,7 @@ def pause(cluster: Cluster, broker: int) -> Iterator[str]:
         target.resume()
 
 
-@fault("stop", commands=("stop", "start"), awaits_sessions=True)
+@fault("stop", commands=("stop", "start"), awaits_coordination=True)
 def stop(cluster: Cluster, broker: int) -> Iterator[str]:
     """Shut a broker down in order, as a rolling restart does; healing starts it again."""
     target = cluster.brokers[broker]
@@ -50,7 +50,7 @@ def stop(cluster: Cluster, broker: int) -> Iterator[str]:
         target.start()
 
 
-@fault("restart", commands=("stop", "start"), awaits_sessions=True)
+@fault("restart", commands=("stop", "start"), awaits_coordination=True)
 def restart(cluster: Cluster, broker: int) -> Iterator[str]:
     """Shut a broker down in order and start it again at once; there is nothing left to heal."""
     target = cluster.brokers[broker]
@@ -61,7 +61,7 @@ def restart(cluster: Cluster, broker: int) -> Iterator[str]:
     yield f"broker {broker} was restarted"
 
 
-@fault("crash-loop", commands=("kill", "start"), awaits_sessions=True)
+@fault("crash-loop", commands=("kill", "start"), awaits_coordination=True)
 def crash_loop(cluster: Cluster, broker: int) -> Iterator[str]:
     """SIGKILL a broker and start it, three times in a row: it dies while it still catches up."""
     target = cluster.brokers[broker]
@@ -73,7 +73,7 @@ def crash_loop(cluster: Cluster, broker: int) -> Iterator[str]:
     yield f"broker {broker} was killed and started {_STORM} times"
 
 
-@fault("zombie", commands=("pause", "resume"), awaits_sessions=True)
+@fault("zombie", commands=("pause", "resume"), awaits_coordination=True)
 def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
     """Freeze a broker until its session has ended; healing wakes it, believing that it leads.
 
@@ -110,7 +110,7 @@ def _await_end(cluster: Cluster, broker: int) -> None:
             raise
 
 
-@aimed("rolling-restart", at="cluster", commands=("stop", "start"), awaits_sessions=True)
+@aimed("rolling-restart", at="cluster", commands=("stop", "start"), awaits_coordination=True)
 def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Restart every broker in order, one after the other, each once the last has its session."""
     with contextlib.closing(cluster.probe()) as probe:

@@ -112,8 +112,8 @@ class Fault:
             ``--controllers``, because one alone has no quorum.
         commands: of an inventory, which it needs on an external cluster; None: they
             are not enough for it.
-        awaits_sessions: its injection ends only when a broker's session has begun or ended, which
-            ZooKeeper or a controller must report: so not while these have a fault.
+        awaits_coordination: its injection ends only when ZooKeeper or a controller has said
+            that a session began or ended, or has assigned replicas: not while these have a fault.
         spares_majority: it hits fewer than half of the controllers: a majority would not heal.
     """
 
@@ -125,7 +125,7 @@ class Fault:
     why_not: WhyNot = anywhere
     needs: Needs = ""
     commands: frozenset[str] | None = None
-    awaits_sessions: bool = False
+    awaits_coordination: bool = False
     spares_majority: bool = False
 
     def missing(self, kafka: Release, plan: Plan) -> str:
@@ -177,7 +177,7 @@ def aimed(
     why_not: WhyNot = anywhere,
     needs: Needs = "",
     commands: Collection[str] | None = None,
-    awaits_sessions: bool = False,
+    awaits_coordination: bool = False,
     spares_majority: bool = False,
 ) -> Callable[[AimedBody], AimedBody]:
     """Register a generator as the fault ``name``; it gets a ``FaultTarget``."""
@@ -192,7 +192,7 @@ def aimed(
             why_not=why_not,
             needs=needs,
             commands=None if commands is None else frozenset(commands),
-            awaits_sessions=awaits_sessions,
+            awaits_coordination=awaits_coordination,
             spares_majority=spares_majority,
         )
         return body
@@ -205,7 +205,7 @@ def fault(
     *,
     why_not: WhyNot = anywhere,
     commands: Collection[str] | None = None,
-    awaits_sessions: bool = False,
+    awaits_coordination: bool = False,
 ) -> Callable[[Body], Body]:
     """Register a generator as the fault ``name`` of a broker; it gets the broker's id."""
 
@@ -214,7 +214,9 @@ def fault(
         def of_victim(cluster: Cluster, target: FaultTarget) -> Iterator[str | FaultEffect]:
             return body(cluster, target.victim)
 
-        aimed(name, why_not=why_not, commands=commands, awaits_sessions=awaits_sessions)(of_victim)
+        aimed(name, why_not=why_not, commands=commands, awaits_coordination=awaits_coordination)(
+            of_victim
+        )
         return body
 
     return register

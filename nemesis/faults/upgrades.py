@@ -22,7 +22,7 @@ _SESSION_LIMIT_S: Final = 60.0
 _ISR_LIMIT_S: Final = 60.0
 
 
-@aimed("upgrade", at="cluster", needs="--to", awaits_sessions=True)
+@aimed("upgrade", at="cluster", needs="--to", awaits_coordination=True)
 def upgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Roll every broker, in order, to the next step of --to: jars, protocol or message format.
 
@@ -37,7 +37,7 @@ def upgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     yield f"every broker runs {aim.levels[at + 1]}"
 
 
-@aimed("downgrade", at="cluster", needs="--to", awaits_sessions=True)
+@aimed("downgrade", at="cluster", needs="--to", awaits_coordination=True)
 def downgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Roll every broker back to the jars before, in order, as long as the protocol is theirs.
 

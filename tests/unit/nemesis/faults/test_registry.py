@@ -47,7 +47,7 @@ def mended() -> Iterator[list[int]]:
             raise HarnessError(f"broker {broker} would not stumble")
         yield ""
 
-    @fault("vigil", awaits_sessions=True)
+    @fault("vigil", awaits_coordination=True)
     def vigil(_: Cluster, broker: int) -> Iterator[str]:
         """Wait until ZooKeeper says something of a broker."""
         yield f"broker {broker} was waited for"
@@ -115,6 +115,16 @@ def test_heal_all_mends_the_named_or_everything(mended: list[int]) -> None:
     nemesis.heal_all()
     assert sorted(mended) == [1, 2, 3]
     assert nemesis.broken_brokers == frozenset()
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_paused_controller_is_asked_for_no_replicas() -> None:
+    """It would take the replica away when it wakes, after the healing (found by a soak, 3.7.2)."""
+    nemesis = Nemesis(CLUSTER, Diary())
+    nemesis.inject("hush")
+    assert not nemesis.can("reassign")
+    nemesis.heal_all()
+    assert nemesis.can("reassign")
 
 
 def test_every_registered_fault_has_a_summary() -> None:

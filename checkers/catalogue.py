@@ -21,6 +21,8 @@ from highwater.checkers.core.anomaly_kinds import Kind, Severity
 from highwater.checkers.core.checker import Checker
 from highwater.checkers.core.jepsen_kinds import FOREIGN
 from highwater.checkers.core.promises import never
+from highwater.checkers.metadata.lost_decisions import lost_decision
+from highwater.checkers.metadata.metadata_divergence import metadata_divergence
 from highwater.harness.base import extensions
 from highwater.harness.base.errors import HarnessError
 
@@ -33,6 +35,8 @@ CHECKERS: Final = (
     checkpoint,
     repeated_sequence,
     shared_epoch,
+    metadata_divergence,
+    lost_decision,
     clients,
     operations,
 )

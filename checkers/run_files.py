@@ -18,11 +18,19 @@ from highwater.checkers.kafka_files.segment_files import Segment, inside, limite
 from highwater.checkers.remote_runs import RemoteRun
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs import manifest
-from highwater.harness.runs.history import ADDED, OPERATIONS_TABLE, TABLES, completed, read_stream
+from highwater.harness.runs.history import (
+    ADDED,
+    DECIDED,
+    OPERATIONS_TABLE,
+    TABLES,
+    completed,
+    read_stream,
+)
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, RunStatus
 from highwater.harness.runs.verdict import UnusedFile
 
+_SCHEMAS: Final = {**TABLES, **DECIDED}
 _NAMED_MAX: Final = 5
 """Files that are no evidence and are named in the reasons; the others are counted."""
 
@@ -40,6 +48,7 @@ class RunFiles:
         sealed: the tables among them that are copies of streams, which this machine alone has.
         operations: the number of rows of the history to judge.
         replicas: the folders of the topic's replicas, of every broker, that are compared.
+        metadata_logs: the folder of each KRaft controller's metadata log, by node id.
     """
 
     key: str
@@ -53,6 +62,7 @@ class RunFiles:
     sealed: set[str] = field(default_factory=set)
     operations: int = 0
     replicas: list[Path] = field(default_factory=list)
+    metadata_logs: dict[int, Path] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Run, key: str) -> Self:
@@ -72,7 +82,13 @@ class RunFiles:
     def afresh(self) -> Self:
         """Return the same run, to be staged again."""
         return replace(
-            self, unread=list(self.unread), unsealed={}, tables={}, sealed=set(), replicas=[]
+            self,
+            unread=list(self.unread),
+            unsealed={},
+            tables={},
+            sealed=set(),
+            replicas=[],
+            metadata_logs={},
         )
 
     @property
@@ -140,7 +156,12 @@ def stage(case: RunFiles, folder: Path) -> None:
     for name in TABLES:
         if not case.lacks(name):
             _stage_table(case, name, folder / f"{name.replace('/', '-')}.parquet")
+    for name in DECIDED:
+        there = os.path.lexists(case.run.parquet(name)) or case.run.unsealed(name)
+        if there and not case.lacks(name):
+            _stage_table(case, name, folder / f"{name.replace('/', '-')}.parquet")
     _stage_replicas(case)
+    _stage_metadata_logs(case)
 
 
 def _stage_table(case: RunFiles, name: str, part: Path) -> None:
@@ -152,7 +173,7 @@ def _stage_table(case: RunFiles, name: str, part: Path) -> None:
             case.unsealed[name] = _copy_stream(stream, part, name)
             case.sealed.add(name)
             case.tables[name] = part
-        elif why := _unusable(pq.read_metadata(parquet), TABLES[name], case.recorded.get(name)):
+        elif why := _unusable(pq.read_metadata(parquet), _SCHEMAS[name], case.recorded.get(name)):
             case.unread.append(UnusedFile(path=path, why=why))
         else:
             case.tables[name] = parquet.resolve()
@@ -208,7 +229,7 @@ def plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _copy_stream(stream: Path, part: Path, name: str) -> int:
-    table = TABLES[name]
+    table = _SCHEMAS[name]
     rows = 0
     with pq.ParquetWriter(part, table) as writer:
         for batch in read_stream(stream):
@@ -238,6 +259,17 @@ def _stage_replicas(case: RunFiles) -> None:
         why = f"holds {len(folders)} of the {planned} replicas of {topic.name}"
         why += ": the others were not compared"
         case.unread.insert(0, UnusedFile(path="replicas/", why=why))
+
+
+def _stage_metadata_logs(case: RunFiles) -> None:
+    """Keep the metadata logs of controllers, all of them or none.
+
+    Without one of them nobody knows what a majority had.
+    """
+    folders = manifest.metadata_logs(case.run)
+    paths = [folder.relative_to(case.run.path).as_posix() for folder in folders.values()]
+    if not any(_inside(unused.path, path) for unused in case.unread for path in paths):
+        case.metadata_logs = folders
 
 
 def _inside(path: str, folder: str) -> bool:

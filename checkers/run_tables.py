@@ -21,6 +21,7 @@ from highwater.checkers.anomalies import record_outcomes
 from highwater.checkers.anomalies.find import OF_RUNS, findings, tell
 from highwater.checkers.history.view import ClientHistory, from_here, in_order
 from highwater.checkers.inspection import replica_extents
+from highwater.checkers.metadata.controller_logs import ControllerLog, read_logs
 from highwater.checkers.run_files import RunFiles, plain, stage
 from highwater.checkers.spark import kafka_log
 from highwater.checkers.spark.binary_files import literal
@@ -105,6 +106,11 @@ class Tables:
     def spans(self) -> list[replica_extents.Span]:
         """The leader epochs of each replica's log."""
         return replica_extents.spans(self.log)
+
+    @cached_property
+    def controller_logs(self) -> dict[str, list[ControllerLog]]:
+        """The metadata log of each KRaft controller, by run."""
+        return {case.key: read_logs(case) for case in self.cases}
 
     @cached_property
     def books(self) -> list[record_outcomes.PartitionLedger]:

@@ -9,7 +9,12 @@ import pyarrow.parquet as pq
 
 from highwater.checkers.anomaly_files import AnomalyCounts
 from highwater.checkers.catalogue import all_kinds, kind
-from highwater.checkers.core.anomaly_kinds import CORRUPT, DIVERGENCE
+from highwater.checkers.core.anomaly_kinds import (
+    CORRUPT,
+    DIVERGENCE,
+    LOST_DECISION,
+    METADATA_DIVERGENCE,
+)
 from highwater.checkers.core.policy import Promise, decide, elections, promised
 from highwater.checkers.lineage import client_steps
 from highwater.checkers.lineage.evidence import RecordEvidence, Row
@@ -19,7 +24,7 @@ from highwater.checkers.lineage.subject import Subject
 from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.faults.counts import FaultCounts, Happening, requested
-from highwater.harness.runs.history import OPERATIONS_TABLE
+from highwater.harness.runs.history import DECISIONS_TABLE, OPERATIONS_TABLE
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import (
     ACKNOWLEDGED,
@@ -36,6 +41,11 @@ DETAILED_MAX: Final = 50
 
 NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
 
+_SOURCES: Final = {
+    **dict.fromkeys((DIVERGENCE, CORRUPT), "replicas"),
+    METADATA_DIVERGENCE: "coordination",
+    LOST_DECISION: DECISIONS_TABLE,
+}
 _UNSTRUCK: Final = "No fault was injected (planned: {}), so no promise was tested."
 
 
@@ -236,7 +246,8 @@ def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:
 
 
 def _anomaly(row: Row, promise: Promise, evidence: RecordEvidence | None) -> Anomaly:
-    subject = None if evidence is None else _subject(row, evidence)
+    about_topic = evidence is not None and row["topic"] == evidence.topic
+    subject = _subject(row, evidence) if evidence is not None and about_topic else None
     if (says := kind(row["kind"]).says) is not None:
         sentence_text = says(row)
     else:
@@ -266,7 +277,7 @@ def _subject(row: Row, evidence: RecordEvidence) -> Subject:
 def _basic(row: Row, sentence_text: str) -> tuple[Witness, ...]:
     if row["steps"]:
         return client_steps.witnesses(row)
-    source = "replicas" if row["kind"] in (DIVERGENCE, CORRUPT) else OPERATIONS_TABLE
+    source = _SOURCES.get(row["kind"], OPERATIONS_TABLE)
     return (Witness(who="judge", what="found", says=sentence_text, source=source),)
 
 

@@ -22,7 +22,7 @@ from highwater.harness.base.errors import StoreError
 from highwater.harness.base.files import is_file
 from highwater.harness.base.spark_options import HERE, SparkOptions
 from highwater.harness.base.wording import count
-from highwater.harness.runs.history import TABLES, UNJUDGED
+from highwater.harness.runs.history import OPTIONAL, TABLES
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import Verdict
@@ -196,7 +196,7 @@ class StoredRun:
         return frame
 
 
-_TABLE_PATHS = {path.partition("/")[2]: path for path in (*TABLES, *UNJUDGED)}
+_TABLE_PATHS = {path.partition("/")[2]: path for path in (*TABLES, *OPTIONAL)}
 
 
 def load(run: str | os.PathLike[str]) -> StoredRun:

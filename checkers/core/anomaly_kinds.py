@@ -12,6 +12,8 @@ UNSEEN: Final = "unseen"
 DUPLICATE: Final = "duplicate"
 DIVERGENCE: Final = "divergence"
 CORRUPT: Final = "corrupt"
+METADATA_DIVERGENCE: Final = "metadata-divergence"
+LOST_DECISION: Final = "lost-decision"
 """Kinds for which verdicts and ``checkers.lineage`` have special sentences."""
 
 BELOW: Final = "below its HW "

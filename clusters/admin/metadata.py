@@ -15,7 +15,12 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from highwater.clusters.admin.kafka_protocol import BrokerConnection, ProtocolClient, Response
 from highwater.clusters.core.addresses import Address
-from highwater.clusters.core.interfaces import PartitionState, UnreachableError
+from highwater.clusters.core.interfaces import (
+    PartitionState,
+    QuorumState,
+    TopicState,
+    UnreachableError,
+)
 from highwater.clusters.relay.kafka_frames import topic_id
 
 METADATA_WITH_IDS = 10  # KIP-516
@@ -53,6 +58,12 @@ class CoordinationView(Protocol):
 
     def live_brokers(self) -> frozenset[int]:
         """Return the brokers with a session (ZooKeeper) or unfenced (KRaft)."""
+
+    def quorum(self) -> QuorumState | None:
+        """Return the state of KRaft's metadata logs; None where they are none of ours."""
+
+    def topic_state(self, topic: str) -> TopicState | None:
+        """Return what ZooKeeper has of a topic, or None; only where there is one of ours."""
 
     def close(self) -> None:
         """Close every connection."""
@@ -122,6 +133,21 @@ class ZooKeeperView:
     def topic_id(self, topic: str) -> str:
         """Read the id in the topic's node, which is there from 2.8 on."""
         return str(self.read(f"/brokers/topics/{topic}").get("topic_id", ""))
+
+    def quorum(self) -> None:
+        """Return None: ZooKeepers' logs are not compared."""
+
+    def topic_state(self, topic: str) -> TopicState | None:
+        """Read the topic's node, that of its settings, and the state of each partition."""
+        if not self.exists(f"/brokers/topics/{topic}"):
+            return None
+        assigned = self.read(f"/brokers/topics/{topic}")["partitions"]
+        settings = f"/config/topics/{topic}"
+        return TopicState(
+            settings=self.read(settings)["config"] if self.exists(settings) else {},
+            replicas={int(number): tuple(replicas) for number, replicas in assigned.items()},
+            partitions={int(number): self.partition(topic, int(number)) for number in assigned},
+        )
 
     def exists(self, path: str) -> bool:
         """Return whether the node exists."""
@@ -255,6 +281,14 @@ class BrokersView:
         topics = self._ask(request_topics, version=max(self._metadata, METADATA_WITH_IDS)).topics
         return topic_id(topics[0].topic_id.bytes) if topics and topics[0].topic_id else ""
 
+    def quorum(self) -> QuorumState | None:
+        """Return None: brokers alone do not show controllers' disks."""
+        return None
+
+    def topic_state(self, topic: str) -> TopicState | None:
+        """Raise: the brokers' metadata is no evidence of what ZooKeeper has."""
+        raise NotImplementedError(f"no ZooKeeper of ours has {topic}")
+
     def _metadata_of(self, topic: str, partition: int) -> Any:  # noqa: ANN401 - kafka-python's
         request_topics = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
         for topic_metadata in self._ask(request_topics).topics:
@@ -332,6 +366,21 @@ class KraftView(BrokersView):
         if not states:
             raise UnreachableError("the KRaft quorum has no leader")
         return max(states, key=lambda state: state.leader_epoch)
+
+    def quorum(self) -> QuorumState:
+        """Return what the quorum's leader says of every controller's log."""
+        state = self._leader_state()
+        return QuorumState(
+            leader=state.leader_id,
+            epoch=state.leader_epoch,
+            hw=state.high_watermark,
+            voters={voter.replica_id: voter.log_end_offset for voter in state.current_voters},
+            observers={
+                observer.replica_id: observer.log_end_offset
+                for observer in state.observers
+                if observer.replica_id not in self._brokers
+            },
+        )
 
     def _foremost(self) -> tuple[int, ...]:
         """Return the brokers that have read the most of the controller's log."""

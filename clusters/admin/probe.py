@@ -7,7 +7,13 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from highwater.clusters.admin.kafka_protocol import ProtocolClient, Request, Response
 from highwater.clusters.admin.metadata import CoordinationView
 from highwater.clusters.core.addresses import Address
-from highwater.clusters.core.interfaces import PartitionState, ReplicaState, UnreachableError
+from highwater.clusters.core.interfaces import (
+    PartitionState,
+    QuorumState,
+    ReplicaState,
+    TopicState,
+    UnreachableError,
+)
 from highwater.harness.releases.release import RequestVersions as Versions
 
 _CONSUMER = -1
@@ -56,6 +62,14 @@ class ClusterProbe:
     def live_brokers(self) -> frozenset[int]:
         """Return the brokers with a session (ZooKeeper) or unfenced (KRaft)."""
         return self._view.live_brokers()
+
+    def quorum(self) -> QuorumState | None:
+        """Return the state of the metadata logs; None for ZooKeeper and for external clusters."""
+        return self._view.quorum()
+
+    def topic_state(self, topic: str) -> TopicState | None:
+        """Return what ZooKeeper has of a topic; None if it has no such topic."""
+        return self._view.topic_state(topic)
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
         """Ask a broker for LEO and HW of its replica."""

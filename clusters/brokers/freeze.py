@@ -1,5 +1,6 @@
 """Turn log directories into evidence: keep or copy what the judge reads, remove the rest."""
 
+import contextlib
 import re
 import shutil
 from pathlib import Path
@@ -8,6 +9,7 @@ from highwater.harness.base.errors import HarnessError
 
 # Kafka's internal topics, and copies of the metadata log, whose original the controller has.
 _INTERNAL = "__"
+_METADATA_LOG = "__cluster_metadata-0"
 # Preallocated files that are derived from the segments.
 _DERIVED = {".index", ".timeindex", ".txnindex"}
 
@@ -51,6 +53,26 @@ def copy_topic(replicas: Path, topic: str, target: Path) -> None:
     except OSError as error:  # includes shutil.Error
         raise HarnessError(
             f"the replicas of {topic} in {replicas} cannot be copied: {error.strerror or error}"
+        ) from error
+
+
+def copy_metadata_logs(coordination: Path, target: Path) -> None:
+    """Copy the metadata logs of KRaft controllers, which may be running, below another folder.
+
+    Raises:
+        HarnessError: a file cannot be copied.
+    """
+    try:
+        for log in sorted(coordination.glob(f"controller*/{_METADATA_LOG}/")):
+            copy = target / log.relative_to(coordination)
+            copy.mkdir(parents=True, exist_ok=True)
+            for pattern in ("*.log", "*.checkpoint"):  # a snapshot is there before segments go
+                for file in log.glob(pattern):
+                    with contextlib.suppress(FileNotFoundError):
+                        shutil.copy2(file, copy / file.name)
+    except OSError as error:
+        raise HarnessError(
+            f"the metadata logs in {coordination} cannot be copied: {error.strerror or error}"
         ) from error
 
 

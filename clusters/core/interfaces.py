@@ -46,6 +46,39 @@ class ReplicaState:
     hw: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumState:
+    """A KRaft quorum as its leader knows it (DescribeQuorum, KIP-595).
+
+    Attributes:
+        leader: its node id.
+        hw: the high watermark of the metadata log: everything below it is committed.
+        voters: log end offset by node id; up to there a log is the leader's.
+        observers: the same of nodes that have no vote, brokers left out.
+    """
+
+    leader: int
+    epoch: int
+    hw: int
+    voters: Mapping[int, int]
+    observers: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicState:
+    """A topic as ZooKeeper has it.
+
+    Attributes:
+        settings: those that were set for it.
+        replicas: the assignment of each partition, by number.
+        partitions: the state of each partition, by number.
+    """
+
+    settings: Mapping[str, str]
+    replicas: Mapping[int, tuple[int, ...]]
+    partitions: Mapping[int, PartitionState]
+
+
 class Probe(Protocol):
     """Queries to a running cluster; every answer is the view of one broker or one quorum."""
 
@@ -86,6 +119,21 @@ class Probe(Protocol):
 
     def live_brokers(self) -> frozenset[int]:
         """Return ids of brokers that have a session (ZooKeeper) or are unfenced (KRaft)."""
+
+    def quorum(self) -> QuorumState | None:
+        """Return the state of the metadata logs; None for ZooKeeper and for external clusters.
+
+        Raises:
+            UnreachableError: the quorum's leader did not answer.
+        """
+
+    def topic_state(self, topic: str) -> TopicState | None:
+        """Return what ZooKeeper has of a topic; None if it has no such topic.
+
+        Raises:
+            NotImplementedError: it is a KRaft cluster, or an external one.
+            UnreachableError: ZooKeeper did not answer.
+        """
 
     def close(self) -> None:
         """Close every connection."""

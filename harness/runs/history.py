@@ -208,6 +208,39 @@ MESSAGES: Final = pa.schema(
 """What became of single messages that the wire held, dropped, repeated or delayed, and what passed
 between the same two ends while one was in hand. No checker asks for it."""
 
+DECISIONS: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        # answered: Kafka said that it is done; unanswered: it was asked, and did not say so, or
+        # refused; end: what ZooKeeper had of it at the run's end (KRaft's log has it on disk)
+        pa.field("evidence", pa.string(), nullable=False),
+        # topic: it exists; setting: of a topic; replicas: of a partition; leader: it was made the
+        # leader, in an epoch that is only known of evidence end; feature: its finalized level
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("subject", pa.string(), nullable=False),  # the topic, or the feature
+        pa.field("partition", pa.int32()),  # of replicas and leader
+        pa.field("setting", pa.string()),  # its name
+        pa.field("value", pa.string()),  # null of a setting: the brokers' default
+        pa.field("epoch", pa.int32()),  # the leader's
+    ]
+)
+"""What controllers decided because the harness asked for it: a row an answer. Leaders and ISRs that
+were only seen are rows of ``PARTITIONS``."""
+
+QUORUM: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("node", pa.int32(), nullable=False),  # a controller
+        pa.field("voter", pa.bool_(), nullable=False),  # false: it is an observer (KIP-853)
+        pa.field("leo", pa.int64(), nullable=False),  # up to here its log is the leader's
+        pa.field("leader", pa.int32(), nullable=False),  # of the quorum: who says all that
+        pa.field("epoch", pa.int32(), nullable=False),
+        pa.field("hw", pa.int64(), nullable=False),  # everything below it is committed
+    ]
+)
+"""What the leader of a KRaft quorum says of every controller's metadata log (DescribeQuorum,
+KIP-595): a row whenever it differs from the row before of that controller."""
+
 ADDED: Final = frozenset(("op", "isolation", "removed", "step", "message", "controllers"))
 """Columns that runs recorded before them lack; all may be null."""
 
@@ -224,7 +257,17 @@ TABLES: Final = {
 WIRE_TABLE: Final = "events/wire"
 MESSAGES_TABLE: Final = "events/messages"
 STEPS_TABLE: Final = "events/steps"
-UNJUDGED: Final = {STEPS_TABLE: STEPS, WIRE_TABLE: WIRE, MESSAGES_TABLE: MESSAGES}
+DECISIONS_TABLE: Final = "events/decisions"
+QUORUM_TABLE: Final = "events/quorum"
+DECIDED: Final = {DECISIONS_TABLE: DECISIONS, QUORUM_TABLE: QUORUM}
+"""Tables that checkers read where a run has them; older runs do not."""
+
+OPTIONAL: Final = {
+    STEPS_TABLE: STEPS,
+    WIRE_TABLE: WIRE,
+    MESSAGES_TABLE: MESSAGES,
+    **DECIDED,
+}
 """Tables that a run need not have."""
 
 

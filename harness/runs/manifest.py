@@ -7,6 +7,7 @@ leaves it out and says so. Of a run that was cut short, or recorded before there
 every file is read to its end and nothing more.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -18,7 +19,7 @@ import msgspec
 
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.files import open_regular, read_regular
-from highwater.harness.runs.history import TABLES, UNJUDGED
+from highwater.harness.runs.history import OPTIONAL, TABLES
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import UnusedFile
 
@@ -27,6 +28,8 @@ SCHEMA: Final = 1
 
 _SEGMENT: Final = re.compile(r"\d{20}\.log")
 _CHECKPOINT: Final = re.compile(r".+-checkpoint")
+_OF_METADATA: Final = re.compile(r"\d{20}\.log|\d{20}-\d{10}\.checkpoint")
+_COORDINATION: Final = "coordination/"
 
 
 class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,8 +87,19 @@ def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFi
     except _UnsoundError as error:
         rest = tuple(_check(run, _judged(run), {}, digests))
         return (UnusedFile(path=NAME, why=str(error)), *rest)
-    paths = sorted({*manifest.files, *_judged(run)})
+    paths = sorted({*manifest.files, *_judged(run, metadata=_has_metadata(manifest))})
     return tuple(_check(run, paths, manifest.files, digests))
+
+
+def metadata_logs(run: Run) -> dict[int, Path]:
+    """Return the folders of the controllers' metadata logs that are evidence, by node id.
+
+    Runs that were recorded before controllers' logs were judged have them, but not in the manifest.
+    """
+    with contextlib.suppress(_UnsoundError):
+        if run.status().manifest and not _has_metadata(_manifest(run, run.status().manifest)):
+            return {}
+    return run.metadata_logs
 
 
 def rows(run: Run) -> dict[str, int]:
@@ -149,13 +163,21 @@ def _reason(error: OSError) -> str:
     return f"cannot be read: {error.strerror}"
 
 
-def _judged(run: Run) -> Iterator[str]:
-    """Yield the files of a run that a judge reads, and folders that cannot be listed."""
+def _has_metadata(manifest: Manifest) -> bool:
+    return any(path.startswith(_COORDINATION) for path in manifest.files)
+
+
+def _judged(run: Run, *, metadata: bool = True) -> Iterator[str]:
+    """Yield the files of a run that a judge reads, and folders that cannot be listed.
+
+    Args:
+        metadata: whether the controllers' metadata logs are among them.
+    """
     yield "plan.json"
     for name in ("environment.json", "steps.json", "logs/clients.log"):
         if os.path.lexists(run.path / name):
             yield name
-    for name in (*TABLES, *UNJUDGED):
+    for name in (*TABLES, *OPTIONAL):
         for path in (run.parquet(name), run.stream(name)):
             if os.path.lexists(path):
                 yield path.relative_to(run.path).as_posix()
@@ -168,6 +190,17 @@ def _judged(run: Run) -> Iterator[str]:
     for broker in brokers or ():
         if broker.isdecimal() and (run.replicas / broker).is_dir():
             yield from _of_broker(run.replicas / broker, f"replicas/{broker}", partitions)
+    if metadata:
+        yield from _of_controllers(run)
+
+
+def _of_controllers(run: Run) -> Iterator[str]:
+    for folder in run.metadata_logs.values():
+        path = folder.relative_to(run.path).as_posix()
+        names = _names(folder)
+        if names is None:
+            yield path
+        yield from (f"{path}/{name}" for name in names or () if _OF_METADATA.fullmatch(name))
 
 
 def _of_broker(folder: Path, path: str, partitions: set[str]) -> Iterator[str]:

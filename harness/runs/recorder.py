@@ -19,9 +19,12 @@ import pyarrow as pa
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs import history
 from highwater.harness.runs.history import (
+    DECIDED,
+    DECISIONS_TABLE,
     MESSAGES_TABLE,
     OPERATIONS,
     OPERATIONS_TABLE,
+    QUORUM_TABLE,
     STEPS_TABLE,
     WIRE_TABLE,
 )
@@ -70,7 +73,8 @@ class Recorder:
         self._error: HarnessError | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
         self._words: dict[str, dict[str, int]] = {}
-        tables = {**history.TABLES, STEPS_TABLE: history.STEPS} | (_OF_WIRE if wired else {})
+        tables = {**history.TABLES, STEPS_TABLE: history.STEPS, **DECIDED}
+        tables |= _OF_WIRE if wired else {}
         # Without a lock: a callback of a client that has failed for good would never give it back.
         self._rows: dict[str, deque[dict[str, object]]] = {table: deque() for table in tables}
         self._operations_lock = threading.Lock()
@@ -113,6 +117,16 @@ class Recorder:
     def replica(self, **row: object) -> None:
         """Record a row of ``REPLICAS``; the time is now unless told."""
         self._add("events/replicas", {"time_ns": self.clock(), **row})
+
+    def decision(self, evidence: str, kind: str, subject: str, **row: object) -> None:
+        """Record a row of ``DECISIONS``; on disk when this returns."""
+        self._append_now(
+            DECISIONS_TABLE, {"evidence": evidence, "kind": kind, "subject": subject, **row}
+        )
+
+    def controller(self, **row: object) -> None:
+        """Record a row of ``QUORUM``; the time is now."""
+        self._add(QUORUM_TABLE, {"time_ns": self.clock(), **row})
 
     def wire(self, row: dict[str, object]) -> None:
         """Record a row of ``WIRE``, whose time is told."""

@@ -3,10 +3,11 @@
 store/<run>/
   plan.json  environment.json  status.json     what was asked; on what; how far it came
   history/   ops.arrows while running -> ops.parquet
-  events/    partitions, replicas, faults, steps, log_lines (in the same form)
+  events/    partitions, replicas, faults, steps, log_lines, decisions, quorum (in the same form)
   steps.json                                   the steps of its schedule, to be taken again
   manifest.json                                every file that is judged, and the tables' rows
   replicas/<broker>/<topic>-<partition>/…      frozen log directories, with the checkpoint files
+  coordination/controller*/__cluster_metadata-0/…  each KRaft controller's metadata log
   logs/      broker and controller logs
   analysis/  verdict.json  anomalies.parquet
   report.html
@@ -14,6 +15,7 @@ store/latest -> the last run
 """
 
 import os
+import re
 import secrets
 import shutil
 from datetime import datetime
@@ -28,11 +30,18 @@ import pyarrow.parquet as pq
 from highwater.harness.base.errors import NotThereError, StoreError
 from highwater.harness.base.files import is_file, open_regular, read_regular, write_whole
 from highwater.harness.runs.faults.missed_step import MissedStep
-from highwater.harness.runs.history import TABLES, UNJUDGED, completed, read_stream, to_parquet
+from highwater.harness.runs.history import OPTIONAL, TABLES, completed, read_stream, to_parquet
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.verdict import Verdict
 
 Phase = Literal["booting", "running", "healing", "reading", "frozen"]
+METADATA_LOG: Final = "__cluster_metadata-0"
+"""The folder of the metadata log in a KRaft node's log directory."""
+
+LONE_CONTROLLER: Final = 100
+"""The node id of a KRaft controller that has no colleagues."""
+
+_CONTROLLER: Final = re.compile(r"controller(-(?P<id>\d+))?")
 _T = TypeVar("_T", bound=msgspec.Struct)
 _WHAT_MOST: Final = 60
 """Letters of a run's name that say what happened in it: file systems allow 255 in all."""
@@ -110,6 +119,16 @@ class Run:
         return True
 
     @property
+    def metadata_logs(self) -> dict[int, Path]:
+        """The folder of each KRaft controller's metadata log, by node id, where it is there.
+
+        A controller alone has no id in its folder's name.
+        """
+        folders = sorted((self.path / "coordination").glob(f"controller*/{METADATA_LOG}/"))
+        names = ((_CONTROLLER.fullmatch(folder.parent.name), folder) for folder in folders)
+        return {int(name["id"] or LONE_CONTROLLER): folder for name, folder in names if name}
+
+    @property
     def logs(self) -> Path:
         """Broker and controller logs."""
         return self.path / "logs"
@@ -148,7 +167,7 @@ class Run:
                 open_regular(self.parquet(name)).close()  # PyArrow would wait for a pipe
                 return pq.read_table(self.parquet(name))
             open_regular(self.stream(name)).close()
-            schema = {**TABLES, **UNJUDGED}[name]
+            schema = {**TABLES, **OPTIONAL}[name]
             return completed(pa.Table.from_batches(read_stream(self.stream(name))), schema)
         except (OSError, pa.ArrowInvalid) as error:
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
@@ -162,7 +181,7 @@ class Run:
 
     def seal(self) -> None:
         """Turn every stream into Parquet; a stream too short to have a schema is left alone."""
-        for table in (*TABLES, *UNJUDGED):
+        for table in (*TABLES, *OPTIONAL):
             if self.stream(table).exists():
                 to_parquet(self.stream(table), self.parquet(table))
 

@@ -18,6 +18,7 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
+from highwater.clusters.brokers.freeze import copy_metadata_logs
 from highwater.clusters.core.interfaces import Cluster, UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
@@ -154,7 +155,7 @@ class ClusterPool:
 
 
 def _keeper(cluster: Cluster, topic: str, run: Run) -> Callable[[], None]:
-    """Return a function that copies the topic's replicas into a run, and its part of every log.
+    """Return a function that copies a topic's replicas, metadata logs, and its part of every log.
 
     The part is what is written from now on.
     """
@@ -163,6 +164,7 @@ def _keeper(cluster: Cluster, topic: str, run: Run) -> Callable[[], None]:
 
     def keep() -> None:
         cluster.snapshot(topic, run.replicas)
+        copy_metadata_logs(cluster.directory / "coordination", run.path / "coordination")
         run.logs.mkdir(exist_ok=True)
         try:
             for path in sorted(logs.glob("*.log")):

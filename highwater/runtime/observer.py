@@ -38,6 +38,8 @@ class Observer:
         self._error: Exception | None = None
         looks: list[Callable[[Probe], None]] = [self._partition_look()]
         looks += [self._replica_look(broker) for broker in cluster.brokers]
+        if cluster.release.coordination == "kraft":
+            looks.append(self._quorum_look())
         self._threads = [
             threading.Thread(
                 target=self._watch, args=(cluster, look), name=f"observer-{n}", daemon=True
@@ -92,6 +94,26 @@ class Observer:
                         isr=list(now[0].isr),
                         controller=controller,
                     )
+
+        return look
+
+    def _quorum_look(self) -> Callable[[Probe], None]:
+        before: dict[int, dict[str, int | bool]] = {}
+
+        def look(probe: Probe) -> None:
+            try:
+                quorum = probe.quorum()
+            except UnreachableError:
+                return
+            if quorum is None:
+                return
+            common = {"leader": quorum.leader, "epoch": quorum.epoch, "hw": quorum.hw}
+            for voter, ends in ((True, quorum.voters), (False, quorum.observers)):
+                for node, leo in ends.items():
+                    now = {"voter": voter, "leo": leo, **common}
+                    if before.get(node) != now:
+                        before[node] = now
+                        self._recorder.controller(node=node, **now)
 
         return look
 

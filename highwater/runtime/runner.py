@@ -34,6 +34,7 @@ from highwater.nemesis.schedules import generator, step_executor
 from highwater.nemesis.schedules.relay_needed import wired
 from highwater.nemesis.schedules.upgrade_path import levels, settings
 from highwater.runtime.broker_log_parser import endings, log_lines
+from highwater.runtime.decisions import record_end, record_topic, recorded
 from highwater.runtime.executed_steps import footsteps
 from highwater.runtime.observer import Observer, wire_watched
 from highwater.runtime.preflight import check_plan
@@ -104,8 +105,10 @@ def conduct(
         facts = describe(cluster, clock.started_at_ns, outside=plan.external is not None)
         run.write_struct("environment.json", facts)
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
-        replicas = _create_topic(plan, cluster, probe)
+        assignment = _create_topic(plan, cluster, probe)
         recorder = stack.enter_context(Recorder(run, clock, wired=cluster.network is not None))
+        record_topic(recorder, plan.topic, assignment)
+        cluster = recorded(cluster, recorder)
         scribe = ProgressLine(recorder)
         nemesis = Nemesis(cluster, scribe, plan.topic, levels(plan))
         with (
@@ -126,7 +129,7 @@ def conduct(
                 client=workload,
                 direct=workload.direct,
                 topic=plan.topic.name,
-                replicas=replicas,
+                replicas=tuple(assignment[0]),
                 stop=stop,
                 checks=(
                     observer.check,
@@ -142,6 +145,7 @@ def conduct(
             _heal(plan, scene, workload, diary)
             scene.check()
             _read(workload, diary)
+            record_end(recorder, probe, cluster, plan.topic.name)
         keep()
         _seal(plan, run, recorder, clock, diary)
         diary.phase("frozen", manifest=manifest.record(run, recorder.rows()))
@@ -157,15 +161,15 @@ def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: StatusK
     run.write_struct("steps.json", footsteps(run))
 
 
-def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
-    """Create the topic; return the replicas of partition 0, the preferred leader first."""
+def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]:
+    """Create the topic; return the replicas of each partition, the preferred leader first."""
     script = find_script(plan)
     ids = [*script.cast(cluster, probe)] if script else sorted(cluster.brokers)
     starts = (n % len(ids) for n in range(plan.topic.partitions))
     rings = ([*ids[start:], *ids[:start]] for start in starts)
     assignment = [ring[: plan.topic.replication_factor] for ring in rings]
     cluster.create_topic(plan.topic.name, assignment, plan.topic.settings())
-    return tuple(assignment[0])
+    return assignment
 
 
 def _play(plan: Plan, scene: ScheduleContext) -> None:

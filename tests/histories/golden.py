@@ -12,6 +12,7 @@ from typing import Final
 from highwater.harness.runs.history import record_value
 from highwater.harness.runs.plan import Topic, Workload
 from highwater.harness.runs.store import Run
+from tests.histories import controllers
 from tests.histories.stories import fork, loss
 from tests.support.logdirs import batch as numbered
 from tests.support.run_builder import RunBuilder
@@ -447,5 +448,15 @@ GOLDEN: Final = (
         build=_untested,
         verdict="unknown",
         says=("no promise was put to the test",),
+    ),
+    *(
+        Golden(
+            name=name,
+            build=build,
+            verdict="invalid" if findings else "valid",
+            anomalies=findings,
+            breaking=frozenset(kind for kind, *_ in findings),
+        )
+        for name, build, findings in controllers.CASES
     ),
 )

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from highwater.harness.runs.history import TABLES, StreamWriter, record_value
+from highwater.harness.runs.history import (
+    DECISIONS_TABLE,
+    OPTIONAL,
+    QUORUM_TABLE,
+    TABLES,
+    StreamWriter,
+    record_value,
+)
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Environment, Phase, Run, RunStatus
 
@@ -179,6 +186,42 @@ class RunBuilder:
             }
         )
 
+    def decided(
+        self,
+        kind: str,
+        value: str | None = None,
+        *,
+        evidence: str = "answered",
+        subject: str | None = None,
+        **row: int | str,
+    ) -> None:
+        """A controller was asked for something, or ZooKeeper read at the end."""
+        self.rows.setdefault(DECISIONS_TABLE, []).append(
+            {
+                "time_ns": self.now_ns,
+                "evidence": evidence,
+                "kind": kind,
+                "subject": subject or self.topic.name,
+                "value": value,
+                **row,
+            }
+        )
+
+    def quorum(self, ends: dict[int, int], hw: int, *, leader: int = 100, epoch: int = 1) -> None:
+        """The quorum's leader told how far each controller's log goes, and what is committed."""
+        self.rows.setdefault(QUORUM_TABLE, []).extend(
+            {
+                "time_ns": self.now_ns,
+                "node": node,
+                "voter": True,
+                "leo": leo,
+                "leader": leader,
+                "epoch": epoch,
+                "hw": hw,
+            }
+            for node, leo in ends.items()
+        )
+
     def log_line(
         self, broker: int, kind: str, line: str, *, offset: int | None = None, partition: int = 0
     ) -> None:
@@ -225,13 +268,13 @@ class RunBuilder:
         run.write_struct("status.json", self.status)
         run.write_struct("environment.json", _ENVIRONMENT)
         for name, rows in self.rows.items():
-            path = run.path / name
+            path, schema = run.path / name, {**TABLES, **OPTIONAL}[name]
             path.parent.mkdir(exist_ok=True)
             if sealed:
-                table = pa.Table.from_pylist(rows, schema=TABLES[name])
+                table = pa.Table.from_pylist(rows, schema=schema)
                 pq.write_table(table, path.with_suffix(".parquet"))
             else:
-                with StreamWriter(path.with_suffix(".arrows"), TABLES[name]) as writer:
+                with StreamWriter(path.with_suffix(".arrows"), schema) as writer:
                     writer.append_rows(rows)
         for broker in range(1, self.plan.brokers + 1):
             for partition in range(self.topic.partitions):

@@ -116,6 +116,12 @@ class NoView:
     def live_brokers(self) -> frozenset[int]:
         return frozenset()
 
+    def quorum(self) -> None:
+        return None
+
+    def topic_state(self, topic: str) -> None:
+        raise UnreachableError(f"{topic} is not known")
+
     def close(self) -> None:
         self.closed = True
 

@@ -314,8 +314,8 @@ def test_every_table_exists_even_when_nothing_happened(tmp_path: Path) -> None:
     Recorder(run, Clock()).close()
     run.seal()
     assert sorted(p.name for p in tmp_path.rglob("*.parquet")) == [
-        "faults.parquet", "log_lines.parquet", "ops.parquet", "partitions.parquet",
-        "replicas.parquet", "steps.parquet",
+        "decisions.parquet", "faults.parquet", "log_lines.parquet", "ops.parquet",
+        "partitions.parquet", "quorum.parquet", "replicas.parquet", "steps.parquet",
     ]  # fmt: skip
 
 

@@ -203,3 +203,24 @@ def test_a_cluster_that_does_not_start_leaves_its_logs_to_the_run(
     assert str(log) in failed.value.message
     assert log.read_text() == "no memory"
     assert not (tmp_path / "clusters").exists()
+
+
+def test_a_run_gets_the_metadata_logs_of_its_cluster(
+    tmp_path: Path, booted: list[FakeCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {f"{0:020d}.log": b"records", f"{7:020d}-{1:010d}.checkpoint": b"snapshot"}
+
+    def does(_plan: Plan, _run: Run, cluster: FakeCluster) -> None:
+        for controller in ("controller-100", "controller-101"):
+            folder = cluster.directory / "coordination" / controller / "__cluster_metadata-0"
+            folder.mkdir(parents=True)
+            for name, data in {**files, "quorum-state": b"", f"{0:020d}.index": b""}.items():
+                (folder / name).write_bytes(data)
+
+    conducts(monkeypatch, does)
+    with ClusterPool(tmp_path / "clusters") as fleet:
+        run = Runs(fleet, tmp_path)()
+    assert len(booted) == 1
+    assert [*run.metadata_logs] == [100, 101]
+    for folder in run.metadata_logs.values():
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == files

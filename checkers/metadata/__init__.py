@@ -1,0 +1,1 @@
+"""Controllers' metadata logs, and what was decided: compared, replayed, and judged."""

@@ -1,0 +1,180 @@
+"""Metadata logs of KRaft's controllers, as their disks have them: read in this process.
+
+They are small, a few records a second: everything about them is done here, and Spark only compares
+those that differ (``checkers.metadata.divergence``).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from highwater.checkers.inspection.replica_extents import ORDINARY, TORN, UNREADABLE
+from highwater.checkers.kafka_files.reader import SCHEMA, read_file, read_segment
+from highwater.checkers.kafka_files.segment_files import SEGMENT, Segment, limited
+from highwater.checkers.run_files import RunFiles
+from highwater.harness.base.files import open_regular
+
+TOPIC: Final = "__cluster_metadata"
+
+Row = dict[str, Any]
+
+_SNAPSHOT: Final = re.compile(r"(?P<end>\d{20})-(?P<epoch>\d{10})\.checkpoint")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Snapshot:
+    """A snapshot of the metadata: all that was decided below an offset (KIP-630).
+
+    Attributes:
+        end: the first offset that is not in it.
+        epoch: of the last record in it.
+    """
+
+    end: int
+    epoch: int
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControllerLog:
+    """The metadata log of one controller.
+
+    Attributes:
+        controller: its node id.
+        records: its records in order, in ``reader.SCHEMA``.
+        damage: ranges of it that are no sound batch, in the same columns; not those that a kill
+            leaves at its end.
+        unread: whether the system could not read some of it, which shows nothing.
+    """
+
+    run: str
+    controller: int
+    segments: tuple[Segment, ...]
+    snapshots: tuple[Snapshot, ...]
+    records: pa.Table
+    damage: tuple[Row, ...]
+    unread: bool
+
+    @property
+    def first(self) -> int | None:
+        """Offset of its first record; None where it holds none."""
+        return self.records["offset"][0].as_py() if len(self.records) else None
+
+    @property
+    def end(self) -> int:
+        """The offset behind its last record, or behind what its last snapshot covers."""
+        last = self.records["offset"][-1].as_py() + 1 if len(self.records) else 0
+        return max([last, *(snapshot.end for snapshot in self.snapshots)])
+
+    @property
+    def covered(self) -> int:
+        """The offset up to which snapshots have everything."""
+        return max((snapshot.end for snapshot in self.snapshots), default=0)
+
+    @cached_property
+    def epochs(self) -> dict[int, tuple[int, int]]:
+        """Each epoch of its records, with the first and the last offset in it."""
+        grouped = self.records.group_by("leader_epoch").aggregate(
+            [("offset", "min"), ("offset", "max")]
+        )
+        rows = zip(*(grouped[name].to_pylist() for name in _OF_EPOCHS), strict=True)
+        return {epoch: (first, last) for epoch, first, last in rows if epoch is not None}
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Its last epoch and its end: of two logs the greater is more up to date (KIP-595)."""
+        last = max(self.snapshots, default=None)
+        epoch = max([-1, *self.epochs, *([last.epoch] if last else [])])
+        return epoch, self.end
+
+    def between(self, first: int, end: int) -> pa.Table:
+        """Return its records from one offset to before another."""
+        offset = self.records["offset"]
+        return self.records.filter(pc.and_(pc.greater_equal(offset, first), pc.less(offset, end)))
+
+
+_OF_EPOCHS: Final = ("leader_epoch", "offset_min", "offset_max")
+
+
+def read_logs(case: RunFiles) -> list[ControllerLog]:
+    """Return the metadata log of every controller of a run, in order of their ids."""
+    return [
+        _read(case, controller, case.metadata_logs[controller])
+        for controller in sorted(case.metadata_logs)
+    ]
+
+
+def read_snapshot(log: ControllerLog, snapshot: Snapshot) -> Iterator[bytes]:
+    """Yield the records of a snapshot, without its control records."""
+    where = Segment(
+        path=str(snapshot.path),
+        run=log.run,
+        broker=log.controller,
+        topic=TOPIC,
+        partition=0,
+        base_offset=0,
+    )
+    with open_regular(snapshot.path) as file:
+        for batch in read_file(file, where):
+            yield from _values(batch)
+
+
+def values(records: pa.Table) -> Iterator[bytes]:
+    """Yield the values of records in order, without control records."""
+    for batch in records.to_batches():
+        yield from _values(batch)
+
+
+def _values(batch: pa.RecordBatch) -> Iterator[bytes]:
+    rows = zip(batch["value"].to_pylist(), batch["control"].to_pylist(), strict=True)
+    yield from (value for value, control in rows if value is not None and not control)
+
+
+def _read(case: RunFiles, controller: int, folder: Path) -> ControllerLog:
+    segments = limited(
+        [
+            Segment(
+                path=str(path),
+                run=case.key,
+                broker=controller,
+                topic=TOPIC,
+                partition=0,
+                base_offset=int(path.stem),
+            )
+            for path in folder.iterdir()
+            if SEGMENT.fullmatch(path.name)
+        ]
+    )
+    rows = pa.Table.from_batches(
+        [batch for segment in segments for batch in read_segment(segment)], SCHEMA
+    )
+    damage = rows.filter(pc.is_valid(rows["damage"])).to_pylist()
+    return ControllerLog(
+        run=case.key,
+        controller=controller,
+        segments=tuple(segments),
+        snapshots=tuple(sorted(_snapshots(folder))),
+        records=rows.filter(pc.is_valid(rows["offset"])),
+        damage=tuple(_extraordinary(damage, segments)),
+        unread=any(row["damage"] == UNREADABLE for row in damage),
+    )
+
+
+def _snapshots(folder: Path) -> Iterator[Snapshot]:
+    for path in folder.iterdir():
+        if name := _SNAPSHOT.fullmatch(path.name):
+            yield Snapshot(end=int(name["end"]), epoch=int(name["epoch"]), path=path)
+
+
+def _extraordinary(damage: Iterable[Row], segments: Sequence[Segment]) -> Iterator[Row]:
+    """Yield the damaged ranges that neither a kill nor preallocation leaves."""
+    for row in damage:
+        inside = row["damage"] == TORN and row["segment"] < segments[-1].base_offset
+        if inside or row["damage"] not in (*ORDINARY, UNREADABLE):
+            yield row

@@ -1,0 +1,262 @@
+"""``lost-decision``: what a controller decided, and said, is not there at the end of the run.
+
+*Said*: the answers to the harness's own requests (``harness.runs.history.DECISIONS``), and leaders
+and in-sync replicas that the observer was told (``PARTITIONS``). On KRaft a controller answers
+after the commit, and brokers tell what lies below the high watermark: both are decided for ever
+(KIP-595).
+
+*There at the end*: on KRaft the controllers' metadata logs on disk, replayed. The most up-to-date
+one counts, because only such a controller is elected. On ZooKeeper it is what the harness read from
+it before the freeze.
+
+Not lost is what a later request may have changed: one that was never answered may have taken
+effect. An ISR is only judged where the log has the whole history of its leader epoch. "No leader"
+is not judged: a broker also says it of a leader whose address it does not know.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import LOST_DECISION, Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import always
+from highwater.checkers.kafka_files.metadata_records import MetadataRecordError
+from highwater.checkers.metadata.controller_logs import ControllerLog, Row
+from highwater.checkers.metadata.decided_state import DecidedState, Registration, replay
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
+from highwater.harness.runs.history import DECISIONS_TABLE
+
+_PARTITIONS: Final = "events/partitions"
+_SEEN: Final = ["time_ns", "topic", "partition", "leader", "leader_epoch", "isr"]
+_END: Final = "end"
+_ANSWERED: Final = "answered"
+MISSING: Final = "missing"
+
+_Loss = tuple[str, int | None, str, str]
+"""Topic or feature, partition, what was decided, and what is there instead."""
+
+
+def _says(row: Row) -> str:
+    return f"A controller said that {row['value']}; {row['copies'][0]['note']}."
+
+
+@checker(
+    Kind(
+        LOST_DECISION,
+        guarantee="What a controller decided and said is still so afterwards.",
+        singular="decision of a controller is lost",
+        plural="decisions of controllers are lost",
+        severity=Severity.CRITICAL,
+        promise="durability: what a controller says is committed (KIP-595, ZooKeeper's quorum)",
+        breaks=always,
+        says=_says,
+    )
+)
+def lost_decision(tables: Tables) -> pa.Table:
+    """Return decisions that are not there at the end, each once."""
+    rows = [
+        {
+            "run": case.key,
+            "kind": LOST_DECISION,
+            "topic": subject,
+            "partition": partition,
+            "value": decided,
+            "copies": [{"partition": partition, "note": instead}],
+        }
+        for case in tables.cases
+        for subject, partition, decided, instead in _losses(case, tables.controller_logs[case.key])
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _losses(case: RunFiles, logs: list[ControllerLog]) -> list[_Loss]:
+    decisions = _table(case, DECISIONS_TABLE)
+    seen = _table(case, _PARTITIONS, _SEEN)
+    ends = _ends(decisions, logs)
+    if not ends:
+        return []
+    requests = [row for row in decisions if row["evidence"] != _END]
+    by_end = [[*_unmet(requests, end), *_unseen(seen, end)] for end in ends]
+    first, *others = by_end
+    # Where equally good logs differ, that is an anomaly of its own: metadata-divergence.
+    return [loss for loss in dict.fromkeys(first) if all(loss in losses for losses in others)]
+
+
+def _table(case: RunFiles, name: str, columns: list[str] | None = None) -> list[Row]:
+    if name not in case.tables:
+        return []
+    rows: list[Row] = (
+        pq.read_table(case.tables[name], columns=columns).sort_by("time_ns").to_pylist()
+    )
+    return rows
+
+
+def _ends(decisions: list[Row], logs: list[ControllerLog]) -> list[DecidedState]:
+    """Return what there is at the end, of each controller that may be elected; none: unknown."""
+    if logs:
+        whole = [log for log in logs if not (log.damage or log.unread)]
+        best = max((log.rank for log in whole), default=None)
+        return list(_replayed(log for log in whole if log.rank == best))
+    read = [row for row in decisions if row["evidence"] == _END]
+    return [_read_state(read)] if read else []
+
+
+def _replayed(logs: Iterable[ControllerLog]) -> Iterator[DecidedState]:
+    error: MetadataRecordError | None = None
+    states = 0
+    for log in logs:
+        try:
+            yield replay(log)
+            states += 1
+        except MetadataRecordError as senseless:
+            error = senseless
+    if error is not None and not states:
+        raise error
+
+
+def _read_state(rows: list[Row]) -> DecidedState:
+    """Return what ZooKeeper had at the end; of each partition that is one moment."""
+    state = DecidedState(begun_late=True)
+    replicas = {
+        (row["subject"], row["partition"]): _brokers(row)
+        for row in rows
+        if row["kind"] == "replicas"
+    }
+    for row in rows:
+        key = (row["subject"], row["partition"])
+        match row["kind"]:
+            case "topic" if row["value"] != MISSING:
+                state.topics[row["subject"].encode()] = row["subject"]
+            case "setting":
+                state.settings.setdefault(row["subject"], {})[row["setting"]] = row["value"]
+            case "leader":
+                now = Registration(
+                    leader=int(row["value"]),
+                    leader_epoch=row["epoch"],
+                    isr=(),
+                    replicas=replicas.get(key, ()),
+                )
+                state.partitions[key] = [now]
+    return state
+
+
+def _brokers(row: Row) -> tuple[int, ...]:
+    return tuple(int(broker) for broker in row["value"].split(","))
+
+
+def _unmet(requests: list[Row], end: DecidedState) -> Iterator[_Loss]:
+    """Yield what was answered last about each thing, and is not so."""
+    last = {}
+    for row in requests:
+        thing = row["kind"], row["subject"], row["partition"], row["setting"]
+        last[*thing, row["value"] if row["kind"] == "leader" else None] = row
+    for row in last.values():
+        if row["evidence"] == _ANSWERED and (loss := _CHECKS[row["kind"]](row, end)):
+            yield loss
+
+
+def _topic(row: Row, end: DecidedState) -> _Loss | None:
+    topic = row["subject"]
+    if topic in end.topics.values():
+        return None
+    return topic, None, f"topic {topic} was created", "it does not exist at the end"
+
+
+def _setting(row: Row, end: DecidedState) -> _Loss | None:
+    topic, setting = row["subject"], row["setting"]
+    now = end.settings.get(topic, {}).get(setting)
+    if now == row["value"] or topic not in end.topics.values():
+        return None
+    decided = f"{setting} of {topic} was set to {row['value'] or 'the default'}"
+    return topic, None, decided, f"at the end it is {now or 'the default'}"
+
+
+def _replicas(row: Row, end: DecidedState) -> _Loss | None:
+    topic, partition = row["subject"], row["partition"]
+    history = end.partitions.get((topic, partition))
+    if history is None or {*history[-1].replicas} == {*_brokers(row)}:
+        return None
+    decided = f"{topic}-{partition} was given the replicas {row['value']}"
+    return topic, partition, decided, f"at the end it has {_listed(history[-1].replicas)}"
+
+
+def _leader(row: Row, end: DecidedState) -> _Loss | None:
+    topic, partition, leader = row["subject"], row["partition"], int(row["value"])
+    history = end.partitions.get((topic, partition), [])
+    if not history or end.begun_late or leader in {past.leader for past in history}:
+        return None
+    decided = f"broker {leader} was made the leader of {topic}-{partition}"
+    return topic, partition, decided, "at the end no leader epoch has been its"
+
+
+def _feature(row: Row, end: DecidedState) -> _Loss | None:
+    feature, level = row["subject"], end.features.get(row["subject"], 0)
+    if level >= int(row["value"]):
+        return None
+    decided = f"feature {feature} was finalized at level {row['value']}"
+    return feature, None, decided, f"at the end its level is {level}"
+
+
+_CHECKS: Final[dict[str, Callable[[Row, DecidedState], _Loss | None]]] = {
+    "topic": _topic,
+    "setting": _setting,
+    "replicas": _replicas,
+    "leader": _leader,
+    "feature": _feature,
+}
+
+
+def _unseen(seen: list[Row], end: DecidedState) -> Iterator[_Loss]:
+    """Yield leaders and in-sync replicas that were seen, and that are not in the history."""
+    for row in seen:
+        topic, partition, epoch = row["topic"], row["partition"], row["leader_epoch"]
+        if epoch is None:
+            continue
+        if row["leader"] >= 0 and (
+            loss := _lost_leader(topic, partition, row["leader"], epoch, end)
+        ):
+            yield loss
+        elif (past := _isrs(topic, partition, epoch, end)) and {*row["isr"]} not in past:
+            decided = f"the ISR of {topic}-{partition} was {_listed(row['isr'])}"
+            there = ", then ".join(map(_listed, past))
+            yield (
+                topic,
+                partition,
+                f"{decided} in leader epoch {epoch}",
+                f"the metadata log has {there} there",
+            )
+
+
+def _isrs(topic: str, partition: int, epoch: int, end: DecidedState) -> list[set[int]]:
+    """Return every ISR of a leader epoch, in order; none where not all of them are known."""
+    history = end.partitions.get((topic, partition), [])
+    if end.begun_late and history and epoch <= history[0].leader_epoch:
+        return []
+    return [{*past.isr} for past in history if past.leader_epoch == epoch]
+
+
+def _lost_leader(
+    topic: str, partition: int, leader: int, epoch: int, end: DecidedState
+) -> _Loss | None:
+    """Return the loss of a leader's epoch; None where it is in the history, or before it."""
+    history = end.partitions.get((topic, partition), [])
+    decided = f"broker {leader} led {topic}-{partition} in leader epoch {epoch}"
+    if not history:
+        there = topic in end.topics.values()
+        return (topic, partition, decided, "at the end it does not exist") if there else None
+    leaders = {past.leader for past in history if past.leader_epoch == epoch}
+    if leader in leaders or (not leaders and epoch < history[0].leader_epoch):
+        return None
+    last = history[-1].leader_epoch
+    if not leaders:
+        return topic, partition, decided, f"at the end the last leader epoch is {last}"
+    return topic, partition, decided, f"at the end that epoch has leader {_listed(leaders)}"
+
+
+def _listed(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(brokers))) or "nobody"

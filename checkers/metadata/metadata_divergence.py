@@ -1,0 +1,251 @@
+"""``metadata-divergence``: the metadata logs of a KRaft quorum's controllers disagree on disk.
+
+Two rules of Raft say which offsets have to agree, whoever leads and whatever is down (KIP-595):
+
+- *Log matching.* Where two logs have a record of the same epoch at the same offset, all before it
+  is equal, committed or not: an epoch has one leader, and a follower appends only what follows its
+  own last record.
+- *Committed is for ever.* A controller's log is the leader's up to the offset that the leader knows
+  of it, because each of its fetches names its last epoch; below the high watermark it is never
+  truncated again. So below both, as DescribeQuorum gave them (``harness.runs.history.QUORUM``), it
+  must be there, and agree. What a majority has on its disks is not enough: it is committed only if
+  the leader of its own epoch knew, and a later leader may replace it (Raft, figure 8).
+
+Above these bounds logs may differ: a controller that was cut off keeps what nobody committed until
+it meets the next leader. No difference either: a prefix that a snapshot covers (KIP-630), another
+end, and the torn batch that a kill leaves there.
+
+A controller alone has nothing to agree with; its log must reach its high watermark all the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import combinations
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import METADATA_DIVERGENCE, Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import always
+from highwater.checkers.inspection.compare import Extent, ReplicaLogs, compare
+from highwater.checkers.kafka_files import metadata_records
+from highwater.checkers.metadata.controller_logs import TOPIC, ControllerLog, Row
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
+from highwater.checkers.spark.engine import Engine
+from highwater.harness.runs.history import QUORUM_TABLE
+
+_COMPARED: Final = ("offset", "leader_epoch", "control", "key", "value")
+_READ: Final = (
+    *("segment", "position", "base_offset", "last_offset", "crc_ok", "damage"),
+    *_COMPARED,
+)
+_CONTROLS: Final = {
+    "type 2": "LeaderChangeMessage",
+    "type 5": "KRaftVersionRecord",
+    "type 6": "VotersRecord",
+}
+_DIGITS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pair:
+    """Two logs of a run, and the first offset from which on they need not agree."""
+
+    logs: tuple[ControllerLog, ControllerLog]
+    bound: int
+
+    @property
+    def begin(self) -> int:
+        """The first offset that both still have."""
+        return max(log.first or 0 for log in self.logs)
+
+    @property
+    def end(self) -> int:
+        """The first offset that need not agree, or that one of them does not have yet."""
+        return min(self.bound, *(log.end for log in self.logs))
+
+    @property
+    def differs(self) -> bool:
+        """True if they are not simply equal there; most are, and need no comparison by Spark."""
+        left, right = (log.between(self.begin, self.end).select(_COMPARED) for log in self.logs)
+        return not left.equals(right)
+
+
+def _says(row: Row) -> str:
+    offset, copies = row["offset"], row["copies"]
+    groups: dict[str, list[int]] = {}
+    for copy in copies:
+        groups.setdefault(copy["note"], []).append(copy["broker"])
+    ordered = sorted(groups.items(), key=lambda group: (len(group[1]), group[1]))
+    parts = [f"{_controllers(nodes)} {note}" for note, nodes in ordered]
+    return f"Offset {offset} of the metadata log: {'; '.join(parts)}."
+
+
+def _controllers(nodes: Sequence[int]) -> str:
+    many = "s" if len(nodes) > 1 else ""
+    return f"controller{many} {', '.join(map(str, sorted(nodes)))}:"
+
+
+@checker(
+    Kind(
+        METADATA_DIVERGENCE,
+        guarantee="Controllers hold the same metadata at every offset that is committed.",
+        singular="offset of the metadata log differs between controllers, or is gone",
+        plural="offsets of the metadata log differ between controllers, or are gone",
+        severity=Severity.CRITICAL,
+        promise="agreement: every controller has what the quorum committed (KIP-595)",
+        breaks=always,
+        says=_says,
+    )
+)
+def metadata_divergence(tables: Tables) -> pa.Table:
+    """Return offsets at which controllers' logs differ, or that one of them has lost."""
+    rows: list[Row] = []
+    pairs: list[_Pair] = []
+    for case in tables.cases:
+        logs = tables.controller_logs[case.key]
+        committed = _committed(case)
+        rows += [row for log in logs for row in _by_itself(log, committed.get(log.controller, 0))]
+        pairs += [pair for pair in _pairs(logs, committed) if pair.differs]
+    rows += _compared(tables.engine, pairs)
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _committed(case: RunFiles) -> dict[int, int]:
+    """Return, by controller, the offset below which its log must be what was committed."""
+    if QUORUM_TABLE not in case.tables:
+        return {}
+    seen = pq.read_table(case.tables[QUORUM_TABLE], columns=["time_ns", "node", "leo", "hw"])
+    rows = seen.sort_by("time_ns").to_pylist()
+    watermark = max((row["hw"] for row in rows), default=0)
+    # The last one: a fault may have taken a disk, and the leader learns of it by the next fetch.
+    ends = {row["node"]: row["leo"] for row in rows}
+    return {node: min(watermark, end) for node, end in ends.items()}
+
+
+def _by_itself(log: ControllerLog, bound: int) -> Iterator[Row]:
+    """Yield what a log lacks that it must have, whatever the others have."""
+    for damage in log.damage:
+        where = f"no sound batch ({damage['segment']:020d}.log, byte {damage['position']})"
+        yield _row(log, damage["base_offset"], f"{where}: {damage['error']}")
+    if log.first is not None and log.first > log.covered:
+        says = f"nothing before offset {log.first}, though no snapshot covers it"
+        yield _row(log, log.first - 1, says)
+    if log.end < bound and not (log.damage or log.unread):
+        says = f"nothing from here on, though the quorum's leader had seen {bound - log.end} more"
+        yield _row(log, log.end, f"{says} of it, all committed")
+
+
+def _row(log: ControllerLog, offset: int | None, says: str) -> Row:
+    return _anomaly(log.run, offset, [_copy(log, offset, None, says)])
+
+
+def _anomaly(run: str, offset: int | None, copies: list[Row]) -> Row:
+    place = {
+        "run": run,
+        "kind": METADATA_DIVERGENCE,
+        "topic": TOPIC,
+        "partition": 0,
+        "offset": offset,
+    }
+    return {**place, "copies": copies}
+
+
+def _copy(log: ControllerLog, offset: int | None, epoch: int | None, says: str) -> Row:
+    where = {"broker": log.controller, "partition": 0, "offset": offset}
+    return {**where, "leader_epoch": epoch, "note": says}
+
+
+def _pairs(logs: Sequence[ControllerLog], committed: dict[int, int]) -> Iterator[_Pair]:
+    for left, right in combinations(logs, 2):
+        committed_below = min(committed.get(log.controller, 0) for log in (left, right))
+        yield _Pair(logs=(left, right), bound=max(committed_below, _matching(left, right)))
+
+
+def _matching(left: ControllerLog, right: ControllerLog) -> int:
+    """Return the offset behind the last one at which both have a record of the same epoch."""
+    bound = 0
+    for epoch in left.epochs.keys() & right.epochs.keys():
+        (first, last), (begin, end) = left.epochs[epoch], right.epochs[epoch]
+        if max(first, begin) <= min(last, end):
+            bound = max(bound, min(last, end) + 1)
+    return bound
+
+
+def _compared(engine: Engine, pairs: Sequence[_Pair]) -> Iterator[Row]:
+    """Yield the offsets at which logs of any pair differ, with the records of all these logs."""
+    if not pairs:
+        return
+    differences = compare(_replica_logs(engine, pairs))
+    differing = differences.offsets.where(F.col("other_record") | F.col("other_epoch"))
+    places = differing.select("part", "offset").union(differences.lacking.select("part", "offset"))
+    by_run: dict[tuple[str, int], dict[int, ControllerLog]] = {}
+    for place in places.distinct().collect():
+        for log in pairs[place["part"]].logs:
+            by_run.setdefault((log.run, place["offset"]), {})[log.controller] = log
+    for (run, offset), logs in sorted(by_run.items()):
+        copies = [_record(log, offset) for _, log in sorted(logs.items())]
+        yield _anomaly(run, offset, copies)
+
+
+def _record(log: ControllerLog, offset: int) -> Row:
+    rows = log.between(offset, offset + 1).to_pylist()
+    if not rows:
+        return _copy(log, offset, None, "no record")
+    row = rows[0]
+    value = row["value"] or b""
+    control = _CONTROLS.get(row["control_type"], row["control_type"])
+    name = control if row["control"] else metadata_records.name(value)
+    digest = sha256(repr((row["key"], value)).encode()).hexdigest()[:_DIGITS]
+    says = f"{name} of epoch {row['leader_epoch']}, {len(value)} bytes with digest {digest}"
+    return _copy(log, offset, row["leader_epoch"], says)
+
+
+def _replica_logs(engine: Engine, pairs: Sequence[_Pair]) -> ReplicaLogs:
+    """Return each pair as a partition with two replicas."""
+    sides = [(part, pair, log) for part, pair in enumerate(pairs) for log in pair.logs]
+    rows = [
+        _numbered(part, replica, pair.bound, log) for replica, (part, pair, log) in enumerate(sides)
+    ]
+    records = engine.given(pa.concat_tables(rows)).withColumn(
+        "print", F.xxhash64("key", "value", "control")
+    )
+    return ReplicaLogs(
+        engine=engine,
+        records=records,
+        extents={
+            replica: Extent(part=part, first=log.first, leo=min(log.end, pair.bound), gaps_till=0)
+            for replica, (part, pair, log) in enumerate(sides)
+            if log.first is not None
+        },
+        segments=[
+            (replica, segment.base_offset, segment.end)
+            for replica, (_, _, log) in enumerate(sides)
+            for segment in log.segments
+        ],
+        damaged=any(log.damage for _, _, log in sides),
+        keyed=False,
+        doubted=False,
+    )
+
+
+def _numbered(part: int, replica: int, bound: int, log: ControllerLog) -> pa.Table:
+    """Return the records of a log below a bound, and its damage, as ``ReplicaLogs.records``."""
+    sound = log.between(0, bound).select(_READ)
+    damage = pa.Table.from_pylist([*log.damage], schema=log.records.schema).select(_READ)
+    rows = pa.concat_tables([sound, damage])
+    numbers = {
+        "part": pa.repeat(pa.scalar(part, pa.int32()), len(rows)),
+        "replica": pa.repeat(pa.scalar(replica, pa.int32()), len(rows)),
+        "hw": pa.nulls(len(rows), pa.int64()),
+        "trusted": pa.repeat(pa.scalar(value=True), len(rows)),
+    }
+    for name, column in numbers.items():
+        rows = rows.append_column(name, column)
+    return rows

@@ -1,0 +1,107 @@
+"""Records what controllers decide because the harness asks: topics, settings, replicas, leaders."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
+from highwater.clusters.nodes import kraft_features
+from highwater.clusters.releases.software_level import Level
+from highwater.harness.runs.plan import Topic
+from highwater.harness.runs.recorder import Recorder
+
+ANSWERED: Final = "answered"
+UNANSWERED: Final = "unanswered"
+END: Final = "end"
+MISSING: Final = "missing"
+"""Words of ``harness.runs.history.DECISIONS``."""
+
+
+class _RecordedCluster:
+    """A cluster whose requests to controllers are recorded; all else is the cluster's own."""
+
+    def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
+        self._cluster = cluster
+        self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the cluster has
+        return getattr(self._cluster, name)
+
+    def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Change settings of a topic."""
+        rows = [{"setting": name, "value": value} for name, value in changes.items()]
+        with self._decisions("setting", topic, rows):
+            self._cluster.configure(topic, changes)
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Give a partition other replicas."""
+        row = {"partition": partition, "value": _listed(replicas)}
+        with self._decisions("replicas", topic, [row]):
+            self._cluster.reassign(topic, partition, replicas)
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Move leadership. The new leader's epoch is not asked for: stories go on at once."""
+        with self._decisions("leader", topic, [{"partition": partition, "value": str(broker)}]):
+            self._cluster.move_leader(topic, partition, broker)
+
+    def finalize(self, level: Level) -> None:
+        """Finalize features of a level."""
+        features = kraft_features.features(kraft_features.source(level))
+        with contextlib.ExitStack() as stack:
+            for name, number in features.items():
+                stack.enter_context(self._decisions("feature", name, [{"value": str(number)}]))
+            self._cluster.finalize(level)
+
+    @contextlib.contextmanager
+    def _decisions(
+        self, kind: str, subject: str, rows: Sequence[Mapping[str, object]]
+    ) -> Iterator[None]:
+        """Record decisions when the block has ended: answered, or not if it raised."""
+        evidence = UNANSWERED
+        try:
+            yield
+            evidence = ANSWERED
+        finally:
+            for row in rows:
+                self._recorder.decision(evidence, kind, subject, **row)
+
+
+def recorded(cluster: Cluster, recorder: Recorder) -> Cluster:
+    """Return a cluster whose requests to controllers are recorded."""
+    return cast("Cluster", _RecordedCluster(cluster, recorder))
+
+
+def record_topic(recorder: Recorder, topic: Topic, assignment: Sequence[Sequence[int]]) -> None:
+    """Record that a topic was created, with its settings and replicas."""
+    recorder.decision(ANSWERED, "topic", topic.name)
+    for name, value in topic.settings().items():
+        recorder.decision(ANSWERED, "setting", topic.name, setting=name, value=value)
+    for partition, replicas in enumerate(assignment):
+        value = _listed(replicas)
+        recorder.decision(ANSWERED, "replicas", topic.name, partition=partition, value=value)
+
+
+def record_end(recorder: Recorder, probe: Probe, cluster: Cluster, topic: str) -> None:
+    """Record what ZooKeeper has of a topic; nothing on KRaft, whose controllers have it on disk.
+
+    A ZooKeeper that does not answer shows nothing either.
+    """
+    if cluster.release.coordination == "kraft":
+        return
+    with contextlib.suppress(UnreachableError, NotImplementedError):
+        state = probe.topic_state(topic)
+        recorder.decision(END, "topic", topic, value=MISSING if state is None else None)
+        if state is None:
+            return
+        for name, value in state.settings.items():
+            recorder.decision(END, "setting", topic, setting=name, value=value)
+        for partition, replicas in state.replicas.items():
+            row = {"partition": partition, "value": _listed(replicas)}
+            recorder.decision(END, "replicas", topic, **row)
+        for partition, now in state.partitions.items():
+            row = {"partition": partition, "value": str(now.leader), "epoch": now.leader_epoch}
+            recorder.decision(END, "leader", topic, **row)
+
+
+def _listed(replicas: Sequence[int]) -> str:
+    return ",".join(map(str, replicas))

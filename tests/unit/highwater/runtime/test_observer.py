@@ -1,0 +1,94 @@
+"""The observer records what a quorum's leader says, once, and goes on when nobody answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+from highwater.clusters.core.interfaces import (
+    Cluster,
+    PartitionState,
+    QuorumState,
+    UnreachableError,
+)
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.history import QUORUM_TABLE
+from highwater.harness.runs.plan import Topic
+from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.store import Run
+from highwater.runtime.observer import Observer
+
+
+def quorum(hw: int, voters: Mapping[int, int], observers: Mapping[int, int] = {}) -> QuorumState:
+    return QuorumState(leader=101, epoch=3, hw=hw, voters=voters, observers=observers)
+
+
+@dataclass
+class FakeCluster:
+    """A cluster, and its probe: each look at the quorum gives the next state, in the end None."""
+
+    states: list[QuorumState | None]
+    coordination: str = "kraft"
+    brokers: dict[int, object] = field(default_factory=dict)
+    looks: int = 0
+
+    @property
+    def release(self) -> object:
+        return SimpleNamespace(coordination=self.coordination)
+
+    def probe(self) -> "FakeCluster":
+        return self
+
+    def controller(self) -> int:
+        return 101
+
+    def partition(self, _topic: str, _partition: int) -> PartitionState:
+        raise UnreachableError("no broker answers")
+
+    def quorum(self) -> QuorumState:
+        self.looks += 1
+        state = self.states[min(self.looks, len(self.states)) - 1]
+        if state is None:
+            raise UnreachableError("the quorum has no leader")
+        return state
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def observed(folder: Path, cluster: FakeCluster, looks: int) -> list[tuple[object, ...]]:
+    run = Run(folder)
+    with Recorder(run, Clock()) as recorder:
+        with Observer(cast("Cluster", cluster), recorder, Topic()) as observer:
+            await_condition(
+                lambda: cluster.looks,
+                lambda made: made >= looks,
+                what=f"{looks} looks at the quorum",
+                limit_s=10,
+            )
+        observer.check()
+    names = ("node", "voter", "leo", "leader", "epoch", "hw")
+    return [tuple(row[name] for name in names) for row in run.table(QUORUM_TABLE).to_pylist()]
+
+
+def test_a_row_for_each_change_of_a_controller(tmp_path: Path) -> None:
+    states = [
+        quorum(5, {100: 5, 101: 6}),
+        quorum(5, {100: 5, 101: 6}),
+        None,
+        quorum(5, {100: 6, 101: 6}),
+        quorum(5, {100: 6, 101: 6}, {102: 2}),
+    ]
+    assert observed(tmp_path, FakeCluster(states), len(states)) == [
+        (100, True, 5, 101, 3, 5),
+        (101, True, 6, 101, 3, 5),
+        (100, True, 6, 101, 3, 5),
+        (102, False, 2, 101, 3, 5),
+    ]
+
+
+def test_zookeepers_quorum_is_not_asked_for(tmp_path: Path) -> None:
+    cluster = FakeCluster([None], coordination="zookeeper")
+    assert observed(tmp_path, cluster, 0) == []
+    assert cluster.looks == 0

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from highwater.checkers.anomalies.client_checkers import clients, operations, records
+from highwater.checkers.anomalies.coordinator_topics import coordinator_divergence
 from highwater.checkers.anomalies.corrupt import corrupt
 from highwater.checkers.anomalies.divergence import divergence
 from highwater.checkers.anomalies.leader_epochs import shared_epoch
@@ -29,6 +30,7 @@ from highwater.harness.base.errors import HarnessError
 CHECKERS: Final = (
     records,
     divergence,
+    coordinator_divergence,
     corrupt,
     missing,
     epochs,

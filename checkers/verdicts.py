@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from highwater.checkers.anomaly_files import AnomalyCounts
 from highwater.checkers.catalogue import all_kinds, kind
 from highwater.checkers.core.anomaly_kinds import (
+    COORDINATOR_DIVERGENCE,
     CORRUPT,
     DIVERGENCE,
     LOST_DECISION,
@@ -25,7 +26,7 @@ from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.faults.counts import FaultCounts, Happening, requested
 from highwater.harness.runs.history import DECISIONS_TABLE, OPERATIONS_TABLE
-from highwater.harness.runs.store import Run
+from highwater.harness.runs.store import COORDINATORS_FOLDER, Run
 from highwater.harness.runs.verdict import (
     ACKNOWLEDGED,
     Account,
@@ -44,6 +45,7 @@ NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, los
 _SOURCES: Final = {
     **dict.fromkeys((DIVERGENCE, CORRUPT), "replicas"),
     METADATA_DIVERGENCE: "coordination",
+    COORDINATOR_DIVERGENCE: COORDINATORS_FOLDER,
     LOST_DECISION: DECISIONS_TABLE,
 }
 _UNSTRUCK: Final = "No fault was injected (planned: {}), so no promise was tested."

@@ -8,6 +8,7 @@ each kind (``clusters.nodes.config_files``), and a replica on every broker if th
 from dataclasses import dataclass
 from typing import Final
 
+from highwater.harness.runs.store import COORDINATOR_TOPICS
 from highwater.nemesis.faults.registry import Needs
 
 
@@ -28,16 +29,18 @@ class CoordinatorKind:
     needs: Needs
 
 
+_TRANSACTION_STATE, _CONSUMER_OFFSETS = COORDINATOR_TOPICS
+
 TRANSACTIONS: Final = CoordinatorKind(
     target="txn-coordinator",
     serves="transactions",
-    topic="__transaction_state",
+    topic=_TRANSACTION_STATE,
     needs="--transactions",
 )
 GROUPS: Final = CoordinatorKind(
     target="group-coordinator",
     serves="groups",
-    topic="__consumer_offsets",
+    topic=_CONSUMER_OFFSETS,
     needs="--subscribe",
 )
 COORDINATORS: Final = {kind.target: kind for kind in (TRANSACTIONS, GROUPS)}

@@ -14,6 +14,7 @@ DIVERGENCE: Final = "divergence"
 CORRUPT: Final = "corrupt"
 METADATA_DIVERGENCE: Final = "metadata-divergence"
 LOST_DECISION: Final = "lost-decision"
+COORDINATOR_DIVERGENCE: Final = "coordinator-divergence"
 """Kinds for which verdicts and ``checkers.lineage`` have special sentences."""
 
 BELOW: Final = "below its HW "

@@ -1,4 +1,7 @@
-"""Turn log directories into evidence: keep or copy what the judge reads, remove the rest."""
+"""Turn log directories into evidence: keep or copy what the judge reads, remove the rest.
+
+The replicas of the coordinators' topics go to a folder beside ``replicas``, of the same form.
+"""
 
 import contextlib
 import re
@@ -6,6 +9,7 @@ import shutil
 from pathlib import Path
 
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.runs.store import COORDINATOR_TOPICS, COORDINATORS_FOLDER
 
 # Kafka's internal topics, and copies of the metadata log, whose original the controller has.
 _INTERNAL = "__"
@@ -17,10 +21,13 @@ _DERIVED = {".index", ".timeindex", ".txnindex"}
 def prune(replicas: Path, coordination: Path) -> Path:
     """Remove internal topics below ``replicas/<broker id>``, and index files everywhere.
 
+    Coordinators' topics of which several brokers have replicas are moved beside ``replicas``.
+
     Raises:
         HarnessError: a file cannot be removed.
     """
     try:
+        _copy_coordinators(replicas)
         for internal in replicas.glob(f"*/{_INTERNAL}*/"):
             shutil.rmtree(internal)
         for root in (replicas, coordination):
@@ -37,6 +44,8 @@ def prune(replicas: Path, coordination: Path) -> Path:
 def copy_topic(replicas: Path, topic: str, target: Path) -> None:
     """Copy a topic's replicas and the broker-wide files below ``replicas/<broker id>`` to target.
 
+    Coordinators' topics are copied beside the target.
+
     Raises:
         HarnessError: a file cannot be copied.
     """
@@ -50,6 +59,7 @@ def copy_topic(replicas: Path, topic: str, target: Path) -> None:
                     shutil.copy2(entry, copy)
                 elif topic_folder.fullmatch(entry.name):
                     shutil.copytree(entry, copy, ignore=_ignore_derived)
+        _copy_coordinators(replicas, target.parent)
     except OSError as error:  # includes shutil.Error
         raise HarnessError(
             f"the replicas of {topic} in {replicas} cannot be copied: {error.strerror or error}"
@@ -74,6 +84,23 @@ def copy_metadata_logs(coordination: Path, target: Path) -> None:
         raise HarnessError(
             f"the metadata logs in {coordination} cannot be copied: {error.strerror or error}"
         ) from error
+
+
+def _copy_coordinators(replicas: Path, parent: Path | None = None) -> None:
+    """Copy coordinators' topics with several replicas, and the broker-wide files, to a folder.
+
+    Args:
+        parent: the folder in which that is made; None: that of ``replicas``.
+    """
+    target = (parent or replicas.parent) / COORDINATORS_FOLDER
+    for topic in COORDINATOR_TOPICS:
+        folders = sorted(replicas.glob(f"*/{topic}-0/"))
+        for folder in folders if len(folders) > 1 else ():
+            copy = target / folder.parent.name
+            shutil.copytree(folder, copy / folder.name, ignore=_ignore_derived)
+            for entry in folder.parent.iterdir():
+                if entry.is_file():
+                    shutil.copy2(entry, copy / entry.name)
 
 
 def _ignore_derived(_: str, names: list[str]) -> set[str]:

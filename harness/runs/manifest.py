@@ -20,7 +20,7 @@ import msgspec
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.files import open_regular, read_regular
 from highwater.harness.runs.history import OPTIONAL, TABLES
-from highwater.harness.runs.store import Run
+from highwater.harness.runs.store import COORDINATOR_TOPICS, Run
 from highwater.harness.runs.verdict import UnusedFile
 
 NAME: Final = "manifest.json"
@@ -184,12 +184,8 @@ def _judged(run: Run, *, metadata: bool = True) -> Iterator[str]:
                 break
     topic = run.plan().topic
     partitions = {f"{topic.name}-{number}" for number in range(topic.partitions)}
-    brokers = _names(run.replicas) if os.path.lexists(run.replicas) else []
-    if brokers is None:
-        yield "replicas"
-    for broker in brokers or ():
-        if broker.isdecimal() and (run.replicas / broker).is_dir():
-            yield from _of_broker(run.replicas / broker, f"replicas/{broker}", partitions)
+    yield from _of_brokers(run.replicas, partitions)
+    yield from _of_brokers(run.coordinators, {f"{topic}-0" for topic in COORDINATOR_TOPICS})
     if metadata:
         yield from _of_controllers(run)
 
@@ -201,6 +197,15 @@ def _of_controllers(run: Run) -> Iterator[str]:
         if names is None:
             yield path
         yield from (f"{path}/{name}" for name in names or () if _OF_METADATA.fullmatch(name))
+
+
+def _of_brokers(folder: Path, partitions: set[str]) -> Iterator[str]:
+    brokers = _names(folder) if os.path.lexists(folder) else []
+    if brokers is None:
+        yield folder.name
+    for broker in brokers or ():
+        if broker.isdecimal() and (folder / broker).is_dir():
+            yield from _of_broker(folder / broker, f"{folder.name}/{broker}", partitions)
 
 
 def _of_broker(folder: Path, path: str, partitions: set[str]) -> Iterator[str]:

@@ -41,6 +41,12 @@ METADATA_LOG: Final = "__cluster_metadata-0"
 LONE_CONTROLLER: Final = 100
 """The node id of a KRaft controller that has no colleagues."""
 
+COORDINATOR_TOPICS: Final = ("__transaction_state", "__consumer_offsets")
+"""Topics of which the coordinators of transactions and groups lead a partition."""
+
+COORDINATORS_FOLDER: Final = "coordinator-topics"
+"""The folder of a run that has their replicas."""
+
 _CONTROLLER: Final = re.compile(r"controller(-(?P<id>\d+))?")
 _T = TypeVar("_T", bound=msgspec.Struct)
 _WHAT_MOST: Final = 60
@@ -112,6 +118,11 @@ class Run:
     def replicas(self) -> Path:
         """Frozen log directories, one folder a broker id."""
         return self.path / "replicas"
+
+    @property
+    def coordinators(self) -> Path:
+        """The same of the coordinators' topics, if several brokers had replicas of them."""
+        return self.path / COORDINATORS_FOLDER
 
     @property
     def disks_here(self) -> bool:

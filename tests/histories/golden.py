@@ -12,7 +12,7 @@ from typing import Final
 from highwater.harness.runs.history import record_value
 from highwater.harness.runs.plan import Topic, Workload
 from highwater.harness.runs.store import Run
-from tests.histories import controllers
+from tests.histories import controllers, coordinators
 from tests.histories.stories import fork, loss
 from tests.support.logdirs import batch as numbered
 from tests.support.run_builder import RunBuilder
@@ -457,6 +457,6 @@ GOLDEN: Final = (
             anomalies=findings,
             breaking=frozenset(kind for kind, *_ in findings),
         )
-        for name, build, findings in controllers.CASES
+        for name, build, findings in (*controllers.CASES, *coordinators.CASES)
     ),
 )

@@ -214,14 +214,28 @@ def test_freezing_keeps_evidence_only(tmp_path: Path) -> None:
         replicas / "1" / "events-0" / "leader-epoch-checkpoint",
         replicas / "1" / "replication-offset-checkpoint",
         coordination / "controller" / "__cluster_metadata-0" / "00.log",
+        *(
+            tmp_path / "coordinator-topics" / broker / name
+            for broker, name in (
+                ("1", "__transaction_state-0/00.log"),
+                ("1", "replication-offset-checkpoint"),
+                ("2", "__transaction_state-0/00.log"),
+            )
+        ),
     ]
     dropped = [
         replicas / "1" / "events-0" / "00.index",
         replicas / "1" / "events-0" / "00.timeindex",
         replicas / "1" / "__consumer_offsets-0" / "00.log",
+        replicas / "1" / "__transaction_state-0" / "00.log",
+        replicas / "1" / "__transaction_state-0" / "00.index",
+        replicas / "2" / "__transaction_state-0" / "00.log",
         coordination / "controller" / "__cluster_metadata-0" / "00.timeindex",
     ]
-    for path in [*kept, *dropped]:
+    for path in [
+        *(path for path in kept if tmp_path / "coordinator-topics" not in path.parents),
+        *dropped,
+    ]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     assert freeze.prune(replicas, coordination) == replicas

@@ -1,0 +1,90 @@
+"""``coordinator-divergence``: replicas of a coordinator's topic hold different records.
+
+``__transaction_state`` and ``__consumer_offsets`` decide which transactions are committed and where
+groups go on reading. They are replicated as any topic is, so they are compared as any topic is
+(``checkers.inspection``), compaction included.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import COORDINATOR_DIVERGENCE, Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import AGREED, always
+from highwater.checkers.inspection.inspect import inspect
+from highwater.checkers.inspection.report_types import InspectedPartition
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
+
+
+def _says(row: dict[str, Any]) -> str:
+    copies = "; ".join(
+        f"broker {copy['broker']}: {copy['value'] or 'a record'} of leader epoch"
+        f" {copy['leader_epoch']}"
+        for copy in row["copies"]
+    )
+    place = f"{row['topic']}-{row['partition']} at offset {row['offset']}"
+    return f"Replicas differ in {place}{': ' if copies else ''}{copies}."
+
+
+@checker(
+    Kind(
+        COORDINATOR_DIVERGENCE,
+        guarantee="Replicas of the coordinators' topics hold the same record at every offset that"
+        " they both hold.",
+        singular="partition of a coordinator differs between replicas",
+        plural="partitions of coordinators differ between replicas",
+        severity=Severity.CRITICAL,
+        promise=AGREED,
+        breaks=always,
+        says=_says,
+    )
+)
+def coordinator_divergence(tables: Tables) -> pa.Table:
+    """Return the coordinators' partitions whose replicas differ, each with its first offset.
+
+    Where the cluster did not quiesce, only differences below the HW of every replica count: above
+    it a follower may still hold records that it is about to truncate.
+    """
+    rows = [
+        _row(case, partition)
+        for case in tables.cases
+        for partition in _partitions(case, tables)
+        if (partition.divergent if case.status.quiesced else partition.below_hw)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _partitions(case: RunFiles, tables: Tables) -> Iterator[InspectedPartition]:
+    folder = case.run.coordinators
+    unsound = any(unused.path.startswith(f"{folder.name}/") for unused in case.unread)
+    if unsound or not any(file.stat().st_size for file in folder.glob("*/*/*.log")):
+        return
+    yield from inspect([folder], tables.spark, internal=True).partitions
+
+
+def _row(case: RunFiles, partition: InspectedPartition) -> dict[str, object]:
+    offset = partition.divergent_offsets[0]
+    copies = [
+        copy for record in partition.shown if record.offset == offset for copy in record.copies
+    ]
+    return {
+        "run": case.key,
+        "kind": COORDINATOR_DIVERGENCE,
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "offset": offset,
+        "copies": [
+            {
+                "broker": copy.broker,
+                "partition": partition.partition,
+                "offset": offset,
+                "leader_epoch": copy.epoch,
+                "value": copy.value,
+            }
+            for copy in copies
+        ],
+    }

@@ -34,7 +34,7 @@ def run_with(path: Path, *replicas: str, hw: int = 3, calm: bool = True) -> Run:
     return built
 
 
-CASES: Final[Sequence[tuple[str, Callable[[Path], Run], Sequence[Finding]]]] = (
+CASES: Final[Sequence[tuple[str, Callable[[Path], Run], tuple[Finding, ...]]]] = (
     ("coordinators-agree", lambda path: run_with(path, "abc", "abc", "abc"), ()),
     ("coordinators-lag", lambda path: run_with(path, "abc", "a", "abc"), ()),
     ("coordinators-fork", lambda path: run_with(path, "abc", "abx", "abc"), FOUND),

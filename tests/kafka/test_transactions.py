@@ -316,6 +316,8 @@ def test_a_leader_or_coordinator_that_is_killed_takes_no_transaction_with_it(
         assert not [row["says"] for row in events if row["event"] == "left-out"]
         struck = {row["step"] for row in events if row["event"] == "struck"}
         assert struck == {*range(1, len(COORDINATORS_HIT) + 1)}
+        replicas = {path.parent.name for path in run.coordinators.glob("*/__transaction_state-0")}
+        assert replicas == {"1", "2", "3"}
     for found in judge_all(runs, spark()):
         verdict = found.verdict
         assert (verdict.verdict, verdict.anomalies) == ("valid", ()), verdict.reasons

@@ -122,7 +122,7 @@ class Layout:
         name, inside = self._controller_name(controller_id), self._site.inside
         address, folder = inside.coordination[controller_id], self.coordination / name
         if release.coordination == "zookeeper":
-            servers = {id_: self._server(id_) for id_ in inside.coordination}
+            servers = {id_: self._server(controller_id, id_) for id_ in inside.coordination}
             settings = config_files.zookeeper(
                 address, directory=folder, servers=servers if len(servers) > 1 else {}
             )
@@ -137,38 +137,18 @@ class Layout:
             )
         file = self._write(f"{name}.properties", settings)
         addresses = self._site.public.coordination[controller_id], address
-        hosts = self._hosts_file(controller_id)
-        return self._plan(name, file, addresses, release=release, java_properties=hosts)
+        return self._plan(name, file, addresses, release=release)
 
     def _controller_name(self, controller_id: int) -> str:
         """Return the name of a ZooKeeper or controller; the only one has no number."""
         name = _ZOOKEEPER if self._release.coordination == "zookeeper" else _CONTROLLER
         return f"{name}-{controller_id}" if len(self._site.inside.coordination) > 1 else name
 
-    def _server(self, controller_id: int) -> str:
-        inside, host = self._site.inside, self._controller_name(controller_id)
-        if not (self._wiring and self._wiring.ensemble):
-            host = inside.coordination[controller_id].host
-        return config_files.server_entry(host, inside.ensemble[controller_id])
-
-    def _hosts_file(self, controller_id: int) -> dict[str, str]:
-        """Write a hosts file for a ZooKeeper if the relay is between it and the others.
-
-        They tell each other where they listen (ZooKeeper 3.5 and later). So they do it by name, and
-        the name of another one leads to the relay.
-
-        Returns:
-            The Java property that names the file.
-        """
-        if not (self._wiring and self._wiring.ensemble):
-            return {}
-        voters = self._site.inside.coordination
-        hosts = {id_: self._wiring.ensemble.get((controller_id, id_)) for id_ in voters}
-        hosts[controller_id] = voters[controller_id].host
-        lines = (f"{host} {self._controller_name(id_)}\n" for id_, host in hosts.items())
-        file = self.coordination / f"{self._controller_name(controller_id)}.hosts"
-        file.write_text("".join(lines), encoding="ascii")
-        return {"jdk.net.hosts.file": str(file)}
+    def _server(self, controller_id: int, other: int) -> str:
+        """Return where a ZooKeeper finds another, or where it listens itself."""
+        inside, ways = self._site.inside, self._wiring.ensemble if self._wiring else {}
+        host = ways.get((controller_id, other), inside.coordination[other].host)
+        return config_files.server_entry(host, inside.ensemble[other])
 
     def _plan(
         self,
@@ -178,7 +158,6 @@ class Layout:
         *,
         release: Release,
         folder: Path | None = None,
-        java_properties: Mapping[str, str] = MappingProxyType({}),
     ) -> NodePlan:
         kafka = not name.startswith(_ZOOKEEPER)
         command = jvm.command(
@@ -190,7 +169,6 @@ class Layout:
                 "java.io.tmpdir": str(self.scratch),
                 **jvm.write_logging(release, self.coordination),
                 **({} if kafka else _ZOOKEEPER_PROPERTIES),
-                **java_properties,
             },
         )
         public, inside = addresses

@@ -80,7 +80,7 @@ class RelayConnection:
             None is a tool, which no rule concerns.
         users: who uses its address.
         zookeeper: whether the protocol is ZooKeeper's.
-        opaque: whether its bytes are not read.
+        alias: between ZooKeepers, what replaces the address that it begins with; None elsewhere.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class RelayConnection:
         source: Node | None,
         users: Users = "nodes",
         zookeeper: bool = False,
-        opaque: bool = False,
+        alias: str | None = None,
     ) -> None:
         self.number = number
         self.client = client
@@ -109,10 +109,12 @@ class RelayConnection:
         self._inspector: RequestInspector = (
             ZooKeeperRequestInspector(self) if zookeeper else RequestInspector(self)
         )
-        self.requests = self._channel(OpaqueInspector() if opaque else self._inspector)
-        self.answers = self._channel(
-            OpaqueInspector() if opaque else AnswerInspector(self, self._inspector)
-        )
+        if alias is None:
+            self.requests = self._channel(self._inspector)
+            self.answers = self._channel(AnswerInspector(self, self._inspector))
+        else:
+            self.requests = self._channel(OpaqueInspector(alias))
+            self.answers = self._channel(OpaqueInspector())
         self.answers.discards = client is None
         self.apply_rules()
 

@@ -61,7 +61,8 @@ class Route:
         source: number of the only node that uses this address; None if several do.
         users: who uses it.
         zookeeper: whether the protocol is ZooKeeper's.
-        opaque: whether it is another one, whose bytes are not read: that of an ensemble.
+        alias: between ZooKeepers of an ensemble, whose bytes are not read, ``host:port`` of the
+            route back, where the source tells its address; None: it is another protocol.
     """
 
     listen: tuple[str, int]
@@ -70,7 +71,7 @@ class Route:
     source: int | None = None
     users: Users = "nodes"
     zookeeper: bool = False
-    opaque: bool = False
+    alias: str | None = None
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> "Route":
@@ -338,7 +339,7 @@ class Loop:
             source=route.source,
             users=route.users,
             zookeeper=route.zookeeper,
-            opaque=route.opaque,
+            alias=route.alias,
         )
         self._register(connection, route.upstream)
         if connection.refused:

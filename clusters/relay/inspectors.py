@@ -22,6 +22,10 @@ _DECISION_READERS: Final = {
 }
 
 
+_GREETING: Final = struct.Struct(">qqi")
+"""Version (below 0), id and length of the address of a ZooKeeper; before 3.5 the id alone."""
+
+
 class InspectedConnection(Protocol):
     """The part of a connection that its inspectors use."""
 
@@ -341,10 +345,28 @@ class ZooKeeperRequestInspector(RequestInspector):
 
 
 class OpaqueInspector:
-    """Reads nothing: of a protocol without frames that the relay knows."""
+    """Reads nothing but where a ZooKeeper says that it listens: of a protocol without frames.
+
+    Since 3.5 a ZooKeeper begins a connection for elections with its address, to which the other
+    connects instead if its own id is greater (``QuorumCnxManager.InitialMessage``). That would lead
+    past the relay, so the address is replaced by the relay's, as a router with NAT does.
+
+    Args:
+        alias: ``host:port`` at which the other end reaches the sender; empty: nothing is replaced.
+    """
+
+    def __init__(self, alias: str = "") -> None:
+        self._alias = alias.encode("ascii")
 
     def read(self, frame: bytearray) -> None:
-        """Return no note."""
+        """Replace the address in the first bytes, if they have one; return no note."""
+        alias, self._alias = self._alias, b""
+        if not alias or len(frame) < _GREETING.size:
+            return
+        version, server, size = _GREETING.unpack_from(frame)
+        if version < 0 and 0 <= size <= len(frame) - _GREETING.size:
+            rest = frame[_GREETING.size + size :]
+            frame[:] = _GREETING.pack(version, server, len(alias)) + alias + rest
 
     def catch(self, note: object) -> None:
         """Return no message in hand."""

@@ -85,7 +85,7 @@ class Wiring:
                 upstream=(voters[target].host, port),
                 server=target,
                 source=source,
-                opaque=True,
+                alias=f"{self.ensemble[target, source]}:{site.inside.ensemble[source].election}",
             )
             for (source, target), host in self.ensemble.items()
             for port in astuple(site.inside.ensemble[target])

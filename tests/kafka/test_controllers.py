@@ -203,13 +203,14 @@ def test_a_controller_without_its_disk_catches_up(
 def test_a_leader_that_is_cut_off_gives_way(
     trio: RealCluster, probe: Probe, nemesis: Nemesis
 ) -> None:
+    apart = create(trio, "apart", [1, 2, 3])
     leader = leader_of(probe)
     nemesis.inject("controller-isolate", controllers=[leader])
     assert leader_of(probe, but=(leader,)) != leader
-    apart = create(trio, "apart", [1, 2, 3])
+    send(trio, apart, "m1")
     nemesis.heal_all()
     await_caught_up(trio, probe, leader)
-    send(trio, apart, "m1")
+    send(trio, create(trio, "together-again", [1, 2, 3]), "m1")
 
 
 @pytest.mark.docker

@@ -192,7 +192,7 @@ class Ends:
         server: int = ANSWERS,
         source: int | None = None,
         zookeeper: bool = False,
-        opaque: bool = False,
+        alias: str | None = None,
     ) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         host, port = self.listener.getsockname()
@@ -204,7 +204,7 @@ class Ends:
                     server=server,
                     source=source,
                     zookeeper=zookeeper,
-                    opaque=opaque,
+                    alias=alias,
                 )
             ]
         )
@@ -284,7 +284,7 @@ def zookeeper(body: bytes) -> bytes:
 
 
 def test_between_zookeepers_any_bytes_pass_and_can_be_cut() -> None:
-    ends = Ends(server=101, source=100, opaque=True)
+    ends = Ends(server=101, source=100, alias="")
     no_frame = b"\xff" * 8
     with contextlib.closing(ends):
         ends.asks.sendall(no_frame)
@@ -299,6 +299,31 @@ def test_between_zookeepers_any_bytes_pass_and_can_be_cut() -> None:
                 assert is_silent(ends.asks)
             assert answers.recv(99) == b"cut off"
             assert ends.asks.recv(99) == b"both ways"
+
+
+def greeting(address: bytes) -> bytes:
+    """The first bytes of a ZooKeeper's connection for elections, and something after them."""
+    return struct.pack(">qqi", -65536, 100, len(address)) + address + b"vote"
+
+
+@pytest.mark.parametrize(
+    ("first", "arrives"),
+    [
+        (greeting(b"127.2.3.5:3888"), greeting(b"127.2.3.119:3888")),
+        (struct.pack(">q", 100), struct.pack(">q", 100)),  # before 3.5
+        (struct.pack(">qq", 100, 7) + b"vote", struct.pack(">qq", 100, 7) + b"vote"),
+    ],
+)
+def test_the_address_that_a_zookeeper_tells_leads_to_the_wire(first: bytes, arrives: bytes) -> None:
+    ends = Ends(server=101, source=100, alias="127.2.3.119:3888")
+    with contextlib.closing(ends):
+        ends.asks.sendall(first)
+        answers, _ = ends.listener.accept()
+        with answers:
+            answers.settimeout(SOON_S)
+            assert answers.recv(99) == arrives
+            ends.asks.sendall(greeting(b"127.2.3.5:3888"))
+            assert answers.recv(99) == greeting(b"127.2.3.5:3888")
 
 
 @pytest.mark.parametrize(

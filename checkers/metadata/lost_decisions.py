@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import LOST_DECISION, Kind, Severity
 from highwater.checkers.core.checker import checker
-from highwater.checkers.core.promises import always
+from highwater.checkers.core.promises import if_controllers_keep_disks
 from highwater.checkers.kafka_files.metadata_records import MetadataRecordError
 from highwater.checkers.metadata.controller_logs import ControllerLog, Row
 from highwater.checkers.metadata.decided_state import DecidedState, Registration, replay
@@ -53,7 +53,7 @@ def _says(row: Row) -> str:
         plural="decisions of controllers are lost",
         severity=Severity.CRITICAL,
         promise="durability: what a controller says is committed (KIP-595, ZooKeeper's quorum)",
-        breaks=always,
+        breaks=if_controllers_keep_disks,
         says=_says,
     )
 )

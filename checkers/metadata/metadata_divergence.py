@@ -31,7 +31,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import METADATA_DIVERGENCE, Kind, Severity
 from highwater.checkers.core.checker import checker
-from highwater.checkers.core.promises import always
+from highwater.checkers.core.promises import if_controllers_keep_disks
 from highwater.checkers.inspection.compare import Extent, ReplicaLogs, compare
 from highwater.checkers.kafka_files import metadata_records
 from highwater.checkers.metadata.controller_logs import TOPIC, ControllerLog, Row
@@ -100,7 +100,7 @@ def _controllers(nodes: Sequence[int]) -> str:
         plural="offsets of the metadata log differ between controllers, or are gone",
         severity=Severity.CRITICAL,
         promise="agreement: every controller has what the quorum committed (KIP-595)",
-        breaks=always,
+        breaks=if_controllers_keep_disks,
         says=_says,
     )
 )

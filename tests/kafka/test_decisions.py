@@ -19,19 +19,34 @@ from highwater.harness.runs.plan import Plan, Workload
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import Verdict
 from highwater.runtime.runner import execute
+from tests.support.logdirs import reseal
 
 pytestmark = pytest.mark.kafka
+AT_NIGHT: Final = pytest.mark.nightly
 
 FAULTS: Final = ("kill", "move-leader", "reassign", "set-compression")
+OF_CONTROLLERS: Final = ("controller-kill", "controller-pause")
 OURS: Final = (METADATA_DIVERGENCE, LOST_DECISION)
 
 
-@pytest.fixture(scope="module", params=["2.8.2", "3.7.2", "4.4.0"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("2.8.2", 1), id="2.8.2-1"),
+        pytest.param(("4.4.0", 3), id="4.4.0-3"),
+        *(
+            pytest.param((kafka, controllers), id=f"{kafka}-{controllers}", marks=AT_NIGHT)
+            for kafka, controllers in (("3.7.2", 1), ("4.4.0", 1), ("3.9.2", 3))
+        ),
+    ],
+)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run that asks controllers for something: ZooKeeper's, the oldest KRaft's, the newest's."""
+    kafka, controllers = request.param
     plan = Plan(
-        kafka=request.param,
-        nemesis=FAULTS,
+        kafka=kafka,
+        controllers=controllers,
+        nemesis=FAULTS + (OF_CONTROLLERS if controllers > 1 else ()),
         duration_s=12,
         seed=5,
         workload=Workload(rate=100.0, producers=1),
@@ -72,7 +87,7 @@ def test_what_was_acknowledged_is_there(run: Run) -> None:
     assert {"topic", "setting", "replicas"} <= kinds
     quorum, at_the_end = run.table(QUORUM_TABLE), [row for row in rows if row["evidence"] == "end"]
     if release(run.plan().kafka).coordination == "kraft":
-        assert {*quorum["node"].to_pylist()} == {100}
+        assert {*quorum["node"].to_pylist()} == run.metadata_logs.keys()
         assert not at_the_end
     else:
         assert not len(quorum)
@@ -83,14 +98,36 @@ def test_a_log_that_was_cut_has_lost_what_was_decided(run: Run, tmp_path: Path) 
     if not run.metadata_logs:
         pytest.skip("ZooKeeper's log is not read")
     changed = unverified(run, tmp_path / "cut")
-    [log] = changed.metadata_logs.values()
-    segment = log / f"{0:020d}.log"
-    data = segment.read_bytes()
-    everything = [*batches(data)]
-    offset, at, _ = everything[len(everything) // 3]
-    segment.write_bytes(data[:at])
+    cuts = []
+    for log in changed.metadata_logs.values():
+        segment = log / f"{0:020d}.log"
+        data = segment.read_bytes()
+        everything = [*batches(data)]
+        offset, at, _ = everything[len(everything) // 3]
+        segment.write_bytes(data[:at])
+        cuts.append(offset)
     judged = verdict(changed)
     assert judged.verdict == "invalid"
     places = [anomaly.offset for anomaly in judged.anomalies if anomaly.kind == METADATA_DIVERGENCE]
-    assert places == [offset]
+    assert places == cuts
     assert judged.counts[LOST_DECISION]
+
+
+def test_a_record_that_was_rewritten_is_found(run: Run, tmp_path: Path) -> None:
+    if len(run.metadata_logs) < 2:
+        pytest.skip("there is nothing to compare")
+    changed = unverified(run, tmp_path / "rewritten")
+    segment = changed.metadata_logs[101] / f"{0:020d}.log"
+    data = segment.read_bytes()
+    everything = [*batches(data)]
+    offset, at, end = everything[len(everything) * 2 // 3]
+    batch = bytearray(data[at:end])
+    batch[-2] ^= 1
+    segment.write_bytes(data[:at] + reseal(batch) + data[end:])
+    judged = verdict(changed)
+    assert judged.verdict == "invalid"
+    [anomaly] = [found for found in judged.anomalies if found.kind in OURS]
+    assert anomaly.kind == METADATA_DIVERGENCE
+    assert anomaly.offset is not None
+    assert offset <= anomaly.offset
+    assert "controller 101: " in anomaly.sentence

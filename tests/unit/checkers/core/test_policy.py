@@ -1,9 +1,11 @@
 import itertools
 from typing import Any
 
+import msgspec
 import pytest
 
 from highwater.checkers.core.policy import decide, promised
+from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Plan, Topic, Workload
 
 KINDS = ("lost-write", "unseen", "divergence", "duplicate", "corrupt")
@@ -82,3 +84,12 @@ def test_a_broken_promise_outweighs_unseen_records() -> None:
 
 def test_nothing_found_is_valid_without_reasons() -> None:
     assert decide(promised(plan(), faults=1), {}, unjudged=()) == ("valid", ())
+
+
+def test_controllers_that_come_back_empty_promise_nothing() -> None:
+    kinds = {"metadata-divergence", "lost-decision"}
+    loss = FaultStep(fault="controller-disk-loss", at_s=1.0)
+    assert kinds <= promised(plan(), faults=1).breaking
+    for words in ({"nemesis": ("kill", "controller-disk-loss@follower=2")}, {"steps": (loss,)}):
+        emptied = msgspec.structs.replace(plan(), **words)
+        assert not kinds & promised(emptied, faults=1).breaking

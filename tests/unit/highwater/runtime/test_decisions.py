@@ -1,6 +1,7 @@
 """Answers of controllers are recorded, and requests without one; all else is as it was."""
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,9 @@ from highwater.clusters.core.interfaces import (
     TopicState,
     UnreachableError,
 )
+from highwater.clusters.nodes import kraft_features
+from highwater.clusters.releases.software_level import Level
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import DECISIONS_TABLE
 from highwater.harness.runs.plan import Topic
 from highwater.harness.runs.recorder import Recorder
@@ -22,6 +26,7 @@ from highwater.harness.runs.store import Run
 from highwater.runtime.decisions import record_end, record_topic, recorded
 
 SECOND: Final = PartitionState(leader=2, leader_epoch=4, isr=(2, 3))
+Patch = pytest.MonkeyPatch
 Row = tuple[str, str, int | None, str | None, str | None, int | None]
 """Evidence, kind, partition, setting, value and epoch."""
 
@@ -48,6 +53,9 @@ class FakeCluster:
     def move_leader(self, _topic: str, _partition: int, _broker: int) -> None:
         self._ask("move_leader")
 
+    def finalize(self, _level: Level) -> None:
+        self._ask("finalize")
+
     def end_session(self, broker: int) -> bool:
         self._ask(f"end_session {broker}")
         return True
@@ -66,8 +74,9 @@ class FakeCluster:
 class Recording:
     """A cluster whose decisions are recorded in a run, and read again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, subjects: Iterable[str] = ("events",)) -> None:
         self.run = Run(folder)
+        self.subjects = {*subjects}
         self.fake = FakeCluster()
         self.recorder = Recorder(self.run, lambda: 7)
         self.cluster = recorded(cast("Cluster", self.fake), self.recorder)
@@ -81,7 +90,7 @@ class Recording:
         names = ("evidence", "kind", "partition", "setting", "value", "epoch")
         table = self.run.table(DECISIONS_TABLE).to_pylist()
         assert {row["time_ns"] for row in table} <= {7}
-        assert {row["subject"] for row in table} <= {"events"}
+        assert {row["subject"] for row in table} <= self.subjects
         return [cast("Row", tuple(row[name] for name in names)) for row in table]
 
 
@@ -116,6 +125,21 @@ def test_requests_without_an_answer_are_recorded_as_such(recording: Recording) -
         ("unanswered", "setting", None, "a", "1", None),
         ("unanswered", "replicas", 0, None, "1", None),
         ("unanswered", "leader", 0, None, "2", None),
+    ]
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_features_are_recorded(tmp_path: Path, *, answers: bool, monkeypatch: Patch) -> None:
+    recording = Recording(tmp_path, subjects={"metadata.version", "group.version"})
+    levels = {"metadata.version": 33, "group.version": 1}
+    monkeypatch.setattr(kraft_features, "features", lambda _: levels)
+    recording.fake.answers = answers
+    with contextlib.nullcontext() if answers else pytest.raises(UnreachableError):
+        recording.cluster.finalize(Level.from_settings(release("4.4.0"), {}))
+    evidence = "answered" if answers else "unanswered"
+    assert sorted(recording.rows()) == [
+        (evidence, "feature", None, None, "1", None),
+        (evidence, "feature", None, None, "33", None),
     ]
 
 

@@ -176,6 +176,7 @@ def test_a_produce_arrives_though_its_client_has_gone(stage: Stage, time_: int) 
 
 
 @pytest.mark.docker
+@pytest.mark.nightly
 @pytest.mark.usefixtures("docker")
 def test_clients_of_containers_pass_the_wire_too(tmp_path: Path) -> None:
     with staged(DRIVERS["docker"], MODERN, tmp_path) as stage:

@@ -8,7 +8,16 @@ from xdist.scheduler import LoadScopeScheduling
 
 ROOT: Final = Path(__file__).parents[2]
 DOCKER: Final = tuple(
-    f"tests/kafka/test_{name}.py" for name in ("cluster", "containers", "nemesis", "plugin", "wire")
+    f"tests/kafka/test_{name}.py"
+    for name in (
+        "cluster",
+        "containers",
+        "controllers",
+        "nemesis",
+        "plugin",
+        "wire",
+        "wire_clients",
+    )
 )
 """Files with tests that start containers, some of which count what there is before and after."""
 

@@ -61,6 +61,8 @@ def shut_down(s: State, k: Constants, b: int, successor: int) -> bool:
 
     A KRaft controller lets a broker end only when every broker that lives has applied the decision
     (``BrokerHeartbeatManager.nextState``, ``lowestActiveOffset``), so none can stay frozen.
+    A broker that leads no partition may end at once; here it waits, too, so that schedules in which
+    it does not are left out.
     """
     if not stop(s, k, b, successor):
         return False

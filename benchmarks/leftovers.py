@@ -127,7 +127,7 @@ def left(token: str, known: set[str], *, swept: bool) -> list[str]:
 
 
 def of(process: psutil.Process, token: str) -> bool:
-    """Whether a process descends from one of these starts."""
+    """Return whether a process descends from one of these starts."""
     try:
         return bool(process.environ().get(MARK) == token)
     except psutil.Error:

@@ -212,7 +212,7 @@ def closes(probe: Probe, partition: int, hw: int) -> bool:
 def seen_by_wire(
     rows: list[dict[str, Any]], partition: int, offset: int, began_ns: int, ended_ns: int
 ) -> bool:
-    """Whether each follower had an answer held back, and was told nothing above the record."""
+    """Return whether each follower had an answer held back, and heard nothing above the record."""
     mine = [
         row
         for row in rows

@@ -27,7 +27,7 @@ def prune(replicas: Path, coordination: Path) -> Path:
         HarnessError: a file cannot be removed.
     """
     try:
-        _copy_coordinators(replicas)
+        _copy_coordinators(replicas, replicas.parent)
         for internal in replicas.glob(f"*/{_INTERNAL}*/"):
             shutil.rmtree(internal)
         for root in (replicas, coordination):
@@ -86,13 +86,9 @@ def copy_metadata_logs(coordination: Path, target: Path) -> None:
         ) from error
 
 
-def _copy_coordinators(replicas: Path, parent: Path | None = None) -> None:
-    """Copy coordinators' topics with several replicas, and the broker-wide files, to a folder.
-
-    Args:
-        parent: the folder in which that is made; None: that of ``replicas``.
-    """
-    target = (parent or replicas.parent) / COORDINATORS_FOLDER
+def _copy_coordinators(replicas: Path, parent: Path) -> None:
+    """Copy coordinators' topics with several replicas, and broker-wide files, below a folder."""
+    target = parent / COORDINATORS_FOLDER
     for topic in COORDINATOR_TOPICS:
         folders = sorted(replicas.glob(f"*/{topic}-0/"))
         for folder in folders if len(folders) > 1 else ():

@@ -24,7 +24,7 @@ from highwater.harness.base.waiting import await_condition
 from tests.unit.clusters.relay.test_kafka_frames import answer, named, request
 
 SOON_S = 5.0
-SILENCE_S = 0.3
+SILENCE_S = 0.1
 ASKS, ANSWERS = 2, 1
 LINKS = between([ASKS], [ANSWERS])
 

@@ -182,12 +182,30 @@ class Scribe:
         assert broker is None or broker in {1, 2, 3}
 
 
+class Waited(threading.Event):
+    """A clock of its own that goes on only while it is waited for; for schedules of one thread."""
+
+    now_s = 0.0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.now_s += timeout or 0.0
+        return self.is_set()
+
+    def seconds(self) -> float:
+        return self.now_s
+
+    def nanoseconds(self) -> int:
+        return int(self.now_s * 1e9)
+
+
 @contextlib.contextmanager
-def scene(brokers: Brokers, tmp_path: Path, of: Plan) -> Iterator[tuple[ScheduleContext, Run]]:
+def scene(
+    brokers: Brokers, tmp_path: Path, of: Plan, waited: Waited | None = None
+) -> Iterator[tuple[ScheduleContext, Run]]:
     """A run that records steps, and nothing else."""
     run = Store(tmp_path).create(of, now=cast("Any", SimpleNamespace(strftime=lambda _: "now")))
     cluster = cast("Cluster", brokers)
-    with Recorder(run, Clock()) as recorder:
+    with Recorder(run, waited.nanoseconds if waited else Clock()) as recorder:
         yield (
             ScheduleContext(
                 plan=of,
@@ -199,9 +217,9 @@ def scene(brokers: Brokers, tmp_path: Path, of: Plan) -> Iterator[tuple[Schedule
                 direct=cast("Any", None),
                 topic="events",
                 replicas=(1, 2, 3),
-                stop=threading.Event(),
+                stop=waited or threading.Event(),
                 log=recorder,
-                clock=time.monotonic,
+                clock=waited.seconds if waited else time.monotonic,
             ),
             run,
         )
@@ -269,12 +287,12 @@ def test_controllers_that_were_hit_are_recorded_and_one_is_hit_again_by_its_id(
 def test_a_step_waits_for_a_target_that_still_heals_and_no_longer(
     brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step_executor, "_TURN_S", 1.0)
+    monkeypatch.setattr(step_executor, "_TURN_S", 0.6)
     asked = (
         FaultStep(fault="slow-itch", at_s=0, lasts_s=0.1, target="1"),
-        FaultStep(fault="itch", at_s=0.1, lasts_s=3, target="1"),
+        FaultStep(fault="itch", at_s=0.1, lasts_s=1.6, target="1"),
         FaultStep(fault="fog", at_s=0.2, lasts_s=0),
-        FaultStep(fault="itch", at_s=1, lasts_s=0, target="1"),
+        FaultStep(fault="itch", at_s=0.6, lasts_s=0, target="1"),
     )
     with scene(brokers, tmp_path, plan(*asked)) as (on, run):
         step_executor.play(on, asked)
@@ -324,7 +342,7 @@ def test_groups_of_steps_are_recorded_too(brokers: Brokers, tmp_path: Path) -> N
         for at_s, partition in ((0.1, 0), (0.4, 2))
         for _ in range(2)
     ]
-    with scene(brokers, tmp_path, drawn) as (on, run):
+    with scene(brokers, tmp_path, drawn, Waited()) as (on, run):
         step_executor.play_in_turn(on, groups, duration_s=2)
     found = footsteps(run)
     # If the leader has a fault already, another broker is the target.
@@ -341,7 +359,7 @@ def test_the_first_bout_is_played_even_if_it_takes_all_the_time(
         topic=Topic(partitions=3),
         duration_s=generator.LEAST_S,
     )
-    with scene(brokers, tmp_path, drawn) as (on, run):
+    with scene(brokers, tmp_path, drawn, Waited()) as (on, run):
         step_executor.play_in_turn(on, generator.draw(drawn), duration_s=drawn.duration_s)
     assert footsteps(run).taken
 
@@ -349,7 +367,7 @@ def test_the_first_bout_is_played_even_if_it_takes_all_the_time(
 def test_a_step_in_turn_without_a_target_is_left_out(brokers: Brokers, tmp_path: Path) -> None:
     drawn = Plan(kafka="4.3.1", nemesis=("itch",), topic=Topic(partitions=3), duration_s=2)
     group = [FaultStep(fault="itch", at_s=0, lasts_s=0.1, target="1")] * 2
-    with scene(brokers, tmp_path, drawn) as (on, run):
+    with scene(brokers, tmp_path, drawn, Waited()) as (on, run):
         step_executor.play_in_turn(on, group, duration_s=0.2)
     found = footsteps(run)
     assert len(found.taken) == 1

@@ -33,7 +33,8 @@ RUN: Final = (
     *("0.10.2.2", "--nemesis", "kill,pause", "--for", "10s", "--seed", "3"),
 )
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300 + 90 * COUNT)]
+pytestmark = [pytest.mark.kafka, pytest.mark.nightly, pytest.mark.timeout(300 + 90 * COUNT)]
+"""``make test`` ends commands at moments that it chooses (test_command.py)."""
 
 
 def cut(how: signal.Signals, after_s: float, store: Path) -> str:

@@ -145,6 +145,12 @@ def await_wound(theirs: Landlord, process: "subprocess.Popen[str]") -> None:
     await_condition(look, lambda seen: "paused" in seen, what="a broker to be paused", limit_s=120)
 
 
+at_night_on_the_old = pytest.mark.parametrize(
+    "theirs", [MODERN, pytest.param(KAFKAS[0], marks=pytest.mark.nightly)], indirect=True
+)
+
+
+@at_night_on_the_old
 @pytest.mark.parametrize(
     "guarded",
     [
@@ -198,6 +204,7 @@ def test_a_kill_at_any_moment_leaves_nothing(theirs: Landlord, tmp_path: Path) -
         require_whole(theirs)
 
 
+@at_night_on_the_old
 def test_an_interrupted_run_heals_before_it_ends(theirs: Landlord, tmp_path: Path) -> None:
     process = run(theirs, tmp_path)
     await_wound(theirs, process)
@@ -224,7 +231,9 @@ PLAN = Plan(
         ({"commands": {"check": "echo no way in; exit 9"}}, "It said: no way in"),
         ({"commands": {"pause": "echo nobody >&2; exit 3"}}, "ended with status 3"),
         ({"commands": {"pause": "sleep 60"}, "limits": {"pause": 1}}, "hung for 1 s"),
-        ({"commands": {"pause": "true"}}, "the broker still answers"),
+        pytest.param(
+            {"commands": {"pause": "true"}}, "the broker still answers", marks=pytest.mark.nightly
+        ),
         ({"commands": {"copy": "false {topic} {into}"}}, "the command to copy broker 1"),
     ],
 )

@@ -128,7 +128,7 @@ def test_the_heir_is_chosen(cluster: Cluster, probe: Probe) -> None:
     _await_live(probe, set(cluster.brokers), limit_s=60)
 
 
-@pytest.mark.parametrize("how", ["kill", "pause"])
+@pytest.mark.parametrize("how", ["kill", pytest.param("pause", marks=pytest.mark.nightly)])
 def test_a_silent_brokers_session_ends_at_once(cluster: Cluster, probe: Probe, how: str) -> None:
     victim = next(one for one in cluster.brokers if one != probe.controller())
     broker = cluster.brokers[victim]

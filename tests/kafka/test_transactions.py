@@ -292,6 +292,7 @@ COORDINATORS_HIT = (
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
+@pytest.mark.nightly
 def test_a_leader_or_coordinator_that_is_killed_takes_no_transaction_with_it(
     tmp_path: Path,
 ) -> None:

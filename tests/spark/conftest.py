@@ -59,8 +59,7 @@ def connect_url(tmp_path_factory: pytest.TempPathFactory, shared_store: Path) ->
 def any_spark(request: pytest.FixtureRequest) -> tuple[str, SparkOptions]:
     """A kind of Spark, and the options with which a session of it is had.
 
-    ``make test`` has a standalone cluster where a worker is killed (test_verdicts.py) and where a
-    run lies in S3 (test_remote.py).
+    ``make test`` has a standalone cluster where a run lies in S3 (test_remote.py).
     """
     kind: str = request.param
     if kind == "connect":

@@ -58,6 +58,7 @@ def complaint(options: SparkOptions, *more: str) -> str:
     return err
 
 
+@pytest.mark.nightly  # `make test` judges by Spark Connect and on a cluster (test_remote.py)
 def test_every_spark_gets_the_package_and_shares_nothing_else(
     any_spark: tuple[str, SparkOptions], shared_store: Path
 ) -> None:
@@ -70,7 +71,7 @@ def test_every_spark_gets_the_package_and_shares_nothing_else(
     assert list((shared_store / kind).glob("*.parquet"))
 
 
-@pytest.mark.nightly  # `make test` kills a worker in the middle of a judgement (test_verdicts.py)
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("what", "victims"),
     [
@@ -131,6 +132,7 @@ def test_a_worker_without_our_libraries_is_told_in_a_sentence(
     assert len(found.splitlines()) == 2
 
 
+@pytest.mark.nightly
 def test_a_worker_without_that_python_is_told_in_a_sentence(cluster: Cluster) -> None:
     conf = {"spark.executor.memory": "512m", "spark.pyspark.python": "/opt/none/python"}
     found = complaint(SparkOptions(master=cluster.url, driver_memory="512m", conf=conf))

@@ -72,8 +72,10 @@ def test_a_run_in_s3_is_judged_there(
     ("uri", "conf", "why"),
     [
         ("file:///none/there", {}, "Path does not exist: "),
-        ("s3a://highwater/none", {}, "Path does not exist: "),
-        ("s3a://none/run", {}, r".*[Bb]ucket"),
+        pytest.param(
+            "s3a://highwater/none", {}, "Path does not exist: ", marks=pytest.mark.nightly
+        ),
+        pytest.param("s3a://none/run", {}, r".*[Bb]ucket", marks=pytest.mark.nightly),
         ("s3a://highwater/run", {"spark.hadoop.fs.s3a.secret.key": "wrong"}, ".*Forbidden"),
     ],
 )

@@ -69,6 +69,7 @@ def test_every_spark_comes_to_the_same(
     assert result(start(options, runs, "--most-here", str(FEW))) == expected
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_killed_in_the_middle_changes_nothing(
     own_cluster: Cluster,
     runs: list[Run],

@@ -193,7 +193,9 @@ def _judge(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - 
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize("moment", [_folder, _spark, _judge])
 def test_an_interruption_leaves_a_sentence_and_nothing_else(
     how: signal.Signals,

@@ -42,10 +42,10 @@ $(DEV_STAMP): $(STAMP)
 demo: setup ## Both stories on an old and a modern Kafka, with a loss report (about a minute)
 	@$(BIN)/highwater demo
 
-test: setup-dev $(S3_SERVER) ## The tests, real brokers included (minutes; make test BESIDE= for one process)
+test: setup-dev ## The tests, real brokers included (minutes; make test BESIDE= for one process)
 	@$(BIN)/python -m pytest $(BESIDE) -m 'not nightly'
 
-test-nightly: setup-dev $(S3_SERVER) ## The tests that are left to the nightly
+test-nightly: setup-dev $(S3_SERVER) ## What is left to the nightly, with a real S3 server
 	@$(BIN)/python -m pytest $(BESIDE) -m nightly
 
 test-quick: setup-dev ## The tests that start no broker, no Spark and no browser (under a minute)

@@ -57,10 +57,7 @@ def connect_url(tmp_path_factory: pytest.TempPathFactory, shared_store: Path) ->
     ],
 )
 def any_spark(request: pytest.FixtureRequest) -> tuple[str, SparkOptions]:
-    """A kind of Spark, and the options with which a session of it is had.
-
-    ``make test`` has a standalone cluster where a run lies in S3 (test_remote.py).
-    """
+    """A kind of Spark, and the options with which a session of it is had."""
     kind: str = request.param
     if kind == "connect":
         return kind, SparkOptions(remote=request.getfixturevalue("connect_url"))

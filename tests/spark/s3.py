@@ -1,4 +1,4 @@
-"""A real S3 server on loopback: versitygw, from S3 to a folder, which ``make test`` builds."""
+"""A real S3 server on loopback: versitygw, from S3 to a folder, which ``make test-nightly`` builds."""
 
 import secrets
 import shutil
@@ -63,7 +63,7 @@ def s3(folder: Path) -> Iterator[S3Store]:
     beside = Path(sys.executable).parent / "versitygw"
     program = str(beside) if beside.exists() else shutil.which("versitygw")
     if program is None:
-        pytest.skip("needs the S3 server versitygw, which `make test` builds")
+        pytest.skip("needs the S3 server versitygw, which `make test-nightly` builds")
     root, sidecar = folder / "objects", folder / "metadata"
     (root / _BUCKET).mkdir(parents=True)
     sidecar.mkdir()

@@ -58,7 +58,7 @@ def complaint(options: SparkOptions, *more: str) -> str:
     return err
 
 
-@pytest.mark.nightly  # `make test` judges by Spark Connect and on a cluster (test_remote.py)
+@pytest.mark.nightly  # `make test` judges by Spark Connect (test_remote.py)
 def test_every_spark_gets_the_package_and_shares_nothing_else(
     any_spark: tuple[str, SparkOptions], shared_store: Path
 ) -> None:
@@ -104,10 +104,8 @@ def test_a_worker_may_be_killed_in_the_middle(
     assert len(list(marks.iterdir())) > 16  # what was under way has begun anew
 
 
-@pytest.mark.parametrize(
-    "where",
-    ["here", pytest.param("cluster", marks=pytest.mark.nightly)],  # test_remote.py judges there
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("where", ["here", "cluster"])
 def test_a_real_s3_server_is_written_and_read(
     where: str, s3_store: S3Store, request: pytest.FixtureRequest
 ) -> None:

@@ -51,6 +51,7 @@ def test_every_spark_judges_a_run_at_a_uri_like_one_here(
     assert list((run.path / "analysis" / "verdict.json").glob("part-*.txt"))
 
 
+@pytest.mark.nightly
 def test_a_run_in_s3_is_judged_there(
     s3_store: S3Store,
     tmp_path: Path,
@@ -72,17 +73,22 @@ def test_a_run_in_s3_is_judged_there(
     ("uri", "conf", "why"),
     [
         ("file:///none/there", {}, "Path does not exist: "),
-        pytest.param(
-            "s3a://highwater/none", {}, "Path does not exist: ", marks=pytest.mark.nightly
+        *(
+            pytest.param(uri, conf, why, marks=pytest.mark.nightly)
+            for uri, conf, why in (
+                ("s3a://highwater/none", {}, "Path does not exist: "),
+                ("s3a://none/run", {}, r".*[Bb]ucket"),
+                ("s3a://highwater/run", {"spark.hadoop.fs.s3a.secret.key": "wrong"}, ".*Forbidden"),
+            )
         ),
-        pytest.param("s3a://none/run", {}, r".*[Bb]ucket", marks=pytest.mark.nightly),
-        ("s3a://highwater/run", {"spark.hadoop.fs.s3a.secret.key": "wrong"}, ".*Forbidden"),
     ],
 )
 def test_what_a_store_refuses_is_told_in_a_sentence(
-    uri: str, conf: dict[str, str], why: str, s3_store: S3Store
+    uri: str, conf: dict[str, str], why: str, request: pytest.FixtureRequest
 ) -> None:
-    done = check(uri, SparkOptions(driver_memory="512m", conf=s3_store.conf | conf))
+    if uri.startswith("s3a:"):
+        conf = request.getfixturevalue("s3_store").conf | conf
+    done = check(uri, SparkOptions(driver_memory="512m", conf=conf))
     assert (done.returncode, done.stdout) == (4, "")
     *_, sentence, hint = done.stderr.splitlines()  # behind what goes on
     assert re.match(f"highwater: {re.escape(uri)} cannot be read: {why}", sentence), sentence

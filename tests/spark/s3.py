@@ -1,4 +1,4 @@
-"""A real S3 server on loopback: versitygw, from S3 to a folder, which ``make test-nightly`` builds."""
+"""A real S3 server on loopback: versitygw, which ``make test-nightly`` builds, over a folder."""
 
 import secrets
 import shutil

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from highwater.clusters.admin import elections, leadership, topic_config, topics
+from highwater.clusters.admin import elections, leadership, topic_config, topics, voters
 from highwater.clusters.admin.metadata import (
     CoordinationView,
     KraftView,
@@ -153,6 +153,7 @@ class RealCluster:
         broker_config: settings that override the driver's own.
         wired: whether the relay stands between the nodes.
         clients_wired: whether it also stands between clients and brokers.
+        dynamic_quorum: whether voters of the KRaft quorum can be added and removed.
     """
 
     def __init__(
@@ -164,6 +165,7 @@ class RealCluster:
         broker_config: Mapping[str, str],
         wired: bool = False,
         clients_wired: bool = False,
+        dynamic_quorum: bool = False,
     ) -> None:
         self._release = release
         self._site = site
@@ -173,7 +175,12 @@ class RealCluster:
             site.close()
             raise
         self._layout = Layout(
-            release, directory.absolute(), site, overrides=broker_config, wiring=self._wiring
+            release,
+            directory.absolute(),
+            site,
+            overrides=broker_config,
+            wiring=self._wiring,
+            dynamic_quorum=dynamic_quorum,
         )
         self._level = Level.from_settings(release, broker_config)
         self._nodes: list[Node] = []
@@ -210,10 +217,20 @@ class RealCluster:
         with disk_errors(self._layout.directory):
             return self._layout.controller_plan(controller_id, level.release)
 
-    def format_controller(self, controller_id: int) -> None:
-        """Give a ZooKeeper or KRaft controller a new data directory."""
+    def format_controller(self, controller_id: int, *, renewed: bool = False) -> None:
+        """Give a ZooKeeper or KRaft controller a new data directory, or another voter's, too."""
         with disk_errors(self._layout.directory):
-            self._layout.format_controller(controller_id, self._level)
+            self._layout.format_controller(controller_id, self._level, renewed=renewed)
+
+    def add_voter(self, controller_id: int) -> None:
+        """Ask the leader of the quorum to add a controller to the voters."""
+        directory, endpoint = self._layout.voter(controller_id)
+        voters.add_voter(self._site.public.coordination, controller_id, directory, endpoint)
+
+    def remove_voter(self, controller_id: int) -> None:
+        """Ask the leader of the quorum to remove a controller from the voters."""
+        directory, _ = self._layout.voter(controller_id)
+        voters.remove_voter(self._site.public.coordination, controller_id, directory)
 
     def _ask_controller(self, controller_id: int) -> None:
         """Send a request that only this ZooKeeper or controller can answer.

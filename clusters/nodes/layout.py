@@ -120,7 +120,10 @@ class Layout:
     def _initial_quorum(self, level: Level) -> Mapping[str, bytes]:
         """Return the files that name the first voters; none where the settings name them."""
         if self._directory_ids and not self._first_voters:
-            voters = {id_: f"{self._voters[id_]}:{own}" for id_, own in self._directory_ids.items()}
+            voters = {
+                id_: f"{self._voters[id_]}:{directory}"
+                for id_, directory in self._directory_ids.items()
+            }
             self._first_voters = kraft_features.initial_quorum(kraft_features.source(level), voters)
         return self._first_voters
 

@@ -354,15 +354,18 @@ class KraftView(BrokersView):
     def quorum(self) -> QuorumState:
         """Return what the quorum's leader says of every controller's log."""
         state = self._leader_state()
+        voters = {voter.replica_id: voter.log_end_offset for voter in state.current_voters}
+        # A leader remembers a removed voter for 5 minutes, also where the same id votes again.
+        others = {*self._brokers, *voters}
         return QuorumState(
             leader=state.leader_id,
             epoch=state.leader_epoch,
             hw=state.high_watermark,
-            voters={voter.replica_id: voter.log_end_offset for voter in state.current_voters},
+            voters=voters,
             observers={
                 observer.replica_id: observer.log_end_offset
                 for observer in state.observers
-                if observer.replica_id not in self._brokers
+                if observer.replica_id not in others
             },
         )
 

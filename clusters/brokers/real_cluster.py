@@ -182,6 +182,7 @@ class RealCluster:
             wiring=self._wiring,
             dynamic_quorum=dynamic_quorum,
         )
+        self._dynamic_quorum = dynamic_quorum
         self._level = Level.from_settings(release, broker_config)
         self._nodes: list[Node] = []
         self._brokers: dict[int, RealBroker] = {}
@@ -293,8 +294,34 @@ class RealCluster:
                     hint="Give every cluster a directory of its own.",
                 )
             self._layout.prepare()
-            self._launch(*self._prepare_controllers(), *self._prepare_brokers())
+            controllers, brokers = self._prepare_controllers(), self._prepare_brokers()
+            self._launch(*controllers)
+        if self._dynamic_quorum:
+            self._await_voters()
+        self._launch(*brokers)
         self._await_registration()
+
+    def _await_voters(self) -> None:
+        """Wait until the first voters are committed, before any broker reads them.
+
+        A broker that has read them from a leader whose log it then truncates never reads them
+        again, and finds no controller (docs/findings.md).
+        """
+        with contextlib.closing(self._view()) as view:
+
+            def committed() -> bool:
+                for node in self._nodes:
+                    node.require_alive()
+                quorum = view.quorum()
+                return quorum is not None and quorum.hw > 0
+
+            await_condition(
+                committed,
+                bool,
+                what="the quorum to commit its voters",
+                limit_s=START_LIMIT_S,
+                passing=(UnreachableError,),
+            )
 
     def probe(self) -> Probe:
         """Return a new probe, for one thread."""

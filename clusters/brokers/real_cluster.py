@@ -295,10 +295,11 @@ class RealCluster:
                 )
             self._layout.prepare()
             controllers, brokers = self._prepare_controllers(), self._prepare_brokers()
-            self._launch(*controllers)
-        if self._dynamic_quorum:
-            self._await_voters()
-        self._launch(*brokers)
+            if self._dynamic_quorum:
+                self._launch(*controllers)
+                self._await_voters()
+                controllers = []
+            self._launch(*controllers, *brokers)
         self._await_registration()
 
     def _await_voters(self) -> None:

@@ -20,6 +20,7 @@ def _in_containers(
     wired: bool = False,
     clients_wired: bool = False,
     controllers: int = 1,
+    dynamic_quorum: bool = False,
 ) -> Cluster:
     """Open a cluster by the docker driver; its libraries are imported only here."""
     from highwater.clusters.containers import driver  # noqa: PLC0415 - see above
@@ -32,6 +33,7 @@ def _in_containers(
         wired=wired,
         clients_wired=clients_wired,
         controllers=controllers,
+        dynamic_quorum=dynamic_quorum,
     )
 
 

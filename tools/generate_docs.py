@@ -65,7 +65,12 @@ _CONTROLLERS_NOTE: Final = (
     "After `controller-disk-loss` a voter has forgotten what it acknowledged. What only it and the"
     " leader had is lost if it then elects a leader without that: KIP-853 gives each voter's disk"
     " an id for this reason, which counts only where voters are added and removed at run time."
-    " Under `controller-isolate` brokers still reach the controller: a leader that is cut off from"
+    " That is so if `controller-leave` or `controller-replace` is among a run's faults (from 3.9"
+    " on, kraft.version 1): the metadata log has the voters then, not the settings."
+    " `controller-leave` removes a running one and adds it again; `controller-replace` kills one,"
+    " removes it, and adds it with a new disk, which has another id. `controller-disk-loss` keeps"
+    " the id there.\n\n"
+    "Under `controller-isolate` brokers still reach the controller: a leader that is cut off from"
     " the others goes on to answer them until it resigns, or hears of its successor.\n"
 )
 _WHERE_NOTE: Final = (

@@ -291,6 +291,30 @@ def decode(value: bytes) -> MetadataRecord | None:
     return None if read is None else read(fields, version)
 
 
+def voters(value: bytes) -> frozenset[int]:
+    """Return the ids in a VotersRecord, a control record of the log (KIP-853).
+
+    Raises:
+        MetadataRecordError: it is none, or breaks off.
+    """
+    fields = _Fields(value)
+    fields.number("h")  # its version
+    ids = [_voter(fields) for _ in range(fields.varint() - 1)]
+    return frozenset(ids)
+
+
+def _voter(fields: _Fields) -> int:
+    voter = fields.number("i")
+    fields.uuid()  # its data directory
+    for _ in range(fields.varint() - 1):  # its endpoints: name, host and port
+        fields.string(), fields.string(), fields.number("H")
+        fields.read_tags()
+    fields.number("h"), fields.number("h")  # the versions of KRaft that it speaks
+    fields.read_tags()
+    fields.read_tags()
+    return voter
+
+
 def name(value: bytes) -> str:
     """Return the name of a record's kind, as Kafka has it, for a person."""
     try:

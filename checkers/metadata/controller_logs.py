@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.files import open_regular
 
 TOPIC: Final = "__cluster_metadata"
+VOTERS_RECORD: Final = "type 6"
+"""``reader.SCHEMA``'s control type of a VotersRecord."""
 
 Row = dict[str, Any]
 
@@ -112,6 +115,25 @@ def read_logs(case: RunFiles) -> list[ControllerLog]:
 
 def read_snapshot(log: ControllerLog, snapshot: Snapshot) -> Iterator[bytes]:
     """Yield the records of a snapshot, without its control records."""
+    for batch in _snapshot_batches(log, snapshot):
+        yield from _values(batch)
+
+
+def last_voters(log: ControllerLog) -> bytes | None:
+    """Return the last VotersRecord (KIP-853); None: the controllers' settings say who votes."""
+    of_log = log.records.to_batches()
+    of_snapshots = (
+        batch for snapshot in log.snapshots for batch in _snapshot_batches(log, snapshot)
+    )
+    last = None
+    for batch in chain(of_snapshots, of_log):
+        votes = batch.filter(pc.equal(batch["control_type"], VOTERS_RECORD))
+        if len(votes):
+            last = votes["value"][-1].as_py()
+    return last
+
+
+def _snapshot_batches(log: ControllerLog, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
     where = Segment(
         path=str(snapshot.path),
         run=log.run,
@@ -121,8 +143,7 @@ def read_snapshot(log: ControllerLog, snapshot: Snapshot) -> Iterator[bytes]:
         base_offset=0,
     )
     with open_regular(snapshot.path) as file:
-        for batch in read_file(file, where):
-            yield from _values(batch)
+        yield from read_file(file, where)
 
 
 def values(records: pa.Table) -> Iterator[bytes]:

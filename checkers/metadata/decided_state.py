@@ -6,7 +6,12 @@ from functools import singledispatchmethod
 from typing import Final
 
 from highwater.checkers.kafka_files import metadata_records as kinds
-from highwater.checkers.metadata.controller_logs import ControllerLog, read_snapshot, values
+from highwater.checkers.metadata.controller_logs import (
+    ControllerLog,
+    last_voters,
+    read_snapshot,
+    values,
+)
 
 Partition = tuple[str, int]
 """Topic and number."""
@@ -31,6 +36,7 @@ class DecidedState:
         partitions: what was decided of each partition of a topic that exists, in order.
         settings: of each topic.
         features: their finalized levels.
+        voters: ids of the controllers that vote; None where their settings say that.
         begun_late: whether the log begins with a snapshot, so that what was before is not known.
     """
 
@@ -38,6 +44,7 @@ class DecidedState:
     partitions: dict[Partition, list[Registration]] = field(default_factory=dict)
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
+    voters: frozenset[int] | None = None
     begun_late: bool = False
 
     @singledispatchmethod
@@ -115,6 +122,8 @@ def replay(log: ControllerLog) -> DecidedState:
         state.begun_late = begin.end > 0
         at = begin.end
     _apply(state, values(log.between(at, _EVERYTHING)))
+    if (voters := last_voters(log)) is not None:
+        state.voters = kinds.voters(voters)
     return state
 
 

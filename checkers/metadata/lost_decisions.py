@@ -38,7 +38,7 @@ _ANSWERED: Final = "answered"
 MISSING: Final = "missing"
 
 _Loss = tuple[str, int | None, str, str]
-"""Topic or feature, partition, what was decided, and what is there instead."""
+"""Topic, feature or controller, partition, what was decided, and what is there instead."""
 
 
 def _says(row: Row) -> str:
@@ -202,12 +202,21 @@ def _feature(row: Row, end: DecidedState) -> _Loss | None:
     return feature, None, decided, f"at the end its level is {level}"
 
 
+def _voter(row: Row, end: DecidedState) -> _Loss | None:
+    controller, votes = int(row["subject"]), row["value"] is not None
+    if end.voters is None or (controller in end.voters) == votes:
+        return None
+    decided = f"controller {controller} was {'added to' if votes else 'removed from'} the voters"
+    return row["subject"], None, decided, f"at the end the voters are {_listed(end.voters)}"
+
+
 _CHECKS: Final[dict[str, Callable[[Row, DecidedState], _Loss | None]]] = {
     "topic": _topic,
     "setting": _setting,
     "replicas": _replicas,
     "leader": _leader,
     "feature": _feature,
+    "voter": _voter,
 }
 
 

@@ -34,7 +34,7 @@ from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import if_controllers_keep_disks
 from highwater.checkers.inspection.compare import Extent, ReplicaLogs, compare
 from highwater.checkers.kafka_files import metadata_records
-from highwater.checkers.metadata.controller_logs import TOPIC, ControllerLog, Row
+from highwater.checkers.metadata.controller_logs import TOPIC, VOTERS_RECORD, ControllerLog, Row
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Engine
@@ -48,7 +48,7 @@ _READ: Final = (
 _CONTROLS: Final = {
     "type 2": "LeaderChangeMessage",
     "type 5": "KRaftVersionRecord",
-    "type 6": "VotersRecord",
+    VOTERS_RECORD: "VotersRecord",
 }
 _DIGITS: Final = 8
 

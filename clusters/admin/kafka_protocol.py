@@ -9,6 +9,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import new_class
 from typing import Any
 
 from kafka.protocol.admin import (
@@ -27,6 +28,7 @@ from kafka.protocol.admin import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import (
     FetchRequest,
     FetchResponse,
@@ -47,7 +49,19 @@ from highwater.clusters.core.interfaces import UnreachableError
 Request = Any  # kafka-python creates these classes at run time, from Kafka's own schemas
 Response = Any
 
+
+def _message(name: str) -> Any:  # noqa: ANN401 - kafka-python creates these classes at run time
+    """Return a class that kafka-python lacks; its schema is a JSON file of this folder."""
+    return new_class(name, (ApiMessage,), {"load_json": __package__})
+
+
+AddRaftVoterRequest = _message("AddRaftVoterRequest")
+AddRaftVoterResponse = _message("AddRaftVoterResponse")
+RemoveRaftVoterRequest = _message("RemoveRaftVoterRequest")
+RemoveRaftVoterResponse = _message("RemoveRaftVoterResponse")
+
 _ANSWERED_BY = {
+    AddRaftVoterRequest: AddRaftVoterResponse,
     AlterPartitionReassignmentsRequest: AlterPartitionReassignmentsResponse,
     ApiVersionsRequest: ApiVersionsResponse,
     CreateTopicsRequest: CreateTopicsResponse,
@@ -59,6 +73,7 @@ _ANSWERED_BY = {
     ListOffsetsRequest: ListOffsetsResponse,
     MetadataRequest: MetadataResponse,
     ProduceRequest: ProduceResponse,
+    RemoveRaftVoterRequest: RemoveRaftVoterResponse,
     UpdateFeaturesRequest: UpdateFeaturesResponse,
 }
 _SIZE = struct.Struct(">i")

@@ -349,36 +349,23 @@ class KraftView(BrokersView):
     quorum_leader = controller
 
     def _leader_state(self) -> Any:  # noqa: ANN401 - kafka-python's
-        """Return the quorum's state as its leader knows it: DescribeQuorum, which only it answers.
-
-        A leader that is cut off from the others leads on for a while; the greatest epoch counts.
-        """
-        states = []
-        for controller in self._controllers:
-            with contextlib.suppress(UnreachableError):
-                [response] = self._client.ask(controller, quorum_request(version=1))
-                states += [
-                    state
-                    for topic in response.topics
-                    for state in topic.partitions
-                    if not state.error_code and state.leader_id >= 0
-                ]
-        if not states:
-            raise UnreachableError("the KRaft quorum has no leader")
-        return max(states, key=lambda state: state.leader_epoch)
+        return leader_state(self._client, self._controllers)
 
     def quorum(self) -> QuorumState:
         """Return what the quorum's leader says of every controller's log."""
         state = self._leader_state()
+        voters = {voter.replica_id: voter.log_end_offset for voter in state.current_voters}
+        # A leader remembers a removed voter for 5 minutes, also where the same id votes again.
+        others = {*self._brokers, *voters}
         return QuorumState(
             leader=state.leader_id,
             epoch=state.leader_epoch,
             hw=state.high_watermark,
-            voters={voter.replica_id: voter.log_end_offset for voter in state.current_voters},
+            voters=voters,
             observers={
                 observer.replica_id: observer.log_end_offset
                 for observer in state.observers
-                if observer.replica_id not in self._brokers
+                if observer.replica_id not in others
             },
         )
 
@@ -392,6 +379,29 @@ class KraftView(BrokersView):
         return tuple(
             broker for broker, offset in end_offsets.items() if offset == max(end_offsets.values())
         )
+
+
+def leader_state(client: ProtocolClient, controllers: Iterable[int]) -> Any:  # noqa: ANN401 - kafka-python's
+    """Return the quorum's state as its leader knows it: DescribeQuorum, which only it answers.
+
+    A leader that is cut off from the others leads on for a while; the greatest epoch counts.
+
+    Raises:
+        UnreachableError: no controller says that it leads.
+    """
+    states = []
+    for controller in controllers:
+        with contextlib.suppress(UnreachableError):
+            [response] = client.ask(controller, quorum_request(version=1))
+            states += [
+                state
+                for topic in response.topics
+                for state in topic.partitions
+                if not state.error_code and state.leader_id >= 0
+            ]
+    if not states:
+        raise UnreachableError("the KRaft quorum has no leader")
+    return max(states, key=lambda state: state.leader_epoch)
 
 
 def known_leader(controller: Address, *, timeout_s: float = 1.0) -> int:

@@ -17,8 +17,8 @@ class ControllerFiles(Protocol):
     def controller_plan(self, controller_id: int, level: Level) -> NodePlan:
         """Write a controller's settings for a level, and return its plan."""
 
-    def format_controller(self, controller_id: int) -> None:
-        """Give a controller a new data directory."""
+    def format_controller(self, controller_id: int, *, renewed: bool) -> None:
+        """Give a controller a new data directory, or one that is another voter, too."""
 
 
 class RealCoordinator:
@@ -56,11 +56,11 @@ class RealCoordinator:
                 raise HarnessError("the controller runs", hint="Stop it first.")
             self._node.replace_plan(self._files.controller_plan(self._id, level))
 
-    def lose_disk(self) -> None:
+    def lose_disk(self, *, renewed: bool = False) -> None:
         """Give one that is down a new data directory."""
         if self._node.state != "down":
             raise HarnessError(f"{self._node.name} runs", hint="Kill it first.")
-        self._files.format_controller(self._id)
+        self._files.format_controller(self._id, renewed=renewed)
 
     def start(self) -> None:
         """Start it on the data it left, and wait until it answers; never after ``close``."""

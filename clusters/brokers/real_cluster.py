@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from highwater.clusters.admin import elections, leadership, topic_config, topics
+from highwater.clusters.admin import elections, leadership, topic_config, topics, voters
 from highwater.clusters.admin.metadata import (
     CoordinationView,
     KraftView,
@@ -153,6 +153,7 @@ class RealCluster:
         broker_config: settings that override the driver's own.
         wired: whether the relay stands between the nodes.
         clients_wired: whether it also stands between clients and brokers.
+        dynamic_quorum: whether voters of the KRaft quorum can be added and removed.
     """
 
     def __init__(
@@ -164,6 +165,7 @@ class RealCluster:
         broker_config: Mapping[str, str],
         wired: bool = False,
         clients_wired: bool = False,
+        dynamic_quorum: bool = False,
     ) -> None:
         self._release = release
         self._site = site
@@ -173,8 +175,14 @@ class RealCluster:
             site.close()
             raise
         self._layout = Layout(
-            release, directory.absolute(), site, overrides=broker_config, wiring=self._wiring
+            release,
+            directory.absolute(),
+            site,
+            overrides=broker_config,
+            wiring=self._wiring,
+            dynamic_quorum=dynamic_quorum,
         )
+        self._dynamic_quorum = dynamic_quorum
         self._level = Level.from_settings(release, broker_config)
         self._nodes: list[Node] = []
         self._brokers: dict[int, RealBroker] = {}
@@ -210,10 +218,20 @@ class RealCluster:
         with disk_errors(self._layout.directory):
             return self._layout.controller_plan(controller_id, level.release)
 
-    def format_controller(self, controller_id: int) -> None:
-        """Give a ZooKeeper or KRaft controller a new data directory."""
+    def format_controller(self, controller_id: int, *, renewed: bool = False) -> None:
+        """Give a ZooKeeper or KRaft controller a new data directory, or another voter's, too."""
         with disk_errors(self._layout.directory):
-            self._layout.format_controller(controller_id, self._level)
+            self._layout.format_controller(controller_id, self._level, renewed=renewed)
+
+    def add_voter(self, controller_id: int) -> None:
+        """Ask the leader of the quorum to add a controller to the voters."""
+        directory, endpoint = self._layout.voter(controller_id)
+        voters.add_voter(self._site.public.coordination, controller_id, directory, endpoint)
+
+    def remove_voter(self, controller_id: int) -> None:
+        """Ask the leader of the quorum to remove a controller from the voters."""
+        directory, _ = self._layout.voter(controller_id)
+        voters.remove_voter(self._site.public.coordination, controller_id, directory)
 
     def _ask_controller(self, controller_id: int) -> None:
         """Send a request that only this ZooKeeper or controller can answer.
@@ -276,8 +294,35 @@ class RealCluster:
                     hint="Give every cluster a directory of its own.",
                 )
             self._layout.prepare()
-            self._launch(*self._prepare_controllers(), *self._prepare_brokers())
+            controllers, brokers = self._prepare_controllers(), self._prepare_brokers()
+            if self._dynamic_quorum:
+                self._launch(*controllers)
+                self._await_voters()
+                controllers = []
+            self._launch(*controllers, *brokers)
         self._await_registration()
+
+    def _await_voters(self) -> None:
+        """Wait until the first voters are committed, before any broker reads them.
+
+        A broker that has read them from a leader whose log it then truncates never reads them
+        again, and finds no controller (docs/findings.md).
+        """
+        with contextlib.closing(self._view()) as view:
+
+            def committed() -> bool:
+                for node in self._nodes:
+                    node.require_alive()
+                quorum = view.quorum()
+                return quorum is not None and quorum.hw > 0
+
+            await_condition(
+                committed,
+                bool,
+                what="the quorum to commit its voters",
+                limit_s=START_LIMIT_S,
+                passing=(UnreachableError,),
+            )
 
     def probe(self) -> Probe:
         """Return a new probe, for one thread."""

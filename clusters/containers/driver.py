@@ -54,6 +54,7 @@ def open_cluster(
     wired: bool = False,
     clients_wired: bool = False,
     controllers: int = 1,
+    dynamic_quorum: bool = False,
 ) -> RealCluster:
     """Start a cluster of containers; a ``clusters.core.interfaces.Driver``, for 0.10.2 and later.
 
@@ -75,6 +76,7 @@ def open_cluster(
             broker_config=broker_config,
             wired=wired,
             clients_wired=clients_wired,
+            dynamic_quorum=dynamic_quorum,
         )
     )
 

@@ -285,8 +285,12 @@ class Coordinator(Protocol):
             HarnessError: it is not down, or those jars do not exist.
         """
 
-    def lose_disk(self) -> None:
+    def lose_disk(self, *, renewed: bool = False) -> None:
         """Empty the data directory of one that is down, and format it anew.
+
+        Args:
+            renewed: whether the directory gets another id: in a quorum whose voters can be added
+                and removed it is another voter then (KIP-853).
 
         Raises:
             HarnessError: it is not down.
@@ -394,6 +398,19 @@ class Cluster(Protocol):
             HarnessError: Kafka refuses.
         """
 
+    def remove_voter(self, controller_id: int) -> None:
+        """Remove a controller, running or not, from the voters of the quorum (KIP-853, 3.9 on).
+
+        Returns when that is committed.
+
+        Raises:
+            HarnessError: Kafka refuses, or the voters of this quorum never change.
+            WaitTimeoutError: it is not done in time.
+        """
+
+    def add_voter(self, controller_id: int) -> None:
+        """Add a controller that runs to the voters again, as ``remove_voter`` removes it."""
+
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
         """Make a member of the ISR the one that is elected when the leader fails.
 
@@ -451,6 +468,7 @@ class Driver(Protocol):
         wired: bool = False,
         clients_wired: bool = False,
         controllers: int = 1,
+        dynamic_quorum: bool = False,
     ) -> Cluster:
         """Start a cluster below ``directory`` (``replicas/``, ``logs/``, ``coordination/``).
 
@@ -465,6 +483,7 @@ class Driver(Protocol):
                 leads to it.
             controllers: number of ZooKeepers or KRaft controllers, which is odd; ids count from
                 100.
+            dynamic_quorum: whether voters of the KRaft quorum can be added and removed (KIP-853).
 
         Returns once every broker has registered.
 

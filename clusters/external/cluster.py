@@ -167,6 +167,11 @@ class ExternalCluster:
         self._require_ours(topic)
         elections.elect_unclean(self._running(), topic, partition)
 
+    def add_voter(self, controller_id: int) -> NoReturn:
+        _refuse(f"controller {controller_id} is out of reach")
+
+    remove_voter = add_voter
+
     def end_session(self, broker: int) -> bool:
         _refuse(f"the session of broker {broker} is out of reach")
 

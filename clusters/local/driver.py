@@ -33,6 +33,7 @@ def open_cluster(
     wired: bool = False,
     clients_wired: bool = False,
     controllers: int = 1,
+    dynamic_quorum: bool = False,
 ) -> RealCluster:
     """Start a cluster of local processes; a ``clusters.core.interfaces.Driver``.
 
@@ -51,6 +52,7 @@ def open_cluster(
             broker_config=broker_config,
             wired=wired,
             clients_wired=clients_wired,
+            dynamic_quorum=dynamic_quorum,
         )
     )
 

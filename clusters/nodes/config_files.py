@@ -6,15 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from highwater.clusters.core.addresses import BROKER_PORT, Address, EnsemblePorts
+from highwater.clusters.core.addresses import (
+    BROKER_PORT,
+    CONTROLLER_LISTENER,
+    Address,
+    EnsemblePorts,
+)
 from highwater.clusters.releases.software_level import METADATA
 from highwater.harness.releases.catalogue import Release
 
 _CONTROLLER_ADVERTISES = (3, 9)
+_VOTERS = "controller.quorum.voters"
+_BOOTSTRAP = "controller.quorum.bootstrap.servers"
 Settings = dict[str, str]
 
 _PROTOCOLS = ",".join(
-    f"{name}:PLAINTEXT" for name in ("CONTROLLER", "PLAINTEXT", "EXTERNAL", "INTERNAL")
+    f"{name}:PLAINTEXT" for name in (CONTROLLER_LISTENER, "PLAINTEXT", "EXTERNAL", "INTERNAL")
 )
 
 
@@ -81,14 +88,14 @@ def controller(
         "process.roles": "controller",
         "node.id": str(controller_id),
         "log.dirs": str(log_directory.absolute()),
-        "listeners": f"CONTROLLER://{address}",
+        "listeners": f"{CONTROLLER_LISTENER}://{address}",
         **_quorum(voters),
         **_KRAFT_SESSION,
         **_SMALL,
         **_PLAIN,
     }
     if release.number >= _CONTROLLER_ADVERTISES and advertised != address:
-        settings["advertised.listeners"] = f"CONTROLLER://{advertised}"
+        settings["advertised.listeners"] = f"{CONTROLLER_LISTENER}://{advertised}"
     return settings | _node_settings(overrides)
 
 
@@ -142,10 +149,18 @@ def _listeners(public: Address, inside: Address, advertised: Address) -> Setting
     }
 
 
+def dynamic_quorum(settings: Mapping[str, str]) -> Settings:
+    """Return KRaft settings by which the metadata log says who votes, and not they (KIP-853)."""
+    servers = ",".join(voter.partition("@")[2] for voter in settings[_VOTERS].split(","))
+    return {_BOOTSTRAP: servers} | {
+        name: value for name, value in settings.items() if name != _VOTERS
+    }
+
+
 def _quorum(voters: Mapping[int, Address]) -> Settings:
     return {
-        "controller.quorum.voters": ",".join(f"{id_}@{voters[id_]}" for id_ in voters),
-        "controller.listener.names": "CONTROLLER",
+        _VOTERS: ",".join(f"{id_}@{voters[id_]}" for id_ in voters),
+        "controller.listener.names": CONTROLLER_LISTENER,
         "listener.security.protocol.map": _PROTOCOLS,
     }
 
@@ -158,16 +173,21 @@ def kafka_uuid() -> str:
             return text
 
 
-def format_node(folder: Path, node_id: int, cluster_id: str) -> None:
+def format_node(
+    folder: Path, node_id: int, cluster_id: str, *, directory_id: str | None = None
+) -> None:
     """Format a KRaft node's folder, which exists and is empty, as ``StorageTool format`` does.
 
     A controller also needs ``bootstrap.checkpoint`` (``clusters.nodes.kraft_features``).
+
+    Args:
+        directory_id: of the folder (KIP-853, KIP-858); None: a new one.
     """
     properties = {
         "version": "1",
         "cluster.id": cluster_id,
         "node.id": str(node_id),
-        "directory.id": kafka_uuid(),
+        "directory.id": directory_id or kafka_uuid(),
     }
     (folder / "meta.properties").write_text(text(properties), encoding="ascii")
 

@@ -12,11 +12,11 @@ import os
 import struct
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kafka.protocol.admin import UpdateFeaturesRequest
 from kafka.protocol.metadata import ApiVersionsRequest
@@ -42,6 +42,7 @@ _UPGRADE: Final = 1
 _ANSWER_S: Final = 10.0
 _PROPAGATION_S: Final = 30.0
 _LEVEL: Final = struct.Struct(">h")
+_T = TypeVar("_T")
 
 
 def checkpoint(release: Release) -> bytes:
@@ -54,13 +55,28 @@ def checkpoint(release: Release) -> bytes:
     cached = cache_directory() / "archives" / f"features-{release.name}-{jars}.checkpoint"
     with contextlib.suppress(OSError):
         return cached.read_bytes()
-    content = _ask_tool(release)
+    content = _ask_tool(release, _written_checkpoint)
     temporary = cached.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):  # a cache that cannot be written is not an error
         cached.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)
         temporary.replace(cached)
     return content
+
+
+def initial_quorum(release: Release, voters: Mapping[int, str]) -> dict[str, bytes]:
+    """Return the checkpoints with which each voter of a new quorum begins, by their paths.
+
+    They have the voters, which can be added and removed later (KIP-853), and the features.
+
+    Args:
+        voters: controller id to ``host:port:directory id``; the first controller is one of them.
+
+    Raises:
+        HarnessError: there are no jars, or the tool fails, as it does before 3.9.
+    """
+    listed = ",".join(f"{id_}@{place}" for id_, place in voters.items())
+    return _ask_tool(release, _written_checkpoints, "--initial-controllers", listed)
 
 
 def features(release: Release) -> dict[str, int]:
@@ -137,7 +153,12 @@ def _send(client: ProtocolClient, brokers: tuple[int, ...], raised: Mapping[str,
         raise HarnessError(f"the controller does not raise {', '.join(raised)}: {reason}")
 
 
-def _ask_tool(release: Release) -> bytes:
+def _ask_tool(release: Release, read: Callable[[Path], _T], *initial: str) -> _T:
+    """Let the tool format a log directory, and return what is read there.
+
+    Args:
+        initial: the option that names the voters of a quorum; none: the settings name them.
+    """
     with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
         folder_path = Path(folder)
         unused_address = Address(host="127.0.0.1", port=1)
@@ -149,13 +170,15 @@ def _ask_tool(release: Release) -> bytes:
             log_directory=folder_path / "log",
             overrides={},
         )
+        if initial:
+            settings = config_files.dynamic_quorum(settings)
         file = folder_path / "controller.properties"
         file.write_text(config_files.text(settings), encoding="utf-8")
         jars = tuple(str(path) for path in classpath(release))
         command = jvm.command(
             jvm.Runtime(java=str(jvm.java()), jars=jars, sharing=()),
             _TOOL,
-            ["format", "-t", config_files.kafka_uuid(), "-c", str(file)],
+            ["format", *initial, "-t", config_files.kafka_uuid(), "-c", str(file)],
             heap_mb=128,
             properties={"java.io.tmpdir": folder},
         )
@@ -168,7 +191,7 @@ def _ask_tool(release: Release) -> bytes:
                 timeout=_TOOL_S,
                 check=True,
             )
-            return _written_checkpoint(folder_path / "log")
+            return read(folder_path / "log")
         except (OSError, subprocess.SubprocessError) as error:
             output = (getattr(error, "stderr", None) or "").strip() or str(error)
             raise HarnessError(
@@ -182,8 +205,16 @@ def _written_checkpoint(log_directory: Path) -> bytes:
     Raises:
         FileNotFoundError: there is none, or more than one.
     """
-    files = sorted(log_directory.rglob("*.checkpoint"))
+    files = _written_checkpoints(log_directory)
     if len(files) != 1:
-        names = ", ".join(file.name for file in files) or "none"
+        names = ", ".join(Path(path).name for path in files) or "none"
         raise FileNotFoundError(f"one checkpoint was expected, there is {names}")
-    return files[0].read_bytes()
+    return next(iter(files.values()))
+
+
+def _written_checkpoints(log_directory: Path) -> dict[str, bytes]:
+    """Return every checkpoint below a formatted log directory, by its path there."""
+    return {
+        str(file.relative_to(log_directory)): file.read_bytes()
+        for file in sorted(log_directory.rglob("*.checkpoint"))
+    }

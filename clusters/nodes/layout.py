@@ -3,9 +3,11 @@
 import contextlib
 import errno
 import shutil
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from uuid import UUID
 
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.nodes import config_files, jvm, kraft_features
@@ -33,6 +35,7 @@ class Layout:
     Args:
         directory: absolute path of the run; gets ``replicas/``, ``logs/`` and ``coordination/``.
         overrides: broker settings that override the driver's own.
+        dynamic_quorum: whether KRaft's metadata log says who votes (KIP-853), not the settings.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Layout:
         *,
         overrides: Mapping[str, str],
         wiring: Wiring | None = None,
+        dynamic_quorum: bool = False,
     ) -> None:
         self.directory = directory
         self.replicas = directory / "replicas"
@@ -54,6 +58,11 @@ class Layout:
         self._overrides = overrides
         self._wiring = wiring
         self._cluster_id = config_files.kafka_uuid()
+        self._voters = wiring.controllers if wiring else site.inside.coordination
+        self._directory_ids = {
+            id_: config_files.kafka_uuid() for id_ in (self._voters if dynamic_quorum else ())
+        }
+        self._first_voters: dict[str, bytes] = {}
 
     def prepare(self) -> None:
         """Create the folders that all nodes share."""
@@ -102,20 +111,52 @@ class Layout:
             level: whose features a new KRaft cluster has.
         """
         self.format_controller(controller_id, level)
+        folder = self.coordination / self._controller_name(controller_id)
+        for path, content in self._initial_quorum(level).items():
+            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).write_bytes(content)
         return Node(self.controller_plan(controller_id, self._release), self._site)
 
-    def format_controller(self, controller_id: int, level: Level) -> None:
-        """Give a ZooKeeper or KRaft controller a new data directory; an old one is removed."""
+    def _initial_quorum(self, level: Level) -> Mapping[str, bytes]:
+        """Return the files that name the first voters; none where the settings name them."""
+        if self._directory_ids and not self._first_voters:
+            voters = {
+                id_: f"{self._voters[id_]}:{directory}"
+                for id_, directory in self._directory_ids.items()
+            }
+            self._first_voters = kraft_features.initial_quorum(kraft_features.source(level), voters)
+        return self._first_voters
+
+    def voter(self, controller_id: int) -> tuple[UUID, Address]:
+        """Return the id of a controller's data directory, and where other nodes reach it.
+
+        Raises:
+            HarnessError: it votes by its id alone.
+        """
+        if controller_id not in self._directory_ids:
+            raise HarnessError("the voters of this quorum are in its settings, and never change")
+        text = self._directory_ids[controller_id]
+        return UUID(bytes=urlsafe_b64decode(f"{text}==")), self._voters[controller_id]
+
+    def format_controller(self, controller_id: int, level: Level, *, renewed: bool = False) -> None:
+        """Give a ZooKeeper or KRaft controller a new data directory; an old one is removed.
+
+        Args:
+            renewed: whether the directory gets another id, and so is another voter (KIP-853).
+        """
         folder = self.coordination / self._controller_name(controller_id)
         if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir()
         if self._release.coordination == "zookeeper":
             (folder / "myid").write_text(f"{controller_id}\n", encoding="ascii")
-        else:
-            config_files.format_node(folder, controller_id, self._cluster_id)
-            features = kraft_features.checkpoint(kraft_features.source(level))
-            (folder / kraft_features.CHECKPOINT).write_bytes(features)
+            return
+        if renewed:
+            self._directory_ids[controller_id] = config_files.kafka_uuid()
+        directory_id = self._directory_ids.get(controller_id)
+        config_files.format_node(folder, controller_id, self._cluster_id, directory_id=directory_id)
+        features = kraft_features.checkpoint(kraft_features.source(level))
+        (folder / kraft_features.CHECKPOINT).write_bytes(features)
 
     def controller_plan(self, controller_id: int, release: Release) -> NodePlan:
         """Write the settings of a ZooKeeper or controller for a release, and return its plan."""
@@ -131,7 +172,7 @@ class Layout:
                 release,
                 controller_id,
                 address,
-                voters=self._wiring.controllers if self._wiring else inside.coordination,
+                voters=self._voters,
                 log_directory=folder,
                 overrides=self._overrides,
             )
@@ -184,6 +225,8 @@ class Layout:
 
     def _write(self, name: str, settings: Mapping[str, str]) -> str:
         path = self.coordination / name
+        if self._directory_ids:
+            settings = config_files.dynamic_quorum(settings)
         path.write_text(config_files.text(settings), encoding="utf-8")
         return str(path)
 

@@ -215,12 +215,15 @@ DECISIONS: Final = pa.schema(
         # refused; end: what ZooKeeper had of it at the run's end (KRaft's log has it on disk)
         pa.field("evidence", pa.string(), nullable=False),
         # topic: it exists; setting: of a topic; replicas: of a partition; leader: it was made the
-        # leader, in an epoch that is only known of evidence end; feature: its finalized level
+        # leader, in an epoch that is only known of evidence end; feature: its finalized level;
+        # voter: a controller votes (KIP-853)
         pa.field("kind", pa.string(), nullable=False),
-        pa.field("subject", pa.string(), nullable=False),  # the topic, or the feature
+        pa.field("subject", pa.string(), nullable=False),  # topic, feature or controller
         pa.field("partition", pa.int32()),  # of replicas and leader
         pa.field("setting", pa.string()),  # its name
-        pa.field("value", pa.string()),  # null of a setting: the brokers' default
+        pa.field(
+            "value", pa.string()
+        ),  # null of a setting: the brokers' default; of a voter: no vote
         pa.field("epoch", pa.int32()),  # the leader's
     ]
 )

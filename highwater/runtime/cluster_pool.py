@@ -24,7 +24,7 @@ from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
-from highwater.nemesis.schedules.relay_needed import wired
+from highwater.nemesis.schedules.cluster_needs import dynamic_quorum, wired
 from highwater.runtime.preflight import check_plan
 from highwater.runtime.run_status import Progress, StatusKeeper
 from highwater.runtime.runner import boot, conduct
@@ -48,6 +48,7 @@ class ClusterKey:
     clients_wired: bool = False
     levels: tuple[object, ...] = ()
     controllers: int = 1
+    dynamic_quorum: bool = False
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
@@ -55,9 +56,8 @@ class ClusterKey:
         settings = tuple(sorted(plan.broker_settings().items()))
         levels = (plan.to, plan.protocol, plan.format)
         wires = wired(plan), plan.wire_clients
-        return cls(
-            plan.kafka, plan.driver, plan.brokers, settings, *wires, levels, plan.controllers
-        )
+        quorum = plan.controllers, dynamic_quorum(plan)
+        return cls(plan.kafka, plan.driver, plan.brokers, settings, *wires, levels, *quorum)
 
 
 class ClusterPool:

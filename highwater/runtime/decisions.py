@@ -14,6 +14,7 @@ ANSWERED: Final = "answered"
 UNANSWERED: Final = "unanswered"
 END: Final = "end"
 MISSING: Final = "missing"
+VOTES: Final = "votes"
 """Words of ``harness.runs.history.DECISIONS``."""
 
 
@@ -51,6 +52,16 @@ class _RecordedCluster:
             for name, number in features.items():
                 stack.enter_context(self._decisions("feature", name, [{"value": str(number)}]))
             self._cluster.finalize(level)
+
+    def add_voter(self, controller_id: int) -> None:
+        """Add a controller to the voters."""
+        with self._decisions("voter", str(controller_id), [{"value": VOTES}]):
+            self._cluster.add_voter(controller_id)
+
+    def remove_voter(self, controller_id: int) -> None:
+        """Remove a controller from the voters."""
+        with self._decisions("voter", str(controller_id), [{"value": None}]):
+            self._cluster.remove_voter(controller_id)
 
     @contextlib.contextmanager
     def _decisions(

@@ -31,7 +31,7 @@ from highwater.nemesis.faults.upgrades import climb_all
 from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.nemesis.schedules import generator, step_executor
-from highwater.nemesis.schedules.relay_needed import wired
+from highwater.nemesis.schedules.cluster_needs import dynamic_quorum, wired
 from highwater.nemesis.schedules.upgrade_path import levels, settings
 from highwater.runtime.broker_log_parser import endings, log_lines
 from highwater.runtime.decisions import record_end, record_topic, recorded
@@ -78,6 +78,7 @@ def boot(plan: Plan, directory: Path) -> Cluster:
         wired=wired(plan),
         clients_wired=plan.wire_clients,
         controllers=plan.controllers,
+        dynamic_quorum=dynamic_quorum(plan),
     )
 
 

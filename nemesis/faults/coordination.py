@@ -6,11 +6,14 @@ goes on: it elects another leader, and brokers find that one.
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from highwater.clusters.core.interfaces import Cluster, Coordinator
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.release import Release
 from highwater.nemesis.faults.registry import CONTROLLERS, FaultTarget, aimed, fault
+
+_KIP_853: Final = (3, 9)
 
 
 def controllers_says(cluster: Cluster, ids: Sequence[int], says: str) -> str:
@@ -59,7 +62,7 @@ def controller_disk_loss(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
     Its voice counts as before, although it has forgotten what it acknowledged. So what only it and
     the leader had may be lost if it elects, with one that lacks that as well, another leader: that
-    is why KIP-853 gives a voter's disk an id. Where voters are configured, as here, no id counts.
+    is why KIP-853 gives a voter's disk an id. This disk keeps it (see ``controller_replace``).
     """
     victims = _victims(cluster, aim)
     try:
@@ -69,6 +72,62 @@ def controller_disk_loss(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         yield controllers_says(cluster, aim.controllers, "killed, and without its disk")
     finally:
         _start(victims)
+
+
+def _settled_voters(kafka: Release, _: str) -> str:
+    if kafka.coordination == "kraft" and kafka.number >= _KIP_853:
+        return ""
+    return "voters of a running quorum are added and removed on KRaft alone, from 3.9 on (KIP-853)"
+
+
+@aimed(
+    "controller-leave",
+    at="coordination",
+    needs=CONTROLLERS,
+    why_not=_settled_voters,
+    spares_majority=True,
+)
+def controller_leave(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Remove a running KRaft controller from the voters; healing adds it again (KIP-853)."""
+    victims = _victims(cluster, aim)
+    try:
+        for victim in victims:
+            cluster.remove_voter(victim.id)
+        yield controllers_says(cluster, aim.controllers, "no voter")
+    finally:
+        for victim in victims:
+            cluster.add_voter(victim.id)
+
+
+@aimed(
+    "controller-replace",
+    at="coordination",
+    needs=CONTROLLERS,
+    why_not=_settled_voters,
+    spares_majority=True,
+)
+def controller_replace(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Kill a KRaft controller and remove it from the voters; healing adds it with a new disk.
+
+    That is how KIP-853 has a lost disk replaced: the new one has another id, so that what its
+    predecessor acknowledged is never asked of it.
+    """
+    victims = _victims(cluster, aim)
+    try:
+        for victim in victims:
+            victim.kill()
+        for victim in victims:
+            cluster.remove_voter(victim.id)
+            victim.lose_disk(renewed=True)
+        yield controllers_says(cluster, aim.controllers, "killed, and no voter")
+    finally:
+        _start(victims)
+        for victim in victims:
+            cluster.add_voter(victim.id)
+
+
+VOTERS_CHANGE: Final = frozenset(("controller-leave", "controller-replace"))
+"""Faults that need a quorum whose voters can be added and removed."""
 
 
 def _victims(cluster: Cluster, aim: FaultTarget) -> list[Coordinator]:

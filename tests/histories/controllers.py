@@ -10,7 +10,16 @@ from typing import Final
 
 from highwater.harness.runs.store import Run
 from tests.support import metadata_logs
-from tests.support.metadata_logs import change, log, nothing, partition, setting, topic, write
+from tests.support.metadata_logs import (
+    change,
+    log,
+    nothing,
+    partition,
+    setting,
+    topic,
+    vote,
+    write,
+)
 from tests.support.run_builder import RunBuilder
 
 SETTING: Final = "retention.ms"
@@ -168,6 +177,17 @@ def upgraded(path: Path, level: int) -> Run:
     return built
 
 
+def voted(path: Path, *decided: str | None, evidence: str = "answered") -> Run:
+    """Controller 101 became a voter, or none; the log has 100 and 101, then 100 alone."""
+    run = calm(path)
+    for value in decided:
+        run.decided("voter", value, subject="101", evidence=evidence)
+    built = run.write()
+    votes = [vote(END, 100, 101), vote(END + 1, 100)]
+    write(path, None, [*log(DECIDED), *votes])
+    return built
+
+
 def zookeeper(path: Path, *, value: str = "7", leader: int = 2, epoch: int = 1) -> Run:
     """ZooKeeper said yes to a topic and a setting; at the end it has these."""
     run = calm(path, kafka="2.8.2")
@@ -272,6 +292,13 @@ CASES: Final[tuple[tuple[str, Build, tuple[Finding, ...]], ...]] = (
         lost("feature metadata.version was finalized at level 9"),
     ),
     ("decision-feature-later", lambda path: upgraded(path, 10), ()),
+    ("decision-no-voter", lambda path: voted(path, "votes", None), ()),
+    (
+        "decision-voter",
+        lambda path: voted(path, None, "votes"),
+        lost("controller 101 was added to the voters"),
+    ),
+    ("decision-voter-unanswered", lambda path: voted(path, "votes", evidence="unanswered"), ()),
     ("zookeeper", zookeeper, ()),
     (
         "zookeeper-setting",

@@ -33,6 +33,13 @@ on_kraft = pytest.mark.parametrize(
     indirect=True,
     scope="module",
 )
+on_dynamic = pytest.mark.parametrize(
+    "trio",
+    [pytest.param("3.9.2", marks=AT_NIGHT), "4.4.0"],
+    indirect=True,
+    scope="module",
+)
+_DIRECTORY: Final = re.compile(r"^directory.id=(.+)$", re.MULTILINE)
 _ZXID: Final = re.compile(rb"Zxid: 0x([0-9a-f]+)")
 
 
@@ -49,14 +56,19 @@ class Silence:
 def trio(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealCluster]:
-    """Three brokers and three controllers, with the wire, which can cut them apart."""
+    """Three brokers and three controllers, with the wire, which can cut them apart.
+
+    Voters of a KRaft quorum can be added and removed, as far as the release has that.
+    """
+    kafka = release(request.param)
     opened = open_cluster(
-        release(request.param),
+        kafka,
         tmp_path_factory.mktemp("trio"),
         brokers=3,
         broker_config={},
         wired=True,
         controllers=3,
+        dynamic_quorum=kafka.number >= (3, 9),
     )
     with contextlib.closing(opened):
         yield opened
@@ -230,15 +242,71 @@ def test_a_leader_that_is_cut_off_gives_way(
     await_caught_up(trio, probe, leader)
 
 
+def voters(probe: Probe) -> set[int]:
+    """The controllers that vote, as the leader has it."""
+    leader_of(probe)
+    quorum = probe.quorum()
+    assert quorum is not None
+    return {*quorum.voters}
+
+
+@on_dynamic
+def test_a_leader_that_is_removed_gives_way_and_votes_again(
+    trio: RealCluster, probe: Probe, nemesis: Nemesis
+) -> None:
+    leader = leader_of(probe)
+    nemesis.inject("controller-leave", controllers=[leader])
+    assert leader_of(probe, but=(leader,)) != leader
+    assert voters(probe) == {*trio.controllers} - {leader}
+    assert trio.controllers[leader].state == "running"
+    send(trio, create(trio, "left", [1, 2, 3]), "m1")
+    nemesis.heal_all()
+    assert voters(probe) == {*trio.controllers}
+    await_caught_up(trio, probe, leader)
+
+
+@on_dynamic
+def test_a_controller_is_replaced_by_one_with_another_disk(
+    trio: RealCluster, probe: Probe, nemesis: Nemesis
+) -> None:
+    victim = leader_of(probe)
+    properties = trio.directory / "coordination" / f"controller-{victim}" / "meta.properties"
+    before = _DIRECTORY.findall(properties.read_text("ascii"))
+    nemesis.inject("controller-replace", controllers=[victim])
+    assert voters(probe) == {*trio.controllers} - {victim}
+    replaced = create(trio, "replaced", [1, 2, 3])
+    nemesis.heal_all()
+    assert voters(probe) == {*trio.controllers}
+    after = _DIRECTORY.findall(properties.read_text("ascii"))
+    assert (len(before), len(after)) == (1, 1)
+    assert before != after
+    await_caught_up(trio, probe, victim)
+    send(trio, replaced, "m1")
+
+
 @pytest.mark.docker
 @pytest.mark.nightly
 @pytest.mark.parametrize("kafka", RELEASES)
 @pytest.mark.usefixtures("docker")
 def test_containers_have_a_quorum_too(kafka: str, tmp_path: Path) -> None:
-    opened = DRIVERS["docker"](release(kafka), tmp_path, brokers=1, broker_config={}, controllers=3)
+    dynamic = release(kafka).number >= (3, 9)
+    opened = DRIVERS["docker"](
+        release(kafka),
+        tmp_path,
+        brokers=1,
+        broker_config={},
+        controllers=3,
+        dynamic_quorum=dynamic,
+    )
     with contextlib.closing(opened), contextlib.closing(opened.probe()) as probe:
         leader = leader_of(probe)
         opened.controllers[leader].kill()
         assert leader_of(probe, but=(leader,)) != leader
+        if dynamic:
+            opened.remove_voter(leader)
+            opened.controllers[leader].lose_disk(renewed=True)
         opened.create_topic("contained", [[1]], {})
         opened.controllers[leader].start()
+        if dynamic:
+            opened.add_voter(leader)
+            assert voters(probe) == {*opened.controllers}

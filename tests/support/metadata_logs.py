@@ -95,6 +95,20 @@ def nothing() -> bytes:
     return framed(20, 0, b"")
 
 
+def voters(*ids: int) -> bytes:
+    """A VotersRecord, with one endpoint of each voter; its frame is that of a control record."""
+    endpoint = text("CONTROLLER") + text("127.0.0.5") + struct.pack(">H", 2181) + varint(0)
+    speaks = struct.pack(">hh", 0, 1) + varint(0)
+    each = [struct.pack(">i", id_) + bytes(16) + varint(2) + endpoint + speaks for id_ in ids]
+    tagged = b"".join(voter + varint(0) for voter in each)
+    return struct.pack(">h", 0) + varint(len(ids) + 1) + tagged + varint(0)
+
+
+def vote(offset: int, *ids: int, epoch: int = 1) -> bytes:
+    """A batch with a VotersRecord alone."""
+    return batch(offset, [(b"\0\0\0\6", voters(*ids))], epoch=epoch, control=True)
+
+
 def log(records: Iterable[tuple[int, bytes]], *, base: int = 0) -> list[bytes]:
     """Batches of one record each, from ``base`` on, each with its epoch.
 

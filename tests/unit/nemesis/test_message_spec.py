@@ -18,7 +18,7 @@ from highwater.harness.runs.plan import Plan, Topic
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.message_spec import MessageSpec, read_option
-from highwater.nemesis.schedules.relay_needed import wired
+from highwater.nemesis.schedules.cluster_needs import wired
 from highwater.runtime.preflight import check_plan
 
 WIRED = Plan(kafka="4.3.1", wire_clients=True)

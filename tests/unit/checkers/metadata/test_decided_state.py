@@ -9,6 +9,7 @@ from highwater.checkers.kafka_files.metadata_records import MetadataRecordError
 from highwater.checkers.metadata.controller_logs import ControllerLog, read_logs
 from highwater.checkers.metadata.decided_state import DecidedState, Registration, replay
 from highwater.checkers.run_files import RunFiles
+from tests.support.logdirs import batch
 from tests.support.metadata_logs import (
     change,
     feature,
@@ -18,6 +19,8 @@ from tests.support.metadata_logs import (
     partition,
     setting,
     topic,
+    vote,
+    voters,
     write,
 )
 from tests.support.run_builder import RunBuilder
@@ -152,3 +155,21 @@ def test_a_torn_end_is_no_damage_and_a_flipped_bit_is(tmp_path: Path) -> None:
     flipped[-1] ^= 1
     damaged = read(tmp_path / "b", [*whole[:2], bytes(flipped), whole[3]])
     assert [row["base_offset"] for row in damaged.damage] == [2]
+
+
+def test_the_last_voters_count_those_of_a_snapshot_first(tmp_path: Path) -> None:
+    assert replayed(tmp_path / "none", topic()).voters is None
+    batches = [*log([(1, topic())]), vote(2, 100, 101, 102), vote(3, 100, 102)]
+    assert replay(read(tmp_path / "log", batches)).voters == frozenset({100, 102})
+    cleaned = read(
+        tmp_path / "cleaned", log([(2, topic())], base=4), base=4, snapshots={(4, 1): [nothing()]}
+    )
+    [snapshot] = cleaned.snapshots
+    snapshot.path.write_bytes(vote(0, 101, 102))
+    assert replay(cleaned).voters == frozenset({101, 102})
+
+
+def test_a_voters_record_that_breaks_off_is_refused(tmp_path: Path) -> None:
+    cut = batch(2, [(b"\0\0\0\6", voters(100, 101)[:-9])], epoch=1, control=True)
+    with pytest.raises(MetadataRecordError, match="are to follow byte"):
+        replay(read(tmp_path, [*log([(1, topic())]), cut]))

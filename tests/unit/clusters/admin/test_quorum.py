@@ -79,6 +79,17 @@ def test_brokers_are_asked_that_have_read_the_most_of_the_newest_leader() -> Non
     assert view({100: old, 102: new})._foremost() == (2, 3)
 
 
+def test_a_replaced_voter_is_no_observer_of_itself() -> None:
+    answer = quorum_state(101, 5, ends={1: 9, 100: 8, 102: 4})
+    [state] = answer.topics[0].partitions
+    state.high_watermark = 7
+    state.current_voters = [
+        SimpleNamespace(replica_id=id_, log_end_offset=end) for id_, end in ((101, 9), (102, 8))
+    ]
+    quorum = view({101: answer}).quorum()
+    assert (quorum.voters, quorum.observers) == ({101: 9, 102: 8}, {100: 8})
+
+
 @contextlib.contextmanager
 def saying(answer: bytes) -> Iterator[Address]:
     """A server that answers one connection after the other."""

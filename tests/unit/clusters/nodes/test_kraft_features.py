@@ -74,6 +74,29 @@ def test_a_tool_that_writes_not_one_checkpoint_is_an_error(
         kraft_features.checkpoint(release("4.4.0"))
 
 
+def test_the_first_voters_are_what_the_tool_wrote(
+    tool_files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["__cluster_metadata-0/0.checkpoint", "bootstrap.checkpoint"]
+    tool_files += names
+    run, commands, settings = subprocess.run, list[Sequence[str]](), list[str]()
+
+    def watched(command: Sequence[str], **options: object) -> None:
+        commands.append(command)
+        settings.append(Path(command[-1]).read_text("utf-8"))
+        run(command, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(subprocess, "run", watched)
+    voters = {100: "a:1:first", 101: "b:2:second"}
+    written = kraft_features.initial_quorum(release("3.9.2"), voters)
+    assert written == dict.fromkeys(names, CHECKPOINT.read_bytes())
+    [command] = commands
+    option = command.index("--initial-controllers")
+    assert command[option + 1] == "100@a:1:first,101@b:2:second"
+    assert "controller.quorum.bootstrap.servers=127.0.0.1:1\n" in settings[0]
+    assert "controller.quorum.voters" not in settings[0]
+
+
 def test_a_metadata_version_is_that_of_the_newest_release_that_has_it() -> None:
     assert metadata_release("4.0").name == "4.0.2"
     with pytest.raises(UsageError, match=r"has the metadata\.version '3\.8'"):

@@ -56,6 +56,12 @@ class FakeCluster:
     def finalize(self, _level: Level) -> None:
         self._ask("finalize")
 
+    def add_voter(self, controller_id: int) -> None:
+        self._ask(f"add_voter {controller_id}")
+
+    def remove_voter(self, controller_id: int) -> None:
+        self._ask(f"remove_voter {controller_id}")
+
     def end_session(self, broker: int) -> bool:
         self._ask(f"end_session {broker}")
         return True
@@ -140,6 +146,19 @@ def test_features_are_recorded(tmp_path: Path, *, answers: bool, monkeypatch: Pa
     assert sorted(recording.rows()) == [
         (evidence, "feature", None, None, "1", None),
         (evidence, "feature", None, None, "33", None),
+    ]
+
+
+def test_voters_are_recorded(tmp_path: Path) -> None:
+    recording = Recording(tmp_path, subjects={"101"})
+    recording.cluster.remove_voter(101)
+    recording.fake.answers = False
+    with pytest.raises(UnreachableError):
+        recording.cluster.add_voter(101)
+    assert recording.fake.calls == ["remove_voter 101", "add_voter 101"]
+    assert recording.rows() == [
+        ("answered", "voter", None, None, None, None),
+        ("unanswered", "voter", None, None, "votes", None),
     ]
 
 

@@ -41,6 +41,7 @@ def changed(**fields: object) -> Plan:
         changed(kafka="4.3.1", protocol="3.9"),
         changed(controllers=5, nemesis=("controller-kill@104", "controller-pause@majority")),
         changed(controllers=3, nemesis=("controller-disk-loss", "controller-isolate@leader")),
+        changed(controllers=3, nemesis=("controller-leave@leader", "controller-replace")),
         changed(
             controllers=3,
             nemesis=(),
@@ -86,6 +87,17 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             changed(controllers=3, nemesis=("controller-disk-loss@majority",)),
             "nobody has",
             "@minority",
+        ),
+        (changed(nemesis=("controller-leave",)), "needs a quorum", "--controllers 3"),
+        (
+            changed(controllers=3, kafka="3.7.2", nemesis=("controller-leave",)),
+            "controller-leave is not available on Kafka 3.7.2 by local: voters of a running quorum",
+            "docs/faults.md",
+        ),
+        (
+            changed(controllers=3, kafka="2.8.2", nemesis=("controller-replace",)),
+            "voters of a running quorum are added and removed on KRaft alone",
+            "docs/faults.md",
         ),
         (
             changed(controllers=3, kafka="2.8.2", driver="docker", nemesis=("controller-isolate",)),

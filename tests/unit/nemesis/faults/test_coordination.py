@@ -18,7 +18,8 @@ _KRAFT_KILLED = "the KRaft controller is killed"
 class Controller:
     """Remembers what was done to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, id_: int) -> None:
+        self.id = id_
         self.done: list[str] = []
 
     def kill(self) -> None:
@@ -33,13 +34,19 @@ class Controller:
     def start(self) -> None:
         self.done.append("start")
 
-    def lose_disk(self) -> None:
-        self.done.append("lose disk")
+    def lose_disk(self, *, renewed: bool = False) -> None:
+        self.done.append("another disk" if renewed else "lose disk")
 
 
 def cluster(kafka: str, count: int) -> Cluster:
-    controllers = {id_: Controller() for id_ in range(100, 100 + count)}
-    return cast("Cluster", SimpleNamespace(release=release(kafka), controllers=controllers))
+    controllers = {id_: Controller(id_) for id_ in range(100, 100 + count)}
+    made = SimpleNamespace(
+        release=release(kafka),
+        controllers=controllers,
+        add_voter=lambda id_: controllers[id_].done.append("add"),
+        remove_voter=lambda id_: controllers[id_].done.append("remove"),
+    )
+    return cast("Cluster", made)
 
 
 def done(of: Cluster) -> dict[int, list[str]]:
@@ -78,6 +85,16 @@ def done(of: Cluster) -> dict[int, list[str]]:
             ["kill", "lose disk"],
             ["start"],
         ),
+        ("controller-leave", "3.9.0", 3, [100], "controller 100 is no voter", ["remove"], ["add"]),
+        (
+            "controller-replace",
+            "4.4.0",
+            5,
+            [101, 103],
+            "controllers 101, 103 are killed, and no voter",
+            ["kill", "remove", "another disk"],
+            ["start", "add"],
+        ),
     ],
 )
 def test_controllers_are_hit_and_come_back(
@@ -103,3 +120,11 @@ def test_a_fault_of_several_controllers_must_be_aimed() -> None:
     with pytest.raises(HarnessError, match="none was named"), body(stage, FaultTarget()):
         pass
     assert done(stage) == {100: [], 101: [], 102: []}
+
+
+@pytest.mark.parametrize("name", ["controller-leave", "controller-replace"])
+def test_voters_change_from_3_9_on_kraft(name: str) -> None:
+    why_not = find_fault(name).why_not
+    assert [why_not(release(kafka), "docker") for kafka in ("3.9.0", "4.4.0")] == ["", ""]
+    for kafka in ("2.8.2", "3.7.2", "3.9.2-zk"):
+        assert "on KRaft alone, from 3.9 on (KIP-853)" in why_not(release(kafka), "local")

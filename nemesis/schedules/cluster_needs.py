@@ -1,0 +1,36 @@
+"""The needs of a plan's faults: a relay, and voters that change; without a need both are off."""
+
+from typing import Final
+
+from highwater.harness.runs.plan import Plan
+from highwater.nemesis.faults.coordination import VOTERS_CHANGE
+from highwater.nemesis.faults.registry import Fault, find_fault
+from highwater.nemesis.schedules.fault_spec import FaultSpec
+from highwater.nemesis.stories.network import STORIES
+
+_FAMILIES: Final = frozenset(("network", "clients", "messages"))
+
+
+def wired(plan: Plan) -> bool:
+    """Return whether the wire is to stand between the nodes of the plan's cluster.
+
+    Raises:
+        UsageError: the plan names a fault that there is not.
+    """
+    families = {fault.family for fault in _faults(plan)}
+    wired_anyway = plan.wire or plan.wire_clients
+    return wired_anyway or plan.story in STORIES or bool(_FAMILIES & families)
+
+
+def dynamic_quorum(plan: Plan) -> bool:
+    """Return whether voters of the plan's quorum can be added and removed (KIP-853).
+
+    Raises:
+        UsageError: the plan names a fault that there is not.
+    """
+    return any(fault.name in VOTERS_CHANGE for fault in _faults(plan))
+
+
+def _faults(plan: Plan) -> list[Fault]:
+    named = [FaultSpec.of(word).fault for word in plan.nemesis]
+    return named + [find_fault(step.fault) for step in plan.steps]

@@ -1,12 +1,12 @@
 """Kafka's own Java clients: the command-line tools of a release, on the jars of that release."""
 
 import contextlib
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from highwater.clusters.local.jvm_process import ChildProcess
 from highwater.clusters.nodes.jvm import Runtime, command, environment, java, write_logging
 from highwater.clusters.releases.jars import classpath, fetch, read_lock
 from highwater.harness.releases.release import Release
@@ -28,12 +28,18 @@ class JavaClient:
         output: a file of what it prints.
     """
 
-    process: subprocess.Popen[bytes]
+    process: ChildProcess
     output: Path
+
+    @property
+    def runs(self) -> bool:
+        """True until it has ended."""
+        return self.process.state == "running"
 
     def await_end(self, limit_s: float) -> None:
         """Wait until it has ended well."""
-        assert self.process.wait(limit_s) == 0, self.output.read_text("utf-8")
+        ended = self.process.wait(limit_s)
+        assert (ended, self.process.status) == (True, 0), self.output.read_text("utf-8")
 
 
 def has_java_client(release: Release) -> bool:
@@ -52,14 +58,13 @@ def java_client(
     runtime = Runtime(java=str(java()), jars=tuple(map(str, jars)), sharing=())
     line = command(runtime, main, arguments, heap_mb=128, properties=write_logging(release, folder))
     output = folder / "output"
-    with (
-        output.open("wb") as file,
-        subprocess.Popen(line, stdout=file, stderr=file, env=environment()) as process,
-    ):
-        try:
-            yield JavaClient(process=process, output=output)
-        finally:
-            process.kill()
+    process = ChildProcess(
+        folder.name, line, log=output, directory=folder, environment=environment()
+    )
+    try:
+        yield JavaClient(process=process, output=output)
+    finally:
+        process.kill()
 
 
 def producer_arguments(

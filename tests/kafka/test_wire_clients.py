@@ -62,7 +62,8 @@ SETTINGS: Final = {
     "controller.socket.timeout.ms": "120000",  # after which a leader asks for its ISR anew
     "num.replica.fetchers": str(TIMES),  # so that so many answers are held side by side
 }
-PATIENT: Final = {"socket_timeout_ms": 120_000, "transaction_timeout_ms": 300_000}
+PATIENCE_MS: Final = 120_000
+"""A client with less gives up a request that is held for a minute."""
 
 
 class Stage:
@@ -211,12 +212,20 @@ class Writer:
         self.name = stage.name()
         self._has_transactions = has_transactions(stage)
         if self._has_transactions:
-            settings = stage.settings(self.name, transactional_id=self.name, **PATIENT)
+            settings = stage.settings(
+                self.name,
+                socket_timeout_ms=PATIENCE_MS,
+                transactional_id=self.name,
+                transaction_timeout_ms=3 * PATIENCE_MS,
+            )
             self.producer = Producer(settings)
             self.producer.init_transactions(LIMIT_S)
             self.producer.begin_transaction()
         else:
-            self.producer = Producer(stage.settings(self.name, enable_idempotence=False))
+            settings = stage.settings(
+                self.name, socket_timeout_ms=PATIENCE_MS, enable_idempotence=False
+            )
+            self.producer = Producer(settings)
 
     def send(self, value: str) -> None:
         self.producer.produce(TOPIC, value.encode(), partition=0)

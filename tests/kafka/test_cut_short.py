@@ -154,7 +154,7 @@ def test_nothing_is_left_of_a_killed_run_with_controllers_and_clients_on_the_wir
             except subprocess.TimeoutExpired:
                 process.kill()
         await_condition(
-            lambda: [each for each in psutil.process_iter() if _is_of(each, token)],
+            lambda: [_words(each) for each in psutil.process_iter() if _is_of(each, token)],
             lambda left: not left,
             what="every process of the run to end",
             limit_s=60,
@@ -167,6 +167,13 @@ def test_nothing_is_left_of_a_killed_run_with_controllers_and_clients_on_the_wir
     left = [path.name for path in folders.iterdir()]
     sys.stdout.write(f"{COUNT} killed, seed {SEED}: {dict(phases)}; left: {left}\n")
     assert not left
+
+
+def _words(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())[-400:]
+    except psutil.Error:
+        return f"process {process.pid}"
 
 
 def _is_of(process: psutil.Process, token: str) -> bool:

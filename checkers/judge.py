@@ -16,9 +16,9 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Engine, Rows
 from highwater.checkers.spark.failures import first_line, require_alive
-from highwater.checkers.spark.scratch import scratch
 from highwater.checkers.verdicts import Findings, deeds_of, detailed, unreadable, verdict
 from highwater.harness.base.errors import StoreError
+from highwater.harness.base.scratch import scratch
 from highwater.harness.runs.history import OPERATIONS_TABLE
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import Ledger, UnusedFile, Verdict

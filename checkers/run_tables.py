@@ -26,7 +26,7 @@ from highwater.checkers.run_files import RunFiles, plain, stage
 from highwater.checkers.spark import kafka_log
 from highwater.checkers.spark.binary_files import literal
 from highwater.checkers.spark.engine import Engine, Rows
-from highwater.checkers.spark.scratch import scratch
+from highwater.harness.base.scratch import scratch
 from highwater.harness.runs.history import OPERATIONS_TABLE, TABLES
 from highwater.harness.runs.store import Run
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from highwater.checkers.spark.scratch import scratch
+from highwater.harness.base.scratch import scratch
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.history import TABLES
 from highwater.harness.runs.plan import Plan

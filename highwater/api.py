@@ -16,10 +16,10 @@ from highwater.checkers.kafka_files.reader import SCHEMA, read_segment
 from highwater.checkers.kafka_files.segment_files import segments
 from highwater.checkers.model.report_types import Reconciliation
 from highwater.checkers.remote_runs import RemoteRun, fetch, send_back
-from highwater.checkers.spark.scratch import scratch
 from highwater.checkers.spark.session import HEAVY_BYTES, SparkStarter
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.files import is_file
+from highwater.harness.base.scratch import scratch
 from highwater.harness.base.spark_options import HERE, SparkOptions
 from highwater.harness.base.wording import count
 from highwater.harness.runs.history import OPTIONAL, TABLES

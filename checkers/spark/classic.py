@@ -26,10 +26,10 @@ from pyspark.sql import SparkSession
 from highwater.checkers.spark.class_archive import flags as sharing_flags
 from highwater.checkers.spark.failures import first_line
 from highwater.checkers.spark.java import find_java
-from highwater.checkers.spark.scratch import scratch
 from highwater.harness.base.cleanup import at_end
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import COLLECTOR, Flags
+from highwater.harness.base.scratch import scratch
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.base.waiting import await_condition
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from highwater.checkers.spark.failures import first_line
-from highwater.checkers.spark.scratch import scratch
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.scratch import scratch
 
 PACKAGES: Final = ("highwater.checkers", "highwater.harness")
 """The modules of this project that kernels import."""

@@ -1,7 +1,6 @@
 """The local driver: brokers as processes of this machine, each on its own loopback address."""
 
 import socket
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from highwater.clusters.relay.network import LISTENER_NAMES
 from highwater.clusters.releases.jars import classpath, lock_file
 from highwater.harness.base import jvm_class_archive
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.scratch import temporary
 from highwater.harness.releases.catalogue import Release
 
 
@@ -128,5 +128,5 @@ def _sharing(release: Release) -> jvm_class_archive.Flags:
 
 
 def _rehearse(release: Release, sharing: Sequence[str]) -> None:
-    with tempfile.TemporaryDirectory(prefix="highwater-") as directory:
-        rehearse(release, LocalSite(release, 1, sharing), Path(directory))
+    with temporary("rehearsal") as directory:
+        rehearse(release, LocalSite(release, 1, sharing), directory)

@@ -11,7 +11,6 @@ import contextlib
 import os
 import struct
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
@@ -30,6 +29,7 @@ from highwater.clusters.relay.rules import FIRST_CONTROLLER
 from highwater.clusters.releases.jars import classpath, lock_file
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.scratch import temporary
 from highwater.harness.base.user_dirs import cache_directory
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import metadata_release
@@ -159,20 +159,19 @@ def _ask_tool(release: Release, read: Callable[[Path], _T], *initial: str) -> _T
     Args:
         initial: the option that names the voters of a quorum; none: the settings name them.
     """
-    with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
-        folder_path = Path(folder)
+    with temporary("features") as folder:
         unused_address = Address(host="127.0.0.1", port=1)
         settings = config_files.controller(
             release,
             FIRST_CONTROLLER,
             unused_address,
             voters={FIRST_CONTROLLER: unused_address},
-            log_directory=folder_path / "log",
+            log_directory=folder / "log",
             overrides={},
         )
         if initial:
             settings = config_files.dynamic_quorum(settings)
-        file = folder_path / "controller.properties"
+        file = folder / "controller.properties"
         file.write_text(config_files.text(settings), encoding="utf-8")
         jars = tuple(str(path) for path in classpath(release))
         command = jvm.command(
@@ -180,7 +179,7 @@ def _ask_tool(release: Release, read: Callable[[Path], _T], *initial: str) -> _T
             _TOOL,
             ["format", *initial, "-t", config_files.kafka_uuid(), "-c", str(file)],
             heap_mb=128,
-            properties={"java.io.tmpdir": folder},
+            properties={"java.io.tmpdir": str(folder)},
         )
         try:
             subprocess.run(
@@ -191,7 +190,7 @@ def _ask_tool(release: Release, read: Callable[[Path], _T], *initial: str) -> _T
                 timeout=_TOOL_S,
                 check=True,
             )
-            return read(folder_path / "log")
+            return read(folder / "log")
         except (OSError, subprocess.SubprocessError) as error:
             output = (getattr(error, "stderr", None) or "").strip() or str(error)
             raise HarnessError(

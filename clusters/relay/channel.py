@@ -24,11 +24,18 @@ _DICE: Final = random.Random()  # noqa: S311 - jitter is no secret
 
 
 class InspectedFrame(NamedTuple):
-    """A frame, the note that its inspector has made of it, and it as a message in hand."""
+    """A frame that its inspector has read.
+
+    Attributes:
+        note: what the inspector has made of it.
+        hand: it as a message in hand, if it is one.
+        waited: whether it has waited behind a message in hand.
+    """
 
     frame: bytearray
     note: object
     hand: MessageInHand | None = None
+    waited: bool = False
 
 
 class FrameInspector(Protocol):
@@ -100,7 +107,8 @@ class Channel:
         """Set the rules of its link; forward frames that they no longer hold.
 
         Args:
-            catches: whether a rule for single messages may act on its frames.
+            catches: whether a rule for single messages may act on its frames, so that each is read
+                completely.
         """
         rules = tuple(rules)
         self._catches = catches
@@ -248,7 +256,8 @@ class Channel:
             or (hand is not None and hand.waits)
             or self._inspector.is_held(inspected.note, self._holds)
         ):
-            self._held_frames.append(inspected)
+            waited = inspected.waited or bool(self.in_hand)
+            self._held_frames.append(inspected._replace(waited=waited))
             return
         if self.ended:
             return

@@ -131,7 +131,9 @@ class RelayConnection:
     def apply_rules(self) -> None:
         """Apply the current rules of its link."""
         source, server, host = self.source, self.server, self._host
-        if source is not None:
+        if source is None:  # the request that names it may be the one that a rule is about
+            self.requests.apply_rules((), catches=True)
+        else:
             self.requests.apply_rules(
                 host.rules(source, server), catches=host.may_catch("request", source, server)
             )
@@ -177,7 +179,7 @@ class RelayConnection:
         return hand
 
     def on_message(self, inspected: InspectedFrame) -> None:
-        """Report a message that goes on: one in hand, the answer to one, or one beside it."""
+        """Report a message that goes on: in hand, the answer to one, beside or behind one."""
         message, hand = message_of(inspected.note), inspected.hand
         if message is None:
             return
@@ -190,7 +192,9 @@ class RelayConnection:
         elif side == "answer" and request.hand is not None:
             event = "discarded" if self.client is None else "answered"
             self._note_message(event, side, request, request.hand)
-        elif self.source is not None and self._host.watches(self.source, self.server):
+        elif inspected.waited or (
+            self.source is not None and self._host.watches(self.source, self.server)
+        ):
             self._note_message("passed", side, request, None)
 
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:

@@ -55,7 +55,7 @@ class InspectedConnection(Protocol):
         """Return a message in hand if a rule acts on what was inspected."""
 
     def on_message(self, inspected: InspectedFrame) -> None:
-        """Report a message that goes on: one in hand, the answer to one, or one beside it."""
+        """Report a message that goes on: in hand, the answer to one, beside or behind one."""
 
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
         """Report an event of a message in hand."""

@@ -185,7 +185,8 @@ MESSAGES: Final = pa.schema(
         # caught: a rule acts on it; released: it need not wait any more; client-gone: its client
         # closed the connection; sent: it went on; repeated: a copy did; answered: its client got
         # the answer; discarded: the answer came, and no client was there; dropped: by the rule;
-        # lost: with its connection; passed: it went on between the ends of a message in hand
+        # lost: with its connection; passed: it went on between the ends of a message in hand, or
+        # after it, when it had waited behind it
         pa.field("event", pa.string(), nullable=False),
         pa.field("message", pa.int32()),  # counts those that rules act on; null of passed
         pa.field("action", pa.string()),  # hold, drop, repeat, delay; null of passed
@@ -206,7 +207,7 @@ MESSAGES: Final = pa.schema(
     ]
 )
 """What became of single messages that the wire held, dropped, repeated or delayed, and what passed
-between the same two ends while one was in hand. No checker asks for it."""
+between the same two ends while one was in hand, or had waited behind it. No checker asks for it."""
 
 DECISIONS: Final = pa.schema(
     [

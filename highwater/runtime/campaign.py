@@ -6,7 +6,6 @@ and a summary of the runs.
 
 import itertools
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Self, TypeAlias
 
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.scratch import temporary
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.runtime.cluster_pool import ClusterPool
@@ -74,8 +74,7 @@ class Campaign:
 
     def __enter__(self) -> Self:
         if self.clusters is None:
-            folder = tempfile.TemporaryDirectory(prefix="highwater-")
-            self.clusters = Path(self._stack.enter_context(folder)) / "clusters"
+            self.clusters = self._stack.enter_context(temporary("campaign")) / "clusters"
         shutil.rmtree(self.clusters, ignore_errors=True)  # of a campaign that was killed
         self._stack.callback(shutil.rmtree, self.clusters, ignore_errors=True)
         return self

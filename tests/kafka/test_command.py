@@ -15,6 +15,7 @@ import pytest
 
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN
+from highwater.harness.runs.store import Store
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 HIGHWATER = [sys.executable, "-m", "highwater"]
@@ -143,6 +144,26 @@ def test_the_shortest_schedule_strikes_and_the_run_says_with_what(tmp_path: Path
     assert (code, judged["verdict"]) == (0, "valid")
 
 
+@pytest.mark.nightly
+def test_a_hold_that_never_matches_is_unknown_and_one_without_an_end_is_released(
+    tmp_path: Path,
+) -> None:
+    never, endless = "EndTxn client:*>*", "Produce client:producer-0>* n=5"
+    words = ["run", "--kafka", MODERN, "--wire-clients", "--for", "6s", "--json"]
+    for message in (never, endless):
+        words += ["--message", f"hold {message} at=1s"]
+    code, out, _ = finish(start(*words, store=tmp_path))
+    judged = json.loads(out)
+    assert (code, judged["verdict"]) == (3, "unknown")
+    assert any(f"{never} never came" in reason for reason in judged["reasons"])
+    assert not any(endless in reason for reason in judged["reasons"])
+    [run] = [Store(tmp_path).open(name) for name in Store(tmp_path).names()]
+    events = [row for row in run.table("events/messages").to_pylist() if row["message"]]
+    assert [row["event"] for row in events][:3] == ["caught", "released", "sent"]
+    assert {row["api"] for row in events} == {"Produce"}
+    assert judged["lost"] == judged["unseen"] == 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -152,6 +173,8 @@ def test_the_shortest_schedule_strikes_and_the_run_says_with_what(tmp_path: Path
         (["run", "--kafka", MODERN, "--rate", "fast"], "max"),
         (["run", "--kafka", MODERN, "--story", "los"], "loss"),
         (["run", "--kafka", MODERN, "--nemesis", "kil"], "kill"),
+        (["run", "--kafka", MODERN, "--message", "hold EndTxm"], "EndTxn"),
+        (["run", "--kafka", "0.10.2.2", "--message", "hold EndTxn"], "it came with 0.11"),
         (["run"], "--kafka"),
         (["ran"], "ran"),
     ],

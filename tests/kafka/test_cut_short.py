@@ -1,13 +1,15 @@
 """A run that is killed, terminated or interrupted at any moment claims no more than it recorded.
 
-``HIGHWATER_CUTS`` is at how many random moments (60 is what is published), ``HIGHWATER_SEED`` the
-dice's seed.
+Nor does it leave a process or a temporary folder. ``HIGHWATER_CUTS`` is at how many random moments
+(60 is what is published, 50 of runs with controllers), ``HIGHWATER_SEED`` the dice's seed.
 """
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -19,6 +21,8 @@ from pyspark.sql import SparkSession
 
 from highwater import console
 from highwater.api import judge_all
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.store import Run, Store
 from tests.support import spoiled as sweep
 
@@ -32,6 +36,17 @@ RUN: Final = (
     *(sys.executable, "-m", "highwater", "run", "--kafka"),
     *("0.10.2.2", "--nemesis", "kill,pause", "--for", "10s", "--seed", "3"),
 )
+FULL: Final = (
+    *(sys.executable, "-m", "highwater", "run", "--kafka", MODERN, "--controllers", "3"),
+    *("--wire-clients", "--transactions", "--for", "20s", "--seed"),
+)
+"""A run with clients on the wire and three controllers, without its seed and faults."""
+
+FAULTS: Final = (
+    ("--nemesis", "isolate,controller-isolate,controller-kill,cut-client,lose-answers"),
+    ("--message", "hold EndTxn client:*>* at=1s", "--message", "hold AlterPartition at=0s"),
+)
+MARK: Final = "HIGHWATER_CUT"
 
 pytestmark = [pytest.mark.kafka, pytest.mark.nightly, pytest.mark.timeout(300 + 90 * COUNT)]
 """``make test`` ends commands at moments that it chooses (test_command.py)."""
@@ -114,3 +129,56 @@ def test_cut_run_claims_no_more_than_it_recorded(
             wrong.append(f"{name} does not say that it was cut short")
     assert not wrong, "\n".join(wrong)
     assert met
+
+
+@pytest.mark.nightly
+def test_nothing_is_left_of_a_killed_run_with_controllers_and_clients_on_the_wire(
+    tmp_path: Path,
+) -> None:
+    """Processes end at once; temporary folders are gone when the next run has judged."""
+    dice = Random(SEED)  # noqa: S311 - moments, not secrets
+    folders = tmp_path / "temporary"
+    folders.mkdir()
+    token = secrets.token_hex(8)
+    environment = {**os.environ, MARK: token, "TMPDIR": str(folders)}
+    phases = Counter[str]()
+    runs: list[Run] = []
+    for number in range(COUNT):
+        store = tmp_path / str(number)
+        words = [*FULL, str(SEED + number), *FAULTS[number % len(FAULTS)], "--store", str(store)]
+        with subprocess.Popen(
+            words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+        ) as process:
+            at_s = LAST_S * (number + dice.random()) / COUNT
+            try:
+                process.wait(at_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        await_condition(
+            lambda: [_words(each) for each in psutil.process_iter() if _is_of(each, token)],
+            lambda left: not left,
+            what="every process of the run to end",
+            limit_s=60,
+        )
+        started = [Store(store).open(name) for name in Store(store).names()]
+        phases[started[0].status().phase if started else "before"] += 1
+        runs += started
+    check = [sys.executable, "-m", "highwater", "check", str(runs[-1].path)]
+    subprocess.run(check, env=environment, capture_output=True, timeout=120, check=False)
+    left = [path.name for path in folders.iterdir()]
+    sys.stdout.write(f"{COUNT} killed, seed {SEED}: {dict(phases)}; left: {left}\n")
+    assert not left
+
+
+def _words(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())[-400:]
+    except psutil.Error:
+        return f"process {process.pid}"
+
+
+def _is_of(process: psutil.Process, token: str) -> bool:
+    try:
+        return bool(process.environ().get(MARK) == token)
+    except psutil.Error:
+        return False

@@ -1,36 +1,57 @@
 """Clients on the wire, and single messages in hand, on real brokers of the oldest and newest API.
 
-HIGHWATER_MESSAGES is how often each message is held (default: once), for HIGHWATER_HELD_S seconds.
+HIGHWATER_MESSAGES is how often each message is held (default: once), side by side where that can
+be, for HIGHWATER_HELD_S seconds. docs/results.md has the figures of 20, each for 60 s.
 """
 
 import contextlib
+import itertools
 import os
+import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
+from operator import gt
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from highwater.clusters.core.interfaces import Cluster, Driver, Network, UnreachableError
+from highwater.clusters.core.interfaces import Cluster, Driver, Network, Probe, UnreachableError
 from highwater.clusters.drivers import DRIVERS
 from highwater.clusters.relay.apis import APIS
 from highwater.clusters.relay.messages import Action, MessageRule
 from highwater.clusters.relay.network import RelayMessages
-from highwater.clusters.relay.rules import COORDINATION, RelayRule, client_name, into
+from highwater.clusters.relay.rules import ANY_BROKER, RelayRule, client_name, into, out_of
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults.registry import faults
 from highwater.nemesis.injector import Nemesis
+from tests.support.java_clients import (
+    BOOTSTRAP_SERVER,
+    CONSUMER,
+    PRODUCER,
+    JavaClient,
+    has_java_client,
+    java_client,
+    producer_arguments,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 TOPIC: Final = "messages"
+FETCHED: Final = "fetched"
+SHRUNK: Final = "shrunk"
+"""Its partition 0 is led by broker 1, and so on."""
 LEADER, FOLLOWER, OTHER = 1, 2, 3
 TIMES: Final = int(os.environ.get("HIGHWATER_MESSAGES", "1"))
 HELD_S: Final = float(os.environ.get("HIGHWATER_HELD_S", "2"))
+BROKERS: Final = 3 if TIMES == 1 else 5
+"""A leader asks for one change of an ISR at a time, so as many are held side by side."""
+
 LIMIT_S: Final = 60.0
 SETTINGS: Final = {
     "zookeeper.session.timeout.ms": "15000",  # none ends because the machine is busy
@@ -38,7 +59,11 @@ SETTINGS: Final = {
     "replica.lag.time.max.ms": "4000",
     "replica.socket.timeout.ms": "120000",
     "request.timeout.ms": "120000",  # after which a follower gives up, and its answer is lost
+    "controller.socket.timeout.ms": "120000",  # after which a leader asks for its ISR anew
+    "num.replica.fetchers": str(TIMES),  # so that so many answers are held side by side
 }
+PATIENCE_MS: Final = 120_000
+"""A client with less gives up a request that is held for a minute."""
 
 
 class Stage:
@@ -68,12 +93,25 @@ class Stage:
         assert isinstance(caught, RelayMessages)
         return caught
 
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[list[dict[str, Any]]]:
+        """Record what passes between the ends of messages in hand while the block lasts."""
+        rows: list[dict[str, Any]] = []
+        self.network.watch(rows.append)
+        try:
+            yield rows
+        finally:
+            self.network.watch(None)
+
     def await_count(self, value: str, count: int) -> None:
         """Markers of a transaction are written after its end is acknowledged."""
+        self.await_counts({value: count})
+
+    def await_counts(self, counts: dict[str, int]) -> None:
         await_condition(
-            lambda: self.values().count(value),
-            lambda seen: seen == count,
-            what=f"{value} to be there {count} times",
+            lambda: Counter(self.values()),
+            lambda seen: all(seen[value] == count for value, count in counts.items()),
+            what=f"values to be there so often: {counts}",
             limit_s=LIMIT_S,
         )
 
@@ -95,7 +133,15 @@ class Stage:
         return values
 
 
-@pytest.fixture(scope="module", params=["0.11.0.3", MODERN])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("0.9.0.1", marks=pytest.mark.nightly),  # the oldest with clients on the wire
+        "0.11.0.2",  # the oldest with transactions
+        pytest.param("2.8.0", marks=pytest.mark.nightly),  # the oldest with AlterPartition
+        MODERN,
+    ],
+)
 def stage(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:
@@ -110,21 +156,40 @@ def staged(driver: Driver, kafka: str, directory: Path) -> Iterator[Stage]:
     opened = driver(
         release(kafka),
         directory,
-        brokers=3,
+        brokers=BROKERS,
         broker_config=SETTINGS,
         wired=True,
         clients_wired=True,
     )
     with contextlib.closing(opened):
         opened.create_topic(TOPIC, [[LEADER, FOLLOWER, OTHER]], {})
+        opened.create_topic(FETCHED, [[LEADER, FOLLOWER, OTHER]] * TIMES, {})
+        ring = [[(first + more) % BROKERS + 1 for more in range(3)] for first in range(BROKERS)]
+        opened.create_topic(SHRUNK, ring, {})
         yield Stage(opened)
 
 
-def holds(messages: RelayMessages, since: float) -> None:
-    """Nothing of it passes for as long as it is to be held."""
-    while time.monotonic() - since < HELD_S:
-        assert not messages.events("sent")
+def await_held(*rules: RelayMessages, count: int = 1) -> None:
+    """Wait until each rule has messages in hand, and has kept them for as long as it is to."""
+    for messages in rules:
+        messages.await_event("caught", times=count, limit_s=LIMIT_S)
+    until = time.monotonic() + HELD_S
+    while time.monotonic() < until:
+        assert not any(messages.events("sent", "lost") for messages in rules)
         time.sleep(0.05)
+
+
+def times_in_hand_s(messages: RelayMessages) -> list[float]:
+    """Return for how long each message was in hand that went on."""
+    caught = {row["message"]: row["time_ns"] for row in messages.events("caught")}
+    return [(row["time_ns"] - caught[row["message"]]) / 1e9 for row in messages.events("sent")]
+
+
+def report(stage: Stage, message: str, times_s: list[float]) -> None:
+    """Print for how long messages were held; pytest shows it with -rP."""
+    assert min(times_s) >= HELD_S
+    span = f"{min(times_s):.1f} to {max(times_s):.1f} s"
+    sys.stdout.write(f"{stage.cluster.release.name} {message}: {len(times_s)} held, {span}\n")
 
 
 def in_order(rows: list[dict[str, Any]]) -> bool:
@@ -140,34 +205,94 @@ def in_order(rows: list[dict[str, Any]]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("time_", range(TIMES))
+class Writer:
+    """A producer, within a transaction if its release has these."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.name = stage.name()
+        self._has_transactions = has_transactions(stage)
+        if self._has_transactions:
+            settings = stage.settings(
+                self.name,
+                socket_timeout_ms=PATIENCE_MS,
+                transactional_id=self.name,
+                transaction_timeout_ms=3 * PATIENCE_MS,
+            )
+            self.producer = Producer(settings)
+            self.producer.init_transactions(LIMIT_S)
+            self.producer.begin_transaction()
+        else:
+            settings = stage.settings(
+                self.name, socket_timeout_ms=PATIENCE_MS, enable_idempotence=False
+            )
+            self.producer = Producer(settings)
+
+    def send(self, value: str) -> None:
+        self.producer.produce(TOPIC, value.encode(), partition=0)
+        self.producer.poll(0.05)  # for longer than linger.ms, so that each is a request
+
+    def ask(self, api: str) -> None:
+        """Send a record, and what belongs to it up to such a request."""
+        self.send(self.name)
+        if api == "EndTxn":
+            assert self.producer.flush(LIMIT_S) == 0
+            with pytest.raises(KafkaException):
+                self.producer.commit_transaction(0.1)
+
+    def finish(self) -> None:
+        if self._has_transactions:
+            self.producer.commit_transaction(LIMIT_S)
+        assert self.producer.flush(LIMIT_S) == 0
+
+
+def has_transactions(stage: Stage) -> bool:
+    return stage.cluster.release.number >= APIS["EndTxn"].since
+
+
 @pytest.mark.parametrize("api", ["Produce", "AddPartitionsToTxn", "EndTxn"])
-def test_a_message_of_a_transaction_is_held(stage: Stage, api: str, time_: int) -> None:
-    name, value = stage.name(), f"{api}-{time_}"
-    rows: list[dict[str, Any]] = []
-    stage.network.watch(rows.append)
-    producer = Producer(stage.settings(name, transactional_id=name))
-    producer.init_transactions(LIMIT_S)
-    held = stage.catch("hold", api, source=client_name(name), transactional_id=name)
-    producer.begin_transaction()
-    producer.produce(TOPIC, value.encode(), partition=0)
-    if api == "EndTxn":
-        producer.flush(LIMIT_S)
-        with pytest.raises(KafkaException):
-            producer.commit_transaction(0.1)
-    held.await_event("caught", limit_s=LIMIT_S)
-    began = time.monotonic()
-    holds(held, began)
-    held.release()
-    producer.commit_transaction(LIMIT_S)
-    held.await_event("answered", limit_s=LIMIT_S)
-    assert [row["event"] for row in held.events()] == ["caught", "released", "sent", "answered"]
-    [row] = held.events("sent")
-    assert row["time_ns"] - held.events("caught")[0]["time_ns"] >= HELD_S * 1e9
-    assert (row["transactional_id"], row["source"]) == (name, client_name(name))
-    stage.network.watch(None)
+def test_requests_of_clients_are_held(stage: Stage, api: str) -> None:
+    if api != "Produce" and not has_transactions(stage):
+        pytest.skip("transactions came with 0.11")
+    with stage.recorded() as rows:
+        writers = [Writer(stage) for _ in range(TIMES)]
+        rules = [stage.catch("hold", api, source=client_name(writer.name)) for writer in writers]
+        for writer, messages in zip(writers, rules, strict=True):
+            writer.ask(api)
+            messages.await_event("caught", limit_s=LIMIT_S)
+        if api == "Produce":
+            for writer, number in itertools.product(writers, range(3)):
+                writer.send(f"{writer.name}-{number}")  # it waits behind the first
+        await_held(*rules)
+        for messages in rules:
+            messages.release()
+        for writer in writers:
+            writer.finish()
+        for messages in rules:
+            messages.await_event("answered", limit_s=LIMIT_S)
+    for writer, messages in zip(writers, rules, strict=True):
+        _is_alone_and_in_order(messages, writer.name, rows, behind=api == "Produce")
+    report(stage, api, [held_s for messages in rules for held_s in times_in_hand_s(messages)])
+    stage.await_counts({writer.name: 1 for writer in writers})
+
+
+def _is_alone_and_in_order(
+    messages: RelayMessages, name: str, rows: list[dict[str, Any]], *, behind: bool
+) -> None:
+    """Assert that exactly one message was held, and that its connection has kept its order."""
+    assert [row["event"] for row in messages.events()] == ["caught", "released", "sent", "answered"]
+    [sent] = messages.events("sent")
+    assert sent["source"] == client_name(name)
+    assert sent["transactional_id"] in {name, None}
     assert in_order(rows)
-    stage.await_count(value, 1)
+    followed = [
+        row["place"]
+        for row in rows
+        if row["kind"] == "message"
+        and (row["event"], row["side"]) == ("passed", "request")
+        and row["connection"] == sent["connection"]
+        and row["time_ns"] > sent["time_ns"]
+    ]
+    assert not behind or followed[0] == sent["place"] + 1
 
 
 @pytest.mark.parametrize("time_", range(TIMES))
@@ -196,8 +321,7 @@ def _orphan(stage: Stage, time_: int) -> None:
     del producer  # which ends it, and its connections
     held.await_event("client-gone", limit_s=LIMIT_S)
     assert value not in stage.values()
-    began = time.monotonic()
-    holds(held, began)
+    await_held(held)
     held.release()
     held.await_event("discarded", limit_s=LIMIT_S)
     stage.await_count(value, 1)
@@ -297,77 +421,193 @@ def test_a_fault_takes_effect_and_heals(stage: Stage, fault: str) -> None:
     assert nemesis.missed == []
 
 
-@pytest.mark.parametrize("time_", range(TIMES))
-def test_an_answer_to_a_fetch_is_held(stage: Stage, time_: int) -> None:
-    held = stage.catch(
-        "hold",
-        "Fetch",
-        side="answer",
-        source=LEADER,
-        target=FOLLOWER,
-        topics=frozenset([TOPIC]) if stage.cluster.release.number < (2, 0) else frozenset(),
+def _java_producer(
+    stage: Stage, folder: Path, *more: str, records: int = 1, rate: int = 100
+) -> tuple[str, AbstractContextManager[JavaClient]]:
+    """Return a name, and a Java producer of that name that sends its name so often."""
+    if not has_java_client(stage.cluster.release):
+        pytest.skip("no Java client of this release is locked")
+    name = f"java-{stage.name()}"
+    payload = folder / "payload"
+    payload.write_text(name)
+    arguments = producer_arguments(
+        stage.cluster.bootstrap, name, TOPIC, payload, records=records, rate=rate
     )
-    held.await_event("caught", limit_s=LIMIT_S)
-    producer = Producer(stage.settings(stage.name(), acks=1))
-    producer.produce(TOPIC, f"fetch-{time_}".encode(), partition=0)
-    assert producer.flush(LIMIT_S) == 0
-    with contextlib.closing(stage.cluster.probe()) as probe:
-
-        def leos() -> list[int]:
-            return [probe.replica(broker, TOPIC, 0).leo for broker in (LEADER, FOLLOWER, OTHER)]
-
-        passing = (UnreachableError,)
-        await_condition(
-            leos,
-            lambda seen: seen[0] == seen[2] > seen[1],
-            what="the follower to lack the record",
-            limit_s=LIMIT_S,
-            passing=passing,
-        )
-        holds(held, time.monotonic())
-        held.release()
-        await_condition(
-            leos,
-            lambda seen: len(set(seen)) == 1,
-            what="the follower to get the record",
-            limit_s=LIMIT_S,
-            passing=passing,
-        )
-    names = [row["event"] for row in held.events()]
-    assert names == ["caught", "released", "sent"]
+    client = java_client(stage.cluster.release, PRODUCER, [*arguments, *more], folder / name)
+    return name, client
 
 
-@pytest.mark.parametrize("time_", range(TIMES))
-def test_a_change_of_an_isr_is_held(stage: Stage, time_: int) -> None:
-    del time_
-    if stage.cluster.release.number < APIS["AlterPartition"].since:
-        pytest.skip("leaders write ISRs to ZooKeeper; hold-isr holds that")
-    with contextlib.closing(stage.cluster.probe()) as probe:
+def test_requests_of_a_java_client_are_held(stage: Stage, tmp_path: Path) -> None:
+    """Its record is there when both its Produce and its EndTxn have been released."""
+    id_ = stage.name()
+    transaction = ("--transactional-id", id_, "--transaction-duration-ms", "60000")
+    name, producer = _java_producer(stage, tmp_path, *transaction)
+    rules = [
+        stage.catch("hold", api, source=client_name(name), transactional_id=id_)
+        for api in ("Produce", "EndTxn")
+    ]
+    with stage.recorded() as rows, producer as client:
+        for messages in rules:
+            await_held(messages)
+            assert name not in stage.values()
+            messages.release()
+        client.await_end(LIMIT_S)
+    for messages in rules:
+        events = [row["event"] for row in messages.events()]
+        assert events == ["caught", "released", "sent", "answered"]
+    assert in_order(rows)
+    stage.await_count(name, 1)
 
-        def members() -> int:
-            return len(probe.partition(TOPIC, 0).isr)
 
-        def await_members(count: int) -> None:
+@pytest.mark.nightly
+@pytest.mark.parametrize("way", ["answers", "requests"])
+def test_a_java_client_is_cut_off(stage: Stage, tmp_path: Path, way: str) -> None:
+    """At most the one request under way arrives, and all of them when it is connected again."""
+    count = 12
+    name, producer = _java_producer(stage, tmp_path, records=count, rate=2)
+    client, brokers = client_name(name), stage.network.brokers
+    links = into(client, brokers) if way == "answers" else out_of(client, brokers)
+    with producer as java:
+        stage.await_count(name, 1)
+        assert name in stage.network.clients()
+        with stage.network.under(RelayRule(kind="cut", links=links)):
+            arrived = stage.values().count(name)
+            until = time.monotonic() + 3 * HELD_S
+            while time.monotonic() < until:
+                assert stage.values().count(name) <= arrived + (way == "answers")
+            assert java.runs
+        java.await_end(LIMIT_S)
+    stage.await_count(name, count)
+
+
+@pytest.mark.nightly
+def test_an_answer_to_a_java_consumer_is_held(stage: Stage, tmp_path: Path) -> None:
+    release_ = stage.cluster.release
+    if not has_java_client(release_):
+        pytest.skip("no Java client of this release is locked")
+    group = f"java-{stage.name()}"
+    servers = "--bootstrap-server" if release_.number >= BOOTSTRAP_SERVER else "--broker-list"
+    arguments = [servers, stage.cluster.bootstrap, "--topic", TOPIC, "--group-id", group]
+    arguments += ["--reset-policy", "earliest", "--verbose"]
+    with java_client(release_, CONSUMER, arguments, tmp_path / group) as java:
+
+        def await_value(value: str) -> None:
             await_condition(
-                members,
-                lambda seen: seen == count,
-                what=f"an ISR of {count}",
+                lambda: java.output.read_text("utf-8"),
+                lambda text: f'"{value}"' in text,
+                what=f"the consumer to print {value}",
                 limit_s=LIMIT_S,
-                passing=(UnreachableError,),
             )
 
-        await_members(3)
-        held = stage.catch("hold", "AlterPartition", source=LEADER, target=COORDINATION)
-        stage.cluster.brokers[FOLLOWER].pause()
+        producer = Writer(stage)
+        producer.send(producer.name)
+        producer.finish()
+        await_value(producer.name)
+        [name] = [each for each in stage.network.clients() if group in each]
+        messages = stage.catch(
+            "hold", "Fetch", side="answer", source=LEADER, target=client_name(name)
+        )
+        messages.await_event("caught", limit_s=LIMIT_S)
+        late = Writer(stage)
+        late.send(late.name)
+        late.finish()
+        await_held(messages)
+        assert late.name not in java.output.read_text("utf-8")
+        messages.release()
+        await_value(late.name)
+    assert [row["event"] for row in messages.events()] == ["caught", "released", "sent"]
+
+
+def test_answers_to_fetches_are_held(stage: Stage) -> None:
+    """Each on the connection of one of a follower's fetchers, which fetches one partition."""
+    with stage.recorded() as rows, contextlib.closing(stage.cluster.probe()) as probe:
+        messages = stage.catch(
+            "hold", "Fetch", side="answer", source=LEADER, target=FOLLOWER, times=TIMES
+        )
+        messages.await_event("caught", times=TIMES, limit_s=LIMIT_S)
+        producer = Producer(stage.settings(stage.name(), acks=1))
+        for partition in range(TIMES):
+            producer.produce(FETCHED, b"record", partition=partition)
+        assert producer.flush(LIMIT_S) == 0
+
+        def leos() -> list[list[int]]:
+            return [
+                [probe.replica(broker, FETCHED, partition).leo for partition in range(TIMES)]
+                for broker in (LEADER, FOLLOWER, OTHER)
+            ]
+
+        def await_leos(are_there: Callable[[list[list[int]]], bool], what: str) -> None:
+            passing = (UnreachableError,)
+            await_condition(leos, are_there, what=what, limit_s=LIMIT_S, passing=passing)
+
+        await_leos(
+            lambda seen: seen[0] == seen[2] and all(map(gt, seen[0], seen[1])),
+            "the follower to lack the records",
+        )
+        await_held(messages, count=TIMES)
+        lacking = leos()
+        assert all(map(gt, lacking[0], lacking[1]))
+        messages.release()
+        await_leos(lambda seen: seen[0] == seen[1], "the follower to get the records")
+    events = Counter(row["event"] for row in messages.events())
+    assert events == dict.fromkeys(("caught", "released", "sent"), TIMES)
+    assert len({row["connection"] for row in messages.events("sent")}) == TIMES
+    assert in_order(rows)
+    report(stage, "Fetch answer", times_in_hand_s(messages))
+
+
+def test_changes_of_an_isr_are_held(stage: Stage) -> None:
+    if stage.cluster.release.number < APIS["AlterPartition"].since:
+        pytest.skip("leaders write ISRs to ZooKeeper; hold-isr holds that")
+    times_s: list[float] = []
+    with contextlib.closing(stage.cluster.probe()) as probe:
+        while len(times_s) < TIMES:
+            leaders = range(1, 1 + min(BROKERS, TIMES - len(times_s)))
+            times_s += _hold_isr_changes(stage, probe, leaders)
+    report(stage, "AlterPartition", times_s)
+
+
+def _hold_isr_changes(stage: Stage, probe: Probe, leaders: Collection[int]) -> list[float]:
+    """Hold a change of each leader's partition; return for how long."""
+
+    def isrs() -> list[int]:
+        return [len(probe.partition(SHRUNK, leader - 1).isr) for leader in leaders]
+
+    def await_isrs(*counts: int) -> None:
+        await_condition(
+            isrs,
+            lambda seen: set(seen) <= set(counts),
+            what=f"ISRs of {counts}",
+            limit_s=LIMIT_S,
+            passing=(UnreachableError,),
+        )
+
+    await_isrs(3)
+    topics = frozenset([SHRUNK])
+    with stage.recorded() as rows:
+        rules = [
+            stage.catch("hold", "AlterPartition", source=leader, topics=topics)
+            for leader in leaders
+        ]
+        fetches = stage.catch(
+            "hold", "Fetch", side="answer", source=ANY_BROKER, target=ANY_BROKER, times=0
+        )
         try:
             producer = Producer(stage.settings(stage.name(), acks=1))
-            producer.produce(TOPIC, b"isr", partition=0)
+            for leader in leaders:
+                producer.produce(SHRUNK, b"isr", partition=leader - 1)
             assert producer.flush(LIMIT_S) == 0
-            held.await_event("caught", limit_s=LIMIT_S)
-            holds(held, time.monotonic())
-            held.release()
-            await_members(2)
+            await_held(*rules)
+            await_isrs(3)
+            for messages in rules:
+                messages.release()
+                messages.await_event("answered", limit_s=LIMIT_S)
+            await_isrs(1, 2)
         finally:
-            stage.cluster.brokers[FOLLOWER].resume()
-        await_members(3)
-    assert held.events("sent")
+            fetches.release()
+        await_isrs(3)
+    for messages in rules:
+        events = [row["event"] for row in messages.events()]
+        assert events == ["caught", "released", "sent", "answered"]
+    assert in_order(rows)
+    return [held_s for messages in rules for held_s in times_in_hand_s(messages)]

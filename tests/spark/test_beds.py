@@ -67,7 +67,7 @@ def test_every_spark_gets_the_package_and_shares_nothing_else(
     assert found["total"] == TOTAL
     assert all("highwater-" in one and ".zip/" in one for one in found["packages"])
     for names in found["temporary"]:
-        assert "highwater-spark-" not in names  # the driver's, in the same folder of this machine
+        assert "highwater-scratch-" not in names  # the driver's, in the same folder of this machine
     assert list((shared_store / kind).glob("*.parquet"))
 
 

@@ -179,7 +179,7 @@ def test_one_broken_run_keeps_back_no_verdict(store: Path, tmp_path: Path) -> No
 
 def _folder(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - called alike
     """Spark is about to be started."""
-    return any(temporary.glob("highwater-spark-*"))
+    return any(temporary.glob("highwater-scratch-*"))
 
 
 def _spark(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - for the same reason
@@ -189,7 +189,7 @@ def _spark(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - 
 
 def _judge(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - for the same reason
     """It judges."""
-    return any(temporary.glob("highwater-spark-*/judge-*/*"))
+    return any(temporary.glob("highwater-scratch-*/judge-*/*"))
 
 
 @pytest.mark.spark

@@ -272,17 +272,58 @@ def test_delayed_requests_wait_for_their_time_each_and_outlive_their_client(
     )
 
 
+LONG = request(METADATA, 1, bytes(range(250)) * 1200)
+
+
 def test_a_long_request_is_held_too(broker: Broker) -> None:
     held = broker.relay.catch(MessageRule(action="hold", api=METADATA))
-    frame = request(METADATA, 1, bytes(range(250)) * 1200)
     with broker.connect() as client:
-        client.sendall(end_txn(1) + frame)  # a client names itself by a short request
+        client.sendall(end_txn(1) + LONG)
         with broker.accept() as server:
             assert read_frame(server) == end_txn(1)
             broker.await_event(held, "caught")
             assert is_silent(server)
             broker.relay.drop(held)
-            assert read_frame(server) == frame
+            assert read_frame(server) == LONG
+
+
+@pytest.mark.parametrize("frame", [LONG, end_txn(1)], ids=["long", "short"])
+def test_no_rule_misses_a_first_request_that_arrives_bit_by_bit(
+    broker: Broker, frame: bytes
+) -> None:
+    """The wire knows the client only when it has read the request."""
+    held = broker.relay.catch(MessageRule(action="hold", source=CLIENT))
+    cut = RelayRule(kind="cut", links=out_of(CLIENT, [BROKER]))
+    with broker.connect() as client, broker.relay.under(cut):
+        client.sendall(frame[:30])
+        server = broker.accept()
+        assert is_silent(server)
+        client.sendall(frame[30:])
+        broker.await_event(held, "caught")
+        broker.relay.drop(held)
+        assert is_silent(server)  # it is still cut off
+    assert read_frame(server) == frame
+    server.close()
+
+
+def test_what_waited_behind_a_message_in_hand_is_recorded(broker: Broker) -> None:
+    rows: list[dict[str, Any]] = []
+    broker.relay.watch(rows.append)
+    held = broker.relay.catch(MessageRule(action="hold", api=END_TXN))
+    with broker.connect() as client:
+        client.sendall(end_txn(1) + request(METADATA, 2) + request(METADATA, 3))
+        with broker.accept() as server:
+            broker.await_event(held, "caught")
+            assert is_silent(server)
+            broker.relay.drop(held)
+            for frame in (end_txn(1), request(METADATA, 2), request(METADATA, 3)):
+                assert read_frame(server) == frame
+    await_condition(
+        lambda: [(row["event"], row["place"]) for row in rows if row["kind"] == "message"],
+        lambda seen: seen[2:] == [("sent", 1), ("passed", 2), ("passed", 3)],
+        what="all three to be recorded",
+        limit_s=SOON_S,
+    )
 
 
 def test_recorded_frames_are_in_order_but_for_the_one_in_hand(broker: Broker) -> None:

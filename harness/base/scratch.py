@@ -1,16 +1,18 @@
 """Folders for files of this process, removed when it ends, or later if it was killed."""
 
+import contextlib
 import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from highwater.harness.base.cleanup import at_end
 
-_FOLDER: Final = "highwater-spark-"
+_FOLDER: Final = "highwater-scratch-"
 _lock = threading.Lock()
 _roots: list[Path] = []
 
@@ -24,6 +26,16 @@ def scratch(name: str) -> Path:
             at_end(partial(shutil.rmtree, root, ignore_errors=True))
             _roots.append(root)
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=_roots[-1]))
+
+
+@contextlib.contextmanager
+def temporary(name: str) -> Iterator[Path]:
+    """Make an empty folder for the time of a block."""
+    folder = scratch(name)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _clear_left() -> None:

@@ -3,6 +3,7 @@
 import socket
 import struct
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from highwater.clusters.relay.channel import Channel, FrameInspector, InspectedFrame
@@ -201,13 +202,15 @@ class RelayConnection:
             if event in _LAST:
                 self._host.let_go(inspected.hand)
 
-    def on_release(self, rule_ids: Collection[int], cause: str) -> None:
-        """Let messages in hand go on whose rules have ended."""
+    def on_release(self, rule_ids: Collection[int], cause: str, *, lose: bool = False) -> None:
+        """Let the messages in hand of some rules go on, or lose them with their connections."""
         for channel in (self.requests, self.answers):
             for inspected in channel.in_hand:
                 hand = inspected.hand
                 if hand is not None and hand.waits and hand.rule_id in rule_ids:
                     hand.waits = False
+                    if lose:
+                        hand.rule = replace(hand.rule, action="drop")
                     self.on_event("released", inspected, cause)
 
     def on_client_gone(self) -> bool:

@@ -117,7 +117,7 @@ def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOut
         min_isr=schedule.min_isr,
         unclean=unclean,
         old_format=OLD_FORMAT.items() <= schedule.settings.items(),
-        by="round",
+        by=schedule.by,
     )
     stage = ScriptState(state=initial(scope), k=constants(scope, rules))
     stage.follow(schedule.moves)

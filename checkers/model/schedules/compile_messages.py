@@ -1,0 +1,164 @@
+"""A counterexample by messages as a schedule that real brokers can follow by the wire.
+
+The wire holds every message between the brokers that the model knows, and lets one pass a step. So
+each move of the search is one step, and the whole state is expected after it. The expected states
+follow from the rules of the release that replays it. A fetch or question that these rules refuse is
+sent all the same, and nothing must come of it.
+"""
+
+from typing import Final
+
+from highwater.checkers.model.protocol.compiled import Constants
+from highwater.checkers.model.protocol.compiled import State as Vector
+from highwater.checkers.model.protocol.moves import Move, attempt
+from highwater.checkers.model.protocol.readable_state import State, decode
+from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.checkers.model.protocol.scope import K_BROKERS, constants, initial
+from highwater.checkers.model.protocol.state_layout import (
+    ANSWER,
+    ANSWER_FROM,
+    APPLIED_DECISION,
+    FETCHER,
+    Fetcher,
+    follows,
+    get,
+    is_up,
+    newest,
+)
+from highwater.checkers.model.protocol.step_sentences import NAMES, says
+from highwater.checkers.model.schedules.counterexample import Counterexample
+from highwater.checkers.model.schedules.schedule import (
+    OLD_FORMAT,
+    Action,
+    Expect,
+    Schedule,
+    ScheduleStep,
+)
+from highwater.harness.base.errors import UsageError
+
+Row = tuple[int, int, int]
+
+_ACTIONS: Final[dict[Move, Action]] = {
+    Move.SEND: "send",
+    Move.KILL: "kill",
+    Move.START: "start",
+    Move.MOVE: "move",
+    Move.EXPIRE: "expire",
+    Move.LEARN: "learn",
+    Move.TRUNCATE: "truncate",
+    Move.FETCH: "fetch",
+    Move.ASK: "ask",
+    Move.RECEIVE: "receive",
+}
+_REQUESTS: Final = {
+    Move.FETCH: Fetcher.FETCHING,
+    Move.ASK: Fetcher.FETCHING,
+    Move.TRUNCATE: Fetcher.TRUNCATING,
+}
+"""Moves that are a request of a follower, and what its fetcher is about to do then."""
+
+
+def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
+    """Return the schedule that plays a counterexample on a release, message by message.
+
+    Raises:
+        UsageError: a move that no single message makes; or a release with KRaft, where several
+            decisions may come in one message; or the model knows no such release.
+    """
+    rules = rules_of(kafka)
+    if rules.kraft:
+        raise UsageError(
+            f"{kafka} has KRaft, where one message brings several decisions",
+            hint="Replay it on a release with ZooKeeper, or find one by round.",
+        )
+    k = constants(counterexample.scope, rules)
+    state = initial(counterexample.scope)
+    rows = [step.numbers() for step in counterexample.steps]
+    steps: list[ScheduleStep] = []
+    moves: list[Row] = []
+    for row in [*rows, *((int(Move.RECEIVE), b, 0) for b in range(int(k[K_BROKERS])))]:
+        if Move(row[0]) not in _ACTIONS:
+            raise UsageError(
+                f"a replay by messages cannot {Move(row[0]).name.lower()}",
+                hint="Search with other bounds, or find one by round.",
+            )
+        after = attempt(state, k, row)
+        if after is not None:
+            steps.append(_step(row, state, after, k))
+            moves.append(row)
+            state = after
+        elif _asks(row, state):
+            steps.append(_refusal(row, state, k))
+    return Schedule(
+        kafka=kafka,
+        name=counterexample.name,
+        replicas=counterexample.scope.brokers,
+        acks=counterexample.scope.acks,
+        min_isr=counterexample.scope.min_isr,
+        unclean=counterexample.scope.unclean,
+        order=tuple(range(counterexample.scope.brokers)),
+        settings=dict(OLD_FORMAT) if counterexample.scope.old_format else {},
+        by="message",
+        steps=tuple(steps),
+        moves=tuple(moves),
+    )
+
+
+def _asks(row: Row, state: Vector) -> bool:
+    """Return whether a broker sends the request of a move, though it may be refused."""
+    kind, b, _ = row
+    return (
+        kind in _REQUESTS
+        and is_up(state, b)
+        and get(state, b, FETCHER) == _REQUESTS[Move(kind)]
+        and get(state, b, ANSWER) == 0
+    )
+
+
+def _step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
+    kind, a, b = row
+    seen = decode(after, k)
+    asks = None
+    if kind in _REQUESTS:
+        asks = follows(before, a)
+    elif kind == Move.RECEIVE:
+        asks = get(before, a, ANSWER_FROM)
+    decision = None
+    if kind == Move.LEARN:
+        decision = get(after, a, APPLIED_DECISION)
+    elif newest(after) != newest(before):
+        decision = newest(after)
+    return ScheduleStep(
+        action=_ACTIONS[Move(kind)],
+        broker=a,
+        record=f"m{seen.sent}" if kind == Move.SEND else None,
+        says=says(kind, a, b, before, after),
+        asks=asks,
+        decision=decision,
+        expect=_expect(seen),
+    )
+
+
+def _refusal(row: Row, state: Vector, k: Constants) -> ScheduleStep:
+    kind, a, _ = row
+    leader = follows(state, a)
+    what = "asks where its epoch ended" if kind == Move.TRUNCATE else "fetches"
+    return ScheduleStep(
+        action="try",
+        broker=a,
+        says=f"{NAMES[a]} {what}, and {NAMES[leader]} refuses",
+        asks=leader,
+        expect=_expect(decode(state, k)),
+    )
+
+
+def _expect(seen: State) -> Expect:
+    """Return the whole state: every message is accounted for, so every replica is exact."""
+    up = {b: replica for b, replica in enumerate(seen.replicas) if replica.process == "up"}
+    return Expect(
+        leader=seen.leader,
+        isr=frozenset(seen.isr),
+        leo={b: replica.leo for b, replica in up.items()},
+        hw={b: replica.hw for b, replica in up.items()},
+        acked=frozenset(seen.acked),
+    )

@@ -24,18 +24,18 @@ class MessageGate:
 
     def __init__(self, network: Network, says: str, *rules: MessageRule) -> None:
         self.says = says
-        self._held = [network.catch(rule) for rule in rules]
+        self._catchers = [network.catch(rule) for rule in rules]
 
     def count(self, event: str) -> int:
         """Return how often an event has happened to its messages."""
-        return sum(len(held.events(event)) for held in self._held)
+        return sum(len(catcher.events(event)) for catcher in self._catchers)
 
     def in_hand(self) -> Sequence[Row]:
         """Return the messages that wait here, in the order in which they came."""
         waiting = []
-        for held in self._held:
-            gone = {row["message"] for row in held.events(*_GONE)}
-            waiting += [row for row in held.events("caught") if row["message"] not in gone]
+        for catcher in self._catchers:
+            gone = {row["message"] for row in catcher.events(*_GONE)}
+            waiting += [row for row in catcher.events("caught") if row["message"] not in gone]
         return sorted(waiting, key=lambda row: row["time_ns"])
 
     def await_message(self, *, caught: int = 0) -> Row:
@@ -61,13 +61,13 @@ class MessageGate:
 
     def let_pass(self) -> None:
         """Let the message in hand pass."""
-        for held in self._held:
-            held.let_pass()
+        for catcher in self._catchers:
+            catcher.let_pass()
 
     def lose(self) -> None:
         """Lose the messages in hand: their connections end, as if they had never been sent."""
-        for held in self._held:
-            held.let_pass(lose=True)
+        for catcher in self._catchers:
+            catcher.let_pass(lose=True)
 
     def await_count(self, event: str, times: int) -> None:
         """Wait until an event has happened so often.
@@ -85,5 +85,5 @@ class MessageGate:
 
     def open(self) -> None:
         """Hold nothing any more."""
-        for held in self._held:
-            held.release("schedule")
+        for catcher in self._catchers:
+            catcher.release("schedule")

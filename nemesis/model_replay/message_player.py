@@ -108,10 +108,17 @@ class MessagePlayer(Player):
 
     def finish(self) -> None:
         """Open every gate."""
+        self._open()
+        super().finish()
+
+    def _open(self) -> None:
         for gates in (self._decisions, self._fetches, self._answers):
             for gate in gates.values():
                 gate.open()
-        super().finish()
+
+    def run(self, _: ScheduleStep) -> None:
+        """Let everything pass from now on."""
+        self._open()
 
     def send(self, step: ScheduleStep) -> None:
         """Send a record to a broker, whether the controller has it lead or not."""
@@ -232,6 +239,7 @@ _COMMANDS: Final[Mapping[str, Callable[[MessagePlayer, ScheduleStep], None]]] = 
     "ask": MessagePlayer.ask,
     "receive": MessagePlayer.receive,
     "try": MessagePlayer.attempt,
+    "run": MessagePlayer.run,
 }
 
 

@@ -6,6 +6,7 @@ follow from the rules of the release that replays it. A fetch or question that t
 sent all the same, and nothing must come of it.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from highwater.checkers.model.protocol.compiled import Constants
@@ -23,6 +24,7 @@ from highwater.checkers.model.protocol.state_layout import (
     follows,
     get,
     is_up,
+    leader_of,
     newest,
 )
 from highwater.checkers.model.protocol.step_sentences import NAMES, says
@@ -71,12 +73,15 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
             f"{kafka} has KRaft, where one message brings several decisions",
             hint="Replay it on a release with ZooKeeper, or find one by round.",
         )
-    k = constants(counterexample.scope, rules)
-    state = initial(counterexample.scope)
+    # One record more, which is sent in the end.
+    scope = replace(counterexample.scope, records=counterexample.scope.records + 1)
+    k = constants(scope, rules)
+    state = initial(scope)
     rows = [step.numbers() for step in counterexample.steps]
+    rows += [(int(Move.RECEIVE), b, 0) for b in range(scope.brokers)]
     steps: list[ScheduleStep] = []
     moves: list[Row] = []
-    for row in [*rows, *((int(Move.RECEIVE), b, 0) for b in range(int(k[K_BROKERS])))]:
+    for row in rows:
         if Move(row[0]) not in _ACTIONS:
             raise UsageError(
                 f"a replay by messages cannot {Move(row[0]).name.lower()}",
@@ -89,6 +94,7 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
             state = after
         elif _asks(row, state):
             steps.append(_refusal(row, state, k))
+    last_steps, last_moves = _ending(state, k)
     return Schedule(
         kafka=kafka,
         name=counterexample.name,
@@ -99,8 +105,44 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
         order=tuple(range(counterexample.scope.brokers)),
         settings=dict(OLD_FORMAT) if counterexample.scope.old_format else {},
         by="message",
-        steps=tuple(steps),
-        moves=tuple(moves),
+        steps=(*steps, *last_steps),
+        moves=(*moves, *last_moves),
+    )
+
+
+def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]:
+    """Return how it ends: all messages pass, and one more record is sent, and is acknowledged.
+
+    So there is a promise to judge, even where the rules refuse all others.
+    """
+    run = (int(Move.RUN), (1 << int(k[K_BROKERS])) - 1, 0)
+    steps, moves = [], []
+    for row in (run, None, run):
+        chosen = row or (int(Move.SEND), leader_of(state, newest(state)), 0)
+        after = attempt(state, k, chosen)
+        if after is not None:
+            steps.append(_last_step(chosen, state, after, k))
+            moves.append(chosen)
+            state = after
+    return steps, moves
+
+
+def _last_step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
+    """Return a step while every message passes: nobody's HW is exact."""
+    kind, a, b = row
+    seen = decode(after, k)
+    expect = Expect()
+    if kind == Move.RUN:
+        leo = {number: replica.leo for number, replica in enumerate(seen.replicas)}
+        expect = Expect(
+            leader=seen.leader, isr=frozenset(seen.isr), leo=leo, acked=frozenset(seen.acked)
+        )
+    return ScheduleStep(
+        action="run" if kind == Move.RUN else "send",
+        broker=None if kind == Move.RUN else a,
+        record=None if kind == Move.RUN else f"m{seen.sent}",
+        says=says(kind, a, b, before, after),
+        expect=expect,
     )
 
 

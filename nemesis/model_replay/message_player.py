@@ -20,6 +20,10 @@ _FETCH: Final = APIS["Fetch"].key
 _QUESTION: Final = APIS["OffsetForLeaderEpoch"].key
 _DECISION: Final = APIS["LeaderAndIsr"].key
 _POLL_S: Final = 0.01
+_FETCH_EVERY_S: Final = 0.2
+LAG_S: Final = 8.0
+"""The lag limit of a schedule that waits for it: all of its other steps take less."""
+
 _PATIENCE_MS: Final = "300000"
 
 SETTINGS: Final[Mapping[str, str]] = {
@@ -40,6 +44,7 @@ class MessagePlayer(Player):
 
     def __init__(self, scene: ScheduleContext, schedule: Schedule) -> None:
         super().__init__(scene, schedule)
+        self._schedule = schedule
         self._first_leader = schedule.order[0]
         self._decisions: dict[int, MessageGate] = {}
         self._fetches: dict[tuple[int, int], MessageGate] = {}
@@ -91,7 +96,7 @@ class MessagePlayer(Player):
         Raises:
             HarnessError: it cannot be done, or something else was seen.
         """
-        if step.action == "expire":
+        if step.action in {"expire", "stop"}:
             self._line_up(step.expect.leader)
         _COMMANDS[step.action](self, step)
         await_condition(
@@ -124,6 +129,21 @@ class MessagePlayer(Player):
         """Send a record to a broker, whether the controller has it lead or not."""
         address = self._scene.cluster.brokers[self.broker(_broker(step))].address
         self._scene.direct.send(step.record or "", 0, address=address)
+
+    def kill(self, step: ScheduleStep) -> None:
+        """Kill it; what it was about to ask is lost with it."""
+        super().kill(step)
+        self._forget(_broker(step))
+
+    def stop(self, step: ScheduleStep) -> None:
+        """Shut it down in order; what it was about to ask is lost with it."""
+        super().stop(step)
+        self._forget(_broker(step))
+
+    def _forget(self, number: int) -> None:
+        for pair, gate in self._fetches.items():
+            if pair[0] == number:
+                gate.lose()
 
     def learn(self, step: ScheduleStep) -> None:
         """Let the next decision reach a broker, and all that the controller sent on its way to it.
@@ -201,11 +221,56 @@ class MessagePlayer(Player):
         answers.await_message()
 
     def receive(self, step: ScheduleStep) -> None:
-        """Let the answer that was held reach its follower."""
+        """Let the answer that was held reach its follower, which may follow another leader now."""
+        if step.asks is None:
+            self._answers.pop(_broker(step)).open()
+            return
         gate = self._gate(step)
         caught = gate.count("caught")
         self._answers.pop(_broker(step)).open()
         gate.await_message(caught=caught + 1)
+
+    def lag(self, step: ScheduleStep) -> None:
+        """Let all other followers fetch until the leader has dropped the one that cannot.
+
+        While every replica is in the ISR, the broker that is elected next is put first in the
+        assignment: afterwards the controller would have to resign for that (docs/replay.md).
+        """
+        scene, leader = self._scene, _broker(step)
+        follower = self.broker(-1 if step.asks is None else step.asks)
+        others = [
+            gate
+            for pair, gate in self._fetches.items()
+            if pair[1] == leader and pair[0] != step.asks and gate.in_hand()
+        ]
+        self._prefer_heir(step)
+
+        def dropped() -> bool:
+            for gate in others:
+                caught = gate.count("caught")
+                gate.await_message()
+                gate.let_pass()
+                gate.await_message(caught=caught + 1)
+            return follower not in scene.probe.partition(scene.topic, 0).isr
+
+        await_condition(
+            dropped,
+            bool,
+            what=f"broker {self.broker(leader)} to drop broker {follower} from the ISR",
+            limit_s=STEP_LIMIT_S,
+            every_s=_FETCH_EVERY_S,
+            passing=(UnreachableError,),
+        )
+
+    def _prefer_heir(self, step: ScheduleStep) -> None:
+        steps = self._schedule.steps
+        heir = next(
+            (later.broker for later in steps[steps.index(step) :] if later.action == "move"), None
+        )
+        if heir is not None:
+            order = [heir, *(number for number in self._schedule.order if number != heir)]
+            brokers = [self.broker(number) for number in order]
+            self._scene.cluster.reassign(self._scene.topic, 0, brokers)
 
     def _gate(self, step: ScheduleStep) -> MessageGate:
         if step.asks is None:
@@ -231,8 +296,10 @@ _COMMANDS: Final[Mapping[str, Callable[[MessagePlayer, ScheduleStep], None]]] = 
     "send": MessagePlayer.send,
     "move": MessagePlayer.move,
     "kill": MessagePlayer.kill,
+    "stop": MessagePlayer.stop,
     "start": MessagePlayer.start,
     "expire": MessagePlayer.expire,
+    "lag": MessagePlayer.lag,
     "learn": MessagePlayer.learn,
     "fetch": MessagePlayer.fetch,
     "truncate": MessagePlayer.truncate,

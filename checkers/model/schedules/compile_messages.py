@@ -44,8 +44,10 @@ _ACTIONS: Final[dict[Move, Action]] = {
     Move.SEND: "send",
     Move.KILL: "kill",
     Move.START: "start",
+    Move.STOP: "stop",
     Move.MOVE: "move",
     Move.EXPIRE: "expire",
+    Move.LAG: "lag",
     Move.LEARN: "learn",
     Move.TRUNCATE: "truncate",
     Move.FETCH: "fetch",
@@ -163,8 +165,10 @@ def _step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep
     asks = None
     if kind in _REQUESTS:
         asks = follows(before, a)
-    elif kind == Move.RECEIVE:
+    elif kind == Move.RECEIVE and get(before, a, ANSWER_FROM) == follows(before, a):
         asks = get(before, a, ANSWER_FROM)
+    elif kind == Move.LAG:
+        asks = b
     decision = None
     if kind == Move.LEARN:
         decision = get(after, a, APPLIED_DECISION)
@@ -177,7 +181,7 @@ def _step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep
         says=says(kind, a, b, before, after),
         asks=asks,
         decision=decision,
-        expect=_expect(seen),
+        expect=_expect(seen, after),
     )
 
 
@@ -190,17 +194,24 @@ def _refusal(row: Row, state: Vector, k: Constants) -> ScheduleStep:
         broker=a,
         says=f"{NAMES[a]} {what}, and {NAMES[leader]} refuses",
         asks=leader,
-        expect=_expect(decode(state, k)),
+        expect=_expect(decode(state, k), state),
     )
 
 
-def _expect(seen: State) -> Expect:
-    """Return the whole state: every message is accounted for, so every replica is exact."""
-    up = {b: replica for b, replica in enumerate(seen.replicas) if replica.process == "up"}
+def _expect(seen: State, state: Vector) -> Expect:
+    """Return the whole state: every message is accounted for, so every replica is exact.
+
+    A broker that has heard of no decision since its start does not know its replica.
+    """
+    known = {
+        b: replica
+        for b, replica in enumerate(seen.replicas)
+        if replica.process == "up" and get(state, b, APPLIED_DECISION) >= 0
+    }
     return Expect(
         leader=seen.leader,
         isr=frozenset(seen.isr),
-        leo={b: replica.leo for b, replica in up.items()},
-        hw={b: replica.hw for b, replica in up.items()},
+        leo={b: replica.leo for b, replica in known.items()},
+        hw={b: replica.hw for b, replica in known.items()},
         acked=frozenset(seen.acked),
     )

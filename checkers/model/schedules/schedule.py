@@ -75,7 +75,8 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         says: the step in a sentence, for a person.
         held: replicas that are frozen from before the step until after it, so that they do not run
             ahead. Records appended meanwhile reach them after that, never before.
-        asks: the replica that the broker asks, if the step is one message to it.
+        asks: the replica that the broker asks, if the step is one message to it; of a lag the
+            follower that is dropped.
         decision: the number of the controller's decision that the step makes, or that the broker
             learns; that at the start is 0.
         expect: the state to await before the next step.

@@ -20,7 +20,7 @@ _FETCH: Final = APIS["Fetch"].key
 _QUESTION: Final = APIS["OffsetForLeaderEpoch"].key
 _DECISION: Final = APIS["LeaderAndIsr"].key
 _POLL_S: Final = 0.01
-_FETCH_EVERY_S: Final = 0.2
+_FETCH_EVERY_S: Final = 2.0
 LAG_S: Final = 8.0
 """The lag limit of a schedule that waits for it: all of its other steps take less."""
 
@@ -50,6 +50,7 @@ class MessagePlayer(Player):
         self._fetches: dict[tuple[int, int], MessageGate] = {}
         self._answers: dict[int, MessageGate] = {}
         self._epochs: dict[int, int | None] = {}
+        self._applied: dict[int, int] = {}
 
     def begin(self) -> None:
         """Close every gate, and wait until each follower's next fetch waits there.
@@ -140,6 +141,18 @@ class MessagePlayer(Player):
         super().stop(step)
         self._forget(_broker(step))
 
+    def expire(self, step: ScheduleStep) -> None:
+        """End its session; decisions that have not reached it are lost with that."""
+        super().expire(step)
+        self._decisions[_broker(step)].lose()
+
+    def register(self, step: ScheduleStep) -> None:
+        """Wait until it has a session again."""
+        broker = self.broker(_broker(step))
+        self._await(
+            lambda: broker in self._scene.probe.live_brokers(), f"broker {broker} to register again"
+        )
+
     def _forget(self, number: int) -> None:
         for pair, gate in self._fetches.items():
             if pair[0] == number:
@@ -161,6 +174,7 @@ class MessagePlayer(Player):
                 )
             self._apply(number, gate)
             if row["epoch"] == epoch:
+                self._applied[number] = step.decision or 0
                 return
 
     def _apply(self, number: int, gate: MessageGate) -> None:
@@ -244,33 +258,45 @@ class MessagePlayer(Player):
             if pair[1] == leader and pair[0] != step.asks and gate.in_hand()
         ]
         self._prefer_heir(step)
+        fetched = float("-inf")
 
         def dropped() -> bool:
-            for gate in others:
-                caught = gate.count("caught")
-                gate.await_message()
-                gate.let_pass()
-                gate.await_message(caught=caught + 1)
-            return follower not in scene.probe.partition(scene.topic, 0).isr
+            nonlocal fetched
+            if follower not in scene.probe.partition(scene.topic, 0).isr:
+                return True
+            if scene.clock() >= fetched + _FETCH_EVERY_S:
+                fetched = scene.clock()
+                for gate in others:
+                    caught = gate.count("caught")
+                    gate.await_message()
+                    gate.let_pass()
+                    gate.await_message(caught=caught + 1)
+            return False
 
         await_condition(
             dropped,
             bool,
             what=f"broker {self.broker(leader)} to drop broker {follower} from the ISR",
             limit_s=STEP_LIMIT_S,
-            every_s=_FETCH_EVERY_S,
+            every_s=_POLL_S,
             passing=(UnreachableError,),
         )
 
     def _prefer_heir(self, step: ScheduleStep) -> None:
+        """Reassign, and let those know the new epoch who know of the newest decision."""
         steps = self._schedule.steps
-        heir = next(
-            (later.broker for later in steps[steps.index(step) :] if later.action == "move"), None
-        )
-        if heir is not None:
-            order = [heir, *(number for number in self._schedule.order if number != heir)]
-            brokers = [self.broker(number) for number in order]
-            self._scene.cluster.reassign(self._scene.topic, 0, brokers)
+        rest = steps[steps.index(step) :]
+        heir = next((later.broker for later in rest if later.action == "move"), None)
+        if heir is None:
+            return
+        order = [heir, *(number for number in self._schedule.order if number != heir)]
+        brokers = [self.broker(number) for number in order]
+        self._scene.cluster.reassign(self._scene.topic, 0, brokers)
+        newest = max(self._epochs)
+        for number, gate in self._decisions.items():
+            if self._applied.get(number, 0) == newest and number not in self._silent:
+                gate.await_message()
+                self._apply(number, gate)
 
     def _gate(self, step: ScheduleStep) -> MessageGate:
         if step.asks is None:
@@ -297,6 +323,9 @@ _COMMANDS: Final[Mapping[str, Callable[[MessagePlayer, ScheduleStep], None]]] = 
     "move": MessagePlayer.move,
     "kill": MessagePlayer.kill,
     "stop": MessagePlayer.stop,
+    "pause": MessagePlayer.pause,
+    "resume": MessagePlayer.resume,
+    "register": MessagePlayer.register,
     "start": MessagePlayer.start,
     "expire": MessagePlayer.expire,
     "lag": MessagePlayer.lag,

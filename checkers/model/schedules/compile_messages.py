@@ -43,11 +43,15 @@ Row = tuple[int, int, int]
 _ACTIONS: Final[dict[Move, Action]] = {
     Move.SEND: "send",
     Move.KILL: "kill",
+    Move.PAUSE: "pause",
+    Move.RESUME: "resume",
+    Move.REGISTER: "register",
     Move.START: "start",
     Move.STOP: "stop",
     Move.MOVE: "move",
     Move.EXPIRE: "expire",
     Move.LAG: "lag",
+    Move.SHRINK: "lag",
     Move.LEARN: "learn",
     Move.TRUNCATE: "truncate",
     Move.FETCH: "fetch",
@@ -167,7 +171,7 @@ def _step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep
         asks = follows(before, a)
     elif kind == Move.RECEIVE and get(before, a, ANSWER_FROM) == follows(before, a):
         asks = get(before, a, ANSWER_FROM)
-    elif kind == Move.LAG:
+    elif kind in {Move.LAG, Move.SHRINK}:
         asks = b
     decision = None
     if kind == Move.LEARN:
@@ -203,7 +207,7 @@ def _expect(seen: State, state: Vector) -> Expect:
 
     A broker that has heard of no decision since its start does not know its replica.
     """
-    known = {
+    aware = {
         b: replica
         for b, replica in enumerate(seen.replicas)
         if replica.process == "up" and get(state, b, APPLIED_DECISION) >= 0
@@ -211,7 +215,7 @@ def _expect(seen: State, state: Vector) -> Expect:
     return Expect(
         leader=seen.leader,
         isr=frozenset(seen.isr),
-        leo={b: replica.leo for b, replica in known.items()},
-        hw={b: replica.hw for b, replica in known.items()},
+        leo={b: replica.leo for b, replica in aware.items()},
+        hw={b: replica.hw for b, replica in aware.items()},
         acked=frozenset(seen.acked),
     )

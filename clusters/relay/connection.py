@@ -263,6 +263,7 @@ class RelayConnection:
         seen = request.properties()
         place = None if hand is None else hand.rule.partition_of(seen)
         topic, partition = place or next(iter(seen.partitions), (None, None))
+        decided = {(row.topic, row.partition): row.epoch for row in request.decided}
         self.note(
             "message",
             *self._link(side),
@@ -278,7 +279,7 @@ class RelayConnection:
             correlation=request.head.correlation,
             transactional_id=seen.transactional_id,
             producer_id=seen.producer_id,
-            epoch=seen.epoch,
+            epoch=decided.get((topic or "", partition or 0), seen.epoch),
             topic=topic,
             partition=partition,
             cause=cause or None,

@@ -9,6 +9,8 @@ sent all the same, and nothing must come of it.
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from highwater.checkers.model.protocol.compiled import Constants
 from highwater.checkers.model.protocol.compiled import State as Vector
 from highwater.checkers.model.protocol.moves import Move, attempt
@@ -119,11 +121,27 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
 def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]:
     """Return how it ends: all messages pass, and one more record is sent, and is acknowledged.
 
-    So there is a promise to judge, even where the rules refuse all others.
+    So there is a promise to judge, even where the rules refuse all others. Up to 2.0 a broker that
+    is ahead of its leader ends itself then; it is killed before that, and started again.
     """
-    run = (int(Move.RUN), (1 << int(k[K_BROKERS])) - 1, 0)
-    steps, moves = [], []
-    for row in (run, None, run):
+    run: Row = (int(Move.RUN), (1 << int(k[K_BROKERS])) - 1, 0)
+    rested = attempt(state, k, run)
+    ahead = [
+        b
+        for b in range(int(k[K_BROKERS]))
+        if rested is not None and is_up(state, b) and not is_up(rested, b)
+    ]
+    steps = [
+        ScheduleStep(
+            action="kill",
+            broker=b,
+            says=f"{NAMES[b]}, which is ahead of its leader, ends itself, or is ended before that",
+        )
+        for b in ahead
+    ]
+    moves = []
+    again = [row for b in ahead for row in ((int(Move.EXPIRE), b, b), (int(Move.START), b, 0))]
+    for row in [run, *again, run, None, run]:
         chosen = row or (int(Move.SEND), leader_of(state, newest(state)), 0)
         after = attempt(state, k, chosen)
         if after is not None:
@@ -139,14 +157,13 @@ def _last_step(row: Row, before: Vector, after: Vector, k: Constants) -> Schedul
     seen = decode(after, k)
     expect = Expect()
     if kind == Move.RUN:
-        leo = {number: replica.leo for number, replica in enumerate(seen.replicas)}
-        expect = Expect(
-            leader=seen.leader, isr=frozenset(seen.isr), leo=leo, acked=frozenset(seen.acked)
-        )
+        expect = msgspec.structs.replace(_expect(seen, after), hw=None)
+    elif kind == Move.EXPIRE:
+        expect = Expect(leader=seen.leader, isr=frozenset(seen.isr))
     return ScheduleStep(
-        action="run" if kind == Move.RUN else "send",
+        action="run" if kind == Move.RUN else _ACTIONS[Move(kind)],
         broker=None if kind == Move.RUN else a,
-        record=None if kind == Move.RUN else f"m{seen.sent}",
+        record=f"m{seen.sent}" if kind == Move.SEND else None,
         says=says(kind, a, b, before, after),
         expect=expect,
     )

@@ -163,8 +163,12 @@ class MessagePlayer(Player):
 
         A move with ZooKeeper is two decisions of the controller's (docs/replay.md).
         """
-        number, gate = _broker(step), self._decisions[_broker(step)]
-        epoch = self._epochs[step.decision or 0] or 0
+        number = _broker(step)
+        self._learn_up_to(number, self._epochs[step.decision or 0] or 0)
+        self._applied[number] = step.decision or 0
+
+    def _learn_up_to(self, number: int, epoch: int) -> None:
+        gate = self._decisions[number]
         while True:
             row = gate.await_message()
             if row["epoch"] > epoch:
@@ -174,7 +178,6 @@ class MessagePlayer(Player):
                 )
             self._apply(number, gate)
             if row["epoch"] == epoch:
-                self._applied[number] = step.decision or 0
                 return
 
     def _apply(self, number: int, gate: MessageGate) -> None:
@@ -291,12 +294,19 @@ class MessagePlayer(Player):
             return
         order = [heir, *(number for number in self._schedule.order if number != heir)]
         brokers = [self.broker(number) for number in order]
-        self._scene.cluster.reassign(self._scene.topic, 0, brokers)
-        newest = max(self._epochs)
-        for number, gate in self._decisions.items():
+        scene, newest = self._scene, max(self._epochs)
+        before = self._epochs[newest] or 0
+        scene.cluster.reassign(scene.topic, 0, brokers)
+        epoch = await_condition(
+            lambda: scene.probe.partition(scene.topic, 0).leader_epoch or 0,
+            lambda seen: seen > before,
+            what="the reassignment to begin a leader epoch",
+            limit_s=LIMIT_S,
+            passing=(UnreachableError,),
+        )
+        for number in self._decisions:
             if self._applied.get(number, 0) == newest and number not in self._silent:
-                gate.await_message()
-                self._apply(number, gate)
+                self._learn_up_to(number, epoch)
 
     def _gate(self, step: ScheduleStep) -> MessageGate:
         if step.asks is None:

@@ -263,6 +263,12 @@ class CaughtMessages(Protocol):
             WaitTimeoutError: it has not happened so often within the limit.
         """
 
+    def events(self, *names: str) -> Sequence[Mapping[str, Any]]:
+        """Return the events so far, in their order; of these names, if any is given."""
+
+    def let_pass(self, *, lose: bool = False) -> None:
+        """Let the messages in hand go on, or lose them; the rule acts on those to come."""
+
     def release(self, cause: str = "order") -> None:
         """End the rule; messages in hand go on. May be called twice."""
 

@@ -94,6 +94,14 @@ class Relay:
         with contextlib.suppress(HarnessError):
             self._order("drop", rule_ids=list(numbers), cause=cause)
 
+    def let_pass(self, number: int, *, lose: bool = False) -> None:
+        """Let the messages that a rule has in hand go on, and keep the rule for those to come.
+
+        Args:
+            lose: lose them, and their connections.
+        """
+        self._order("pass", rule_ids=[number], cause="schedule", lose=lose)
+
     def events(self, number: int) -> list[Row]:
         """Return what has become of the messages that a rule acted on, a row for each event."""
         with self._changed:

@@ -3,6 +3,7 @@
 import socket
 import struct
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from highwater.clusters.relay.channel import Channel, FrameInspector, InspectedFrame
@@ -205,13 +206,15 @@ class RelayConnection:
             if event in _LAST:
                 self._host.let_go(inspected.hand)
 
-    def on_release(self, rule_ids: Collection[int], cause: str) -> None:
-        """Let messages in hand go on whose rules have ended."""
+    def on_release(self, rule_ids: Collection[int], cause: str, *, lose: bool = False) -> None:
+        """Let the messages in hand of some rules go on, or lose them with their connections."""
         for channel in (self.requests, self.answers):
             for inspected in channel.in_hand:
                 hand = inspected.hand
                 if hand is not None and hand.waits and hand.rule_id in rule_ids:
                     hand.waits = False
+                    if lose:
+                        hand.rule = replace(hand.rule, action="drop")
                     self.on_event("released", inspected, cause)
 
     def on_client_gone(self) -> bool:
@@ -264,6 +267,7 @@ class RelayConnection:
         seen = request.properties()
         place = None if hand is None else hand.rule.partition_of(seen)
         topic, partition = place or next(iter(seen.partitions), (None, None))
+        decided = {(row.topic, row.partition): row.epoch for row in request.decided}
         self.note(
             "message",
             *self._link(side),
@@ -279,7 +283,7 @@ class RelayConnection:
             correlation=request.head.correlation,
             transactional_id=seen.transactional_id,
             producer_id=seen.producer_id,
-            epoch=seen.epoch,
+            epoch=decided.get((topic or "", partition or 0), seen.epoch),
             topic=topic,
             partition=partition,
             cause=cause or None,

@@ -246,7 +246,9 @@ class Loop:
             self._catchers[order["rule_id"]] = MessageCatcher(order["rule_id"], rule)
         if verb == "drop":
             self._drop(order["rule_ids"], order["cause"])
-        if verb in {"add", "catch", "drop"}:
+        if verb == "pass":
+            self._let_pass(order["rule_ids"], order["cause"], lose=order["lose"])
+        if verb in {"add", "catch", "drop", "pass"}:
             self._apply_rules()
         if verb == "clients":
             return {"clients": self._clients()}
@@ -256,8 +258,11 @@ class Loop:
         for rule_id in rule_ids:
             self._rules.pop(rule_id, None)
             self._catchers.pop(rule_id, None)
+        self._let_pass(rule_ids, cause, lose=False)
+
+    def _let_pass(self, rule_ids: Collection[int], cause: str, *, lose: bool) -> None:
         for connection in list(self._connections):
-            connection.on_release(rule_ids, cause)
+            connection.on_release(rule_ids, cause, lose=lose)
 
     def _clients(self) -> list[str]:
         """Return the clients that are connected."""

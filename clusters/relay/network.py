@@ -232,6 +232,10 @@ class RelayMessages:
             every_s=_WAIT_S,
         )
 
+    def let_pass(self, *, lose: bool = False) -> None:
+        """Let the messages in hand go on, or lose them; the rule acts on those to come."""
+        self._relay.let_pass(self._number, lose=lose)
+
     def release(self, cause: str = "order") -> None:
         """End the rule; messages in hand go on. May be called twice."""
         self._relay.drop(self._number, cause=cause)

@@ -49,7 +49,7 @@ class Source:
         except msgspec.MsgspecError as error:
             raise UsageError(
                 f"{path} is neither a counterexample nor a schedule: {error}",
-                hint="highwater model explore --by round --out FILE writes a counterexample.",
+                hint="highwater model explore --out FILE writes a counterexample.",
             ) from error
         kind = Counterexample if "invariant" in fields else Schedule
         content = kind.load(path)

@@ -72,7 +72,10 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     min_isr: Annotated[int, Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")] = 1,
     unclean: Annotated[bool, Option("--unclean", help="Allow unclean elections.")] = False,
     by: Annotated[
-        str, Option(help="What a step is: message, or round (what real brokers can follow).")
+        str,
+        Option(
+            help="What a step is: message (real brokers of ZooKeeper follow), or round (all do)."
+        ),
     ] = "message",
     stops: Annotated[
         bool, Option("--stops/--no-stops", help="Let a planned move be an orderly stop.")

@@ -19,6 +19,7 @@ from highwater.harness.runs.faults.missed_step import MissedStep, StateDifferenc
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.hw_lag_window import widen
+from highwater.nemesis.model_replay.message_player import LAG_S, SETTINGS, MessagePlayer
 from highwater.nemesis.model_replay.step_player import Player
 from highwater.nemesis.stories.story import FETCH_WAIT_S
 
@@ -41,6 +42,9 @@ def settings(schedule: Schedule) -> dict[str, str]:
     are not when the model does not say so, unless the schedule waits for that.
     """
     actions = {step.action for step in schedule.steps}
+    by_message = dict(SETTINGS) if schedule.by == "message" else {}
+    if by_message and "lag" in actions:
+        by_message["replica.lag.time.max.ms"] = str(int(LAG_S * 1000))
     on_disk = "checkpoint" in actions or any(step.expect.hw_on_disk for step in schedule.steps)
     lag_s = SHRINK_S if "shrink" in actions else 30.0
     return {
@@ -54,6 +58,7 @@ def settings(schedule: Schedule) -> dict[str, str]:
         "broker.heartbeat.interval.ms": "500",
         "replica.lag.time.max.ms": str(int(lag_s * 1000)),
         "replica.high.watermark.checkpoint.interval.ms": "1000" if on_disk else "3600000",
+        **by_message,
         **schedule.settings,
     }
 
@@ -78,6 +83,7 @@ def plan(schedule: Schedule, kafka: str, *, seed: int = 0, driver: str = "local"
         ),
         workload=Workload(producers=0, consumers=1, acks=schedule.acks),
         broker_config=settings(schedule),
+        wire=schedule.by == "message",
     )
 
 
@@ -119,10 +125,12 @@ def play(scene: ScheduleContext, schedule: Schedule) -> None:
         ScheduleNotFollowedError: a step could not be taken, or had another effect.
         HarnessError: the run has to end.
     """
-    player = Player(scene, schedule)
+    kind = MessagePlayer if schedule.by == "message" else Player
+    player = kind(scene, schedule)
     total = len(schedule.steps)
     with contextlib.ExitStack() as ending:
         ending.callback(player.finish)
+        player.begin()
         for number, step in enumerate(schedule.steps, start=1):
             scene.check()
             title = f"step {number} of {total}: {step.says or _title(step)}"

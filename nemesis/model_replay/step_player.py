@@ -35,6 +35,9 @@ class Player:
         """Return the real broker of a replica."""
         return self._cast.brokers[number]
 
+    def begin(self) -> None:
+        """Prepare the first step; here nothing is to do."""
+
     def take(self, step: ScheduleStep) -> None:
         """Freeze the brokers that are held, take the step, and wait for the expected state.
 

@@ -1,6 +1,7 @@
 """Schedules on real brokers, judged: exactly what the rules give up is lost."""
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -16,6 +17,23 @@ from highwater.runtime.campaign import Campaign
 from tests.support.schedules import LOSS, ZOMBIE, two_moves
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+FILES = Path(__file__).parents[2] / "docs/counterexamples"
+BY_MESSAGE: Final[tuple[tuple[str, str, set[str], tuple[int, ...]], ...]] = (
+    ("kafka-13141-2.8.0", "2.8.0", {"m2"}, ()),
+    ("kafka-13141-2.8.0", "2.8.2", set(), ()),
+    ("kafka-9338-2.4.1", "2.4.1", {"m1"}, ()),
+    ("kafka-9338-2.4.1", "2.8.2", set(), ()),
+    ("kafka-7415-2.0.0", "2.0.0", {"m1"}, ()),
+    ("kafka-7415-2.0.0", "2.0.1", set(), ()),
+    ("kafka-7128-2.0.0", "2.0.0", {"m1"}, ()),
+    ("kafka-7128-2.0.0", "2.0.1", set(), ()),
+    ("kafka-7164-2.0.0", "2.0.0", set(), (0,)),
+    ("kafka-7164-2.0.0", "2.0.1", set(), ()),
+    ("kafka-14704-2.8.2", "2.8.2", set(), ()),
+    ("kafka-14704-2.8.2", "3.9.2-zk", set(), ()),
+)
+"""Counterexamples by messages: the release, the lost records and the forked offsets."""
 
 ROLLED = Path(__file__).parents[2] / "docs/counterexamples/elected-again-stop-4.4.0.json"
 
@@ -62,6 +80,24 @@ def test_a_leader_that_is_shut_down_last_loses_what_all_replicas_seemed_to_hold(
     assert one.run.status().problems == ()
     assert (lost(one), one.verdict.verdict) == ({"m1"}, "invalid")
     assert one.verdict.ledger.acknowledged == one.verdict.ledger.sent
+
+
+@pytest.mark.parametrize(
+    ("name", "kafka", "gone", "forked"),
+    [
+        pytest.param(*case, id=f"{case[0]} on {case[1]}", marks=[pytest.mark.nightly][: number > 0])
+        for number, case in enumerate(BY_MESSAGE)
+    ],
+)
+def test_one_message_a_step_loses_exactly_what_the_rules_give_up(
+    name: str, kafka: str, gone: set[str], forked: tuple[int, ...], tmp_path: Path
+) -> None:
+    [one] = judged(kafka, tmp_path, Source.load(FILES / f"{name}.json").schedule(kafka))
+    assert one.run.status().problems == ()
+    assert lost(one) == gone
+    assert one.verdict.verdict == ("invalid" if gone or forked else "valid")
+    assert one.model is not None
+    assert (one.model.status, one.model.observed.forked) == ("as-predicted", forked)
 
 
 def test_what_does_not_come_true_is_named_and_never_judged(

@@ -223,6 +223,7 @@ def _start(
         last_leader=outside if again else None,
         logged=line is not None or was_struck,
         event=line.text if line else f"{row.event}; LEO {leo} of broker {row.leader}",
+        led_ns=line.time_ns if line else row.time_ns,
     )
 
 

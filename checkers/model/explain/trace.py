@@ -76,6 +76,7 @@ class LeadershipStart:
         last_leader: evidence that it was elected as the last leader of an empty ISR (KIP-966), or
             None. Kafka calls that unclean, and allows it.
         logged: the broker itself logged the offset; else it is the last observed LEO.
+        led_ns: when the broker logged that it leads, which may be long after its election.
     """
 
     time_ns: int
@@ -87,6 +88,7 @@ class LeadershipStart:
     logged: bool
     event: str
     last_leader: str | None = None
+    led_ns: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -174,11 +174,16 @@ def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> boo
 
 
 def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
-    """Return the ends of epochs that other leaders began since it last followed or led."""
+    """Return the ends of epochs that other leaders began since it last followed or led.
+
+    A leader that learns late of its election begins its epoch late.
+    """
     return {
         start.offset
         for start in trace.starts
-        if since_ns - WITHIN.log <= start.time_ns <= until_ns + WITHIN.log and start.epoch > 0
+        if since_ns - WITHIN.log <= max(start.time_ns, start.led_ns)
+        and start.time_ns <= until_ns + WITHIN.log
+        and start.epoch > 0
     }
 
 

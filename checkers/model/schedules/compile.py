@@ -27,6 +27,7 @@ from highwater.checkers.model.protocol.state_layout import (
     newest,
 )
 from highwater.checkers.model.protocol.step_sentences import NAMES, says
+from highwater.checkers.model.schedules.compile_messages import compile_by_message
 from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.schedules.schedule import (
     OLD_FORMAT,
@@ -80,11 +81,8 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
             that must run for a command would run ahead, or because no order of the assignment gives
             its elections; or the model knows no such release.
     """
-    if counterexample.scope.by != "round":
-        raise UsageError(
-            "this counterexample was found message by message, and messages cannot be held back",
-            hint="Find one with highwater model explore --by round.",
-        )
+    if counterexample.scope.by == "message":
+        return compile_by_message(counterexample, kafka)
     beats = _arrange(counterexample)
     rules = rules_of(kafka)
     k = constants(counterexample.scope, rules)

@@ -12,6 +12,7 @@ from typing import Final, Literal, Self
 
 import msgspec
 
+from highwater.checkers.model.protocol.scope import By
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.runs.plan import Acks
 
@@ -21,7 +22,7 @@ FORMAT: Final = 1
 Action = Literal[
     "send", "kill", "pause", "resume", "start", "stop", "move",
     "expire", "register", "elect", "learn", "skip", "truncate", "fetch", "ask", "receive",
-    "lag", "shrink", "confirm", "expand", "checkpoint", "read", "run", "tell",
+    "lag", "shrink", "confirm", "expand", "checkpoint", "read", "run", "tell", "try",
 ]  # fmt: skip
 
 COMMANDED: Final = frozenset({"send", "kill", "pause", "resume", "start", "stop", "move"})
@@ -74,6 +75,10 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         says: the step in a sentence, for a person.
         held: replicas that are frozen from before the step until after it, so that they do not run
             ahead. Records appended meanwhile reach them after that, never before.
+        asks: the replica that the broker asks, if the step is one message to it; of a lag the
+            follower that is dropped.
+        decision: the number of the controller's decision that the step makes, or that the broker
+            learns; that at the start is 0.
         expect: the state to await before the next step.
     """
 
@@ -82,6 +87,8 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     record: str | None = None
     says: str = ""
     held: frozenset[int] = frozenset()
+    asks: int | None = None
+    decision: int | None = None
     expect: Expect = Expect()
 
 
@@ -93,6 +100,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         order: replicas in the order of the partition's assignment; the first leads at the start.
         moves: the same steps as moves of the model; empty if a person wrote the schedule.
         settings: broker settings above those of every replay, as Kafka spells them.
+        by: how brokers are led along it: ``message`` by the wire, which lets one message pass a
+            step; ``round`` by freezing those that are held.
         name: a few words.
     """
 
@@ -106,6 +115,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     order: tuple[int, ...] = (0, 1, 2)
     moves: tuple[tuple[int, int, int], ...] = ()
     settings: Mapping[str, str] = {}
+    by: By = "round"
     steps: tuple[ScheduleStep, ...]
 
     def to_json(self) -> bytes:

@@ -24,7 +24,7 @@ from highwater.checkers.model.protocol.compiled import Constants, State
 from highwater.checkers.model.protocol.invariants import at_rest
 from highwater.checkers.model.protocol.moves import Move, apply, attempt
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, Rules
-from highwater.checkers.model.protocol.scope import Acks, Scope, constants, initial
+from highwater.checkers.model.protocol.scope import K_BROKERS, Acks, Scope, constants, initial
 from highwater.checkers.model.protocol.state_layout import (
     ProcessState,
     ProducerStatus,
@@ -117,7 +117,7 @@ def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOut
         min_isr=schedule.min_isr,
         unclean=unclean,
         old_format=OLD_FORMAT.items() <= schedule.settings.items(),
-        by="round",
+        by=schedule.by,
     )
     stage = ScriptState(state=initial(scope), k=constants(scope, rules))
     stage.follow(schedule.moves)
@@ -234,13 +234,14 @@ class ScriptState:
         """Heal everything; return whether all brokers are idle then."""
         for _ in range(_TURNS_MAX):
             before = self.state.copy()
-            for b in range(3):
+            brokers = tuple(range(int(self.k[K_BROKERS])))
+            for b in brokers:
                 for kind in _MENDED:
                     self.take(kind, b)
                 # The session of a dead broker ends, and a successor is elected if there is one.
-                successors = [*(other for other in range(3) if other != b), b]
+                successors = [*(other for other in brokers if other != b), b]
                 any(self.take(Move.EXPIRE, b, other) for other in successors)
-            self.let((0, 1, 2))
+            self.let(brokers)
             if (self.state == before).all():
                 break
         return at_rest(self.state, self.k)

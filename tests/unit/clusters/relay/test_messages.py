@@ -118,6 +118,29 @@ def test_a_held_request_waits_until_it_is_released_and_all_behind_it(broker: Bro
     assert (row["source"], row["target"], row["place"]) == (CLIENT, BROKER, 2)
 
 
+def test_one_held_request_passes_and_the_rule_holds_the_next(broker: Broker) -> None:
+    held = broker.relay.catch(MessageRule(action="hold", api=END_TXN, times=0))
+    with broker.connect() as client:
+        client.sendall(end_txn(1))
+        broker.await_event(held, "caught")
+        broker.relay.let_pass(held)
+        server = broker.accept()
+        assert read_frame(server) == end_txn(1)
+        client.sendall(end_txn(2))
+        await_condition(
+            lambda: broker.events(held).count("caught"),
+            lambda count: count == 2,
+            what="the next request to be held",
+            limit_s=SOON_S,
+        )
+        assert is_silent(server)
+        broker.relay.let_pass(held, lose=True)
+        assert server.recv(1) == b""  # its connection has ended without it
+        assert client.recv(1) == b""
+        server.close()
+    assert broker.events(held) == ["caught", "released", "sent", "caught", "released", "dropped"]
+
+
 def test_a_held_request_arrives_after_its_client_has_gone_and_nothing_behind_it(
     broker: Broker,
 ) -> None:

@@ -81,9 +81,10 @@ def test_what_is_neither_is_refused(text: str, tmp_path: Path) -> None:
         Source.load(tmp_path / "none.json")
 
 
-def test_a_counterexample_found_message_by_message_cannot_be_followed(file: Path) -> None:
-    with pytest.raises(UsageError, match="message by message"):
-        Source.load(file).schedule("0.10.2.2")
+def test_a_counterexample_found_message_by_message_needs_zookeeper(file: Path) -> None:
+    assert Source.load(file).schedule("0.10.2.2").by == "message"
+    with pytest.raises(UsageError, match="KRaft"):
+        Source.load(file).schedule("4.3.1")
 
 
 def test_runs_are_counted_by_release(file: Path, tmp_path: Path) -> None:

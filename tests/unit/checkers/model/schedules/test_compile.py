@@ -99,10 +99,18 @@ def test_with_kraft_a_command_needs_brokers_that_hand_it_on() -> None:
     assert last.acked == frozenset({"m1"})
 
 
-def test_one_that_was_found_by_messages_is_refused() -> None:
-    with pytest.raises(UsageError, match="message by message") as refused:
-        compile_for(lost(), "0.10.2.2")
-    assert "--by round" in refused.value.hint
+def test_one_that_was_found_by_messages_is_a_message_a_step() -> None:
+    schedule = compile_for(lost(), "0.10.2.2")
+    rows = [step.numbers() for step in lost().steps]
+    assert schedule.by == "message"
+    assert list(schedule.moves[: len(rows)]) == rows
+    assert Schedule.from_plain(schedule.plain()) == schedule
+
+
+def test_with_kraft_one_that_was_found_by_messages_is_refused() -> None:
+    with pytest.raises(UsageError, match="one message brings several decisions") as refused:
+        compile_for(lost(), "4.3.1")
+    assert "by round" in refused.value.hint
 
 
 def test_elections_that_fit_no_order_are_refused() -> None:

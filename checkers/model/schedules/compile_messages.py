@@ -1,0 +1,238 @@
+"""A counterexample by messages as a schedule that real brokers can follow by the wire.
+
+The wire holds every message between the brokers that the model knows, and lets one pass a step. So
+each move of the search is one step, and the whole state is expected after it. The expected states
+follow from the rules of the release that replays it. A fetch or question that these rules refuse is
+sent all the same, and nothing must come of it.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from highwater.checkers.model.protocol.compiled import Constants
+from highwater.checkers.model.protocol.compiled import State as Vector
+from highwater.checkers.model.protocol.moves import Move, attempt
+from highwater.checkers.model.protocol.readable_state import State, decode
+from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.checkers.model.protocol.scope import K_BROKERS, constants, initial
+from highwater.checkers.model.protocol.state_layout import (
+    ANSWER,
+    ANSWER_FROM,
+    APPLIED_DECISION,
+    FETCHER,
+    Fetcher,
+    follows,
+    get,
+    is_up,
+    leader_of,
+    newest,
+)
+from highwater.checkers.model.protocol.step_sentences import NAMES, says
+from highwater.checkers.model.schedules.counterexample import Counterexample
+from highwater.checkers.model.schedules.schedule import (
+    OLD_FORMAT,
+    Action,
+    Expect,
+    Schedule,
+    ScheduleStep,
+)
+from highwater.harness.base.errors import UsageError
+
+Row = tuple[int, int, int]
+
+_ACTIONS: Final[dict[Move, Action]] = {
+    Move.SEND: "send",
+    Move.KILL: "kill",
+    Move.PAUSE: "pause",
+    Move.RESUME: "resume",
+    Move.REGISTER: "register",
+    Move.START: "start",
+    Move.STOP: "stop",
+    Move.MOVE: "move",
+    Move.EXPIRE: "expire",
+    Move.LAG: "lag",
+    Move.SHRINK: "lag",
+    Move.LEARN: "learn",
+    Move.TRUNCATE: "truncate",
+    Move.FETCH: "fetch",
+    Move.ASK: "ask",
+    Move.RECEIVE: "receive",
+}
+_REQUESTS: Final = {
+    Move.FETCH: Fetcher.FETCHING,
+    Move.ASK: Fetcher.FETCHING,
+    Move.TRUNCATE: Fetcher.TRUNCATING,
+}
+"""Moves that are a request of a follower, and what its fetcher is about to do then."""
+
+
+def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
+    """Return the schedule that plays a counterexample on a release, message by message.
+
+    Raises:
+        UsageError: a move that no single message makes; or a release with KRaft, where several
+            decisions may come in one message; or the model knows no such release.
+    """
+    rules = rules_of(kafka)
+    if rules.kraft:
+        raise UsageError(
+            f"{kafka} has KRaft, where one message brings several decisions",
+            hint="Replay it on a release with ZooKeeper, or find one by round.",
+        )
+    # One record more, which is sent in the end.
+    scope = replace(counterexample.scope, records=counterexample.scope.records + 1)
+    k = constants(scope, rules)
+    state = initial(scope)
+    rows = [step.numbers() for step in counterexample.steps]
+    rows += [(int(Move.RECEIVE), b, 0) for b in range(scope.brokers)]
+    steps: list[ScheduleStep] = []
+    moves: list[Row] = []
+    for row in rows:
+        if Move(row[0]) not in _ACTIONS:
+            raise UsageError(
+                f"a replay by messages cannot {Move(row[0]).name.lower()}",
+                hint="Search with other bounds, or find one by round.",
+            )
+        after = attempt(state, k, row)
+        if after is not None:
+            steps.append(_step(row, state, after, k))
+            moves.append(row)
+            state = after
+        elif _asks(row, state):
+            steps.append(_refusal(row, state, k))
+    last_steps, last_moves = _ending(state, k)
+    return Schedule(
+        kafka=kafka,
+        name=counterexample.name,
+        replicas=counterexample.scope.brokers,
+        acks=counterexample.scope.acks,
+        min_isr=counterexample.scope.min_isr,
+        unclean=counterexample.scope.unclean,
+        order=tuple(range(counterexample.scope.brokers)),
+        settings=dict(OLD_FORMAT) if counterexample.scope.old_format else {},
+        by="message",
+        steps=(*steps, *last_steps),
+        moves=(*moves, *last_moves),
+    )
+
+
+def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]:
+    """Return how it ends: all messages pass, and one more record is sent, and is acknowledged.
+
+    So there is a promise to judge, even where the rules refuse all others. Up to 2.0 a broker that
+    is ahead of its leader ends itself then; it is killed before that, and started again.
+    """
+    run: Row = (int(Move.RUN), (1 << int(k[K_BROKERS])) - 1, 0)
+    rested = attempt(state, k, run)
+    ahead = [
+        b
+        for b in range(int(k[K_BROKERS]))
+        if rested is not None and is_up(state, b) and not is_up(rested, b)
+    ]
+    steps = [
+        ScheduleStep(
+            action="kill",
+            broker=b,
+            says=f"{NAMES[b]}, which is ahead of its leader, ends itself, or is ended before that",
+        )
+        for b in ahead
+    ]
+    moves = []
+    again = [row for b in ahead for row in ((int(Move.EXPIRE), b, b), (int(Move.START), b, 0))]
+    for row in [run, *again, run, None, run]:
+        chosen = row or (int(Move.SEND), leader_of(state, newest(state)), 0)
+        after = attempt(state, k, chosen)
+        if after is not None:
+            steps.append(_last_step(chosen, state, after, k))
+            moves.append(chosen)
+            state = after
+    return steps, moves
+
+
+def _last_step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
+    """Return a step while every message passes: nobody's HW is exact."""
+    kind, a, b = row
+    seen = decode(after, k)
+    expect = Expect()
+    if kind == Move.RUN:
+        expect = msgspec.structs.replace(_expect(seen, after), hw=None)
+    elif kind == Move.EXPIRE:
+        expect = Expect(leader=seen.leader, isr=frozenset(seen.isr))
+    return ScheduleStep(
+        action="run" if kind == Move.RUN else _ACTIONS[Move(kind)],
+        broker=None if kind == Move.RUN else a,
+        record=f"m{seen.sent}" if kind == Move.SEND else None,
+        says=says(kind, a, b, before, after),
+        expect=expect,
+    )
+
+
+def _asks(row: Row, state: Vector) -> bool:
+    """Return whether a broker sends the request of a move, though it may be refused."""
+    kind, b, _ = row
+    return (
+        kind in _REQUESTS
+        and is_up(state, b)
+        and get(state, b, FETCHER) == _REQUESTS[Move(kind)]
+        and get(state, b, ANSWER) == 0
+    )
+
+
+def _step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
+    kind, a, b = row
+    seen = decode(after, k)
+    asks = None
+    if kind in _REQUESTS:
+        asks = follows(before, a)
+    elif kind == Move.RECEIVE and get(before, a, ANSWER_FROM) == follows(before, a):
+        asks = get(before, a, ANSWER_FROM)
+    elif kind in {Move.LAG, Move.SHRINK}:
+        asks = b
+    decision = None
+    if kind == Move.LEARN:
+        decision = get(after, a, APPLIED_DECISION)
+    elif newest(after) != newest(before):
+        decision = newest(after)
+    return ScheduleStep(
+        action=_ACTIONS[Move(kind)],
+        broker=a,
+        record=f"m{seen.sent}" if kind == Move.SEND else None,
+        says=says(kind, a, b, before, after),
+        asks=asks,
+        decision=decision,
+        expect=_expect(seen, after),
+    )
+
+
+def _refusal(row: Row, state: Vector, k: Constants) -> ScheduleStep:
+    kind, a, _ = row
+    leader = follows(state, a)
+    what = "asks where its epoch ended" if kind == Move.TRUNCATE else "fetches"
+    return ScheduleStep(
+        action="try",
+        broker=a,
+        says=f"{NAMES[a]} {what}, and {NAMES[leader]} refuses",
+        asks=leader,
+        expect=_expect(decode(state, k), state),
+    )
+
+
+def _expect(seen: State, state: Vector) -> Expect:
+    """Return the whole state: every message is accounted for, so every replica is exact.
+
+    A broker that has heard of no decision since its start does not know its replica.
+    """
+    aware = {
+        b: replica
+        for b, replica in enumerate(seen.replicas)
+        if replica.process == "up" and get(state, b, APPLIED_DECISION) >= 0
+    }
+    return Expect(
+        leader=seen.leader,
+        isr=frozenset(seen.isr),
+        leo={b: replica.leo for b, replica in aware.items()},
+        hw={b: replica.hw for b, replica in aware.items()},
+        acked=frozenset(seen.acked),
+    )

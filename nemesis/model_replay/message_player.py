@@ -1,0 +1,355 @@
+"""Takes a schedule's steps message by message: the wire holds all, and lets one pass a step."""
+
+from collections.abc import Callable, Mapping
+from itertools import permutations
+from typing import Final
+
+from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
+from highwater.clusters.core.interfaces import Network, UnreachableError
+from highwater.clusters.relay.apis import APIS
+from highwater.clusters.relay.messages import MessageRule
+from highwater.clusters.relay.rules import ANY_BROKER
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.model_replay.expectations import differences
+from highwater.nemesis.model_replay.message_gate import LIMIT_S, MessageGate
+from highwater.nemesis.model_replay.step_player import STEP_LIMIT_S, Player
+
+_FETCH: Final = APIS["Fetch"].key
+_QUESTION: Final = APIS["OffsetForLeaderEpoch"].key
+_DECISION: Final = APIS["LeaderAndIsr"].key
+_POLL_S: Final = 0.01
+_FETCH_EVERY_S: Final = 2.0
+LAG_S: Final = 8.0
+"""The lag limit of a schedule that waits for it: all of its other steps take less."""
+
+_PATIENCE_MS: Final = "300000"
+
+SETTINGS: Final[Mapping[str, str]] = {
+    # A fetch is answered at once, with the HW from before it, as in the model.
+    "replica.fetch.wait.max.ms": "0",
+    "replica.fetch.backoff.ms": "100",
+    # Nobody gives up a message that the wire holds.
+    "request.timeout.ms": _PATIENCE_MS,
+    "replica.socket.timeout.ms": _PATIENCE_MS,
+    "controller.socket.timeout.ms": _PATIENCE_MS,
+    "replica.lag.time.max.ms": _PATIENCE_MS,
+}
+"""Broker settings of a replay by messages."""
+
+
+class MessagePlayer(Player):
+    """One schedule under way, with ZooKeeper: requests of followers and decisions wait at gates."""
+
+    def __init__(self, scene: ScheduleContext, schedule: Schedule) -> None:
+        super().__init__(scene, schedule)
+        self._schedule = schedule
+        self._first_leader = schedule.order[0]
+        self._decisions: dict[int, MessageGate] = {}
+        self._fetches: dict[tuple[int, int], MessageGate] = {}
+        self._answers: dict[int, MessageGate] = {}
+        self._epochs: dict[int, int | None] = {}
+        self._applied: dict[int, int] = {}
+
+    def begin(self) -> None:
+        """Close every gate, and wait until each follower's next fetch waits there.
+
+        Raises:
+            HarnessError: there is no wire, or a follower does not fetch.
+        """
+        network, numbers = self._network, sorted(self._cast.brokers)
+        for number in numbers:
+            rule = MessageRule(
+                action="hold",
+                api=_DECISION,
+                source=ANY_BROKER,
+                target=self.broker(number),
+                times=0,
+                topics=frozenset((self._scene.topic,)),
+            )
+            says = f"decisions to broker {self.broker(number)}"
+            self._decisions[number] = MessageGate(network, says, rule)
+        for number, leader in permutations(numbers, 2):
+            source, target = self.broker(number), self.broker(leader)
+            self._fetches[number, leader] = MessageGate(
+                network,
+                f"fetches of broker {source} from broker {target}",
+                *(
+                    MessageRule(action="hold", api=api, source=source, target=target, times=0)
+                    for api in (_FETCH, _QUESTION)
+                ),
+            )
+        for number in numbers:
+            if number != self._first_leader:
+                self._fetches[number, self._first_leader].await_message()
+        self._epochs[0] = self._scene.probe.partition(self._scene.topic, 0).leader_epoch
+
+    @property
+    def _network(self) -> Network:
+        if self._scene.cluster.network is None:
+            raise HarnessError("this schedule needs the wire")
+        return self._scene.cluster.network
+
+    def take(self, step: ScheduleStep) -> None:
+        """Take the step, and wait for the expected state.
+
+        Raises:
+            HarnessError: it cannot be done, or something else was seen.
+        """
+        if step.action in {"expire", "stop"}:
+            self._line_up(step.expect.leader)
+        _COMMANDS[step.action](self, step)
+        await_condition(
+            lambda: differences(self._scene, self._cast, step.expect, silent=self._silent),
+            lambda differences: not differences,
+            what="what must follow",
+            limit_s=STEP_LIMIT_S,
+            every_s=_POLL_S,
+            passing=(UnreachableError,),
+        )
+        if step.decision is not None and step.action != "learn":
+            state = self._scene.probe.partition(self._scene.topic, 0)
+            self._epochs[step.decision] = state.leader_epoch
+
+    def finish(self) -> None:
+        """Open every gate."""
+        self._open()
+        super().finish()
+
+    def _open(self) -> None:
+        for gates in (self._decisions, self._fetches, self._answers):
+            for gate in gates.values():
+                gate.open()
+
+    def run(self, _: ScheduleStep) -> None:
+        """Let everything pass from now on."""
+        self._open()
+
+    def send(self, step: ScheduleStep) -> None:
+        """Send a record to a broker, whether the controller has it lead or not."""
+        address = self._scene.cluster.brokers[self.broker(_broker(step))].address
+        self._scene.direct.send(step.record or "", 0, address=address)
+
+    def kill(self, step: ScheduleStep) -> None:
+        """Kill it; what it was about to ask is lost with it."""
+        super().kill(step)
+        self._forget(_broker(step))
+
+    def stop(self, step: ScheduleStep) -> None:
+        """Shut it down in order; what it was about to ask is lost with it."""
+        super().stop(step)
+        self._forget(_broker(step))
+
+    def expire(self, step: ScheduleStep) -> None:
+        """End its session; decisions that have not reached it are lost with that."""
+        super().expire(step)
+        self._decisions[_broker(step)].lose()
+
+    def register(self, step: ScheduleStep) -> None:
+        """Wait until it has a session again."""
+        broker = self.broker(_broker(step))
+        self._await(
+            lambda: broker in self._scene.probe.live_brokers(), f"broker {broker} to register again"
+        )
+
+    def _forget(self, number: int) -> None:
+        for pair, gate in self._fetches.items():
+            if pair[0] == number:
+                gate.lose()
+
+    def learn(self, step: ScheduleStep) -> None:
+        """Let the next decision reach a broker, and all that the controller sent on its way to it.
+
+        A move with ZooKeeper is two decisions of the controller's (docs/replay.md).
+        """
+        number = _broker(step)
+        self._learn_up_to(number, self._epochs[step.decision or 0] or 0)
+        self._applied[number] = step.decision or 0
+
+    def _learn_up_to(self, number: int, epoch: int) -> None:
+        gate = self._decisions[number]
+        while True:
+            row = gate.await_message()
+            if row["epoch"] > epoch:
+                raise ScheduleNotFollowedError(
+                    f"the next decision for broker {self.broker(number)} has epoch"
+                    f" {row['epoch']} and not {epoch}"
+                )
+            self._apply(number, gate)
+            if row["epoch"] == epoch:
+                return
+
+    def _apply(self, number: int, gate: MessageGate) -> None:
+        """Let one decision pass; what the broker was about to ask before it is lost.
+
+        A broker that ends a fetcher waits until its request has an answer or no connection.
+        """
+        answered = gate.count("answered") + 1
+        gate.let_pass()
+        gates = [self._fetches[pair] for pair in self._fetches if pair[0] == number]
+
+        def applied() -> bool:
+            done = gate.count("answered") >= answered
+            for fetches in gates:
+                if fetches.in_hand():
+                    fetches.lose()
+            return done
+
+        await_condition(
+            applied,
+            bool,
+            what=f"broker {self.broker(number)} to apply a decision",
+            limit_s=LIMIT_S,
+            every_s=_POLL_S,
+        )
+
+    def fetch(self, step: ScheduleStep) -> None:
+        """Let one fetch pass, and its answer, and wait until the follower is about to ask again."""
+        gate = self._ask(step, _FETCH)
+        gate.await_message()
+
+    def truncate(self, step: ScheduleStep) -> None:
+        """Let the question pass where its last epoch ended; a replica without epochs asks none."""
+        gate = self._gate(step)
+        if gate.await_message()["api"] == _QUESTION:
+            self._ask(step, _QUESTION)
+            gate.await_message()
+
+    def attempt(self, step: ScheduleStep) -> None:
+        """Let a request pass that its receiver is to refuse."""
+        self._ask(step, None)
+
+    def ask(self, step: ScheduleStep) -> None:
+        """Let one fetch pass, and hold its answer."""
+        number, asks = _broker(step), step.asks
+        rule = MessageRule(
+            action="hold",
+            api=_FETCH,
+            side="answer",
+            source=self.broker(asks or 0),
+            target=self.broker(number),
+            times=0,
+        )
+        says = f"answers of broker {rule.source} to broker {rule.target}"
+        answers = self._answers[number] = MessageGate(self._network, says, rule)
+        self._require(self._gate(step), _FETCH)
+        self._gate(step).let_pass()
+        answers.await_message()
+
+    def receive(self, step: ScheduleStep) -> None:
+        """Let the answer that was held reach its follower, which may follow another leader now."""
+        if step.asks is None:
+            self._answers.pop(_broker(step)).open()
+            return
+        gate = self._gate(step)
+        caught = gate.count("caught")
+        self._answers.pop(_broker(step)).open()
+        gate.await_message(caught=caught + 1)
+
+    def lag(self, step: ScheduleStep) -> None:
+        """Let all other followers fetch until the leader has dropped the one that cannot.
+
+        While every replica is in the ISR, the broker that is elected next is put first in the
+        assignment: afterwards the controller would have to resign for that (docs/replay.md).
+        """
+        scene, leader = self._scene, _broker(step)
+        follower = self.broker(-1 if step.asks is None else step.asks)
+        others = [
+            gate
+            for pair, gate in self._fetches.items()
+            if pair[1] == leader and pair[0] != step.asks and gate.in_hand()
+        ]
+        self._prefer_heir(step)
+        fetched = float("-inf")
+
+        def dropped() -> bool:
+            nonlocal fetched
+            if follower not in scene.probe.partition(scene.topic, 0).isr:
+                return True
+            if scene.clock() >= fetched + _FETCH_EVERY_S:
+                fetched = scene.clock()
+                for gate in others:
+                    caught = gate.count("caught")
+                    gate.await_message()
+                    gate.let_pass()
+                    gate.await_message(caught=caught + 1)
+            return False
+
+        await_condition(
+            dropped,
+            bool,
+            what=f"broker {self.broker(leader)} to drop broker {follower} from the ISR",
+            limit_s=STEP_LIMIT_S,
+            every_s=_POLL_S,
+            passing=(UnreachableError,),
+        )
+
+    def _prefer_heir(self, step: ScheduleStep) -> None:
+        """Reassign, and let those know the new epoch who know of the newest decision."""
+        steps = self._schedule.steps
+        rest = steps[steps.index(step) :]
+        heir = next((later.broker for later in rest if later.action == "move"), None)
+        if heir is None:
+            return
+        order = [heir, *(number for number in self._schedule.order if number != heir)]
+        brokers = [self.broker(number) for number in order]
+        scene, newest = self._scene, max(self._epochs)
+        before = self._epochs[newest] or 0
+        scene.cluster.reassign(scene.topic, 0, brokers)
+        epoch = await_condition(
+            lambda: scene.probe.partition(scene.topic, 0).leader_epoch or 0,
+            lambda seen: seen > before,
+            what="the reassignment to begin a leader epoch",
+            limit_s=LIMIT_S,
+            passing=(UnreachableError,),
+        )
+        for number in self._decisions:
+            if self._applied.get(number, 0) == newest and number not in self._silent:
+                self._learn_up_to(number, epoch)
+
+    def _gate(self, step: ScheduleStep) -> MessageGate:
+        if step.asks is None:
+            raise ScheduleNotFollowedError(f"{step.action} does not say which broker is asked")
+        return self._fetches[_broker(step), step.asks]
+
+    def _require(self, gate: MessageGate, api: int | None) -> None:
+        row = gate.await_message()
+        if api not in {None, row["api"]}:
+            wrong = "asks where its epoch ended" if row["api"] == _QUESTION else "fetches"
+            raise ScheduleNotFollowedError(f"broker {row['source']} {wrong} instead")
+
+    def _ask(self, step: ScheduleStep, api: int | None) -> MessageGate:
+        gate = self._gate(step)
+        self._require(gate, api)
+        answered = gate.count("answered")
+        gate.let_pass()
+        gate.await_count("answered", answered + 1)
+        return gate
+
+
+_COMMANDS: Final[Mapping[str, Callable[[MessagePlayer, ScheduleStep], None]]] = {
+    "send": MessagePlayer.send,
+    "move": MessagePlayer.move,
+    "kill": MessagePlayer.kill,
+    "stop": MessagePlayer.stop,
+    "pause": MessagePlayer.pause,
+    "resume": MessagePlayer.resume,
+    "register": MessagePlayer.register,
+    "start": MessagePlayer.start,
+    "expire": MessagePlayer.expire,
+    "lag": MessagePlayer.lag,
+    "learn": MessagePlayer.learn,
+    "fetch": MessagePlayer.fetch,
+    "truncate": MessagePlayer.truncate,
+    "ask": MessagePlayer.ask,
+    "receive": MessagePlayer.receive,
+    "try": MessagePlayer.attempt,
+    "run": MessagePlayer.run,
+}
+
+
+def _broker(step: ScheduleStep) -> int:
+    if step.broker is None:
+        raise ScheduleNotFollowedError(f"{step.action} does not say which broker")
+    return step.broker

@@ -24,13 +24,15 @@ from highwater.clusters.brokers import freeze
 from highwater.clusters.brokers.coordinator import RealCoordinator
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import (
+    PLAIN,
     Broker,
     BrokerState,
     Coordinator,
+    NodeOptions,
     Probe,
     UnreachableError,
 )
-from highwater.clusters.nodes import kraft_features
+from highwater.clusters.nodes import flush_trace, kraft_features
 from highwater.clusters.nodes.layout import Layout, disk_errors
 from highwater.clusters.nodes.node import START_LIMIT_S, Node
 from highwater.clusters.nodes.site import NodePlan, Site
@@ -105,6 +107,13 @@ class RealBroker:
         """Return a small text file of its log directory, running or not."""
         return (self._log_directory / name).read_text(encoding="utf-8")
 
+    def take_unflushed(self) -> Mapping[Path, float]:
+        """Return what its trace says, and remove that."""
+        trace = flush_trace.trace_of(self._node.log)
+        files = flush_trace.unflushed(trace)
+        trace.unlink()
+        return files
+
     def limit_writes(self, *, limited: bool) -> None:
         """Set the file size limit of its JVM to 0, or back to what it was."""
         if sys.platform != "linux" or not self.pids:
@@ -153,6 +162,7 @@ class RealCluster:
         broker_config: settings that override the driver's own.
         wired: whether the relay stands between the nodes.
         clients_wired: whether it also stands between clients and brokers.
+        options: properties of its brokers.
     """
 
     def __init__(
@@ -164,6 +174,7 @@ class RealCluster:
         broker_config: Mapping[str, str],
         wired: bool = False,
         clients_wired: bool = False,
+        options: NodeOptions = PLAIN,
     ) -> None:
         self._release = release
         self._site = site
@@ -173,7 +184,12 @@ class RealCluster:
             site.close()
             raise
         self._layout = Layout(
-            release, directory.absolute(), site, overrides=broker_config, wiring=self._wiring
+            release,
+            directory.absolute(),
+            site,
+            overrides=broker_config,
+            wiring=self._wiring,
+            options=options,
         )
         self._level = Level.from_settings(release, broker_config)
         self._nodes: list[Node] = []

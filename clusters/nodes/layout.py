@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import PLAIN, NodeOptions
 from highwater.clusters.nodes import config_files, jvm, kraft_features
 from highwater.clusters.nodes.node import Node
 from highwater.clusters.nodes.site import NodePlan, Site
@@ -43,6 +44,7 @@ class Layout:
         *,
         overrides: Mapping[str, str],
         wiring: Wiring | None = None,
+        options: NodeOptions = PLAIN,
     ) -> None:
         self.directory = directory
         self.replicas = directory / "replicas"
@@ -53,6 +55,7 @@ class Layout:
         self._site = site
         self._overrides = overrides
         self._wiring = wiring
+        self._options = options
         self._cluster_id = config_files.kafka_uuid()
 
     def prepare(self) -> None:

@@ -103,6 +103,10 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     overlap: Annotated[
         int, Option(help=f"Sequences of random faults at the same time, {limits.OVERLAP.says}.")
     ] = 1,
+    trace_flushes: Annotated[
+        bool,
+        Option("--trace-flushes", help="Trace what brokers flush, for the fault torn-files."),
+    ] = False,
     wire: Annotated[
         bool, Option("--wire", help="Put the wire between brokers, and record what passes.")
     ] = False,
@@ -177,6 +181,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         duration_s=0.0 if story else parse_values.duration(duration),
         seed=seed,
         broker_config=dict(find_story(story).broker_config) if story else {},
+        trace_flushes=trace_flushes,
         wire=wire,
         wire_clients=wire_clients,
         steps=tuple(

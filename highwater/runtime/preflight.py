@@ -1,8 +1,10 @@
 """Preflight check: refuses a plan that cannot be executed, before anything is started."""
 
+import shutil
 from typing import Final
 
 from highwater.clusters.drivers import require_driver
+from highwater.clusters.nodes.flush_trace import STRACE
 from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
@@ -32,6 +34,7 @@ def check_plan(plan: Plan) -> None:
     else:
         require_driver(plan.driver, kafka)
     _check_limits(plan)
+    _check_nodes(plan, kafka)
     _check_schedule(plan)
     check_levels(plan)
     _check_client(plan, kafka)
@@ -50,6 +53,9 @@ def _check_external(plan: Plan) -> None:
         "its owner upgrades it": bool(plan.to or plan.protocol or plan.format),
         "the wire stands between nodes that Highwater starts": plan.wire or plan.wire_clients,
         "controllers and ZooKeepers are their owner's": plan.controllers != 1,
+        "its brokers are their owner's": (
+            plan.trace_flushes or plan.log_dirs != 1 or plan.racks != 0
+        ),
         "groups and transactions write to Kafka's own topics": bool(
             workload.transactions or workload.transform or workload.subscribe
         ),
@@ -95,6 +101,18 @@ def _check_limits(plan: Plan) -> None:
             f"{plan.controllers} controllers tolerate no more failures than {plan.controllers - 1}",
             hint="An odd number has a majority of its own: 1, 3 or 5.",
         )
+
+
+def _check_nodes(plan: Plan, kafka: Release) -> None:
+    """Refuse properties of brokers that the driver or the release does not have."""
+    del kafka
+    if plan.trace_flushes and plan.driver != "local":
+        raise UsageError(
+            "--trace-flushes traces processes of this machine, and not containers",
+            hint="Use --cluster local.",
+        )
+    if plan.trace_flushes and shutil.which(STRACE) is None:
+        raise UsageError("--trace-flushes needs strace", hint="Install strace, on Linux.")
 
 
 def _check_schedule(plan: Plan) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from highwater.clusters.admin.sessions import await_sessions
 from highwater.clusters.core.interfaces import (
     Cluster,
+    NodeOptions,
     PartitionState,
     Probe,
     ReplicaState,
@@ -78,7 +79,13 @@ def boot(plan: Plan, directory: Path) -> Cluster:
         wired=wired(plan),
         clients_wired=plan.wire_clients,
         controllers=plan.controllers,
+        options=node_options(plan),
     )
+
+
+def node_options(plan: Plan) -> NodeOptions:
+    """Return the properties of brokers that a plan asks for."""
+    return NodeOptions(trace_flushes=plan.trace_flushes, log_dirs=plan.log_dirs, racks=plan.racks)
 
 
 def conduct(

@@ -6,6 +6,8 @@ its log directory, and heals by starting it on those. What Kafka does not heal b
 
 import contextlib
 import random
+import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -18,11 +20,16 @@ from highwater.harness.releases.release import Release
 from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import disk_damage
-from highwater.nemesis.faults.registry import FaultTarget, aimed, fault
+from highwater.nemesis.faults.registry import TRACES, FaultTarget, aimed, fault
 
 FLUSHES: Final = "flush.messages"
 _GARBAGE_BYTES: Final = 64
 _UP_LIMIT_S: Final = 20.0
+WRITTEN_BACK_S: Final = 30.0
+"""The kernel writes back what has been dirty for so long (vm.dirty_expire_centisecs)."""
+
+_ERROR: Final = re.compile(r"\b(ERROR|FATAL)\b")
+_CAUSE_LINES: Final = 5
 
 
 def flushes(topic: Topic) -> int | None:
@@ -227,6 +234,59 @@ def epochs_missing(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def epochs_garbage(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and write bytes at random over what its replicas know of leader epochs."""
     yield from _on_checkpoint(cluster, aim, LEADER_EPOCH, _garbage, "is garbage")
+
+
+def _traceable(_: Release, driver: str) -> str:
+    return "" if driver == "local" else "system calls of a process of this machine are traced"
+
+
+@aimed("torn-files", why_not=_traceable, needs=TRACES)
+def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
+    """Kill a broker as a power failure does, and empty small files that it had not flushed.
+
+    A file that was replaced without a flush of its bytes may be empty afterwards, or have its
+    length and only zeros; one that is smaller than a block is never cut in its midst. What was
+    flushed stays, and so does what the kernel has written back by itself. If the broker does not
+    serve its replicas then, healing removes these files, as an administrator would have to.
+    """
+    target = cluster.brokers[aim.victim]
+    target.kill()
+    cuts = disk_damage.lose_unflushed(
+        target.directory, aim.topic.name, flushes=flushes(aim.topic), spared=aim.choice
+    )
+    now = time.time()
+    written = target.take_unflushed().items()
+    torn = [file for file, at in written if now - at < WRITTEN_BACK_S and file.exists()]
+    try:
+        says = disk_damage.tear(torn, aim.choice)
+        lost = _loss(aim, cuts, f"broker {target.id} lost its power", "all it held was flushed")
+        yield FaultEffect(f"{lost.says}; {says or 'no small file was unflushed'}", lost.removed)
+    finally:
+        log = cluster.directory / "logs" / f"broker-{target.id}.log"
+        before = log.stat().st_size
+        if _comes_up(cluster, target, aim.topic.name):
+            outcome = "starts, and serves its replicas"
+        else:
+            outcome = "does not start until they are removed"
+            target.kill()
+            for file in torn:
+                file.unlink(missing_ok=True)
+            target.start()
+        if torn:
+            error = _first_error(log, before).replace(f"{cluster.directory}/", "")
+            aim.note(f"broker {target.id} {outcome}{error}", target.id)
+
+
+def _first_error(log: Path, start: int) -> str:
+    """Return the first line of a log from a byte on that reports an error, for a sentence."""
+    with log.open("rb") as file:
+        file.seek(start)
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    for number, line in enumerate(lines):
+        if _ERROR.search(line):
+            causes = [text for text in lines[number + 1 :][:_CAUSE_LINES] if "Exception:" in text]
+            return ": " + " / ".join(text.replace("\0", "").strip() for text in [line, *causes[:1]])
+    return "; it reports no error"
 
 
 def _processes(_: Release, driver: str) -> str:

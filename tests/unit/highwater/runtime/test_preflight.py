@@ -72,6 +72,8 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(nemesis=("kill@leader@2",)), "is no fault", "kill@leader=3"),
         (changed(nemesis=("kill@controller",)), "on KRaft", "controller-kill"),
         (changed(nemesis=("controller-kill@1",)), "coordination", "controller-kill alone"),
+        (changed(nemesis=("torn-files",), driver="local"), "what was flushed", "--trace-flushes"),
+        (changed(trace_flushes=True, driver="docker"), "processes of this machine", "local"),
         (changed(controllers=0), "controllers", "From 1 to 5"),
         (changed(controllers=7), "controllers", "From 1 to 5"),
         (changed(controllers=4), "4 controllers", "1, 3 or 5"),

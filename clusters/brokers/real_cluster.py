@@ -52,14 +52,14 @@ class RealBroker:
         self,
         broker_id: int,
         node: Node,
-        log_directory: Path,
+        log_directories: Sequence[Path],
         cluster: "RealCluster",
         level: Level,
     ) -> None:
         self._id = broker_id
         self._level = level
         self._node = node
-        self._log_directory = log_directory
+        self._log_directories = tuple(log_directories)
         self._cluster = cluster
 
     @property
@@ -100,12 +100,17 @@ class RealBroker:
 
     @property
     def directory(self) -> Path:
-        """Its log directory."""
-        return self._log_directory
+        """Its only log directory, or the first one."""
+        return self._log_directories[0]
+
+    @property
+    def log_directories(self) -> tuple[Path, ...]:
+        """All of its log directories."""
+        return self._log_directories
 
     def read(self, name: str) -> str:
         """Return a small text file of its log directory, running or not."""
-        return (self._log_directory / name).read_text(encoding="utf-8")
+        return (self.directory / name).read_text(encoding="utf-8")
 
     def take_unflushed(self) -> Mapping[Path, float]:
         """Return what its trace says, and remove that."""
@@ -409,6 +414,7 @@ class RealCluster:
                 broker.pause()
         _in_parallel(Node.kill, self._nodes)
         self.close()
+        freeze.merge_log_dirs(self._layout.replicas)
         return freeze.prune(self._layout.replicas, self._layout.coordination)
 
     def close(self) -> None:
@@ -494,8 +500,8 @@ class RealCluster:
         nodes = []
         for broker_id in self._site.public.brokers:
             node = self._layout.broker(broker_id)
-            folder = self._layout.replicas / str(broker_id)
-            self._brokers[broker_id] = RealBroker(broker_id, node, folder, self, self._level)
+            folders = self._layout.log_directories(broker_id)
+            self._brokers[broker_id] = RealBroker(broker_id, node, folders, self, self._level)
             nodes.append(node)
         return nodes
 

@@ -178,7 +178,14 @@ class Broker(Protocol):
 
     @property
     def directory(self) -> Path:
-        """Its log directory. Its files may be changed from outside while it is down."""
+        """Its log directory, the first of several.
+
+        Its files may be changed from outside while it is down.
+        """
+
+    @property
+    def log_directories(self) -> tuple[Path, ...]:
+        """All of its log directories."""
 
     def read(self, name: str) -> str:
         """Return a small text file of its log directory, running or not.

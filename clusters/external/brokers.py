@@ -53,6 +53,10 @@ class ExternalBroker:
     def directory(self) -> Path:
         self._out_of_reach()
 
+    @property
+    def log_directories(self) -> tuple[Path, ...]:
+        self._out_of_reach()
+
     def read(self, name: str) -> str:
         self._out_of_reach(name)
 

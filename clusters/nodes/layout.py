@@ -16,6 +16,7 @@ from highwater.clusters.relay.network import Wiring
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import Release
+from highwater.harness.runs.store import MORE_LOG_DIRS
 
 _KAFKA_MAIN = "kafka.Kafka"
 _ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -63,19 +64,24 @@ class Layout:
         for folder in (self.replicas, self.logs, self.coordination, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
 
+    def log_directories(self, broker_id: int) -> tuple[Path, ...]:
+        """Return a broker's log directories: one below ``replicas``, the others beside it."""
+        more = self.directory / MORE_LOG_DIRS / str(broker_id)
+        numbers = range(2, self._options.log_dirs + 1)
+        return self.replicas / str(broker_id), *(more / str(number) for number in numbers)
+
     def broker(self, broker_id: int) -> Node:
         """Create a broker's node, and format its log directory on KRaft."""
-        folder = self.replicas / str(broker_id)
-        folder.mkdir()
-        if self._release.coordination == "kraft":
-            config_files.format_node(folder, broker_id, self._cluster_id)
+        for folder in self.log_directories(broker_id):
+            folder.mkdir(parents=True)
+            if self._release.coordination == "kraft":
+                config_files.format_node(folder, broker_id, self._cluster_id)
         return Node(self.broker_plan(broker_id, self._release), self._site)
 
     def broker_plan(
         self, broker_id: int, release: Release, settings: Mapping[str, str] = MappingProxyType({})
     ) -> NodePlan:
         """Write a broker's settings for a release, and return its plan."""
-        folder = self.replicas / str(broker_id)
         public, inside = self._site.public.brokers[broker_id], self._site.inside.brokers[broker_id]
         wiring = self._wiring
         properties = config_files.broker(
@@ -84,7 +90,7 @@ class Layout:
             public=public,
             inside=inside,
             advertised=wiring.peers[broker_id] if wiring else inside,
-            log_directory=folder,
+            log_directories=self.log_directories(broker_id),
             coordination=(
                 wiring.coordination[broker_id] if wiring else self._site.inside.coordination
             ),
@@ -96,7 +102,9 @@ class Layout:
         )
         file = self._write(f"broker-{broker_id}.properties", properties)
         name, addresses = f"broker-{broker_id}", (public, inside)
-        return self._plan(name, file, addresses, folder=folder, release=release)
+        return self._plan(
+            name, file, addresses, folder=self.replicas / str(broker_id), release=release
+        )
 
     def controller(self, controller_id: int, level: Level) -> Node:
         """Create the node of a ZooKeeper or KRaft controller, and format its data directory.

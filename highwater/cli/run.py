@@ -51,6 +51,10 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         int,
         Option(help="KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5."),
     ] = 1,
+    log_dirs: Annotated[
+        int,
+        Option("--log-dirs", help=f"Log directories of each broker, {limits.LOG_DIRS.says}."),
+    ] = 1,
     partitions: Annotated[
         int | None, Option(help=f"Partitions, {limits.PARTITIONS.says}.  [default: 3]")
     ] = None,
@@ -166,6 +170,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         driver=cluster,
         brokers=brokers,
         controllers=controllers,
+        log_dirs=log_dirs,
         topic=Topic(
             partitions=(1 if story else 3) if partitions is None else partitions,
             replication_factor=brokers,

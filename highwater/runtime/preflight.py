@@ -34,7 +34,7 @@ def check_plan(plan: Plan) -> None:
     else:
         require_driver(plan.driver, kafka)
     _check_limits(plan)
-    _check_nodes(plan, kafka)
+    _check_nodes(plan)
     _check_schedule(plan)
     check_levels(plan)
     _check_client(plan, kafka)
@@ -76,6 +76,7 @@ def _check_limits(plan: Plan) -> None:
     bounds = [
         (plan.brokers, *limits.BROKERS, "brokers"),
         (plan.controllers, *limits.CONTROLLERS, "controllers"),
+        (plan.log_dirs, *limits.LOG_DIRS, "log directories of a broker"),
         (topic.partitions, *limits.PARTITIONS, "partitions"),
         (topic.replication_factor, 1, plan.brokers, "replicas of a partition"),
         (topic.min_insync_replicas, 1, topic.replication_factor, "min.insync.replicas"),
@@ -103,9 +104,8 @@ def _check_limits(plan: Plan) -> None:
         )
 
 
-def _check_nodes(plan: Plan, kafka: Release) -> None:
+def _check_nodes(plan: Plan) -> None:
     """Refuse properties of brokers that the driver or the release does not have."""
-    del kafka
     if plan.trace_flushes and plan.driver != "local":
         raise UsageError(
             "--trace-flushes traces processes of this machine, and not containers",
@@ -113,6 +113,20 @@ def _check_nodes(plan: Plan, kafka: Release) -> None:
         )
     if plan.trace_flushes and shutil.which(STRACE) is None:
         raise UsageError("--trace-flushes needs strace", hint="Install strace, on Linux.")
+    if plan.log_dirs > 1:
+        _check_log_dirs(plan)
+
+
+def _check_log_dirs(plan: Plan) -> None:
+    if plan.driver != "local":
+        raise UsageError(
+            "a container has one log directory", hint="Use --cluster local with --log-dirs."
+        )
+    if plan.story is not None or plan.schedule is not None:
+        raise UsageError(
+            "a story finds the files of its replicas in one log directory",
+            hint="Leave --log-dirs out, or use a nemesis.",
+        )
 
 
 def _check_schedule(plan: Plan) -> None:

@@ -16,6 +16,7 @@ from highwater.clusters.relay.network import Wiring
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import Release
+from highwater.harness.runs.plan import rack_of
 from highwater.harness.runs.store import MORE_LOG_DIRS
 
 _KAFKA_MAIN = "kafka.Kafka"
@@ -27,6 +28,7 @@ _ZOOKEEPER_PROPERTIES = {
 }
 _SMALL_HEAP_MB = 128
 _CONTROLLER = "controller"
+_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class Layout:
@@ -95,6 +97,7 @@ class Layout:
                 wiring.coordination[broker_id] if wiring else self._site.inside.coordination
             ),
             overrides={
+                **self._rack(broker_id),
                 **self._overrides,
                 **settings,
                 **(wiring.client_listeners(broker_id) if wiring else {}),
@@ -105,6 +108,13 @@ class Layout:
         return self._plan(
             name, file, addresses, folder=self.replicas / str(broker_id), release=release
         )
+
+    def _rack(self, broker_id: int) -> dict[str, str]:
+        """Return the settings by which readers fetch from a follower in their rack (KIP-392)."""
+        racks = self._options.racks
+        if not racks:
+            return {}
+        return {"broker.rack": rack_of(broker_id, racks), "replica.selector.class": _SELECTOR}
 
     def controller(self, controller_id: int, level: Level) -> Node:
         """Create the node of a ZooKeeper or KRaft controller, and format its data directory.

@@ -263,6 +263,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return " ".join(words)
 
 
+def rack_of(number: int, racks: int) -> str:
+    """Return the rack of a broker or a reader, both counted from 1."""
+    return f"rack-{(number - 1) % racks + 1}"
+
+
 class _SchemaOnly(msgspec.Struct):
     schema: int
 

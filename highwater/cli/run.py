@@ -55,6 +55,10 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         int,
         Option("--log-dirs", help=f"Log directories of each broker, {limits.LOG_DIRS.says}."),
     ] = 1,
+    racks: Annotated[
+        int,
+        Option(help="Racks of brokers and readers, who fetch from a follower in theirs; 0: none."),
+    ] = 0,
     partitions: Annotated[
         int | None, Option(help=f"Partitions, {limits.PARTITIONS.says}.  [default: 3]")
     ] = None,
@@ -171,6 +175,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         brokers=brokers,
         controllers=controllers,
         log_dirs=log_dirs,
+        racks=racks,
         topic=Topic(
             partitions=(1 if story else 3) if partitions is None else partitions,
             replication_factor=brokers,

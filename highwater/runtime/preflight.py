@@ -21,6 +21,8 @@ from highwater.nemesis.stories.registry import find_story
 EXTERNAL: Final = "external"
 """The driver of external clusters."""
 
+_FOLLOWERS_SERVE: Final = (2, 4)
+
 
 def check_plan(plan: Plan) -> None:
     """Refuse a plan that cannot be executed.
@@ -34,7 +36,7 @@ def check_plan(plan: Plan) -> None:
     else:
         require_driver(plan.driver, kafka)
     _check_limits(plan)
-    _check_nodes(plan)
+    _check_nodes(plan, kafka)
     _check_schedule(plan)
     check_levels(plan)
     _check_client(plan, kafka)
@@ -76,6 +78,7 @@ def _check_limits(plan: Plan) -> None:
     bounds = [
         (plan.brokers, *limits.BROKERS, "brokers"),
         (plan.controllers, *limits.CONTROLLERS, "controllers"),
+        (plan.racks, 0, plan.brokers, "racks"),
         (plan.log_dirs, *limits.LOG_DIRS, "log directories of a broker"),
         (topic.partitions, *limits.PARTITIONS, "partitions"),
         (topic.replication_factor, 1, plan.brokers, "replicas of a partition"),
@@ -104,7 +107,7 @@ def _check_limits(plan: Plan) -> None:
         )
 
 
-def _check_nodes(plan: Plan) -> None:
+def _check_nodes(plan: Plan, kafka: Release) -> None:
     """Refuse properties of brokers that the driver or the release does not have."""
     if plan.trace_flushes and plan.driver != "local":
         raise UsageError(
@@ -113,6 +116,11 @@ def _check_nodes(plan: Plan) -> None:
         )
     if plan.trace_flushes and shutil.which(STRACE) is None:
         raise UsageError("--trace-flushes needs strace", hint="Install strace, on Linux.")
+    if plan.racks and kafka.number < _FOLLOWERS_SERVE:
+        raise UsageError(
+            f"readers of Kafka {kafka.name} fetch from leaders alone",
+            hint="Racks help them since 2.4 (KIP-392): leave --racks out.",
+        )
     if plan.log_dirs > 1:
         _check_log_dirs(plan)
 

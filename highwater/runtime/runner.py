@@ -113,7 +113,9 @@ def conduct(
         run.write_struct("environment.json", facts)
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         assignment = _create_topic(plan, cluster, probe)
-        recorder = stack.enter_context(Recorder(run, clock, wired=cluster.network is not None))
+        recorder = stack.enter_context(
+            Recorder(run, clock, wired=cluster.network is not None, racked=plan.racks > 0)
+        )
         record_topic(recorder, plan.topic, assignment)
         cluster = recorded(cluster, recorder)
         scribe = ProgressLine(recorder)

@@ -31,6 +31,7 @@ class RunArguments(TypedDict, total=False):
         controllers: KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5; by default 1.
         trace_flushes: whether the flushes of brokers' files are traced; by default they are not.
         log_dirs: log directories of each broker, 1 to 9; by default 1.
+        racks: racks of brokers and readers, who fetch from a follower in theirs; by default 0.
     """
 
     story: str
@@ -44,6 +45,7 @@ class RunArguments(TypedDict, total=False):
     controllers: int
     trace_flushes: bool
     log_dirs: int
+    racks: int
 
 
 class KafkaRun:
@@ -148,6 +150,7 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
         controllers=words.get("controllers", base.controllers),
         trace_flushes=words.get("trace_flushes", False),
         log_dirs=words.get("log_dirs", base.log_dirs),
+        racks=words.get("racks", base.racks),
         nemesis=parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults)),
         topic=topic,
         workload=replace(base.workload, acks=parse_values.acks(str(words.get("acks", case.acks)))),

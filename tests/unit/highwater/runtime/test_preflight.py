@@ -74,6 +74,8 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(nemesis=("controller-kill@1",)), "coordination", "controller-kill alone"),
         (changed(nemesis=("torn-files",), driver="local"), "what was flushed", "--trace-flushes"),
         (changed(trace_flushes=True, driver="docker"), "processes of this machine", "local"),
+        (changed(racks=4), "racks", "0 to 3"),
+        (changed(racks=3, kafka="2.1.1"), "from leaders alone", "since 2.4"),
         (changed(log_dirs=2, driver="docker"), "one log directory", "local"),
         (changed(log_dirs=10), "log directories", "1 to 9"),
         (changed(log_dirs=2, nemesis=(), story="loss", workload=ALONE), "a story", "nemesis"),

@@ -43,4 +43,4 @@ def test_each_reader_fetches_from_the_broker_in_its_rack(tmp_path: Path, kafka: 
             if row["process"] == process and broker == row["broker"] != row["leader"]
         ]
         assert sum(followed) > 100, "records came from a follower"
-    assert run.status().problems == []
+    assert not run.status().problems

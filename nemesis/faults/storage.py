@@ -297,7 +297,8 @@ def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect
         if _comes_up(cluster, target, aim.topic.name):
             outcome = "starts, and serves its replicas"
         else:
-            outcome = "does not start until they are removed"
+            ended = "ends" if target.state == "down" else "does not serve its replicas"
+            outcome = f"{ended} until they are removed"
             target.kill()
             for file in torn:
                 file.unlink(missing_ok=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from highwater.clusters.core.interfaces import Cluster, Driver
+from highwater.clusters.core.interfaces import PLAIN, Cluster, Driver, NodeOptions
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
@@ -20,7 +20,7 @@ def _in_containers(
     wired: bool = False,
     clients_wired: bool = False,
     controllers: int = 1,
-    dynamic_quorum: bool = False,
+    options: NodeOptions = PLAIN,
 ) -> Cluster:
     """Open a cluster by the docker driver; its libraries are imported only here."""
     from highwater.clusters.containers import driver  # noqa: PLC0415 - see above
@@ -33,7 +33,7 @@ def _in_containers(
         wired=wired,
         clients_wired=clients_wired,
         controllers=controllers,
-        dynamic_quorum=dynamic_quorum,
+        options=options,
     )
 
 

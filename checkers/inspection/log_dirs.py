@@ -14,6 +14,7 @@ from typing import Final
 from highwater.checkers.kafka_files.segment_files import PARTITION, SEGMENT
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.files import read_regular
+from highwater.harness.runs.store import MORE_LOG_DIRS
 
 DEPTH_MAX: Final = 4
 """Levels of folders below the named one in which a log directory is searched."""
@@ -82,8 +83,10 @@ def _places(given: Path) -> list[_Place]:
     if PARTITION.fullmatch(given.name) and any(SEGMENT.fullmatch(entry.name) for entry in entries):
         return [_Place(given.absolute().parent, given, frozenset([given.name]))]
     inside = given / "replicas"
-    start = inside if inside.is_dir() and not inside.is_symlink() else given
-    places = [_Place(path, given, frozenset()) for path in _below(start, set(), 0)]
+    starts = [given]
+    if inside.is_dir() and not inside.is_symlink():  # a run, which may have been cut short
+        starts = [inside, *filter(Path.is_dir, [given / MORE_LOG_DIRS])]
+    places = [_Place(path, given, frozenset()) for top in starts for path in _below(top, set(), 0)]
     if not places:
         raise UsageError(f"{given} holds no log of Kafka's", hint=_HINT)
     return places

@@ -24,13 +24,15 @@ from highwater.clusters.brokers import freeze
 from highwater.clusters.brokers.coordinator import RealCoordinator
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import (
+    PLAIN,
     Broker,
     BrokerState,
     Coordinator,
+    NodeOptions,
     Probe,
     UnreachableError,
 )
-from highwater.clusters.nodes import kraft_features
+from highwater.clusters.nodes import flush_trace, kraft_features
 from highwater.clusters.nodes.layout import Layout, disk_errors
 from highwater.clusters.nodes.node import START_LIMIT_S, Node
 from highwater.clusters.nodes.site import NodePlan, Site
@@ -50,14 +52,14 @@ class RealBroker:
         self,
         broker_id: int,
         node: Node,
-        log_directory: Path,
+        log_directories: Sequence[Path],
         cluster: "RealCluster",
         level: Level,
     ) -> None:
         self._id = broker_id
         self._level = level
         self._node = node
-        self._log_directory = log_directory
+        self._log_directories = tuple(log_directories)
         self._cluster = cluster
 
     @property
@@ -98,12 +100,24 @@ class RealBroker:
 
     @property
     def directory(self) -> Path:
-        """Its log directory."""
-        return self._log_directory
+        """Its only log directory, or the first one."""
+        return self._log_directories[0]
+
+    @property
+    def log_directories(self) -> tuple[Path, ...]:
+        """All of its log directories."""
+        return self._log_directories
 
     def read(self, name: str) -> str:
         """Return a small text file of its log directory, running or not."""
-        return (self._log_directory / name).read_text(encoding="utf-8")
+        return (self.directory / name).read_text(encoding="utf-8")
+
+    def take_unflushed(self) -> Mapping[Path, float]:
+        """Return what its trace says, and remove that."""
+        trace = flush_trace.trace_of(self._node.log)
+        files = flush_trace.unflushed(trace)
+        trace.unlink()
+        return files
 
     def limit_writes(self, *, limited: bool) -> None:
         """Set the file size limit of its JVM to 0, or back to what it was."""
@@ -153,7 +167,7 @@ class RealCluster:
         broker_config: settings that override the driver's own.
         wired: whether the relay stands between the nodes.
         clients_wired: whether it also stands between clients and brokers.
-        dynamic_quorum: whether voters of the KRaft quorum can be added and removed.
+        options: properties of its nodes.
     """
 
     def __init__(
@@ -165,7 +179,7 @@ class RealCluster:
         broker_config: Mapping[str, str],
         wired: bool = False,
         clients_wired: bool = False,
-        dynamic_quorum: bool = False,
+        options: NodeOptions = PLAIN,
     ) -> None:
         self._release = release
         self._site = site
@@ -180,9 +194,9 @@ class RealCluster:
             site,
             overrides=broker_config,
             wiring=self._wiring,
-            dynamic_quorum=dynamic_quorum,
+            options=options,
         )
-        self._dynamic_quorum = dynamic_quorum
+        self._dynamic_quorum = options.dynamic_quorum
         self._level = Level.from_settings(release, broker_config)
         self._nodes: list[Node] = []
         self._brokers: dict[int, RealBroker] = {}
@@ -438,6 +452,7 @@ class RealCluster:
                 broker.pause()
         _in_parallel(Node.kill, self._nodes)
         self.close()
+        freeze.merge_log_dirs(self._layout.replicas)
         return freeze.prune(self._layout.replicas, self._layout.coordination)
 
     def close(self) -> None:
@@ -523,8 +538,8 @@ class RealCluster:
         nodes = []
         for broker_id in self._site.public.brokers:
             node = self._layout.broker(broker_id)
-            folder = self._layout.replicas / str(broker_id)
-            self._brokers[broker_id] = RealBroker(broker_id, node, folder, self, self._level)
+            folders = self._layout.log_directories(broker_id)
+            self._brokers[broker_id] = RealBroker(broker_id, node, folders, self, self._level)
             nodes.append(node)
         return nodes
 

@@ -32,7 +32,7 @@ from highwater.clusters.core.addresses import (
     coordination_host,
     require_free,
 )
-from highwater.clusters.core.interfaces import BrokerState
+from highwater.clusters.core.interfaces import PLAIN, BrokerState, NodeOptions
 from highwater.clusters.nodes.jvm import Runtime
 from highwater.clusters.nodes.site import NodePlan
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
@@ -54,7 +54,7 @@ def open_cluster(
     wired: bool = False,
     clients_wired: bool = False,
     controllers: int = 1,
-    dynamic_quorum: bool = False,
+    options: NodeOptions = PLAIN,
 ) -> RealCluster:
     """Start a cluster of containers; a ``clusters.core.interfaces.Driver``, for 0.10.2 and later.
 
@@ -76,7 +76,7 @@ def open_cluster(
             broker_config=broker_config,
             wired=wired,
             clients_wired=clients_wired,
-            dynamic_quorum=dynamic_quorum,
+            options=options,
         )
     )
 

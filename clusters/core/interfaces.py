@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from highwater.clusters.relay.messages import MessageRule
 from highwater.clusters.relay.rules import RelayRule
@@ -77,6 +77,26 @@ class TopicState:
     settings: Mapping[str, str]
     replicas: Mapping[int, tuple[int, ...]]
     partitions: Mapping[int, PartitionState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class NodeOptions:
+    """Properties of a cluster's nodes that are not Kafka's settings alone.
+
+    Attributes:
+        trace_flushes: whether the system calls that flush and rename files are traced.
+        log_dirs: number of log directories of each broker.
+        racks: number of racks that brokers are in by turns; 0: none is named.
+        dynamic_quorum: whether voters of the KRaft quorum can be added and removed (KIP-853).
+    """
+
+    trace_flushes: bool = False
+    log_dirs: int = 1
+    racks: int = 0
+    dynamic_quorum: bool = False
+
+
+PLAIN: Final = NodeOptions()
 
 
 class Probe(Protocol):
@@ -160,13 +180,29 @@ class Broker(Protocol):
 
     @property
     def directory(self) -> Path:
-        """Its log directory. Its files may be changed from outside while it is down."""
+        """Its log directory, the first of several.
+
+        Its files may be changed from outside while it is down.
+        """
+
+    @property
+    def log_directories(self) -> tuple[Path, ...]:
+        """All of its log directories."""
 
     def read(self, name: str) -> str:
         """Return a small text file of its log directory, running or not.
 
         Raises:
             FileNotFoundError: the file does not exist (yet).
+        """
+
+    def take_unflushed(self) -> Mapping[Path, float]:
+        """Return small files that it replaced and did not flush, and when; then forget them.
+
+        Only where flushes are traced, and while it is down. Times are seconds since 1970.
+
+        Raises:
+            HarnessError: its flushes are not traced.
         """
 
     def limit_writes(self, *, limited: bool) -> None:
@@ -474,7 +510,7 @@ class Driver(Protocol):
         wired: bool = False,
         clients_wired: bool = False,
         controllers: int = 1,
-        dynamic_quorum: bool = False,
+        options: NodeOptions = PLAIN,
     ) -> Cluster:
         """Start a cluster below ``directory`` (``replicas/``, ``logs/``, ``coordination/``).
 
@@ -489,7 +525,7 @@ class Driver(Protocol):
                 leads to it.
             controllers: number of ZooKeepers or KRaft controllers, which is odd; ids count from
                 100.
-            dynamic_quorum: whether voters of the KRaft quorum can be added and removed (KIP-853).
+            options: properties of its nodes.
 
         Returns once every broker has registered.
 

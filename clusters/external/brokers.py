@@ -1,5 +1,6 @@
 """A broker of an external cluster: its methods run commands and verify that they worked."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
@@ -52,8 +53,15 @@ class ExternalBroker:
     def directory(self) -> Path:
         self._out_of_reach()
 
+    @property
+    def log_directories(self) -> tuple[Path, ...]:
+        self._out_of_reach()
+
     def read(self, name: str) -> str:
         self._out_of_reach(name)
+
+    def take_unflushed(self) -> Mapping[Path, float]:
+        self._out_of_reach()
 
     def limit_writes(self, *, limited: bool) -> None:
         self._out_of_reach(limited)

@@ -13,8 +13,9 @@ from highwater.clusters.core.addresses import (
     InternalAddresses,
     require_free,
 )
+from highwater.clusters.core.interfaces import PLAIN, NodeOptions
 from highwater.clusters.local.jvm_process import ChildProcess
-from highwater.clusters.nodes import jvm
+from highwater.clusters.nodes import flush_trace, jvm
 from highwater.clusters.nodes.site import NodePlan
 from highwater.clusters.relay.network import LISTENER_NAMES
 from highwater.clusters.releases.jars import classpath, lock_file
@@ -33,7 +34,7 @@ def open_cluster(
     wired: bool = False,
     clients_wired: bool = False,
     controllers: int = 1,
-    dynamic_quorum: bool = False,
+    options: NodeOptions = PLAIN,
 ) -> RealCluster:
     """Start a cluster of local processes; a ``clusters.core.interfaces.Driver``.
 
@@ -43,7 +44,14 @@ def open_cluster(
     """
     if brokers < 1:
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
-    site = LocalSite(release, brokers, _sharing(release), wired=wired, controllers=controllers)
+    site = LocalSite(
+        release,
+        brokers,
+        _sharing(release),
+        wired=wired,
+        controllers=controllers,
+        traced=options.trace_flushes,
+    )
     return open_or_clean_up(
         RealCluster(
             release,
@@ -52,7 +60,7 @@ def open_cluster(
             broker_config=broker_config,
             wired=wired,
             clients_wired=clients_wired,
-            dynamic_quorum=dynamic_quorum,
+            options=options,
         )
     )
 
@@ -73,7 +81,9 @@ class LocalSite:
         *,
         wired: bool = False,
         controllers: int = 1,
+        traced: bool = False,
     ) -> None:
+        self._traced = traced
         self._runtimes = {release.name: _runtime(release, sharing)}
         self.public = AddressGroup(brokers, controllers)
         self.inside: Addresses = self.public
@@ -100,7 +110,7 @@ class LocalSite:
         require_free(plan.public, plan.title)
         return ChildProcess(
             plan.title,
-            plan.command,
+            flush_trace.command(plan) if self._traced else plan.command,
             log=plan.log,
             directory=plan.log.parent,
             environment=jvm.environment(),

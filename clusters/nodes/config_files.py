@@ -2,7 +2,7 @@
 
 import base64
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -37,7 +37,7 @@ def broker(
     public: Address,
     inside: Address,
     advertised: Address,
-    log_directory: Path,
+    log_directories: Sequence[Path],
     coordination: Mapping[int, Address],
     overrides: Mapping[str, str],
 ) -> Settings:
@@ -50,7 +50,7 @@ def broker(
         coordination: controller id to the address of each ZooKeeper or controller.
     """
     settings = {
-        "log.dirs": str(log_directory.absolute()),
+        "log.dirs": ",".join(str(path.absolute()) for path in log_directories),
         **_listeners(public, inside, advertised),
         **_SMALL,
         **_PLAIN,

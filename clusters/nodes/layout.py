@@ -10,6 +10,7 @@ from types import MappingProxyType
 from uuid import UUID
 
 from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import PLAIN, NodeOptions
 from highwater.clusters.nodes import config_files, jvm, kraft_features
 from highwater.clusters.nodes.node import Node
 from highwater.clusters.nodes.site import NodePlan, Site
@@ -17,6 +18,8 @@ from highwater.clusters.relay.network import Wiring
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import Release
+from highwater.harness.runs.plan import rack_of
+from highwater.harness.runs.store import MORE_LOG_DIRS
 
 _KAFKA_MAIN = "kafka.Kafka"
 _ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -27,6 +30,7 @@ _ZOOKEEPER_PROPERTIES = {
 }
 _SMALL_HEAP_MB = 128
 _CONTROLLER = "controller"
+_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class Layout:
@@ -35,7 +39,6 @@ class Layout:
     Args:
         directory: absolute path of the run; gets ``replicas/``, ``logs/`` and ``coordination/``.
         overrides: broker settings that override the driver's own.
-        dynamic_quorum: whether KRaft's metadata log says who votes (KIP-853), not the settings.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class Layout:
         *,
         overrides: Mapping[str, str],
         wiring: Wiring | None = None,
-        dynamic_quorum: bool = False,
+        options: NodeOptions = PLAIN,
     ) -> None:
         self.directory = directory
         self.replicas = directory / "replicas"
@@ -57,10 +60,12 @@ class Layout:
         self._site = site
         self._overrides = overrides
         self._wiring = wiring
+        self._options = options
         self._cluster_id = config_files.kafka_uuid()
         self._voters = wiring.controllers if wiring else site.inside.coordination
         self._directory_ids = {
-            id_: config_files.kafka_uuid() for id_ in (self._voters if dynamic_quorum else ())
+            id_: config_files.kafka_uuid()
+            for id_ in (self._voters if options.dynamic_quorum else ())
         }
         self._first_voters: dict[str, bytes] = {}
 
@@ -69,19 +74,24 @@ class Layout:
         for folder in (self.replicas, self.logs, self.coordination, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
 
+    def log_directories(self, broker_id: int) -> tuple[Path, ...]:
+        """Return a broker's log directories: one below ``replicas``, the others beside it."""
+        more = self.directory / MORE_LOG_DIRS / str(broker_id)
+        numbers = range(2, self._options.log_dirs + 1)
+        return self.replicas / str(broker_id), *(more / str(number) for number in numbers)
+
     def broker(self, broker_id: int) -> Node:
         """Create a broker's node, and format its log directory on KRaft."""
-        folder = self.replicas / str(broker_id)
-        folder.mkdir()
-        if self._release.coordination == "kraft":
-            config_files.format_node(folder, broker_id, self._cluster_id)
+        for folder in self.log_directories(broker_id):
+            folder.mkdir(parents=True)
+            if self._release.coordination == "kraft":
+                config_files.format_node(folder, broker_id, self._cluster_id)
         return Node(self.broker_plan(broker_id, self._release), self._site)
 
     def broker_plan(
         self, broker_id: int, release: Release, settings: Mapping[str, str] = MappingProxyType({})
     ) -> NodePlan:
         """Write a broker's settings for a release, and return its plan."""
-        folder = self.replicas / str(broker_id)
         public, inside = self._site.public.brokers[broker_id], self._site.inside.brokers[broker_id]
         wiring = self._wiring
         properties = config_files.broker(
@@ -90,11 +100,12 @@ class Layout:
             public=public,
             inside=inside,
             advertised=wiring.peers[broker_id] if wiring else inside,
-            log_directory=folder,
+            log_directories=self.log_directories(broker_id),
             coordination=(
                 wiring.coordination[broker_id] if wiring else self._site.inside.coordination
             ),
             overrides={
+                **self._rack(broker_id),
                 **self._overrides,
                 **settings,
                 **(wiring.client_listeners(broker_id) if wiring else {}),
@@ -102,7 +113,16 @@ class Layout:
         )
         file = self._write(f"broker-{broker_id}.properties", properties)
         name, addresses = f"broker-{broker_id}", (public, inside)
-        return self._plan(name, file, addresses, folder=folder, release=release)
+        return self._plan(
+            name, file, addresses, folder=self.replicas / str(broker_id), release=release
+        )
+
+    def _rack(self, broker_id: int) -> dict[str, str]:
+        """Return the settings by which readers fetch from a follower in their rack (KIP-392)."""
+        racks = self._options.racks
+        if not racks:
+            return {}
+        return {"broker.rack": rack_of(broker_id, racks), "replica.selector.class": _SELECTOR}
 
     def controller(self, controller_id: int, level: Level) -> Node:
         """Create the node of a ZooKeeper or KRaft controller, and format its data directory.

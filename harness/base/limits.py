@@ -40,6 +40,7 @@ def _duration(seconds: int) -> str:
 
 BROKERS: Final = Limit(1, 9)
 CONTROLLERS: Final = Limit(1, 5)
+LOG_DIRS: Final = Limit(1, 9)
 PARTITIONS: Final = Limit(1, 1000)
 CLIENTS: Final = Limit(0, 64)
 ABORTS: Final = Limit(0, 1)

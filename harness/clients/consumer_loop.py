@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Final
 
 from highwater.harness.clients import client_config as clients
+from highwater.harness.clients.fetch_sources import FetchSources
 from highwater.harness.clients.operation_buffers import ReadBuffer
 from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, StopSignal, draws, lives
 from highwater.harness.clients.tracked_consumer import TrackedConsumer
 from highwater.harness.runs.history import RUN
-from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.plan import Plan, rack_of
 from highwater.harness.runs.recorder import Recorder
 
 _READ_AT_ONCE: Final = 5_000
@@ -28,7 +29,7 @@ class ConsumerLoop:
 
     Args:
         common: settings of a client of that name.
-        name: its process in the history.
+        name: its process in the history, which ends in a number; that decides its rack.
         group: which it is a member of; None for none.
     """
 
@@ -46,6 +47,7 @@ class ConsumerLoop:
         self._recorder = recorder
         self._common = common
         self._name = name
+        self._number = int(name.rpartition("-")[2]) + 1
         self._isolation = isolation
         self._group = group
         self._positions = dict.fromkeys(range(plan.topic.partitions), 0)
@@ -70,6 +72,9 @@ class ConsumerLoop:
             self._recorder, process=process, phase=RUN, topic=topic.name, isolation=isolation
         )
         settings = clients.consumer(self._common(process), isolation=isolation, group=self._group)
+        if racks := self._plan.racks:
+            sources = FetchSources(self._recorder, process=process, topic=topic.name)
+            settings |= sources.settings(rack_of(self._number, racks))
         reader = TrackedConsumer(settings, topic.name, topic.partitions, tape.moved)
         try:
             if self._group is None:

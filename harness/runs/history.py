@@ -245,6 +245,20 @@ QUORUM: Final = pa.schema(
 """What the leader of a KRaft quorum says of every controller's metadata log (DescribeQuorum,
 KIP-595): a row whenever it differs from the row before of that controller."""
 
+FETCHES: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("process", pa.string(), nullable=False),  # the reader
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("broker", pa.int32(), nullable=False),  # from which it fetches; -1: none
+        pa.field("leader", pa.int32(), nullable=False),  # as the reader knows it; -1: none
+        pa.field("records", pa.int64(), nullable=False),  # that came since the row before
+        pa.field("moved", pa.bool_(), nullable=False),  # some of them came from another broker
+    ]
+)
+"""The brokers from which readers in racks fetch, as their client's statistics say: a row whenever
+records came or the broker changed. Only runs with racks have it, and no checker asks for it."""
+
 ADDED: Final = frozenset(("op", "isolation", "removed", "step", "message", "controllers"))
 """Columns that runs recorded before them lack; all may be null."""
 
@@ -260,6 +274,7 @@ TABLES: Final = {
 
 WIRE_TABLE: Final = "events/wire"
 MESSAGES_TABLE: Final = "events/messages"
+FETCHES_TABLE: Final = "events/fetches"
 STEPS_TABLE: Final = "events/steps"
 DECISIONS_TABLE: Final = "events/decisions"
 QUORUM_TABLE: Final = "events/quorum"
@@ -270,6 +285,7 @@ OPTIONAL: Final = {
     STEPS_TABLE: STEPS,
     WIRE_TABLE: WIRE,
     MESSAGES_TABLE: MESSAGES,
+    FETCHES_TABLE: FETCHES,
     **DECIDED,
 }
 """Tables that a run need not have."""

@@ -117,6 +117,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         protocol: the newest ``inter.broker.protocol.version`` that brokers speak, or on KRaft the
             newest ``metadata.version``, as the release that has it; empty: their own.
         format: the newest ``log.message.format.version`` that they write; empty: their own.
+        trace_flushes: whether the flushes of brokers' files are traced.
+        log_dirs: number of log directories of each broker.
+        racks: number of racks that brokers and readers are in by turns; 0: none.
         external: the cluster, where the driver is ``external``.
     """
 
@@ -141,6 +144,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     to: tuple[str, ...] = ()
     protocol: str = ""
     format: str = ""
+    trace_flushes: bool = False
+    log_dirs: int = 1
+    racks: int = 0
     external: External | None = None
 
     def __post_init__(self) -> None:
@@ -248,10 +254,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         words += [f"--to {','.join(self.to)}"] if self.to else []
         words += [f"--{what} {most}" for what, most in self._caps() if most]
         words += [f"--controllers {self.controllers}"] if self.controllers > 1 else []
+        words += ["--trace-flushes"] if self.trace_flushes else []
+        words += [f"--log-dirs {self.log_dirs}"] if self.log_dirs > 1 else []
+        words += [f"--racks {self.racks}"] if self.racks else []
         words += ["--wire"] if self.wire else []
         words += ["--wire-clients"] if self.wire_clients else []
         words.append(f"--seed {self.seed}")
         return " ".join(words)
+
+
+def rack_of(number: int, racks: int) -> str:
+    """Return the rack of a broker or a reader, both counted from 1."""
+    return f"rack-{(number - 1) % racks + 1}"
 
 
 class _SchemaOnly(msgspec.Struct):

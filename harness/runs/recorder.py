@@ -21,6 +21,7 @@ from highwater.harness.runs import history
 from highwater.harness.runs.history import (
     DECIDED,
     DECISIONS_TABLE,
+    FETCHES_TABLE,
     MESSAGES_TABLE,
     OPERATIONS,
     OPERATIONS_TABLE,
@@ -62,12 +63,15 @@ class Recorder:
     Args:
         clock: nanoseconds since the run's start.
         wired: whether there is a wire that reports what passes.
+        racked: whether readers are in racks, and report from where they fetch.
 
     Attributes:
         failed: set when nothing can be recorded any more; waits should watch it too.
     """
 
-    def __init__(self, run: Run, clock: Callable[[], int], *, wired: bool = False) -> None:
+    def __init__(
+        self, run: Run, clock: Callable[[], int], *, wired: bool = False, racked: bool = False
+    ) -> None:
         self.clock = clock
         self.failed = threading.Event()
         self._error: HarnessError | None = None
@@ -75,6 +79,7 @@ class Recorder:
         self._words: dict[str, dict[str, int]] = {}
         tables = {**history.TABLES, STEPS_TABLE: history.STEPS, **DECIDED}
         tables |= _OF_WIRE if wired else {}
+        tables |= {FETCHES_TABLE: history.FETCHES} if racked else {}
         # Without a lock: a callback of a client that has failed for good would never give it back.
         self._rows: dict[str, deque[dict[str, object]]] = {table: deque() for table in tables}
         self._operations_lock = threading.Lock()
@@ -127,6 +132,10 @@ class Recorder:
     def controller(self, **row: object) -> None:
         """Record a row of ``QUORUM``; the time is now."""
         self._add(QUORUM_TABLE, {"time_ns": self.clock(), **row})
+
+    def fetch(self, **row: object) -> None:
+        """Record a row of ``FETCHES``; the time is now."""
+        self._add(FETCHES_TABLE, {"time_ns": self.clock(), **row})
 
     def wire(self, row: dict[str, object]) -> None:
         """Record a row of ``WIRE``, whose time is told."""

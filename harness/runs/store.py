@@ -44,6 +44,9 @@ LONE_CONTROLLER: Final = 100
 COORDINATOR_TOPICS: Final = ("__transaction_state", "__consumer_offsets")
 """Topics of which the coordinators of transactions and groups lead a partition."""
 
+MORE_LOG_DIRS: Final = "log-dirs"
+"""The folder of a cluster with the further log directories of brokers: ``<broker id>/<number>``."""
+
 COORDINATORS_FOLDER: Final = "coordinator-topics"
 """The folder of a run that has their replicas."""
 

@@ -51,6 +51,14 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         int,
         Option(help="KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5."),
     ] = 1,
+    log_dirs: Annotated[
+        int,
+        Option("--log-dirs", help=f"Log directories of each broker, {limits.LOG_DIRS.says}."),
+    ] = 1,
+    racks: Annotated[
+        int,
+        Option(help="Racks of brokers and readers, who fetch from a follower in theirs; 0: none."),
+    ] = 0,
     partitions: Annotated[
         int | None, Option(help=f"Partitions, {limits.PARTITIONS.says}.  [default: 3]")
     ] = None,
@@ -103,6 +111,10 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     overlap: Annotated[
         int, Option(help=f"Sequences of random faults at the same time, {limits.OVERLAP.says}.")
     ] = 1,
+    trace_flushes: Annotated[
+        bool,
+        Option("--trace-flushes", help="Trace what brokers flush, for the fault torn-files."),
+    ] = False,
     wire: Annotated[
         bool, Option("--wire", help="Put the wire between brokers, and record what passes.")
     ] = False,
@@ -162,6 +174,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         driver=cluster,
         brokers=brokers,
         controllers=controllers,
+        log_dirs=log_dirs,
+        racks=racks,
         topic=Topic(
             partitions=(1 if story else 3) if partitions is None else partitions,
             replication_factor=brokers,
@@ -177,6 +191,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         duration_s=0.0 if story else parse_values.duration(duration),
         seed=seed,
         broker_config=dict(find_story(story).broker_config) if story else {},
+        trace_flushes=trace_flushes,
         wire=wire,
         wire_clients=wire_clients,
         steps=tuple(

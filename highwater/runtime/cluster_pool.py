@@ -19,15 +19,15 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from highwater.clusters.brokers.freeze import copy_metadata_logs
-from highwater.clusters.core.interfaces import Cluster, UnreachableError
+from highwater.clusters.core.interfaces import PLAIN, Cluster, NodeOptions, UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
-from highwater.nemesis.schedules.cluster_needs import dynamic_quorum, wired
+from highwater.nemesis.schedules.cluster_needs import wired
 from highwater.runtime.preflight import check_plan
 from highwater.runtime.run_status import Progress, StatusKeeper
-from highwater.runtime.runner import boot, conduct
+from highwater.runtime.runner import boot, conduct, node_options
 
 WARM_CONFIG: Final[Mapping[str, str]] = {
     "auto.leader.rebalance.enable": "false"  # by default every 5 minutes, in the midst of any run
@@ -48,7 +48,7 @@ class ClusterKey:
     clients_wired: bool = False
     levels: tuple[object, ...] = ()
     controllers: int = 1
-    dynamic_quorum: bool = False
+    options: NodeOptions = PLAIN
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
@@ -56,8 +56,8 @@ class ClusterKey:
         settings = tuple(sorted(plan.broker_settings().items()))
         levels = (plan.to, plan.protocol, plan.format)
         wires = wired(plan), plan.wire_clients
-        quorum = plan.controllers, dynamic_quorum(plan)
-        return cls(plan.kafka, plan.driver, plan.brokers, settings, *wires, levels, *quorum)
+        shape = plan.controllers, node_options(plan)
+        return cls(plan.kafka, plan.driver, plan.brokers, settings, *wires, levels, *shape)
 
 
 class ClusterPool:

@@ -1,8 +1,10 @@
 """Preflight check: refuses a plan that cannot be executed, before anything is started."""
 
+import shutil
 from typing import Final
 
 from highwater.clusters.drivers import require_driver
+from highwater.clusters.nodes.flush_trace import STRACE
 from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
@@ -19,6 +21,8 @@ from highwater.nemesis.stories.registry import find_story
 EXTERNAL: Final = "external"
 """The driver of external clusters."""
 
+_FOLLOWERS_SERVE: Final = (2, 4)
+
 
 def check_plan(plan: Plan) -> None:
     """Refuse a plan that cannot be executed.
@@ -32,6 +36,7 @@ def check_plan(plan: Plan) -> None:
     else:
         require_driver(plan.driver, kafka)
     _check_limits(plan)
+    _check_nodes(plan, kafka)
     _check_schedule(plan)
     check_levels(plan)
     _check_client(plan, kafka)
@@ -50,6 +55,9 @@ def _check_external(plan: Plan) -> None:
         "its owner upgrades it": bool(plan.to or plan.protocol or plan.format),
         "the wire stands between nodes that Highwater starts": plan.wire or plan.wire_clients,
         "controllers and ZooKeepers are their owner's": plan.controllers != 1,
+        "its brokers are their owner's": (
+            plan.trace_flushes or plan.log_dirs != 1 or plan.racks != 0
+        ),
         "groups and transactions write to Kafka's own topics": bool(
             workload.transactions or workload.transform or workload.subscribe
         ),
@@ -70,6 +78,8 @@ def _check_limits(plan: Plan) -> None:
     bounds = [
         (plan.brokers, *limits.BROKERS, "brokers"),
         (plan.controllers, *limits.CONTROLLERS, "controllers"),
+        (plan.racks, 0, plan.brokers, "racks"),
+        (plan.log_dirs, *limits.LOG_DIRS, "log directories of a broker"),
         (topic.partitions, *limits.PARTITIONS, "partitions"),
         (topic.replication_factor, 1, plan.brokers, "replicas of a partition"),
         (topic.min_insync_replicas, 1, topic.replication_factor, "min.insync.replicas"),
@@ -94,6 +104,36 @@ def _check_limits(plan: Plan) -> None:
         raise UsageError(
             f"{plan.controllers} controllers tolerate no more failures than {plan.controllers - 1}",
             hint="An odd number has a majority of its own: 1, 3 or 5.",
+        )
+
+
+def _check_nodes(plan: Plan, kafka: Release) -> None:
+    """Refuse properties of brokers that the driver or the release does not have."""
+    if plan.trace_flushes and plan.driver != "local":
+        raise UsageError(
+            "--trace-flushes traces processes of this machine, and not containers",
+            hint="Use --cluster local.",
+        )
+    if plan.trace_flushes and shutil.which(STRACE) is None:
+        raise UsageError("--trace-flushes needs strace", hint="Install strace, on Linux.")
+    if plan.racks and kafka.number < _FOLLOWERS_SERVE:
+        raise UsageError(
+            f"readers of Kafka {kafka.name} fetch from leaders alone",
+            hint="Racks help them since 2.4 (KIP-392): leave --racks out.",
+        )
+    if plan.log_dirs > 1:
+        _check_log_dirs(plan)
+
+
+def _check_log_dirs(plan: Plan) -> None:
+    if plan.driver != "local":
+        raise UsageError(
+            "a container has one log directory", hint="Use --cluster local with --log-dirs."
+        )
+    if plan.story is not None or plan.schedule is not None:
+        raise UsageError(
+            "a story finds the files of its replicas in one log directory",
+            hint="Leave --log-dirs out, or use a nemesis.",
         )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from highwater.clusters.admin.sessions import await_sessions
 from highwater.clusters.core.interfaces import (
     Cluster,
+    NodeOptions,
     PartitionState,
     Probe,
     ReplicaState,
@@ -78,6 +79,16 @@ def boot(plan: Plan, directory: Path) -> Cluster:
         wired=wired(plan),
         clients_wired=plan.wire_clients,
         controllers=plan.controllers,
+        options=node_options(plan),
+    )
+
+
+def node_options(plan: Plan) -> NodeOptions:
+    """Return the properties of nodes that a plan asks for."""
+    return NodeOptions(
+        trace_flushes=plan.trace_flushes,
+        log_dirs=plan.log_dirs,
+        racks=plan.racks,
         dynamic_quorum=dynamic_quorum(plan),
     )
 
@@ -107,7 +118,9 @@ def conduct(
         run.write_struct("environment.json", facts)
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         assignment = _create_topic(plan, cluster, probe)
-        recorder = stack.enter_context(Recorder(run, clock, wired=cluster.network is not None))
+        recorder = stack.enter_context(
+            Recorder(run, clock, wired=cluster.network is not None, racked=plan.racks > 0)
+        )
         record_topic(recorder, plan.topic, assignment)
         cluster = recorded(cluster, recorder)
         scribe = ProgressLine(recorder)

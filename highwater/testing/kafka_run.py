@@ -29,6 +29,9 @@ class RunArguments(TypedDict, total=False):
         unclean: whether unclean elections are allowed.
         wire_clients: whether clients reach the brokers through the wire; by default they do not.
         controllers: KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5; by default 1.
+        trace_flushes: whether the flushes of brokers' files are traced; by default they are not.
+        log_dirs: log directories of each broker, 1 to 9; by default 1.
+        racks: racks of brokers and readers, who fetch from a follower in theirs; by default 0.
     """
 
     story: str
@@ -40,6 +43,9 @@ class RunArguments(TypedDict, total=False):
     unclean: bool
     wire_clients: bool
     controllers: int
+    trace_flushes: bool
+    log_dirs: int
+    racks: int
 
 
 class KafkaRun:
@@ -142,6 +148,9 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
         seed=words.get("seed", 0),
         wire_clients=words.get("wire_clients", False),
         controllers=words.get("controllers", base.controllers),
+        trace_flushes=words.get("trace_flushes", False),
+        log_dirs=words.get("log_dirs", base.log_dirs),
+        racks=words.get("racks", base.racks),
         nemesis=parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults)),
         topic=topic,
         workload=replace(base.workload, acks=parse_values.acks(str(words.get("acks", case.acks)))),

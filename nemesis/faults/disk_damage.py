@@ -8,9 +8,10 @@ which it has flushed is its *recovery point*, written to ``recovery-point-offset
 
 import contextlib
 import os
+import random
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -204,6 +205,22 @@ def flip_bit(
                 file.write(bytes([byte ^ 1]))
             return batch, batch_list[-1].last + 1
     return None
+
+
+def tear(files: Iterable[Path], choice: float) -> str:
+    """Empty files, or replace their bytes by zeros; return in words what was done.
+
+    Args:
+        choice: 0 up to 1; decides for each of them.
+    """
+    says = []
+    for file in files:
+        dice = random.Random(f"{file.name} {file.parent.name} {choice}")  # noqa: S311 - repeatable
+        zeros = dice.random() < 0.5  # noqa: PLR2004 - both may happen
+        file.write_bytes(bytes(file.stat().st_size) if zeros else b"")
+        place = f"{file.parent.name}/{file.name}"
+        says.append(f"{place} {'has zeros alone' if zeros else 'is empty'}")
+    return ", ".join(says)
 
 
 def _whole(replica: Path) -> RemovedOffsets:

@@ -81,10 +81,14 @@ Needs = Literal[
     "--transactions",
     "--subscribe",
     "--controllers",
+    "--trace-flushes",
+    "--log-dirs",
 ]
 CLIENTS: Final = "--wire-clients"
 MESSAGE: Final = "--message"
 CONTROLLERS: Final = "--controllers"
+TRACES: Final = "--trace-flushes"
+LOG_DIRS: Final = "--log-dirs"
 Body = Callable[[Cluster, int], Iterator[str | FaultEffect]]
 AimedBody = Callable[[Cluster, FaultTarget], Iterator[str | FaultEffect]]
 """Yields a sentence about its effect, or a ``FaultEffect`` if it removed records."""
@@ -108,8 +112,9 @@ class Fault:
         needs: what a run has to ask for beside it: ``--unclean``, because leaders are elected from
             outside the ISR, ``--to``, because it upgrades to what that names, ``--wire-clients``,
             because clients must pass the wire, ``--message``, which names a message,
-            ``--transactions`` or ``--subscribe``, because their coordinator is hit, or
-            ``--controllers``, because one alone has no quorum.
+            ``--transactions`` or ``--subscribe``, because their coordinator is hit,
+            ``--controllers``, because one alone has no quorum, ``--trace-flushes``, because it
+            must be known what was flushed, or ``--log-dirs``, because one of several fails.
         commands: of an inventory, which it needs on an external cluster; None: they
             are not enough for it.
         awaits_coordination: its injection ends only when ZooKeeper or a controller has said

@@ -6,6 +6,8 @@ its log directory, and heals by starting it on those. What Kafka does not heal b
 
 import contextlib
 import random
+import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -18,11 +20,25 @@ from highwater.harness.releases.release import Release
 from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import disk_damage
-from highwater.nemesis.faults.registry import FaultTarget, aimed, fault
+from highwater.nemesis.faults.registry import (
+    LOG_DIRS,
+    TRACES,
+    FaultTarget,
+    NothingDoneError,
+    aimed,
+    fault,
+)
 
 FLUSHES: Final = "flush.messages"
 _GARBAGE_BYTES: Final = 64
 _UP_LIMIT_S: Final = 20.0
+_OFFLINE_LIMIT_S: Final = 60.0
+_BROKEN: Final = ".broken"
+WRITTEN_BACK_S: Final = 30.0
+"""The kernel writes back what has been dirty for so long (vm.dirty_expire_centisecs)."""
+
+_ERROR: Final = re.compile(r"\b(ERROR|FATAL)\b")
+_CAUSE_LINES: Final = 5
 
 
 def flushes(topic: Topic) -> int | None:
@@ -50,6 +66,17 @@ def _loss(
     return FaultEffect(f"{says}: {', '.join(map(str, lost)) or otherwise}", lost)
 
 
+def _lose_unflushed(target: Broker, aim: FaultTarget) -> list[RemovedOffsets]:
+    """Cut what a power failure may take from every log directory of a broker."""
+    return [
+        loss
+        for folder in target.log_directories
+        for loss in disk_damage.lose_unflushed(
+            folder, aim.topic.name, flushes=flushes(aim.topic), spared=aim.choice
+        )
+    ]
+
+
 @aimed("power-failure")
 def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Kill a broker and remove from its logs what was never flushed, as a power failure does.
@@ -59,9 +86,7 @@ def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEff
     disk.
     """
     with _dead(cluster, aim) as target:
-        cuts = disk_damage.lose_unflushed(
-            target.directory, aim.topic.name, flushes=flushes(aim.topic), spared=aim.choice
-        )
+        cuts = _lose_unflushed(target, aim)
         says = f"broker {target.id} lost its power"
         yield _loss(aim, cuts, says, "all it held had been flushed")
 
@@ -70,7 +95,7 @@ def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEff
 def wipe(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Kill a broker and empty its log directory; it comes back under its old id with nothing."""
     with _dead(cluster, aim) as target:
-        cuts = disk_damage.wipe(target.directory)
+        cuts = [loss for folder in target.log_directories for loss in disk_damage.wipe(folder)]
         yield _loss(
             aim, cuts, f"the disk of broker {target.id} is empty", "there was nothing on it"
         )
@@ -80,7 +105,11 @@ def wipe(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
 def segment_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Kill a broker and delete the oldest segment of each of the topic's replicas there."""
     with _dead(cluster, aim) as target:
-        cuts = disk_damage.remove_segment(target.directory, aim.topic.name)
+        cuts = [
+            loss
+            for folder in target.log_directories
+            for loss in disk_damage.remove_segment(folder, aim.topic.name)
+        ]
         yield _loss(aim, cuts, f"a segment of broker {target.id} is deleted", "it was empty")
 
 
@@ -88,7 +117,8 @@ def segment_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultE
 def index_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and delete every index of the topic, which it builds anew when it starts."""
     with _dead(cluster, aim) as target:
-        count = disk_damage.remove_indexes(target.directory, aim.topic.name)
+        folders = target.log_directories
+        count = sum(disk_damage.remove_indexes(folder, aim.topic.name) for folder in folders)
         yield f"{count} indexes of broker {target.id} are deleted"
 
 
@@ -101,13 +131,20 @@ def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """
     with _dead(cluster, aim) as target:
         topic, partition = aim.topic.name, aim.partition
-        flipped = disk_damage.flip_bit(target.directory, topic, partition, aim.choice)
+        folders = [folder for folder in target.log_directories if _has(folder, topic, partition)]
+        flipped = disk_damage.flip_bit(
+            (folders or [target.directory])[0], topic, partition, aim.choice
+        )
         if flipped is None:
             yield f"broker {target.id} holds nothing of {topic}-{partition} to flip a bit of"
         else:
             lost = RemovedOffsets(topic, partition, flipped[0].first, flipped[1])
             says = f"one bit is flipped on broker {target.id}; cut there, {lost}"
             yield FaultEffect(says, [lost])
+
+
+def _has(directory: Path, topic: str, partition: int) -> bool:
+    return (directory / f"{topic}-{partition}").is_dir()
 
 
 def _checkpoint(directory: Path, aim: FaultTarget, name: str) -> list[Path]:
@@ -152,7 +189,8 @@ def _on_checkpoint(
     """
     target = cluster.brokers[aim.victim]
     target.kill()
-    files = _checkpoint(target.directory, aim, name)
+    folders = target.log_directories
+    files = [file for folder in folders for file in _checkpoint(folder, aim, name)]
     try:
         for file in files:
             harm(file, aim)
@@ -172,7 +210,8 @@ def _comes_up(cluster: Cluster, target: Broker, topic: str) -> bool:
     """
     numbers = [
         disk_damage.partition_of(partition)
-        for partition in disk_damage.partitions(target.directory, topic)
+        for folder in target.log_directories
+        for partition in disk_damage.partitions(folder, topic)
     ]
     with contextlib.closing(cluster.probe()) as probe:
 
@@ -229,6 +268,56 @@ def epochs_garbage(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     yield from _on_checkpoint(cluster, aim, LEADER_EPOCH, _garbage, "is garbage")
 
 
+def _traceable(_: Release, driver: str) -> str:
+    return "" if driver == "local" else "system calls of a process of this machine are traced"
+
+
+@aimed("torn-files", why_not=_traceable, needs=TRACES)
+def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
+    """Kill a broker as a power failure does, and empty small files that it had not flushed.
+
+    A file that was replaced without a flush of its bytes may be empty afterwards, or have its
+    length and only zeros; one that is smaller than a block is never cut in its midst. What was
+    flushed stays, and so does what the kernel has written back by itself. If the broker does not
+    serve its replicas then, healing removes these files, as an administrator would have to.
+    """
+    target = cluster.brokers[aim.victim]
+    target.kill()
+    cuts = _lose_unflushed(target, aim)
+    now = time.time()
+    written = target.take_unflushed().items()
+    torn = [file for file, at in written if now - at < WRITTEN_BACK_S and file.exists()]
+    try:
+        says = disk_damage.tear(torn, aim.choice)
+        lost = _loss(aim, cuts, f"broker {target.id} lost its power", "all it held was flushed")
+        yield FaultEffect(f"{lost.says}; {says or 'no small file was unflushed'}", lost.removed)
+    finally:
+        log = _log(cluster, target)
+        before = log.stat().st_size
+        if _comes_up(cluster, target, aim.topic.name):
+            outcome = "starts, and serves its replicas"
+        else:
+            ended = "ends" if target.state == "down" else "does not serve its replicas"
+            outcome = f"{ended} until they are removed"
+            target.kill()
+            for file in torn:
+                file.unlink(missing_ok=True)
+            target.start()
+        if torn:
+            error = _first_error(log, before).replace(f"{cluster.directory}/", "")
+            aim.note(f"broker {target.id} {outcome}{error}", target.id)
+
+
+def _first_error(log: Path, start: int) -> str:
+    """Return the first line of a log from a byte on that reports an error, for a sentence."""
+    lines = _since(log, start).splitlines()
+    for number, line in enumerate(lines):
+        if _ERROR.search(line):
+            causes = [text for text in lines[number + 1 :][:_CAUSE_LINES] if "Exception:" in text]
+            return ": " + " / ".join(text.replace("\0", "").strip() for text in [line, *causes[:1]])
+    return "; it reports no error"
+
+
 def _processes(_: Release, driver: str) -> str:
     return "" if driver == "local" else "a limit is set on a process of this machine"
 
@@ -249,3 +338,59 @@ def disk_full(cluster: Cluster, broker: int) -> Iterator[str]:
         if target.state == "running":
             target.limit_writes(limited=False)
         target.start()
+
+
+def _several(kafka: Release, _: str) -> str:
+    if kafka.coordination == "zookeeper":
+        return "" if kafka.number >= (1,) else "a broker halts at once (before 1.0, KIP-112)"
+    return "" if kafka.number >= (3, 7) else "KRaft has one log directory (before 3.7, KIP-858)"
+
+
+@aimed("log-dir-failure", why_not=_several, needs=LOG_DIRS)
+def log_dir_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Make a log directory of a broker fail, but not its first; healing repairs and restarts it.
+
+    A file takes the place of the directory, so that Kafka gets an IOException when it next opens
+    one there: at the latest with its next checkpoint of high watermarks. Files that it has open
+    are written until then. The first directory has KRaft's metadata log, too, without which a
+    broker ends.
+
+    Raises:
+        NothingDoneError: the others hold no replica.
+    """
+    target = cluster.brokers[aim.victim]
+    used = [folder for folder in target.log_directories[1:] if disk_damage.partitions(folder)]
+    if not used:
+        raise NothingDoneError(f"no further log directory of broker {target.id} holds a replica")
+    folder = used[int(aim.choice * len(used))]
+    names = [replica.name for replica in disk_damage.partitions(folder)]
+    log, broken = _log(cluster, target), folder.with_name(f"{folder.name}{_BROKEN}")
+    before = log.stat().st_size
+    folder.rename(broken)
+    try:
+        folder.touch()
+        offline = re.compile(rf"Stopping serving (?:logs|replicas) in dir {re.escape(str(folder))}")
+        await_condition(
+            lambda: target.state == "down" or offline.search(_since(log, before)),
+            bool,
+            what=f"broker {target.id} to give up its log directory {folder.name}",
+            limit_s=_OFFLINE_LIMIT_S,
+        )
+        ends = "; it has ended" if target.state == "down" else ""
+        yield f"log directory {folder.name} of broker {target.id} fails: {', '.join(names)}{ends}"
+    finally:
+        target.kill()
+        folder.unlink(missing_ok=True)
+        broken.rename(folder)
+        target.start()
+
+
+def _log(cluster: Cluster, target: Broker) -> Path:
+    return cluster.directory / "logs" / f"broker-{target.id}.log"
+
+
+def _since(log: Path, start: int) -> str:
+    """Return what a log has from a byte on."""
+    with log.open("rb") as file:
+        file.seek(start)
+        return file.read().decode("utf-8", "replace")

@@ -17,7 +17,15 @@ from highwater.harness.releases.catalogue import Release
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.coordinators import COORDINATORS
-from highwater.nemesis.faults.registry import CLIENTS, CONTROLLERS, Fault, Needs, find_fault
+from highwater.nemesis.faults.registry import (
+    CLIENTS,
+    CONTROLLERS,
+    LOG_DIRS,
+    TRACES,
+    Fault,
+    Needs,
+    find_fault,
+)
 
 TARGETS: Final = {
     "leader": "who leads a partition",
@@ -196,6 +204,12 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
             plan.controllers > 1,
             "needs a quorum, and this run has one controller",
             "Add --controllers 3.",
+        ),
+        TRACES: (plan.trace_flushes, "must know what was flushed", "Add --trace-flushes."),
+        LOG_DIRS: (
+            plan.log_dirs > 1,
+            "needs several log directories, and this run has one",
+            "Add --log-dirs 2.",
         ),
         "--transactions": (workload.transactions, "needs transactions", "Add --transactions."),
         "--subscribe": (

@@ -13,7 +13,7 @@ import pytest
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import quorum_request, zookeeper_status
 from highwater.clusters.brokers.real_cluster import RealCluster
-from highwater.clusters.core.interfaces import Probe, UnreachableError
+from highwater.clusters.core.interfaces import NodeOptions, Probe, UnreachableError
 from highwater.clusters.drivers import DRIVERS
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
@@ -68,7 +68,7 @@ def trio(
         broker_config={},
         wired=True,
         controllers=3,
-        dynamic_quorum=kafka.number >= (3, 9),
+        options=NodeOptions(dynamic_quorum=kafka.number >= (3, 9)),
     )
     with contextlib.closing(opened):
         yield opened
@@ -296,7 +296,7 @@ def test_containers_have_a_quorum_too(kafka: str, tmp_path: Path) -> None:
         brokers=1,
         broker_config={},
         controllers=3,
-        dynamic_quorum=dynamic,
+        options=NodeOptions(dynamic_quorum=dynamic),
     )
     with contextlib.closing(opened), contextlib.closing(opened.probe()) as probe:
         leader = leader_of(probe)

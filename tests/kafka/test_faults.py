@@ -278,6 +278,7 @@ def test_every_fault_is_tested() -> None:
         for one in faults().values()
         if one.family in others or one.needs == CONTROLLERS  # test_controllers
     }
+    elsewhere |= {"torn-files", "log-dir-failure"}  # test_torn_files, test_log_dirs
     elsewhere |= {"move-txn-coordinator", "move-group-coordinator"}  # test_transactions
     assert set(EFFECTS) | set(STRUCK) | elsewhere == set(faults())
     assert {name for _, name in cases()} == set(EFFECTS)

@@ -39,7 +39,7 @@ def settings(
         public=HERE,
         inside=inside,
         advertised=advertised or inside,
-        log_directory=Path("/data/7"),
+        log_directories=[Path("/data/7")],
         coordination={100: THERE},
         overrides={key.replace("_", "."): value for key, value in overrides.items()},
     )
@@ -104,7 +104,7 @@ def test_a_quorum_is_known_to_every_broker_and_controller() -> None:
             public=HERE,
             inside=HERE,
             advertised=HERE,
-            log_directory=Path("/data/1"),
+            log_directories=[Path("/data/1")],
             coordination=voters,
             overrides={},
         )

@@ -96,7 +96,7 @@ def test_a_fault_that_an_error_left_open_starts_nothing_when_all_is_given_up(
 ) -> None:
     listener = make(LISTENER)
     level = Level.of(release("0.10.2.2"))
-    broker = RealBroker(7, listener, tmp_path, Mock(spec=RealCluster), level)
+    broker = RealBroker(7, listener, [tmp_path], Mock(spec=RealCluster), level)
     broker.start()
     broker.kill()
     listener.release()

@@ -60,6 +60,18 @@ def test_a_plan_has_one_controller_unless_it_says_so() -> None:
     assert Plan.from_json(msgspec.json.encode(older)) == alone
 
 
+def test_a_plan_has_plain_brokers_unless_it_says_so() -> None:
+    plain = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=60)
+    plan = msgspec.structs.replace(plain, trace_flushes=True, log_dirs=2, racks=3)
+    assert "--trace-flushes --log-dirs 2 --racks 3" in plan.command()
+    assert Plan.from_json(plan.to_json()) == plan
+    older = msgspec.json.decode(plain.to_json())
+    for name in ("trace_flushes", "log_dirs", "racks"):
+        del older[name]
+        assert f"--{name.replace('_', '-')}" not in plain.command()
+    assert Plan.from_json(msgspec.json.encode(older)) == plain
+
+
 def test_a_command_repeats_what_its_clients_do() -> None:
     workload = Workload(
         idempotence=True,

@@ -12,6 +12,7 @@ from highwater.nemesis.faults.disk_damage import (
     remove_indexes,
     remove_segment,
     segments,
+    tear,
     wipe,
 )
 from tests.support.logdirs import batch
@@ -155,3 +156,15 @@ def test_the_offsets_of_a_loss_are_read_from_its_row(recorded: bool) -> None:
 def test_a_row_with_the_column_is_not_read_from_its_sentence() -> None:
     row = {"says": "events-0 lost 3 up to 5", "removed": []}
     assert list(removed_offsets(row, "events", 0)) == []
+
+
+def test_a_torn_file_is_empty_or_has_zeros_alone_and_the_choice_decides(tmp_path: Path) -> None:
+    contents = set()
+    for number in range(20):
+        file = tmp_path / "leader-epoch-checkpoint"
+        file.write_text("0\n1\n0 0\n", encoding="ascii")
+        says = tear([file], number / 20)
+        contents.add(file.read_bytes())
+        assert says.endswith("is empty") == (not file.read_bytes())
+    assert contents == {b"", bytes(8)}
+    assert tear([], 0.5) == ""

@@ -1,0 +1,87 @@
+"""A trace of the system calls by which a broker flushes files, or does not.
+
+Kafka writes a small file (a checkpoint, ``meta.properties``, ``partition.metadata``,
+``quorum-state``) beside it under the name ``….tmp``, and renames that. If it did not flush the
+bytes before, a power failure may leave the new name with none of them
+(``CheckpointFile.write(entries, sync)``, KAFKA-15046 and KAFKA-16541). Which release flushes
+which file, and when, is not assumed here but observed by strace.
+"""
+
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from highwater.clusters.nodes.site import NodePlan
+from highwater.harness.base.errors import HarnessError
+
+STRACE: Final = "strace"
+_SUFFIX: Final = ".strace"
+_TEMPORARY: Final = ".tmp"
+_CALLS: Final = "fsync,fdatasync,rename,?renameat,?renameat2"
+_LINE: Final = re.compile(r"\d+ +(?P<at>[\d.]+) (?P<call>[a-z0-9]+)\((?P<arguments>.*)")
+_FILE: Final = re.compile(r"\d+<(?P<path>[^>]*)>")
+_QUOTED: Final = re.compile(r'"([^"]*)"')
+
+
+def command(plan: NodePlan) -> Sequence[str]:
+    """Return a node's command, for a broker under strace.
+
+    The tracer is no parent of the JVM (``-D``), and stops it at these calls alone
+    (``--seccomp-bpf``), so that signals and speed stay as they are.
+
+    Raises:
+        HarnessError: there is no strace.
+    """
+    if not plan.name.startswith("broker"):
+        return plan.command
+    program = shutil.which(STRACE)
+    if sys.platform != "linux" or program is None:
+        raise HarnessError(
+            "what brokers flush cannot be traced: there is no strace here",
+            hint="Install strace, on Linux, or leave --trace-flushes out.",
+        )
+    options = ["-D", "-f", "-qqq", "--seccomp-bpf", "-y", "-ttt", "-A", "-e", "signal=none"]
+    file = str(trace_of(plan.log))
+    return [program, *options, "-e", f"trace={_CALLS}", "-o", file, *plan.command]
+
+
+def trace_of(log: Path) -> Path:
+    """Return the file of a node's trace, beside its log."""
+    return log.with_suffix(_SUFFIX)
+
+
+def unflushed(trace: Path) -> dict[Path, float]:
+    """Return the files that were replaced by an unflushed one, and when (seconds since 1970).
+
+    A later flush of the file, or its replacement by a flushed one, takes it out again. A call that
+    was interrupted counts: it had begun.
+
+    Raises:
+        HarnessError: there is no trace.
+    """
+    try:
+        text = trace.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise HarnessError(
+            f"there is no trace {trace} of what the broker flushed: {error.strerror}",
+            hint="Add --trace-flushes.",
+        ) from error
+    flushed: set[str] = set()
+    written: dict[Path, float] = {}
+    for line in map(_LINE.match, text.splitlines()):
+        if line is None:
+            continue
+        if line["call"].startswith("rename"):
+            source, target = _QUOTED.findall(line["arguments"])[:2]
+            if source == f"{target}{_TEMPORARY}":
+                written.pop(Path(target), None)
+                if source not in flushed:
+                    written[Path(target)] = float(line["at"])
+                flushed.discard(source)
+        elif file := _FILE.match(line["arguments"]):
+            flushed.add(file["path"])
+            written.pop(Path(file["path"]), None)
+    return written

@@ -1,0 +1,70 @@
+"""A log directory of a broker fails: its replicas leave the ISR, and the others are served on."""
+
+import contextlib
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from highwater.checkers.inspection.log_dirs import log_dirs
+from highwater.clusters.core.interfaces import NodeOptions, UnreachableError
+from highwater.clusters.local.driver import open_cluster
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import MODERN, release
+from highwater.harness.runs.plan import Topic
+from highwater.nemesis.faults import disk_damage
+from highwater.nemesis.injector import Nemesis
+from tests.kafka.test_torn_files import Notes
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+TOPIC: Final = Topic(name="events", partitions=4, replication_factor=2)
+VICTIM: Final = 2
+AT_NIGHT: Final = ("1.0.2", "3.7.2", "3.9.2-zk")
+
+
+@pytest.mark.parametrize(
+    "kafka", [MODERN, *(pytest.param(name, marks=pytest.mark.nightly) for name in AT_NIGHT)]
+)
+def test_one_of_two_log_directories_fails_and_is_repaired(tmp_path: Path, kafka: str) -> None:
+    options = NodeOptions(log_dirs=2)
+    opened = open_cluster(release(kafka), tmp_path, brokers=2, broker_config={}, options=options)
+    with contextlib.closing(opened) as cluster, contextlib.closing(cluster.probe()) as probe:
+        cluster.create_topic(TOPIC.name, [[VICTIM, 1]] * TOPIC.partitions, TOPIC.settings())
+        folders = cluster.brokers[VICTIM].log_directories
+        lost, kept = (
+            {disk_damage.partition_of(path) for path in disk_damage.partitions(folder, TOPIC.name)}
+            for folder in reversed(folders)
+        )
+        assert lost
+        assert kept
+        assert lost | kept == set(range(TOPIC.partitions))
+        notes = Notes()
+        nemesis = Nemesis(cluster, notes, TOPIC)
+
+        def await_isr(partitions: set[int], isr: set[int]) -> None:
+            await_condition(
+                lambda: {number: probe.partition(TOPIC.name, number) for number in partitions},
+                lambda states: all(set(state.isr) == isr for state in states.values()),
+                what=f"the ISR of partitions {partitions} to be {isr}",
+                limit_s=60,
+                passing=(UnreachableError,),
+            )
+
+        nemesis.inject("log-dir-failure", VICTIM)
+        try:
+            assert cluster.brokers[VICTIM].state == "running"
+            await_isr(lost, {1})
+            await_isr(kept, {1, VICTIM})
+            assert {probe.partition(TOPIC.name, number).leader for number in lost} == {1}
+            assert {probe.partition(TOPIC.name, number).leader for number in kept} == {VICTIM}
+            with pytest.raises(UnreachableError):
+                probe.replica(VICTIM, TOPIC.name, min(lost))
+        finally:
+            nemesis.heal_all()
+        assert f"log directory 2 of broker {VICTIM} fails: " in notes.says[0]
+        await_isr(lost | kept, {1, VICTIM})
+        assert len({entry.path for entry in log_dirs([tmp_path])}) == 4
+        assert {entry.broker for entry in log_dirs([tmp_path])} == {1, VICTIM}
+        frozen = cluster.freeze()
+        assert all((frozen / "2" / f"events-{number}").is_dir() for number in lost | kept)

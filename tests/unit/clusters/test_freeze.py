@@ -1,0 +1,49 @@
+"""Several log directories of a broker become one folder of evidence."""
+
+from pathlib import Path
+
+from highwater.clusters.brokers.freeze import copy_topic, merge_log_dirs
+from highwater.harness.runs.store import MORE_LOG_DIRS
+
+NAME = "replication-offset-checkpoint"
+
+
+def log_dir(path: Path, partition: int, topic: str = "events") -> None:
+    replica = path / f"{topic}-{partition}"
+    replica.mkdir(parents=True)
+    (replica / f"{0:020}.log").write_bytes(b"records")
+    (path / NAME).write_text(f"0\n1\n{topic} {partition} {partition + 5}\n", encoding="ascii")
+    (path / "meta.properties").write_text(f"directory.id={partition}\n", encoding="ascii")
+
+
+def cluster(tmp_path: Path) -> Path:
+    """A broker with three log directories, one replica in each."""
+    replicas = tmp_path / "replicas"
+    log_dir(replicas / "1", 0)
+    log_dir(tmp_path / MORE_LOG_DIRS / "1" / "2", 1)
+    log_dir(tmp_path / MORE_LOG_DIRS / "1" / "3", 2)
+    return replicas
+
+
+def require_all(replicas: Path) -> None:
+    names = {path.relative_to(replicas / "1").as_posix() for path in replicas.glob("1/*/*")}
+    assert names == {f"events-{number}/{0:020}.log" for number in range(3)}
+    text = (replicas / "1" / NAME).read_text(encoding="ascii")
+    assert text == "0\n3\nevents 0 5\nevents 1 6\nevents 2 7\n"
+    assert (replicas / "1" / "meta.properties").read_text(encoding="ascii") == "directory.id=0\n"
+
+
+def test_they_are_merged_when_the_cluster_ends(tmp_path: Path) -> None:
+    replicas = cluster(tmp_path)
+    merge_log_dirs(replicas)
+    require_all(replicas)
+    assert not (tmp_path / MORE_LOG_DIRS).exists()
+
+
+def test_a_copy_of_a_topic_has_the_replicas_of_all(tmp_path: Path) -> None:
+    replicas = cluster(tmp_path)
+    log_dir(tmp_path / MORE_LOG_DIRS / "1" / "4", 0, topic="other")
+    (tmp_path / MORE_LOG_DIRS / "1" / "4" / NAME).unlink()
+    copy_topic(replicas, "events", tmp_path / "run" / "replicas")
+    require_all(tmp_path / "run" / "replicas")
+    assert (tmp_path / MORE_LOG_DIRS / "1" / "2").is_dir()

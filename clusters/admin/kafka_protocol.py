@@ -9,7 +9,6 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import new_class
 from typing import Any
 
 from kafka.protocol.admin import (
@@ -28,7 +27,6 @@ from kafka.protocol.admin import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import (
     FetchRequest,
     FetchResponse,
@@ -43,6 +41,7 @@ from kafka.protocol.metadata import (
 )
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
+from highwater.clusters.admin.voter_messages import VoterRequest, VoterResponse
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 
@@ -50,18 +49,7 @@ Request = Any  # kafka-python creates these classes at run time, from Kafka's ow
 Response = Any
 
 
-def _message(name: str) -> Any:  # noqa: ANN401 - kafka-python creates these classes at run time
-    """Return a class that kafka-python lacks; its schema is a JSON file of this folder."""
-    return new_class(name, (ApiMessage,), {"load_json": __package__})
-
-
-AddRaftVoterRequest = _message("AddRaftVoterRequest")
-AddRaftVoterResponse = _message("AddRaftVoterResponse")
-RemoveRaftVoterRequest = _message("RemoveRaftVoterRequest")
-RemoveRaftVoterResponse = _message("RemoveRaftVoterResponse")
-
 _ANSWERED_BY = {
-    AddRaftVoterRequest: AddRaftVoterResponse,
     AlterPartitionReassignmentsRequest: AlterPartitionReassignmentsResponse,
     ApiVersionsRequest: ApiVersionsResponse,
     CreateTopicsRequest: CreateTopicsResponse,
@@ -73,8 +61,8 @@ _ANSWERED_BY = {
     ListOffsetsRequest: ListOffsetsResponse,
     MetadataRequest: MetadataResponse,
     ProduceRequest: ProduceResponse,
-    RemoveRaftVoterRequest: RemoveRaftVoterResponse,
     UpdateFeaturesRequest: UpdateFeaturesResponse,
+    VoterRequest: VoterResponse,
 }
 _SIZE = struct.Struct(">i")
 _CLIENT = "highwater-probe"

@@ -5,15 +5,12 @@ A controller answers when the new set of voters is committed.
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
-from highwater.clusters.admin.kafka_protocol import (
-    AddRaftVoterRequest,
-    ProtocolClient,
-    RemoveRaftVoterRequest,
-)
+from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import leader_state
+from highwater.clusters.admin.voter_messages import VoterRequest
 from highwater.clusters.core.addresses import CONTROLLER_LISTENER, Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError
@@ -41,17 +38,8 @@ def add_voter(
         HarnessError: the quorum has no voters that change.
         WaitTimeoutError: it is not done in time.
     """
-    listener = AddRaftVoterRequest.Listener(
-        name=CONTROLLER_LISTENER, host=endpoint.host, port=endpoint.port
-    )
-    request = AddRaftVoterRequest(
-        version=0,
-        cluster_id=None,
-        timeout_ms=int(_ANSWER_S * 1000),
-        voter_id=voter,
-        voter_directory_id=directory,
-        listeners=[listener],
-    )
+    limit_ms = int(_ANSWER_S * 1000)
+    request = VoterRequest.add(voter, directory, CONTROLLER_LISTENER, endpoint, limit_ms=limit_ms)
     _ask_leader(controllers, request, _ALREADY_VOTER, f"controller {voter} to be a voter")
 
 
@@ -62,15 +50,13 @@ def remove_voter(controllers: Mapping[int, Address], voter: int, directory: UUID
         HarnessError: the quorum has no voters that change.
         WaitTimeoutError: it is not done in time.
     """
-    request = RemoveRaftVoterRequest(
-        version=0, cluster_id=None, voter_id=voter, voter_directory_id=directory
-    )
+    request = VoterRequest.remove(voter, directory)
     _ask_leader(controllers, request, _NO_VOTER, f"controller {voter} to be no voter")
 
 
 def _ask_leader(
     controllers: Mapping[int, Address],
-    request: Any,  # noqa: ANN401 - kafka-python creates these classes at run time
+    request: VoterRequest,
     already: int,
     what: str,
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from highwater.clusters.admin import voters
 from highwater.clusters.admin.kafka_protocol import Request
+from highwater.clusters.admin.voter_messages import VoterResponse
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
@@ -94,3 +95,13 @@ def test_a_change_that_is_never_done_is_an_error(
     quorum.errors = itertools.repeat(TIMED_OUT)
     with pytest.raises(WaitTimeoutError, match=r"controller 102 to be a voter; last seen: .*7"):
         voters.add_voter(CONTROLLERS, 102, DIRECTORY, CONTROLLERS[102])
+
+
+@pytest.mark.parametrize("text", [None, "", "it is a voter", "x" * 300])
+def test_an_answer_is_read(text: str | None) -> None:
+    # 0 is null; a length is one more, in groups of seven bits.
+    length = {None: b"\0", "": b"\1", "it is a voter": b"\x0e"}.get(text, b"\xad\2")
+    content = length + (text or "").encode()
+    frame = b"\0\0\0\5\0" + b"\0\0\0\0" + b"\0\x7e" + content + b"\0"
+    answer = VoterResponse.decode(frame, version=0, header=True)
+    assert (answer.error_code, answer.error_message) == (DUPLICATE, text)

@@ -1,0 +1,84 @@
+"""The requests by which voters are added and removed (KIP-853), which kafka-python does not have.
+
+Both are of version 0, and alike: no cluster's id, and a voter by its id and that of its directory.
+Their answers have the same fields.
+"""
+
+import io
+import struct
+from dataclasses import dataclass
+from typing import Final, Self
+from uuid import UUID
+
+from kafka.protocol.schemas.fields.codecs import String
+
+from highwater.clusters.core.addresses import Address
+
+_NOTHING: Final = b"\0"
+"""A compact string that is null, and no tagged fields (KIP-482)."""
+
+_ONE: Final = b"\2"
+"""The length of a compact array, which is one more."""
+
+_TEXT: Final = String("utf-8")
+_VOTER: Final = struct.Struct(">i16s")
+_ANSWER: Final = struct.Struct(">i x i h")
+"""Correlation, no tagged fields; milliseconds that the request was throttled, and its error."""
+
+
+@dataclass(slots=True, kw_only=True)
+class VoterRequest:
+    """One of the two, with what ``kafka_protocol`` asks of kafka-python's requests."""
+
+    name: str
+    key: int
+    body: bytes
+    header: bytes = b""
+
+    API_VERSION = 0
+
+    @classmethod
+    def add(cls, voter: int, directory: UUID, listener: str, at: Address, *, limit_ms: int) -> Self:
+        """Add a voter that listens at an address; the answer comes within the limit."""
+        place = (
+            _TEXT.encode(listener, compact=True)
+            + _TEXT.encode(at.host, compact=True)
+            + struct.pack(">H", at.port)
+            + _NOTHING
+        )
+        fields = struct.pack(">i", limit_ms) + _VOTER.pack(voter, directory.bytes)
+        body = _NOTHING + fields + _ONE + place + _NOTHING
+        return cls(name="AddRaftVoterRequest", key=80, body=body)
+
+    @classmethod
+    def remove(cls, voter: int, directory: UUID) -> Self:
+        """Remove a voter."""
+        body = _NOTHING + _VOTER.pack(voter, directory.bytes) + _NOTHING
+        return cls(name="RemoveRaftVoterRequest", key=81, body=body)
+
+    def with_header(self, *, correlation_id: int, client_id: str) -> None:
+        """Give it its header."""
+        client = client_id.encode()
+        numbers = struct.pack(">hhih", self.key, self.API_VERSION, correlation_id, len(client))
+        self.header = numbers + client + _NOTHING
+
+    def encode(self, *, header: bool, framed: bool = False) -> bytes:
+        """Return its bytes; ``framed``: behind their number."""
+        frame = (self.header if header else b"") + self.body
+        return struct.pack(">i", len(frame)) + frame if framed else frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterResponse:
+    """The answer to one of the two."""
+
+    error_code: int
+    error_message: str | None
+
+    @classmethod
+    def decode(cls, frame: bytes, *, version: int, header: bool) -> Self:
+        """Read a frame without its length."""
+        assert (version, header) == (VoterRequest.API_VERSION, True)
+        _, _, error_code = _ANSWER.unpack_from(frame)
+        message = _TEXT.decode(io.BytesIO(frame[_ANSWER.size :]), compact=True)
+        return cls(error_code=error_code, error_message=message)

@@ -17,7 +17,7 @@ from highwater.clusters.core.addresses import Address
 _NOTHING: Final = b"\0"
 """A compact string that is null, and no tagged fields (KIP-482)."""
 
-_ONE: Final = b"\2"
+_ONE_ENTRY: Final = b"\2"
 """The length of a compact array, which is one more."""
 
 _TEXT: Final = String("utf-8")
@@ -47,7 +47,7 @@ class VoterRequest:
             + _NOTHING
         )
         fields = struct.pack(">i", limit_ms) + _VOTER.pack(voter, directory.bytes)
-        body = _NOTHING + fields + _ONE + place + _NOTHING
+        body = _NOTHING + fields + _ONE_ENTRY + place + _NOTHING
         return cls(name="AddRaftVoterRequest", key=80, body=body)
 
     @classmethod

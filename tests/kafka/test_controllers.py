@@ -26,8 +26,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 RELEASES: Final = ("2.8.2", "4.4.0")
 AT_NIGHT: Final = pytest.mark.nightly
-on_both = pytest.mark.parametrize("trio", RELEASES, indirect=True, scope="module")
-on_kraft = pytest.mark.parametrize(
+on_both = pytest.mark.parametrize(
     "trio",
     [pytest.param("2.8.2", marks=AT_NIGHT), "4.4.0"],
     indirect=True,
@@ -198,7 +197,7 @@ def test_without_a_majority_nothing_is_decided(
     send(trio, create(trio, "healed", [2, 3, 1]), "m1")
 
 
-@on_kraft
+@on_both
 def test_a_majority_that_was_killed_comes_back_together(
     trio: RealCluster, probe: Probe, nemesis: Nemesis
 ) -> None:
@@ -212,7 +211,7 @@ def test_a_majority_that_was_killed_comes_back_together(
     assert leader_of(probe) in trio.controllers
 
 
-@on_kraft
+@on_both
 def test_a_controller_without_its_disk_catches_up(
     trio: RealCluster, probe: Probe, nemesis: Nemesis
 ) -> None:
@@ -228,7 +227,7 @@ def test_a_controller_without_its_disk_catches_up(
     assert {path.name for path in folder.iterdir()} > left
 
 
-@on_kraft
+@on_both
 def test_a_leader_that_is_cut_off_gives_way(
     trio: RealCluster, probe: Probe, nemesis: Nemesis
 ) -> None:

@@ -32,11 +32,10 @@ OURS: Final = (METADATA_DIVERGENCE, LOST_DECISION)
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(("2.8.2", 1), id="2.8.2-1"),
         pytest.param(("4.4.0", 3), id="4.4.0-3"),
         *(
             pytest.param((kafka, controllers), id=f"{kafka}-{controllers}", marks=AT_NIGHT)
-            for kafka, controllers in (("3.7.2", 1), ("4.4.0", 1), ("3.9.2", 3))
+            for kafka, controllers in (("2.8.2", 1), ("3.7.2", 1), ("4.4.0", 1), ("3.9.2", 3))
         ),
     ],
 )

@@ -62,7 +62,7 @@ def test_two_planned_moves_lose_nothing_since_then(tmp_path: Path) -> None:
     assert (lost(one), one.verdict.verdict) == (set(), "valid")
 
 
-@pytest.mark.parametrize("kafka", ["0.10.2.2", MODERN])
+@pytest.mark.parametrize("kafka", ["0.10.2.2", pytest.param(MODERN, marks=pytest.mark.nightly)])
 def test_a_deposed_leader_acknowledges_what_is_lost(kafka: str, tmp_path: Path) -> None:
     """With acks=1 nothing is promised against that."""
     [one] = judged(kafka, tmp_path, ZOMBIE)

@@ -11,7 +11,14 @@ from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow, number_o
 from highwater.campaigns.soak_summary import exit_code, markdown
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, release
-from highwater.nemesis.faults.registry import CLIENTS, CONTROLLERS, MESSAGE, faults
+from highwater.nemesis.faults.registry import (
+    CLIENTS,
+    CONTROLLERS,
+    LOG_DIRS,
+    MESSAGE,
+    TRACES,
+    faults,
+)
 from highwater.runtime.cluster_pool import ClusterKey
 from highwater.runtime.preflight import check_plan
 
@@ -48,8 +55,8 @@ def test_every_plan_can_be_done_and_every_fault_and_release_has_its_turn() -> No
         name
         for name, one in faults().items()
         if any(not one.why_not(release(kafka), "local") for kafka in ALL)
-        # a soak puts no clients on the wire, and has one controller
-        and one.needs not in {CLIENTS, MESSAGE, CONTROLLERS}
+        # a soak has no clients on the wire, one controller, one log directory, and no trace
+        and one.needs not in {CLIENTS, MESSAGE, CONTROLLERS, LOG_DIRS, TRACES}
     }
     assert set(drawn) == possible
 

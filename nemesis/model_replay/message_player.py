@@ -19,6 +19,7 @@ from highwater.nemesis.model_replay.step_player import STEP_LIMIT_S, Player
 _FETCH: Final = APIS["Fetch"].key
 _QUESTION: Final = APIS["OffsetForLeaderEpoch"].key
 _DECISION: Final = APIS["LeaderAndIsr"].key
+_HOLD: Final = "hold-message"
 _POLL_S: Final = 0.01
 _FETCH_EVERY_S: Final = 2.0
 LAG_S: Final = 8.0
@@ -51,6 +52,7 @@ class MessagePlayer(Player):
         self._answers: dict[int, MessageGate] = {}
         self._epochs: dict[int, int | None] = {}
         self._applied: dict[int, int] = {}
+        self._starved: set[int] = set()
 
     def begin(self) -> None:
         """Close every gate, and wait until each follower's next fetch waits there.
@@ -121,6 +123,9 @@ class MessagePlayer(Player):
         for gates in (self._decisions, self._fetches, self._answers):
             for gate in gates.values():
                 gate.open()
+        while self._starved:
+            broker = self._starved.pop()
+            self._scene.scribe.fault(_HOLD, "heal", f"broker {broker} can fetch again", broker)
 
     def run(self, _: ScheduleStep) -> None:
         """Let everything pass from now on."""
@@ -261,6 +266,10 @@ class MessagePlayer(Player):
             if pair[1] == leader and pair[0] != step.asks and gate.in_hand()
         ]
         self._prefer_heir(step)
+        if step.asks not in self._silent:
+            says = f"the wire holds every fetch of broker {follower}"
+            scene.scribe.fault(_HOLD, "inject", says, follower)
+            self._starved.add(follower)
         fetched = float("-inf")
 
         def dropped() -> bool:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from highwater.checkers.hazards.conditions import (
-    Client,
+    ClientOption,
     Feature,
     On,
     Releases,
@@ -27,7 +27,7 @@ _MIN_ISR: Final = "min.insync.replicas"
 _PROTOCOL: Final = "inter.broker.protocol.version"
 _FORMAT: Final = "message.format.version"
 
-_POWER: Final = Client("power", ("shared", "separate"), unknown="yes")
+_POWER: Final = ClientOption("power", ("shared", "separate"), unknown="yes")
 """Unless somebody says otherwise, a machine can lose its power."""
 
 _SILENT: Final = "An acknowledged record; only a reader that knows what was sent notices."
@@ -93,7 +93,7 @@ _ENTRIES: Final = (
         loses=_SILENT,
         conditions=(
             On("zookeeper"),
-            Releases((((0, 11), (4, 0)),)),
+            Releases((((0, 11, 0, 3), (1, 0)), ((1, 0, 2), (1, 1)), ((1, 1, 1), (4, 0)))),
             Setting(_PROTOCOL, "<", "3.0", scope="broker"),
             Setting(_FORMAT, "<", "0.11", absent="no"),
             Replicas(">=", 2),
@@ -179,7 +179,7 @@ _ENTRIES: Final = (
         aliases=("KAFKA-20554", "acks-0"),
         title="A leader that fails, or moves, takes records of acks=0 and acks=1 with it.",
         loses="Records that the leader alone has; their producer was told that all is well.",
-        conditions=(Client("acks", ("0", "1")), Replicas(">=", 2)),
+        conditions=(ClientOption("acks", ("0", "1")), Replicas(">=", 2)),
         schedule="The leader acknowledges a record before any follower has it, and dies.",
         cure="acks=all, which is the default of Kafka's Java client since 3.0.",
         cost="Each send waits for the in-sync followers.",
@@ -272,7 +272,7 @@ _ENTRIES: Final = (
             On("kraft"),
             Releases((((4, 0), None),)),
             Feature(ELR_FEATURE, ">=", 1),
-            Client("acks", ("0", "1")),
+            ClientOption("acks", ("0", "1")),
             Replicas(">=", 2),
         ),
         schedule=(
@@ -289,7 +289,7 @@ _ENTRIES: Final = (
         id="power-of-all",
         title="Kafka does not flush before it acknowledges: a power failure of all loses records.",
         loses=_SILENT,
-        conditions=(Client("power", ("shared",)),),
+        conditions=(ClientOption("power", ("shared",)),),
         schedule="Every broker that has a record loses its power before the record is flushed.",
         cure="Spread the replicas over independent power supplies (broker.rack).",
         cost="Replicas that are further apart.",

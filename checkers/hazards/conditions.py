@@ -31,12 +31,12 @@ CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "acks": "--acks 0, 1 or all",
     "power": "--power shared, separate or safe",
 }
-"""What no cluster tells, and the option that does."""
+"""Facts that no cluster tells, and the option for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What a condition may look at.
+    """The facts that a condition may look at.
 
     Attributes:
         topic: the topic that is asked about.
@@ -49,7 +49,7 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ConditionAnswer:
     """The answer of one condition.
 
     Attributes:
@@ -69,11 +69,11 @@ class Condition(Protocol):
     def says(self) -> str:
         """The condition in a few words."""
 
-    def answer(self, situation: Situation) -> Answer:
+    def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether it holds."""
 
 
-YES: Final = Answer(holds="yes")
+YES: Final = ConditionAnswer(holds="yes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +87,12 @@ class On:
         """The condition in a few words."""
         return f"on {_named(self.coordination)}"
 
-    def answer(self, situation: Situation) -> Answer:
+    def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether it holds."""
         actual = situation.cluster.coordination
         if actual == self.coordination:
             return YES
-        return Answer(holds="no", why=f"the cluster is on {_named(actual)}", fixed=True)
+        return ConditionAnswer(holds="no", why=f"the cluster is on {_named(actual)}", fixed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Releases:
         """The condition in a few words."""
         return "; ".join(_range_says(first, fixed) for first, fixed in self.ranges)
 
-    def answer(self, situation: Situation) -> Answer:
+    def answer(self, situation: Situation) -> ConditionAnswer:
         """Return yes if any broker is of these releases."""
         brokers = situation.cluster.brokers
         answers = [self._of(broker.release) for broker in brokers]
@@ -120,14 +120,14 @@ class Releases:
             return YES
         if "unknown" in answers:
             unclear = brokers[answers.index("unknown")]
-            return Answer(
+            return ConditionAnswer(
                 holds="unknown",
                 why=f"the exact release of broker {unclear.id}"
                 f" ({unclear.release or 'not recognised'}): --kafka RELEASE",
             )
         seen = ", ".join(dict.fromkeys(str(broker.release) for broker in brokers))
         why = self.guard or f"its brokers are {seen}"
-        return Answer(holds="no", why=why, fixed=not self.guard)
+        return ConditionAnswer(holds="no", why=why, fixed=not self.guard)
 
     def _of(self, release: ReleaseRange | None) -> Holds:
         if release is None:
@@ -151,7 +151,7 @@ class Setting:
         """The condition in a few words."""
         return f"`{self.name}` {self.comparison} {self.value}"
 
-    def answer(self, situation: Situation) -> Answer:
+    def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether it holds."""
         if self.scope == "topic":
             sources = [(f"topic {situation.topic.name}", situation.topic.settings)]
@@ -168,12 +168,16 @@ class Setting:
         if any(_compare(value, self.comparison, self.value) for value in values):
             return YES
         if unknown:
-            return Answer(holds="unknown", why=f"{self.name} of {unknown[0]}")
+            return ConditionAnswer(holds="unknown", why=f"{self.name} of {unknown[0]}")
         if not values and self.absent == "unknown":
-            return Answer(holds="unknown", why=f"{self.name}, which the brokers do not tell")
+            return ConditionAnswer(
+                holds="unknown", why=f"{self.name}, which the brokers do not tell"
+            )
         if not values:
-            return Answer(holds=self.absent, why=f"there is no {self.name} any more", fixed=True)
-        return Answer(holds="no", why=f"{self.name}={values[0]}")
+            return ConditionAnswer(
+                holds=self.absent, why=f"there is no {self.name} any more", fixed=True
+            )
+        return ConditionAnswer(holds="no", why=f"{self.name}={values[0]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +193,15 @@ class Feature:
         """The condition in a few words."""
         return f"`{self.name}` {self.comparison} {self.level}"
 
-    def answer(self, situation: Situation) -> Answer:
+    def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether it holds."""
         features = situation.cluster.features
         if features is None and situation.cluster.coordination == "kraft":
-            return Answer(holds="unknown", why="the cluster's features")
+            return ConditionAnswer(holds="unknown", why="the cluster's features")
         level = (features or {}).get(self.name, 0)
         if (level < self.level) == (self.comparison == "<"):
             return YES
-        return Answer(holds="no", why=f"{self.name}={level}")
+        return ConditionAnswer(holds="no", why=f"{self.name}={level}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,17 +216,17 @@ class Replicas:
         """The condition in a few words."""
         return f"replicas {self.comparison} {self.count}"
 
-    def answer(self, situation: Situation) -> Answer:
+    def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether it holds."""
         actual = situation.topic.replicas
         if _compare(str(actual), self.comparison, str(self.count)):
             return YES
-        return Answer(holds="no", why=f"its partitions have {actual} replicas")
+        return ConditionAnswer(holds="no", why=f"its partitions have {actual} replicas")
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
-    """What only a person can say, about clients or machines."""
+class ClientOption:
+    """A fact about clients or machines that only a person can say."""
 
     name: str
     values: tuple[str, ...]
@@ -233,14 +237,14 @@ class Client:
         """The condition in a few words."""
         return f"{self.name} = {' or '.join(self.values)}"
 
-    def answer(self, situation: Situation) -> Answer:
+    def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether it holds."""
         value = situation.answers.get(self.name)
         if value is None:
-            return Answer(holds=self.unknown, why=CLIENT_OPTIONS[self.name])
+            return ConditionAnswer(holds=self.unknown, why=CLIENT_OPTIONS[self.name])
         if value in self.values:
             return YES
-        return Answer(holds="no", why=f"{self.name}={value}, as you say")
+        return ConditionAnswer(holds="no", why=f"{self.name}={value}, as you say")
 
 
 def _within(release: ReleaseRange, first: Number, fixed: Number | None) -> Holds:
@@ -267,9 +271,9 @@ def _compare(actual: str, comparison: Comparison, value: str) -> bool:
 
 
 def _range_says(first: Number, fixed: Number | None) -> str:
-    begin = f"from {dotted(first)}" if first > (0, 9) else ""
-    end = f"fixed in {dotted(fixed)}" if fixed else f"to {dotted(NEWEST)}, not fixed"
-    return ", ".join(filter(None, (begin, end)))
+    if first < (0, 9):
+        return f"before {dotted(fixed)}" if fixed else f"up to {dotted(NEWEST)}"
+    return f"from {dotted(first)} to " + (f"before {dotted(fixed)}" if fixed else dotted(NEWEST))
 
 
 def _named(coordination: Coordination) -> str:
@@ -278,7 +282,7 @@ def _named(coordination: Coordination) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unclean:
-    """Whether unclean elections are allowed and the release heeds that (KAFKA-12670)."""
+    """Unclean elections: allowed, and heeded by the release (KAFKA-12670), or not."""
 
     allowed: bool
 
@@ -288,7 +292,7 @@ class Unclean:
         value = "true" if self.allowed else "false"
         return f"`{_UNCLEAN}` = {value} (on KRaft before 3.9 it is always false)"
 
-    def answer(self, situation: Situation) -> Answer:
+    def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether it holds."""
         allowed = Setting(_UNCLEAN, "=", "true").answer(situation)
         if allowed.holds == "yes" and situation.cluster.coordination == "kraft":
@@ -298,7 +302,7 @@ class Unclean:
             return allowed
         if allowed.holds == "no":
             return YES
-        return Answer(holds="no", why=f"{_UNCLEAN}=true")
+        return ConditionAnswer(holds="no", why=f"{_UNCLEAN}=true")
 
 
 _UNCLEAN: Final = "unclean.leader.election.enable"

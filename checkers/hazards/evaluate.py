@@ -8,7 +8,7 @@ from highwater.checkers.hazards.catalogue import HAZARDS
 from highwater.checkers.hazards.conditions import (
     END,
     NEWEST,
-    Answer,
+    ConditionAnswer,
     On,
     Releases,
     Situation,
@@ -28,10 +28,12 @@ Status = Literal["can lose", "cannot tell", "guarded", "not affected"]
 ORDER: Final[tuple[Status, ...]] = ("can lose", "cannot tell", "guarded", "not affected")
 """Statuses, worst first."""
 
+_NO_TOPICS: Final = "a topic: there is none, or none that the user may describe"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What holds for a cluster about one hazard.
+    """The advice about one hazard for one cluster.
 
     Attributes:
         topics: those that can lose records; if none can, those about which more must be known.
@@ -80,7 +82,7 @@ def _advise(
     groups: Sequence[Sequence[TopicFacts]],
 ) -> Advice:
     if not groups:
-        return Advice(hazard=hazard, status="not affected", reasons=("there are no topics",))
+        return Advice(hazard=hazard, status="cannot tell", reasons=(_NO_TOPICS,))
     by_status: dict[Status, list[tuple[Sequence[TopicFacts], tuple[str, ...]]]] = {}
     for topics in groups:
         situation = Situation(cluster=cluster, topic=topics[0], answers=answers)
@@ -97,13 +99,13 @@ def _advise(
     )
 
 
-def _status(answers: Sequence[Answer]) -> tuple[Status, tuple[str, ...]]:
+def _status(answers: Sequence[ConditionAnswer]) -> tuple[Status, tuple[str, ...]]:
     """Return the status of one topic, and the reasons for it."""
     refusals = [answer for answer in answers if answer.holds == "no"]
     for fixed in (True, False):
         whys = tuple(answer.why for answer in refusals if answer.fixed == fixed)
         if whys:
-            return ("not affected" if fixed else "guarded"), whys
+            return ("not affected", whys[:1]) if fixed else ("guarded", whys)
     unclear = tuple(answer.why for answer in answers if answer.holds == "unknown")
     return ("cannot tell", unclear) if unclear else ("can lose", ())
 

@@ -55,7 +55,7 @@ class Hazard:
 
     @property
     def affected(self) -> str:
-        """The releases, and the coordination, in words."""
+        """The releases, and the coordination, in words; the newest is the catalogue's newest."""
         parts = [part.says for part in self.conditions if isinstance(part, Releases | On)]
         return ", ".join(parts) or "every release"
 

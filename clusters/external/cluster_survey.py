@@ -18,7 +18,7 @@ from highwater.clusters.admin.kafka_protocol import BrokerConnection, Request, R
 from highwater.clusters.admin.metadata import quorum_request
 from highwater.clusters.core.addresses import Address, Connector
 from highwater.clusters.core.interfaces import UnreachableError
-from highwater.clusters.external.release_ranges import release_range
+from highwater.clusters.external.release_ranges import at_least, release_range
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.wording import count
 from highwater.harness.releases.cluster_facts import (
@@ -44,13 +44,14 @@ _TOPIC_SETTINGS: Final = (
     "unclean.leader.election.enable",
     "message.format.version",
 )
-_BROKER_SETTINGS: Final = ("inter.broker.protocol.version",)
+_PROTOCOL: Final = "inter.broker.protocol.version"
+_BROKER_SETTINGS: Final = (_PROTOCOL,)
 
 _REFUSALS: Final = {29: "the user may not describe it", 31: "the user may not describe the cluster"}
 
 
 class _Versions:
-    """What a broker supports: the newest version of each API, and of its features."""
+    """The abilities of a broker: the newest version of each API, and of its features."""
 
     def __init__(self, apis: Response, features: Response | None) -> None:
         self.apis = {api.api_key: api.max_version for api in apis.api_keys}
@@ -152,12 +153,12 @@ class ClusterSurvey:
         return _Versions(apis, self._ask(connection, request)[0])
 
     def _topics(self, metadata: Response, pattern: str, *, internal: bool) -> list[TopicFacts]:
-        own = [topic for topic in metadata.topics if internal or not topic.is_internal]
-        matching = [topic for topic in own if fnmatch.fnmatchcase(topic.name, pattern)]
-        if own and not matching:
+        visible = [topic for topic in metadata.topics if internal or not topic.is_internal]
+        matching = [topic for topic in visible if fnmatch.fnmatchcase(topic.name, pattern)]
+        if visible and not matching:
             raise UsageError(
                 f"no topic matches {pattern!r}",
-                hint=f"The user may see {count(len(own), 'topic')}.",
+                hint=f"The user may see {count(len(visible), 'topic')}.",
             )
         return [
             TopicFacts(
@@ -208,8 +209,11 @@ class ClusterSurvey:
         try:
             with contextlib.closing(BrokerConnection(address, timeout_s=_CONNECT_S)) as connection:
                 versions = self._versions(connection)
-                release = release or release_range(versions.apis, versions.supported)
                 settings = self._broker_settings(connection, versions, described.node_id)
+                release = release or at_least(
+                    release_range(versions.apis, versions.supported),
+                    (settings or {}).get(_PROTOCOL, ""),
+                )
         except UnreachableError as error:
             self._unseen.append(f"broker {described.node_id}: {error.message}")
         return BrokerFacts(

@@ -5,6 +5,7 @@ version of Fetch in most. Within a line they stay the same: 4.0.0, 4.0.1 and 4.0
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from highwater.clusters.external.identity import FETCH
@@ -17,6 +18,7 @@ from highwater.harness.releases.cluster_facts import (
     successor,
 )
 
+_END: Final = (99,)
 _FETCH_KEY: Final = 1
 _LAST_ON_ZOOKEEPER: Final = (4, 0)
 
@@ -38,16 +40,24 @@ def release_range(apis: Mapping[int, int], features: Mapping[str, int]) -> Relea
     if level in METADATA:
         return ReleaseRange(first=METADATA[level], below=successor(METADATA[level]))
     if level >= min(METADATA):
-        older = [line for known, line in METADATA.items() if known < level]
-        newer = [line for known, line in METADATA.items() if known > level]
+        older = [line for version, line in METADATA.items() if version < level]
+        newer = [line for version, line in METADATA.items() if version > level]
         return ReleaseRange(first=max(older), below=min(newer, default=None))
     fetch = apis.get(_FETCH_KEY, -1)
-    older = [line for known, line in FETCH.items() if known <= fetch]
-    newer = [line for known, line in FETCH.items() if known > fetch]
+    older = [line for version, line in FETCH.items() if version <= fetch]
+    newer = [line for version, line in FETCH.items() if version > fetch]
     first, below = max(older, default=(0,)), min(newer, default=None)
     if below is None or first >= _LAST_ON_ZOOKEEPER:
         return None
     return ReleaseRange(first=first, below=min(below, _LAST_ON_ZOOKEEPER))
+
+
+def at_least(release: ReleaseRange | None, protocol: str) -> ReleaseRange | None:
+    """Return the releases of a range that speak a protocol, such as ``2.8-IV1``."""
+    spoken = numbers(protocol)
+    if release is None or release.first >= spoken or (release.below or _END) <= spoken:
+        return release
+    return replace(release, first=spoken)
 
 
 def named_release(text: str) -> ReleaseRange:

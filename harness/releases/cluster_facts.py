@@ -35,7 +35,7 @@ class ReleaseRange:
             return f"newer than {first}"
         if self.below == successor(self.first):
             return f"{first}.x"
-        return f"{first} or newer, older than {dotted(self.below)}"
+        return f"from {first} to before {dotted(self.below)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -155,7 +155,7 @@ def summary(cluster: ClusterFacts) -> list[str]:
     )
     size = (
         f"Cluster {cluster.cluster_id} on {kind}: {count(len(cluster.brokers), 'broker')}"
-        f" ({releases}), {count(len(racks), 'rack')}{controllers},"
+        f" ({releases}), {count(len(racks), 'rack') if racks else 'no racks'}{controllers},"
         f" {count(len(cluster.topics), 'topic')}, {count(partitions, 'partition')}."
     )
     lines = [size]

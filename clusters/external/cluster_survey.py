@@ -92,8 +92,8 @@ class ClusterSurvey:
             HarnessError: no broker answers.
             UsageError: no topic has such a name.
         """
-        with self._first() as connection:
-            versions = self._versions(connection)
+        connection, versions = self._first()
+        with contextlib.closing(connection):
             [metadata] = self._ask(connection, MetadataRequest(version=_METADATA, topics=None))
             topics = self._topics(metadata, pattern, internal=internal)
             settings = self._topic_settings(connection, versions, [topic.name for topic in topics])
@@ -113,7 +113,7 @@ class ClusterSurvey:
             requests=dict(self._requests),
         )
 
-    def _first(self) -> "contextlib.closing[BrokerConnection]":
+    def _first(self) -> tuple[BrokerConnection, _Versions]:
         """Return a connection to the first broker of the bootstrap that answers."""
         failures = []
         for text in self._bootstrap.split(","):
@@ -125,12 +125,12 @@ class ClusterSurvey:
                 ) from error
             try:
                 connection = BrokerConnection(address, timeout_s=_CONNECT_S)
-                self._versions(connection)
+                versions = self._versions(connection)
             except UnreachableError as error:
                 failures.append(error.message)
             else:
                 connection.set_timeout(_ANSWER_S)
-                return contextlib.closing(connection)
+                return connection, versions
         raise HarnessError(
             f"no broker of the cluster answers: {'; '.join(failures)}",
             hint="Look at --bootstrap, and for TLS and SASL at --command-config.",

@@ -11,18 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka import admin as kafka_admin
 
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.local.driver import open_cluster
@@ -81,6 +70,7 @@ def test_a_cluster_is_read_and_what_applies_is_named(cluster: Cluster) -> None:
     assert "no topic matches 'nothing-*'" in errors
 
 
+KAFKA: Any = kafka_admin
 MODULES = "org.apache.kafka.common.security"
 LOGIN = {
     "PLAIN": f"{MODULES}.plain.PlainLoginModule required",
@@ -126,7 +116,7 @@ def secured(folder: Path, cert: Path, both: Path) -> Iterator[str]:
 
 def prepare(bootstrap: str, cert: Path, both: Path) -> None:
     """Create a topic, a password for SCRAM, and the right to describe, as the super user."""
-    admin = AdminClient(
+    admin = KAFKA.AdminClient(
         {
             "bootstrap.servers": bootstrap,
             "security.protocol": "SASL_SSL",
@@ -139,36 +129,34 @@ def prepare(bootstrap: str, cert: Path, both: Path) -> None:
             "ssl.endpoint.identification.algorithm": "none",
         }
     )
+    scram = KAFKA.ScramCredentialInfo(KAFKA.ScramMechanism.SCRAM_SHA_512, 4096)
+    resources = (
+        (KAFKA.ResourceType.TOPIC, "*"),
+        (KAFKA.ResourceType.BROKER, "kafka-cluster"),
+    )
     wanted: list[Any] = [
-        *admin.create_topics([NewTopic("orders", 1, 1)]).values(),
+        *admin.create_topics([KAFKA.NewTopic("orders", 1, 1)]).values(),
         *admin.create_acls(
             [
-                AclBinding(
+                KAFKA.AclBinding(
                     kind,
                     name,
-                    ResourcePatternType.LITERAL,
+                    KAFKA.ResourcePatternType.LITERAL,
                     f"User:{user}",
                     "*",
                     operation,
-                    AclPermissionType.ALLOW,
+                    KAFKA.AclPermissionType.ALLOW,
                 )
-                for kind, name in (
-                    (ResourceType.TOPIC, "*"),
-                    (ResourceType.BROKER, "kafka-cluster"),
-                )
+                for kind, name in resources
                 for user, operations in (
-                    ("reader", (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)),
-                    ("lister", (AclOperation.DESCRIBE,)),
+                    ("reader", (KAFKA.AclOperation.DESCRIBE, KAFKA.AclOperation.DESCRIBE_CONFIGS)),
+                    ("lister", (KAFKA.AclOperation.DESCRIBE,)),
                 )
                 for operation in operations
             ]
         ).values(),
         *admin.alter_user_scram_credentials(
-            [
-                UserScramCredentialUpsertion(
-                    "reader", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), b"scram"
-                )
-            ]
+            [KAFKA.UserScramCredentialUpsertion("reader", scram, b"scram")]
         ).values(),
     ]
     for future in wanted:

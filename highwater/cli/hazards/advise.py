@@ -16,6 +16,7 @@ from highwater.clusters.external.cluster_survey import ClusterSurvey
 from highwater.clusters.external.release_ranges import named_release
 from highwater.clusters.external.security import dialer
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
+from highwater.harness.base.files import require_writable
 from highwater.harness.base.wording import count
 from highwater.harness.releases.cluster_facts import ClusterFacts
 
@@ -34,7 +35,7 @@ _COLOURS: Final[dict[Status, str]] = {
 _NAMED_MAX: Final = 5
 
 
-def advise(
+def advise(  # noqa: PLR0913 - a command's options are its arguments
     *,
     bootstrap: Annotated[
         str, Option(metavar="HOST:PORT", help="Brokers to begin with, separated by commas.")
@@ -61,22 +62,33 @@ def advise(
             " outlives its failure."
         ),
     ] = None,
+    report: Annotated[
+        Path | None, Option(metavar="FILE", help="Write a page about it, too.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say which known hazards apply to a running cluster. Nothing is changed.
 
     Exit codes: 0 nothing can be lost, 1 something can, 3 cannot tell, 4 the cluster was not read.
     """
+    if report is not None:
+        require_writable(report, "--report")
     dial = dialer(read_properties(command_config) if command_config else {})
     named = named_release(kafka) if kafka else None
     with console.waiting("reading the cluster"):
         cluster = ClusterSurvey(bootstrap, dial, named).read(pattern=topic, internal=internal)
     answers = {"acks": acks, "power": power}
     every = evaluate(cluster, {name: value for name, value in answers.items() if value})
+    if report is not None:
+        from highwater.reports.pages.advice import write
+
+        write(cluster, every, summary(cluster), report)
     if as_json:
         console.print_json(document(cluster, every))
     else:
         _show(cluster, every)
+        if report is not None:
+            console.out.print(f"page: {report}")
     raise typer.Exit(CODES[worst(every)])
 
 

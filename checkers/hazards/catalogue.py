@@ -30,6 +30,9 @@ _FORMAT: Final = "message.format.version"
 _POWER: Final = ClientOption("power", ("shared", "separate"), unknown="yes")
 """Unless somebody says otherwise, a machine can lose its power."""
 
+_WITH_EPOCHS: Final = Setting(_PROTOCOL, ">=", "0.11", scope="broker")
+"""With an older protocol a follower asks no leader for epochs: that is old-protocol."""
+
 _SILENT: Final = "An acknowledged record; only a reader that knows what was sent notices."
 
 _ENTRIES: Final = (
@@ -94,6 +97,7 @@ _ENTRIES: Final = (
         conditions=(
             On("zookeeper"),
             Releases((((0, 11, 0, 3), (1, 0)), ((1, 0, 2), (1, 1)), ((1, 1, 1), (4, 0)))),
+            _WITH_EPOCHS,
             Setting(_PROTOCOL, "<", "3.0", scope="broker"),
             Setting(_FORMAT, "<", "0.11", absent="no"),
             Replicas(">=", 2),
@@ -115,6 +119,7 @@ _ENTRIES: Final = (
         conditions=(
             On("zookeeper"),
             Releases((((0, 11), (2, 0, 1)),)),
+            _WITH_EPOCHS,
             Replicas(">=", 3),
         ),
         schedule=(
@@ -136,6 +141,7 @@ _ENTRIES: Final = (
         conditions=(
             On("zookeeper"),
             Releases((((0, 11), (0, 11, 0, 3)), ((1, 0), (1, 0, 2)), ((1, 1), (1, 1, 1)))),
+            _WITH_EPOCHS,
             Setting(_FORMAT, "<", "0.11", absent="no"),
             Replicas(">=", 3),
         ),
@@ -152,7 +158,12 @@ _ENTRIES: Final = (
         id="KAFKA-9338",
         title="A fetch of another leader epoch counts as progress of a follower.",
         loses=_SILENT,
-        conditions=(On("zookeeper"), Releases((((0, 11), (2, 5)),)), Replicas(">=", 3)),
+        conditions=(
+            On("zookeeper"),
+            Releases((((0, 11), (2, 5)),)),
+            _WITH_EPOCHS,
+            Replicas(">=", 3),
+        ),
         schedule="Leadership moves as planned, and one broker is slow to hear of it.",
         cure="Upgrade the brokers to 2.5 or later.",
         cost="An upgrade.",
@@ -165,7 +176,12 @@ _ENTRIES: Final = (
         id="KAFKA-13141",
         title="A fetch that is answered with a diverging epoch counts as progress.",
         loses=_SILENT,
-        conditions=(On("zookeeper"), Releases((((2, 8), (2, 8, 1)),)), Replicas(">=", 3)),
+        conditions=(
+            On("zookeeper"),
+            Releases((((2, 8), (2, 8, 1)),)),
+            Setting(_PROTOCOL, ">=", "2.7", scope="broker"),
+            Replicas(">=", 3),
+        ),
         schedule="Leadership moves as planned, with one answer to a follower between two others.",
         cure="Upgrade the brokers to 2.8.1 or later.",
         cost="An upgrade.",

@@ -14,7 +14,12 @@ import pytest
 from confluent_kafka import admin as kafka_admin
 
 from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.external.client_properties import read_properties
+from highwater.clusters.external.cluster_survey import ClusterSurvey
+from highwater.clusters.external.security import dialer
 from highwater.clusters.local.driver import open_cluster
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from tests.kafka.test_external_access import certificate
 
@@ -182,6 +187,14 @@ def test_a_user_who_may_only_describe_is_advised(tmp_path: Path) -> None:
         return properties(tmp_path, "client", **settings)
 
     with secured(tmp_path, cert, both) as bootstrap:
+        dial = dialer(read_properties(Path(user("a", "b")[1])))
+        await_condition(
+            lambda: ClusterSurvey(bootstrap, dial).read(),
+            lambda facts: bool(facts.brokers),
+            what="the broker to know of itself",
+            limit_s=30,
+            passing=(HarnessError,),
+        )
         prepare(bootstrap, cert, both)
         for reader in (user("reader", "r"), user("reader", "scram", "SCRAM-SHA-512")):
             code, document, errors = advise(bootstrap, *reader, "--acks", "all")

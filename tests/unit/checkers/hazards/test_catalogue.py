@@ -51,6 +51,16 @@ def test_a_release_has_the_hazards_of_its_rules(kafka: str, hazard: str) -> None
     assert (hazard in losing(facts)) == RULES[hazard](rules_of(kafka))
 
 
+@pytest.mark.parametrize("hazard", RULES)
+@pytest.mark.parametrize("kafka", ["0.11.0.2", "1.1.1", "2.4.1", "2.8.0"])
+def test_an_old_protocol_has_the_hazards_of_its_rules(kafka: str, hazard: str) -> None:
+    """Up to KIP-101 itself: with an old protocol that hazard is called old-protocol."""
+    old = {"message.format.version": "0.10.2"} if hazard == "KAFKA-6857" else {}
+    facts = cluster(kafka, topic(settings=old), protocol="0.10.2")
+    name = "old-protocol" if hazard == "KIP-101" else hazard
+    assert (name in losing(facts)) == RULES[hazard](rules_of(kafka, protocol="0.10.2"))
+
+
 @pytest.mark.parametrize("story", LOSSES)
 @pytest.mark.parametrize("acks", ["1", "all"])
 @pytest.mark.parametrize("unclean", [False, True])

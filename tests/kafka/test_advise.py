@@ -192,7 +192,7 @@ def test_a_user_who_may_only_describe_is_advised(tmp_path: Path) -> None:
             lambda: ClusterSurvey(bootstrap, dial).read(),
             lambda facts: bool(facts.brokers),
             what="the broker to know of itself",
-            limit_s=30,
+            limit_s=60,
             passing=(HarnessError,),
         )
         prepare(bootstrap, cert, both)

@@ -23,8 +23,11 @@ from highwater.nemesis.faults.registry import faults as registered_faults
 from highwater.nemesis.schedules.fault_spec import CONTROLLER_TARGETS, TARGETS
 from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import BROKER_CONFIG
+from tools.hazards_page import hazards
 from tools.model_tables import drawings, model
 from tools.model_tables import table as _table
+
+_Command = typer.core.TyperCommand | typer.core.TyperGroup
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
@@ -227,10 +230,12 @@ def commands() -> str:
     return "\n".join(parts)
 
 
-def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, typer.core.TyperCommand]]:
+def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, _Command]]:
     """Every command by the words that call it; of a group of commands each."""
     for name, command in group.commands.items():
         if isinstance(command, typer.core.TyperGroup):
+            if command.invoke_without_command:
+                yield name, command
             yield from ((f"{name} {inner}", command_) for inner, command_ in _commands(command))
         else:
             assert isinstance(command, typer.core.TyperCommand)
@@ -243,6 +248,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "versions.md": versions,
     "commands.md": commands,
     "model.md": model,
+    "hazards.md": hazards,
     **drawings(),
 }
 

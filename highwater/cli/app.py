@@ -16,6 +16,8 @@ from highwater.cli import external, matrix, run, show
 from highwater.cli import jepsen as foreign
 from highwater.cli import replay_and_shrink as repeating
 from highwater.cli.external import InventoryOption
+from highwater.cli.hazards.advise import advise
+from highwater.cli.hazards.catalogue import app as hazards_app
 from highwater.cli.inspect import inspect
 from highwater.cli.model import app as model_app
 from highwater.cli.nightly import app as nightly_app
@@ -179,8 +181,9 @@ def doctor(
 for command in (
     *(demo, run.run, check, show.report, show.compare, show.serve),
     *(matrix.matrix, soak, repeating.replay, repeating.shrink, inspect, external.heal),
-    *(versions, doctor),
+    *(advise, versions, doctor),
 ):
     app.command()(command)
+app.add_typer(hazards_app)
 app.add_typer(model_app)
 app.add_typer(nightly_app)

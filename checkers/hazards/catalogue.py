@@ -1,0 +1,336 @@
+"""The catalogue of hazards: those that this project has shown, on real brokers or in the model.
+
+A new hazard is one entry here. Releases are ranges, because most of them are not in the catalogue
+of releases; a test compares the ranges with the model's rules, and the conditions with the model's
+outcome of the story, on every release that is.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from highwater.checkers.hazards.conditions import (
+    ClientOption,
+    Feature,
+    On,
+    Releases,
+    Replicas,
+    Setting,
+    Unclean,
+)
+from highwater.checkers.hazards.hazard import Hazard
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
+from highwater.harness.releases.cluster_facts import ELR_FEATURE
+
+_MIN_ISR: Final = "min.insync.replicas"
+_PROTOCOL: Final = "inter.broker.protocol.version"
+_FORMAT: Final = "message.format.version"
+
+_POWER: Final = ClientOption("power", ("shared", "separate"), unknown="yes")
+"""Unless somebody says otherwise, a machine can lose its power."""
+
+_WITH_EPOCHS: Final = Setting(_PROTOCOL, ">=", "0.11", scope="broker")
+"""With an older protocol a follower asks no leader for epochs: that is old-protocol."""
+
+_SILENT: Final = "An acknowledged record; only a reader that knows what was sent notices."
+
+_ENTRIES: Final = (
+    Hazard(
+        id="elected-again",
+        title="Three planned moves of leadership lose a record that acks=all acknowledged.",
+        loses=_SILENT,
+        conditions=(On("kraft"), Releases((((3, 3), None),)), Replicas(">=", 3)),
+        schedule=(
+            "Leadership moves away from a broker that is slow to read its metadata, and back; the"
+            " broker keeps its old state of the followers, and acknowledges what they have since"
+            " truncated. Then leadership moves on, or that broker is restarted in order."
+        ),
+        cure=(
+            "No setting helps. After each planned move wait until every broker has applied it"
+            " before the next one, also in rolling restarts and with a rebalancer."
+        ),
+        cost="Slower rolling restarts and rebalancing.",
+        evidence="replay",
+        command="highwater model replay docs/counterexamples/elected-again-4.3.1.json"
+        " --kafka {kafka}",
+        counterexample="elected-again-4.3.1.json",
+        played_from=(3, 7),
+    ),
+    Hazard(
+        id="KIP-101",
+        title="A follower truncates committed records to its own high watermark.",
+        loses=_SILENT,
+        conditions=(Releases((((0,), (0, 11)),)), Replicas(">=", 2)),
+        schedule=(
+            "A follower has a committed record and has not heard yet that it is committed. Its"
+            " leader fails or moves; it truncates the record, and becomes the leader."
+        ),
+        cure="Upgrade the brokers to 0.11 or later, their protocol and message format included.",
+        cost="An upgrade.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story loss",
+        counterexample="hw-cut-0.10.2.2.json",
+        played_on="0.10.2.2",
+    ),
+    Hazard(
+        id="old-protocol",
+        title="New brokers that speak a protocol from before 0.11 truncate as 0.10 does.",
+        loses=_SILENT,
+        conditions=(
+            On("zookeeper"),
+            Releases((((0, 11), (4, 0)),)),
+            Setting(_PROTOCOL, "<", "0.11", scope="broker"),
+            Replicas(">=", 2),
+        ),
+        schedule="An upgrade changed the jars and not the protocol; then as in KIP-101.",
+        cure=f"Set {_PROTOCOL} to the release of the brokers, and restart them one by one.",
+        cost="A rolling restart; afterwards there is no way back to 0.10.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --protocol 0.10.2 --story loss",
+        played_on="0.11.0.3",
+    ),
+    Hazard(
+        id="old-format",
+        title="A topic in a message format from before 0.11 has no leader epochs.",
+        loses=_SILENT,
+        conditions=(
+            On("zookeeper"),
+            Releases((((0, 11, 0, 3), (1, 0)), ((1, 0, 2), (1, 1)), ((1, 1, 1), (4, 0)))),
+            _WITH_EPOCHS,
+            Setting(_PROTOCOL, "<", "3.0", scope="broker"),
+            Setting(_FORMAT, "<", "0.11", absent="no"),
+            Replicas(">=", 2),
+        ),
+        schedule=(
+            "An upgrade left the message format as it was. A follower that has no epochs truncates"
+            " to its high watermark, up to 2.0 if its new leader answers, since 2.1 always."
+        ),
+        cure=f"Set {_FORMAT} of the topic, or log.message.format.version, to 0.11 or later.",
+        cost="Clients from before 0.11 get their records converted.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --format 0.10.2 --story held-fetch --wire",
+        played_on="2.0.1",
+    ),
+    Hazard(
+        id="KIP-279",
+        title="A follower keeps records that its leader does not have: in-sync replicas fork.",
+        loses="Readers get one record or another at the same offset, depending on the leader.",
+        conditions=(
+            On("zookeeper"),
+            Releases((((0, 11), (2, 0, 1)),)),
+            _WITH_EPOCHS,
+            Replicas(">=", 3),
+        ),
+        schedule=(
+            "After several planned moves the leader's answer does not say which epoch it is for,"
+            " or the leader knows nothing below its first epoch."
+        ),
+        cure="Upgrade the brokers to 2.0.1 or later.",
+        cost="An upgrade.",
+        evidence="replay",
+        command="highwater model replay docs/counterexamples/kip-279-1.1.1.json --kafka {kafka}",
+        counterexample="kip-279-1.1.1.json",
+        played_on="2.0.0",
+        played_from=(0, 11, 0, 3),
+    ),
+    Hazard(
+        id="KAFKA-6857",
+        title="A log of an old message format has no epochs, and nothing of it is truncated.",
+        loses="Readers get one record or another at the same offset, depending on the leader.",
+        conditions=(
+            On("zookeeper"),
+            Releases((((0, 11), (0, 11, 0, 3)), ((1, 0), (1, 0, 2)), ((1, 1), (1, 1, 1)))),
+            _WITH_EPOCHS,
+            Setting(_FORMAT, "<", "0.11", absent="no"),
+            Replicas(">=", 3),
+        ),
+        schedule="Leadership moves as planned; a leader without epochs answers with its log's end.",
+        cure="Upgrade the brokers to 2.0.1 or later, and the topic's message format.",
+        cost="An upgrade.",
+        evidence="replay",
+        command="highwater model replay docs/counterexamples/kafka-6857-0.11.0.2.json"
+        " --kafka {kafka}",
+        counterexample="kafka-6857-0.11.0.2.json",
+        played_on="0.11.0.2",
+    ),
+    Hazard(
+        id="KAFKA-9338",
+        title="A fetch of another leader epoch counts as progress of a follower.",
+        loses=_SILENT,
+        conditions=(
+            On("zookeeper"),
+            Releases((((0, 11), (2, 5)),)),
+            _WITH_EPOCHS,
+            Replicas(">=", 3),
+        ),
+        schedule="Leadership moves as planned, and one broker is slow to hear of it.",
+        cure="Upgrade the brokers to 2.5 or later.",
+        cost="An upgrade.",
+        evidence="model",
+        command="highwater model explore --kafka {kafka} --records 2 --failures 0 --moves 3"
+        " --no-stops --invariant acked-kept",
+        played_on="2.4.1",
+    ),
+    Hazard(
+        id="KAFKA-13141",
+        title="A fetch that is answered with a diverging epoch counts as progress.",
+        loses=_SILENT,
+        conditions=(
+            On("zookeeper"),
+            Releases((((2, 8), (2, 8, 1)),)),
+            Setting(_PROTOCOL, ">=", "2.7", scope="broker"),
+            Replicas(">=", 3),
+        ),
+        schedule="Leadership moves as planned, with one answer to a follower between two others.",
+        cure="Upgrade the brokers to 2.8.1 or later.",
+        cost="An upgrade.",
+        evidence="model",
+        command="highwater model explore --kafka {kafka} --records 2 --failures 0 --moves 3"
+        " --no-stops --invariant acked-kept",
+        played_on="2.8.0",
+    ),
+    Hazard(
+        id="acks-1",
+        aliases=("KAFKA-20554", "acks-0"),
+        title="A leader that fails, or moves, takes records of acks=0 and acks=1 with it.",
+        loses="Records that the leader alone has; their producer was told that all is well.",
+        conditions=(ClientOption("acks", ("0", "1")), Replicas(">=", 2)),
+        schedule="The leader acknowledges a record before any follower has it, and dies.",
+        cure="acks=all, which is the default of Kafka's Java client since 3.0.",
+        cost="Each send waits for the in-sync followers.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --acks 1 --story leader-kill",
+    ),
+    Hazard(
+        id="unclean-election",
+        aliases=("KAFKA-12670",),
+        title="An unclean election makes a broker the leader that lacks acknowledged records.",
+        loses="Whatever the last members of the ISR alone had.",
+        conditions=(Unclean(allowed=True), Replicas(">=", 2)),
+        schedule=(
+            "Two of three replicas leave the ISR, and the third dies; one that was out of sync is"
+            " elected. On KRaft before 3.9 the setting has no effect (KAFKA-12670)."
+        ),
+        cure="unclean.leader.election.enable=false",
+        cost="A partition has no leader until a member of its ISR is back.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --unclean --story unclean",
+    ),
+    Hazard(
+        id="last-replica",
+        aliases=("min-isr-1", "KIP-966"),
+        title="With min.insync.replicas=1 the last in-sync replica may lose its power.",
+        loses=_SILENT,
+        conditions=(
+            Releases((((0, 11), None),)),
+            Setting(_MIN_ISR, "=", "1"),
+            Unclean(allowed=False),
+            Replicas(">=", 2),
+            _POWER,
+        ),
+        schedule=(
+            "The followers are shut down for maintenance, so that the leader is the whole ISR; its"
+            " machine loses power, and with it what was not flushed. It alone may lead again, and"
+            " the others truncate what it has lost."
+        ),
+        cure="min.insync.replicas=2 and eligible leader replicas (4.1 or later).",
+        cost="While only one replica is in sync, producers with acks=all are refused.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --min-isr 1 --story power-failure",
+    ),
+    Hazard(
+        id="no-elr-before-4.0",
+        title="Before 4.0 min.insync.replicas=2 does not help the last in-sync replica.",
+        loses=_SILENT,
+        conditions=(
+            Releases((((0, 11), (4, 0)),)),
+            Setting(_MIN_ISR, ">=", "2"),
+            Unclean(allowed=False),
+            Replicas(">=", 2),
+            _POWER,
+        ),
+        schedule="As in last-replica: the record was acknowledged before the followers left.",
+        cure="Upgrade to 4.1 or later, and switch eligible leader replicas on.",
+        cost="An upgrade.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --min-isr 2 --story power-failure",
+        played_on="3.9.2",
+    ),
+    Hazard(
+        id="upgrade-without-elr",
+        title="An upgraded cluster has no eligible leader replicas until it is told to.",
+        loses=_SILENT,
+        conditions=(
+            On("kraft"),
+            Releases((((4, 0), None),)),
+            Feature(ELR_FEATURE, "<", 1),
+            Setting(_MIN_ISR, ">=", "2"),
+            Unclean(allowed=False),
+            Replicas(">=", 2),
+            _POWER,
+        ),
+        schedule="As in last-replica, though the brokers are of 4.0 or later.",
+        cure=(
+            f"kafka-features upgrade --feature {ELR_FEATURE}=1, or --release-version 4.1 or later"
+        ),
+        cost="metadata.version has to be 4.0 at least; there is no restart.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --protocol 3.9 --min-isr 2 --story power-failure",
+        played_from=(4, 1),
+        played_on="4.3.1",
+    ),
+    Hazard(
+        id="last-known-leader",
+        title="With eligible leader replicas a dead last leader is elected, unclean or not.",
+        loses="Records of acks=0 and acks=1, though unclean elections are off.",
+        conditions=(
+            On("kraft"),
+            Releases((((4, 0), None),)),
+            Feature(ELR_FEATURE, ">=", 1),
+            ClientOption("acks", ("0", "1")),
+            Replicas(">=", 2),
+        ),
+        schedule=(
+            "A partition's ISR and its eligible replicas are all gone; the broker that led it last"
+            " comes back first, and leads."
+        ),
+        cure="acks=all",
+        cost="Each send waits for the in-sync followers.",
+        evidence="run",
+        command="highwater run --kafka {kafka} --nemesis kill,pause --acks 1 --subscribe 2",
+        played_from=(4, 1),
+    ),
+    Hazard(
+        id="power-of-all",
+        title="Kafka does not flush before it acknowledges: a power failure of all loses records.",
+        loses=_SILENT,
+        conditions=(ClientOption("power", ("shared",)),),
+        schedule="Every broker that has a record loses its power before the record is flushed.",
+        cure="Spread the replicas over independent power supplies (broker.rack).",
+        cost="Replicas that are further apart.",
+        evidence="run",
+        command="highwater run --kafka {kafka} --min-isr 2 --nemesis power-failure@all --for 40s"
+        " --seed 3",
+    ),
+)
+
+HAZARDS: Final[tuple[Hazard, ...]] = _ENTRIES
+"""Every hazard, in the order of the page."""
+
+BY_ID: Final[Mapping[str, Hazard]] = MappingProxyType(
+    {name: hazard for hazard in HAZARDS for name in (hazard.id, *hazard.aliases)}
+)
+"""Every hazard by its id and its aliases."""
+
+
+def find_hazard(name: str) -> Hazard:
+    """Return the hazard with that id or alias.
+
+    Raises:
+        UsageError: there is none; the hint names the nearest.
+    """
+    try:
+        return BY_ID[name]
+    except KeyError:
+        raise UsageError(f"no hazard is called {name!r}", hint=nearest(name, BY_ID)) from None

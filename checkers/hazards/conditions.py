@@ -1,0 +1,311 @@
+"""Conditions of a hazard as data: each is a question to the facts of a cluster.
+
+An answer is yes, no or unknown. A "no" says whether the cluster is guarded (by a setting, a feature
+or a client, which somebody could change) or not affected (by its release or its coordination).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+from highwater.harness.releases.catalogue import CATALOGUE
+from highwater.harness.releases.cluster_facts import (
+    ClusterFacts,
+    Number,
+    ReleaseRange,
+    TopicFacts,
+    dotted,
+    numbers,
+    successor,
+)
+from highwater.harness.releases.release import Coordination
+
+Holds = Literal["yes", "no", "unknown"]
+Comparison = Literal["=", "<", ">=", "in"]
+
+NEWEST: Final = max(release.number for release in CATALOGUE.values())
+END: Final = successor(NEWEST[:2])
+"""The line after the newest of the catalogue: nothing is known from there on."""
+
+CLIENT_OPTIONS: Final[Mapping[str, str]] = {
+    "acks": "--acks 0, 1 or all",
+    "power": "--power shared, separate or safe",
+}
+"""Facts that no cluster tells, and the option for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """The facts that a condition may look at.
+
+    Attributes:
+        topic: the topic that is asked about.
+        answers: what a person said by options, by the names in ``CLIENT_OPTIONS``.
+    """
+
+    cluster: ClusterFacts
+    topic: TopicFacts
+    answers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionAnswer:
+    """The answer of one condition.
+
+    Attributes:
+        why: if the answer is no: what prevents it; if unknown: what would be needed.
+        fixed: whether a "no" is one of the release or the coordination.
+    """
+
+    holds: Holds
+    why: str = ""
+    fixed: bool = False
+
+
+class Condition(Protocol):
+    """One condition of a hazard."""
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether it holds."""
+
+
+YES: Final = ConditionAnswer(holds="yes")
+
+
+@dataclass(frozen=True, slots=True)
+class On:
+    """The coordination of the cluster."""
+
+    coordination: Coordination
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return f"on {_named(self.coordination)}"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether it holds."""
+        actual = situation.cluster.coordination
+        if actual == self.coordination:
+            return YES
+        return ConditionAnswer(holds="no", why=f"the cluster is on {_named(actual)}", fixed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """Releases from ``first`` on, and before ``fixed``; without it, up to the newest known.
+
+    Attributes:
+        ranges: pairs of both.
+        guard: what is there instead in other releases, if that guards; else they are not affected.
+    """
+
+    ranges: tuple[tuple[Number, Number | None], ...]
+    guard: str = ""
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return "; ".join(_range_says(first, fixed) for first, fixed in self.ranges)
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return yes if any broker is of these releases."""
+        brokers = situation.cluster.brokers
+        answers = [self._of(broker.release) for broker in brokers]
+        if "yes" in answers:
+            return YES
+        if "unknown" in answers:
+            unclear = brokers[answers.index("unknown")]
+            return ConditionAnswer(
+                holds="unknown",
+                why=f"the exact release of broker {unclear.id}"
+                f" ({unclear.release or 'not recognised'}): --kafka RELEASE",
+            )
+        seen = ", ".join(dict.fromkeys(str(broker.release) for broker in brokers))
+        why = self.guard or f"its brokers are {seen}"
+        return ConditionAnswer(holds="no", why=why, fixed=not self.guard)
+
+    def _of(self, release: ReleaseRange | None) -> Holds:
+        if release is None:
+            return "unknown"
+        answers = {_within(release, first, fixed) for first, fixed in self.ranges}
+        return "yes" if "yes" in answers else "unknown" if "unknown" in answers else "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting in force: of the topic, or of any broker."""
+
+    name: str
+    comparison: Comparison
+    value: str
+    scope: Literal["topic", "broker"] = "topic"
+    absent: Holds = "unknown"
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return f"`{self.name}` {self.comparison} {self.value}"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether it holds."""
+        if self.scope == "topic":
+            sources = [(f"topic {situation.topic.name}", situation.topic.settings)]
+        else:
+            sources = [
+                (f"broker {broker.id}", broker.settings) for broker in situation.cluster.brokers
+            ]
+        unknown = [where for where, settings in sources if settings is None]
+        values = [
+            settings[self.name]
+            for _, settings in sources
+            if settings is not None and self.name in settings
+        ]
+        if any(_compare(value, self.comparison, self.value) for value in values):
+            return YES
+        if unknown:
+            return ConditionAnswer(holds="unknown", why=f"{self.name} of {unknown[0]}")
+        if not values and self.absent == "unknown":
+            return ConditionAnswer(
+                holds="unknown", why=f"{self.name}, which the brokers do not tell"
+            )
+        if not values:
+            return ConditionAnswer(
+                holds=self.absent, why=f"there is no {self.name} any more", fixed=True
+            )
+        return ConditionAnswer(holds="no", why=f"{self.name}={values[0]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A finalized feature of the cluster whose level is below a number, or at least that."""
+
+    name: str
+    comparison: Literal["<", ">="]
+    level: int
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return f"`{self.name}` {self.comparison} {self.level}"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether it holds."""
+        features = situation.cluster.features
+        if features is None and situation.cluster.coordination == "kraft":
+            return ConditionAnswer(holds="unknown", why="the cluster's features")
+        level = (features or {}).get(self.name, 0)
+        if (level < self.level) == (self.comparison == "<"):
+            return YES
+        return ConditionAnswer(holds="no", why=f"{self.name}={level}")
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """The number of replicas of a topic's partitions."""
+
+    comparison: Literal["<", ">=", "="]
+    count: int
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return f"replicas {self.comparison} {self.count}"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether it holds."""
+        actual = situation.topic.replicas
+        if _compare(str(actual), self.comparison, str(self.count)):
+            return YES
+        return ConditionAnswer(holds="no", why=f"its partitions have {actual} replicas")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOption:
+    """A fact about clients or machines that only a person can say."""
+
+    name: str
+    values: tuple[str, ...]
+    unknown: Holds = "unknown"
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return f"{self.name} = {' or '.join(self.values)}"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether it holds."""
+        value = situation.answers.get(self.name)
+        if value is None:
+            return ConditionAnswer(holds=self.unknown, why=CLIENT_OPTIONS[self.name])
+        if value in self.values:
+            return YES
+        return ConditionAnswer(holds="no", why=f"{self.name}={value}, as you say")
+
+
+def _within(release: ReleaseRange, first: Number, fixed: Number | None) -> Holds:
+    """Return whether all, some or none of the releases that it may be are in the range."""
+    end = fixed or END
+    if release.exact:
+        inside = first <= release.first < end
+        beyond = fixed is None and release.first >= END
+        return "yes" if inside else "unknown" if beyond else "no"
+    if release.below is None:  # newer than the catalogue
+        return "unknown" if fixed is None else "no"
+    if release.first >= end or release.below <= first:
+        return "no"
+    return "yes" if first <= release.first and release.below <= end else "unknown"
+
+
+def _compare(actual: str, comparison: Comparison, value: str) -> bool:
+    if comparison == "=":
+        return actual == value
+    if comparison == "in":
+        return actual in value.split(" or ")
+    below = numbers(actual) < numbers(value)
+    return below if comparison == "<" else not below
+
+
+def _range_says(first: Number, fixed: Number | None) -> str:
+    if first < (0, 9):
+        return f"before {dotted(fixed)}" if fixed else f"up to {dotted(NEWEST)}"
+    return f"from {dotted(first)} to " + (f"before {dotted(fixed)}" if fixed else dotted(NEWEST))
+
+
+def _named(coordination: Coordination) -> str:
+    return "KRaft" if coordination == "kraft" else "ZooKeeper"
+
+
+@dataclass(frozen=True, slots=True)
+class Unclean:
+    """Unclean elections: allowed, and heeded by the release (KAFKA-12670), or not."""
+
+    allowed: bool
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        value = "true" if self.allowed else "false"
+        return f"`{_UNCLEAN}` = {value} (on KRaft before 3.9 it is always false)"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether it holds."""
+        allowed = Setting(_UNCLEAN, "=", "true").answer(situation)
+        if allowed.holds == "yes" and situation.cluster.coordination == "kraft":
+            heeded = Releases((((3, 9), None),), guard=_IGNORED).answer(situation)
+            allowed = heeded
+        if self.allowed or allowed.holds == "unknown":
+            return allowed
+        if allowed.holds == "no":
+            return YES
+        return ConditionAnswer(holds="no", why=f"{_UNCLEAN}=true")
+
+
+_UNCLEAN: Final = "unclean.leader.election.enable"
+_IGNORED: Final = (
+    f"KAFKA-12670: on KRaft before 3.9 {_UNCLEAN} has no effect; an upgrade gives it effect"
+)

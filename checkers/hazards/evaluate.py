@@ -1,0 +1,175 @@
+"""Hold the facts of a cluster against the catalogue of hazards: pure functions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from highwater.checkers.hazards.catalogue import HAZARDS
+from highwater.checkers.hazards.conditions import (
+    END,
+    NEWEST,
+    ConditionAnswer,
+    On,
+    Releases,
+    Situation,
+)
+from highwater.checkers.hazards.hazard import Hazard
+from highwater.harness.releases.catalogue import CATALOGUE, Release
+from highwater.harness.releases.cluster_facts import (
+    BrokerFacts,
+    ClusterFacts,
+    ReleaseRange,
+    TopicFacts,
+    dotted,
+)
+
+Status = Literal["can lose", "cannot tell", "guarded", "not affected"]
+
+ORDER: Final[tuple[Status, ...]] = ("can lose", "cannot tell", "guarded", "not affected")
+"""Statuses, worst first."""
+
+_NO_TOPICS: Final = "a topic: there is none, or none that the user may describe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """The advice about one hazard for one cluster.
+
+    Attributes:
+        topics: those that can lose records; if none can, those about which more must be known.
+        reasons: what guards, why nothing is affected, or what must be known.
+        command: what shows it on a laptop, on the nearest release of the catalogue.
+    """
+
+    hazard: Hazard
+    status: Status
+    topics: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    command: str = ""
+
+
+def evaluate(
+    cluster: ClusterFacts, answers: Mapping[str, str], hazards: Iterable[Hazard] = HAZARDS
+) -> list[Advice]:
+    """Return the advice about each hazard, worst first, and otherwise in the catalogue's order.
+
+    Args:
+        answers: what no cluster tells, by the names in ``conditions.CLIENT_OPTIONS``.
+    """
+    groups = _alike(cluster.topics)
+    every = [_advise(hazard, cluster, answers, groups) for hazard in hazards]
+    return sorted(every, key=lambda advice: ORDER.index(advice.status))
+
+
+def worst(every: Sequence[Advice]) -> Status:
+    """Return the worst status of some."""
+    return min((advice.status for advice in every), key=ORDER.index, default="not affected")
+
+
+def _alike(topics: Iterable[TopicFacts]) -> list[list[TopicFacts]]:
+    """Group the topics that have the same replicas and settings."""
+    groups: dict[object, list[TopicFacts]] = {}
+    for topic in topics:
+        settings = None if topic.settings is None else tuple(sorted(topic.settings.items()))
+        groups.setdefault((topic.replicas, settings), []).append(topic)
+    return list(groups.values())
+
+
+def _advise(
+    hazard: Hazard,
+    cluster: ClusterFacts,
+    answers: Mapping[str, str],
+    groups: Sequence[Sequence[TopicFacts]],
+) -> Advice:
+    if not groups:
+        return Advice(hazard=hazard, status="cannot tell", reasons=(_NO_TOPICS,))
+    by_status: dict[Status, list[tuple[Sequence[TopicFacts], tuple[str, ...]]]] = {}
+    for topics in groups:
+        situation = Situation(cluster=cluster, topic=topics[0], answers=answers)
+        status, reasons = _status([part.answer(situation) for part in hazard.conditions])
+        by_status.setdefault(status, []).append((topics, reasons))
+    status = min(by_status, key=ORDER.index)
+    open_to = by_status[status] if status in ("can lose", "cannot tell") else []
+    return Advice(
+        hazard=hazard,
+        status=status,
+        topics=tuple(sorted(topic.name for topics, _ in open_to for topic in topics)),
+        reasons=tuple(dict.fromkeys(why for _, whys in by_status[status] for why in whys)),
+        command=command(hazard, cluster) if status == "can lose" else "",
+    )
+
+
+def _status(answers: Sequence[ConditionAnswer]) -> tuple[Status, tuple[str, ...]]:
+    """Return the status of one topic, and the reasons for it."""
+    refusals = [answer for answer in answers if answer.holds == "no"]
+    for fixed in (True, False):
+        whys = tuple(answer.why for answer in refusals if answer.fixed == fixed)
+        if whys:
+            return ("not affected", whys[:1]) if fixed else ("guarded", whys)
+    unclear = tuple(answer.why for answer in answers if answer.holds == "unknown")
+    return ("cannot tell", unclear) if unclear else ("can lose", ())
+
+
+def command(hazard: Hazard, cluster: ClusterFacts) -> str:
+    """Return the command that shows a hazard on the release nearest to those of the cluster."""
+    affected = [entry for entry in CATALOGUE.values() if _has(hazard, entry)]
+    ranges = [broker.release for broker in cluster.brokers if broker.release is not None]
+    near = [
+        entry.name
+        for entry in affected
+        if entry.coordination == cluster.coordination
+        and entry.number >= hazard.played_from
+        and any(_may_be(entry, release) for release in ranges)
+    ]
+    return hazard.command.format(kafka=near[-1] if near else hazard.played_on)
+
+
+def default_command(hazard: Hazard) -> str:
+    """Return the command that shows a hazard, on its own release."""
+    return hazard.command.format(kafka=hazard.played_on)
+
+
+def unread(cluster: ClusterFacts) -> list[str]:
+    """Return what the catalogue cannot know about a cluster's releases, a sentence each."""
+    newer = [
+        broker
+        for broker in cluster.brokers
+        if broker.release
+        and (broker.release.first >= END if broker.release.exact else broker.release.below is None)
+    ]
+    if not newer:
+        return []
+    sentence = (
+        f"Broker {newer[0].id} is newer than the catalogue, which ends at {dotted(NEWEST)}: what is"
+        " not fixed there may be fixed here, and there may be hazards that it does not know."
+    )
+    return [sentence]
+
+
+def _may_be(entry: Release, release: ReleaseRange) -> bool:
+    if release.exact:
+        return entry.number == release.first
+    return entry.number >= release.first and (release.below is None or entry.number < release.below)
+
+
+def _has(hazard: Hazard, entry: Release) -> bool:
+    """Return whether a release of the catalogue is one of those that have the hazard."""
+    exact = ReleaseRange(first=entry.number, below=None, exact=True)
+    broker = BrokerFacts(id=0, address="", rack=None, release=exact, settings=None)
+    cluster = ClusterFacts(
+        cluster_id="",
+        coordination=entry.coordination,
+        brokers=(broker,),
+        topics=(),
+        controllers=None,
+        features=None,
+        unseen=(),
+        requests={},
+    )
+    topic = TopicFacts(name="", partitions=0, replicas=0, settings=None)
+    situation = Situation(cluster=cluster, topic=topic, answers={})
+    return all(
+        part.answer(situation).holds == "yes"
+        for part in hazard.conditions
+        if isinstance(part, On | Releases)
+    )

@@ -1,0 +1,113 @@
+"""Kafka's own client properties files, as ``--command-config`` of its tools reads them.
+
+They become the settings that ``security`` supports, which have librdkafka's names; those may be in
+the file, too. Certificates have to be in PEM files: a Java key store cannot be read without Java.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from highwater.clusters.external.security import SUPPORTED
+from highwater.harness.base.errors import UsageError
+
+_PAIR: Final = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(.*)", re.DOTALL)
+_CREDENTIAL: Final = re.compile(r'\b(username|password)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s;]+))')
+_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
+_PEM: Final = b"-----BEGIN "
+_INLINE: Final = (
+    "ssl.truststore.certificates",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+)
+_TO_PEM: Final = (
+    "Convert a PKCS12 store with `openssl pkcs12 -in STORE -out FILE.pem`; a JKS store first with"
+    " `keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype PKCS12`."
+)
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Return the settings of a client properties file, for ``security.dialer``.
+
+    Raises:
+        UsageError: the file or something that it names cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} cannot be read: {error}", hint="Name a client properties file."
+        ) from error
+    properties = dict(_pairs(text))
+    settings = {name: value for name, value in properties.items() if name in SUPPORTED}
+    if settings.get("ssl.endpoint.identification.algorithm") == "":
+        settings["ssl.endpoint.identification.algorithm"] = "none"
+    for name in _INLINE:
+        if name in properties:
+            raise UsageError(
+                f"{path}: {name} is not supported",
+                hint="Write it into a PEM file, and name that with ssl.…store.location.",
+            )
+    if store := properties.get("ssl.truststore.location"):
+        settings["ssl.ca.location"] = _pem(path, "ssl.truststore.location", store)
+    if store := properties.get("ssl.keystore.location"):
+        settings["ssl.certificate.location"] = _pem(path, "ssl.keystore.location", store)
+    if password := properties.get("ssl.keystore.password"):
+        settings.setdefault("ssl.key.password", password)
+    if jaas := properties.get("sasl.jaas.config"):
+        settings |= _credentials(path, jaas)
+    return _complete(path, settings)
+
+
+def _complete(path: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings, if those that SASL needs are there."""
+    if settings.get("security.protocol", "").lower().startswith("sasl"):
+        named = "sasl.mechanism" in settings or "sasl.mechanisms" in settings
+        for name, present in (
+            ("sasl.mechanism", named),
+            ("sasl.jaas.config", "sasl.username" in settings and "sasl.password" in settings),
+        ):
+            if not present:
+                raise UsageError(
+                    f"{path} has no {name}",
+                    hint="SASL needs it; GSSAPI and OAUTHBEARER are not supported.",
+                )
+    return dict(settings)
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and values of a file in Java's format."""
+    joined = re.sub(r"\\\r?\n[ \t]*", "", text)
+    for line in joined.splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        pair = _PAIR.fullmatch(stripped)
+        name, value = pair.groups() if pair else (stripped, "")
+        yield name, re.sub(r"\\(.)", r"\1", value) if "\\" in value else value
+
+
+def _pem(path: Path, name: str, store: str) -> str:
+    try:
+        content = Path(store).read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {name} cannot be read: {error}", hint="Look at the path and its rights."
+        ) from error
+    if _PEM not in content:
+        raise UsageError(f"{path}: {name} is no PEM file: {store}", hint=_TO_PEM)
+    return store
+
+
+def _credentials(path: Path, jaas: str) -> dict[str, str]:
+    if not any(module in jaas for module in _MODULES):
+        raise UsageError(
+            f"{path}: the login module of sasl.jaas.config is not supported",
+            hint=f"It is {' or '.join(_MODULES)}.",
+        )
+    words = {
+        name: re.sub(r"\\(.)", r"\1", quoted) or bare
+        for name, quoted, bare in _CREDENTIAL.findall(jaas)
+    }
+    return {f"sasl.{name}": value for name, value in words.items()}

@@ -1,0 +1,261 @@
+"""Read the facts of a running cluster, in few requests, without changing anything.
+
+The requests are ApiVersions, Metadata, DescribeConfigs and, on KRaft, DescribeQuorum. Whatever a
+user may not describe is named in ``unseen`` and left out; nothing else depends on it.
+"""
+
+import contextlib
+import fnmatch
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+
+from highwater.clusters.admin.kafka_protocol import BrokerConnection, Request, Response
+from highwater.clusters.admin.metadata import quorum_request
+from highwater.clusters.core.addresses import Address, Connector
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.external.release_ranges import at_least, release_range
+from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.base.wording import count
+from highwater.harness.releases.cluster_facts import (
+    BrokerFacts,
+    ClusterFacts,
+    ReleaseRange,
+    Settings,
+    TopicFacts,
+)
+
+_CONNECT_S: Final = 5.0
+_ANSWER_S: Final = 30.0
+_TOPICS_AT_ONCE: Final = 500
+
+_API_VERSIONS, _DESCRIBE_CONFIGS, _DESCRIBE_QUORUM = 18, 32, 55
+_WITH_FEATURES: Final = 3
+_METADATA: Final = 2
+"""Metadata with the cluster's id (0.10.1); every release since then supports it."""
+_TOPIC, _BROKER = 2, 4
+
+_TOPIC_SETTINGS: Final = (
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "message.format.version",
+)
+_PROTOCOL: Final = "inter.broker.protocol.version"
+_BROKER_SETTINGS: Final = (_PROTOCOL,)
+
+_REFUSALS: Final = {29: "the user may not describe it", 31: "the user may not describe the cluster"}
+
+
+class _Versions:
+    """The abilities of a broker: the newest version of each API, and of its features."""
+
+    def __init__(self, apis: Response, features: Response | None) -> None:
+        self.apis = {api.api_key: api.max_version for api in apis.api_keys}
+        supported = features.supported_features if features is not None else None
+        finalized = features.finalized_features if features is not None else None
+        self.supported = {feature.name: feature.max_version for feature in supported or ()}
+        self.finalized = (
+            {feature.name: feature.max_version_level for feature in finalized or ()}
+            if features is not None
+            else None
+        )
+
+
+class ClusterSurvey:
+    """Reads one cluster.
+
+    Args:
+        bootstrap: ``host:port``, or several with commas.
+        dial: opens a connection, with TLS and SASL if need be.
+        named: the release of all brokers, if a person knows it.
+    """
+
+    def __init__(self, bootstrap: str, dial: Connector, named: ReleaseRange | None = None) -> None:
+        self._bootstrap = bootstrap
+        self._dial = dial
+        self._named = named
+        self._requests: Counter[str] = Counter()
+        self._unseen: list[str] = []
+
+    def read(self, *, pattern: str = "*", internal: bool = False) -> ClusterFacts:
+        """Return the facts of the cluster.
+
+        Args:
+            pattern: of names of topics, with ``*`` and ``?``.
+            internal: whether to look at Kafka's own topics, too.
+
+        Raises:
+            HarnessError: no broker answers.
+            UsageError: no topic has such a name.
+        """
+        connection, versions = self._first()
+        with contextlib.closing(connection):
+            [metadata] = self._ask(connection, MetadataRequest(version=_METADATA, topics=None))
+            topics = self._topics(metadata, pattern, internal=internal)
+            settings = self._topic_settings(connection, versions, [topic.name for topic in topics])
+            kraft = _DESCRIBE_QUORUM in versions.apis
+            controllers = self._controllers(connection) if kraft else None
+        brokers = tuple(
+            self._broker(broker) for broker in sorted(metadata.brokers, key=lambda b: b.node_id)
+        )
+        return ClusterFacts(
+            cluster_id=metadata.cluster_id or "",
+            coordination="kraft" if kraft else "zookeeper",
+            brokers=brokers,
+            topics=tuple(replace(topic, settings=settings.get(topic.name)) for topic in topics),
+            controllers=controllers,
+            features=versions.finalized,
+            unseen=tuple(self._unseen),
+            requests=dict(self._requests),
+        )
+
+    def _first(self) -> tuple[BrokerConnection, _Versions]:
+        """Return a connection to the first broker of the bootstrap that answers."""
+        failures = []
+        for text in self._bootstrap.split(","):
+            try:
+                address = replace(Address.parse(text.strip()), dial=self._dial)
+            except ValueError as error:
+                raise UsageError(
+                    f"--bootstrap {text!r} is no address", hint="Write HOST:PORT,HOST:PORT."
+                ) from error
+            try:
+                connection = BrokerConnection(address, timeout_s=_CONNECT_S)
+                versions = self._versions(connection)
+            except UnreachableError as error:
+                failures.append(error.message)
+            else:
+                connection.set_timeout(_ANSWER_S)
+                return connection, versions
+        raise HarnessError(
+            f"no broker of the cluster answers: {'; '.join(failures)}",
+            hint="Look at --bootstrap, and for TLS and SASL at --command-config.",
+        )
+
+    def _ask(self, connection: BrokerConnection, *requests: Request) -> list[Response]:
+        self._requests.update(type(request).__name__ for request in requests)
+        return connection.ask(*requests)
+
+    def _versions(self, connection: BrokerConnection) -> _Versions:
+        [apis] = self._ask(connection, ApiVersionsRequest(version=0))
+        newest = {api.api_key: api.max_version for api in apis.api_keys}
+        if newest.get(_API_VERSIONS, 0) < _WITH_FEATURES:
+            return _Versions(apis, None)
+        request = ApiVersionsRequest(
+            version=_WITH_FEATURES,
+            client_software_name="highwater",
+            client_software_version="1",
+        )
+        return _Versions(apis, self._ask(connection, request)[0])
+
+    def _topics(self, metadata: Response, pattern: str, *, internal: bool) -> list[TopicFacts]:
+        visible = [topic for topic in metadata.topics if internal or not topic.is_internal]
+        matching = [topic for topic in visible if fnmatch.fnmatchcase(topic.name, pattern)]
+        if visible and not matching:
+            raise UsageError(
+                f"no topic matches {pattern!r}",
+                hint=f"The user may see {count(len(visible), 'topic')}.",
+            )
+        return [
+            TopicFacts(
+                name=topic.name,
+                partitions=len(topic.partitions),
+                replicas=min((len(part.replica_nodes) for part in topic.partitions), default=0),
+                settings=None,
+            )
+            for topic in sorted(matching, key=lambda topic: topic.name)
+        ]
+
+    def _topic_settings(
+        self, connection: BrokerConnection, versions: _Versions, names: Sequence[str]
+    ) -> dict[str, Settings]:
+        if _DESCRIBE_CONFIGS not in versions.apis:
+            self._unseen.append("settings: the brokers are too old to tell them (before 0.11)")
+            return {}
+        settings: dict[str, Settings] = {}
+        refused: dict[str, list[str]] = {}
+        for start in range(0, len(names), _TOPICS_AT_ONCE):
+            request = _configs(
+                versions, _TOPIC, names[start : start + _TOPICS_AT_ONCE], _TOPIC_SETTINGS
+            )
+            [response] = self._ask(connection, request)
+            for result in response.results:
+                if result.error_code:
+                    refused.setdefault(_refusal(result), []).append(result.resource_name)
+                else:
+                    settings[result.resource_name] = _values(result)
+        for why, topics in refused.items():
+            more = f" and {len(topics) - 1:,} more" if len(topics) > 1 else ""
+            self._unseen.append(f"settings of topic {topics[0]}{more}: {why}")
+        return settings
+
+    def _controllers(self, connection: BrokerConnection) -> int | None:
+        [response] = self._ask(connection, quorum_request(version=0))
+        partitions = [part for topic in response.topics for part in topic.partitions]
+        codes = [response.error_code, *(part.error_code for part in partitions)]
+        if code := next((code for code in codes if code), 0):
+            why = _REFUSALS.get(code, f"error {code}")
+            self._unseen.append(f"the controllers: {why}")
+            return None
+        return len(partitions[0].current_voters) if partitions else None
+
+    def _broker(self, described: Any) -> BrokerFacts:  # noqa: ANN401 - kafka-python's
+        address = Address(host=described.host, port=described.port, dial=self._dial)
+        release, settings = self._named, None
+        try:
+            with contextlib.closing(BrokerConnection(address, timeout_s=_CONNECT_S)) as connection:
+                versions = self._versions(connection)
+                settings = self._broker_settings(connection, versions, described.node_id)
+                release = release or at_least(
+                    release_range(versions.apis, versions.supported),
+                    (settings or {}).get(_PROTOCOL, ""),
+                )
+        except UnreachableError as error:
+            self._unseen.append(f"broker {described.node_id}: {error.message}")
+        return BrokerFacts(
+            id=described.node_id,
+            address=str(address),
+            rack=described.rack,
+            release=release,
+            settings=settings,
+        )
+
+    def _broker_settings(
+        self, connection: BrokerConnection, versions: _Versions, broker: int
+    ) -> Settings | None:
+        if _DESCRIBE_CONFIGS not in versions.apis:
+            return None
+        request = _configs(versions, _BROKER, [str(broker)], _BROKER_SETTINGS)
+        [response] = self._ask(connection, request)
+        [result] = response.results
+        if result.error_code:
+            self._unseen.append(f"settings of broker {broker}: {_refusal(result)}")
+            return None
+        return _values(result)
+
+
+def _configs(
+    versions: _Versions, kind: int, names: Sequence[str], settings: Sequence[str]
+) -> Request:
+    resource: Any = DescribeConfigsRequest.DescribeConfigsResource
+    return DescribeConfigsRequest(
+        version=min(1, versions.apis[_DESCRIBE_CONFIGS]),
+        resources=[
+            resource(resource_type=kind, resource_name=name, configuration_keys=[*settings])
+            for name in names
+        ],
+        include_synonyms=False,
+    )
+
+
+def _values(result: Any) -> Mapping[str, str]:  # noqa: ANN401 - kafka-python's
+    return {entry.name: entry.value for entry in result.configs if entry.value is not None}
+
+
+def _refusal(result: Any) -> str:  # noqa: ANN401 - kafka-python's
+    code: int = result.error_code
+    return _REFUSALS.get(code) or result.error_message or f"error {code}"

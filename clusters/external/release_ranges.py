@@ -1,0 +1,72 @@
+"""The releases that a broker may be of, by what it supports; no request tells its release.
+
+On KRaft the newest supported metadata.version rises from line to line, on ZooKeeper the newest
+version of Fetch in most. Within a line they stay the same: 4.0.0, 4.0.1 and 4.0.2 look alike.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from highwater.clusters.external.identity import FETCH
+from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.cluster_facts import (
+    METADATA_FEATURE,
+    Number,
+    ReleaseRange,
+    numbers,
+    successor,
+)
+
+_END: Final = (99,)
+_FETCH_KEY: Final = 1
+_LAST_ON_ZOOKEEPER: Final = (4, 0)
+
+METADATA: Final[dict[int, Number]] = {
+    7: (3, 3), 8: (3, 4), 11: (3, 5), 14: (3, 6), 19: (3, 7), 20: (3, 8), 21: (3, 9),
+    25: (4, 0), 27: (4, 1), 29: (4, 2), 30: (4, 3), 33: (4, 4),
+}  # fmt: skip
+"""Newest metadata.version of a line's releases (``MetadataVersion.LATEST_PRODUCTION``)."""
+
+
+def release_range(apis: Mapping[int, int], features: Mapping[str, int]) -> ReleaseRange | None:
+    """Return the releases that a broker may be of; None if it is not Apache's Kafka, perhaps.
+
+    Args:
+        apis: API keys to the newest supported version.
+        features: names of supported features to the newest supported level.
+    """
+    level = features.get(METADATA_FEATURE, 0)
+    if level in METADATA:
+        return ReleaseRange(first=METADATA[level], below=successor(METADATA[level]))
+    if level >= min(METADATA):
+        older = [line for version, line in METADATA.items() if version < level]
+        newer = [line for version, line in METADATA.items() if version > level]
+        return ReleaseRange(first=max(older), below=min(newer, default=None))
+    fetch = apis.get(_FETCH_KEY, -1)
+    older = [line for version, line in FETCH.items() if version <= fetch]
+    newer = [line for version, line in FETCH.items() if version > fetch]
+    first, below = max(older, default=(0,)), min(newer, default=None)
+    if below is None or first >= _LAST_ON_ZOOKEEPER:
+        return None
+    return ReleaseRange(first=first, below=min(below, _LAST_ON_ZOOKEEPER))
+
+
+def at_least(release: ReleaseRange | None, protocol: str) -> ReleaseRange | None:
+    """Return the releases of a range that speak a protocol, such as ``2.8-IV1``."""
+    spoken = numbers(protocol)
+    if release is None or release.first >= spoken or (release.below or _END) <= spoken:
+        return release
+    return replace(release, first=spoken)
+
+
+def named_release(text: str) -> ReleaseRange:
+    """Return the release that a person names, which need not be in the catalogue.
+
+    Raises:
+        UsageError: it is no version.
+    """
+    number = numbers(text)
+    if len(number) < 3:  # noqa: PLR2004 - Kafka's versions have three parts at least
+        raise UsageError(f"--kafka {text!r} is no release", hint="Write 4.0.2, say.")
+    return ReleaseRange(first=number, below=None, exact=True)

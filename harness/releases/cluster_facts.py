@@ -1,0 +1,106 @@
+"""Facts about a running cluster that any client with a right to describe it can learn."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.harness.releases.release import Coordination
+
+Settings = Mapping[str, str]
+Number = tuple[int, ...]
+
+ELR_FEATURE: Final = "eligible.leader.replicas.version"
+METADATA_FEATURE: Final = "metadata.version"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRange:
+    """The releases that a broker may be of; no request of Kafka tells its release.
+
+    Attributes:
+        first: the oldest that it may be, such as (4, 0).
+        below: the oldest above it that it cannot be; None if it is newer than the catalogue.
+        exact: whether a person named it: ``first`` is the release itself.
+    """
+
+    first: Number
+    below: Number | None
+    exact: bool = False
+
+    def __str__(self) -> str:
+        first = dotted(self.first)
+        if self.exact:
+            return first
+        if self.below is None:
+            return f"newer than {first}"
+        if self.below == successor(self.first):
+            return f"{first}.x"
+        return f"from {first} to before {dotted(self.below)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFacts:
+    """One broker.
+
+    Attributes:
+        release: None if its requests fit no release of the catalogue.
+        settings: None if they could not be read.
+    """
+
+    id: int
+    address: str
+    rack: str | None
+    release: ReleaseRange | None
+    settings: Settings | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """One topic.
+
+    Attributes:
+        replicas: of the partition that has the fewest.
+        settings: those in force, defaults included; None if they could not be read.
+    """
+
+    name: str
+    partitions: int
+    replicas: int
+    settings: Settings | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """One cluster.
+
+    Attributes:
+        controllers: voters of the KRaft quorum; None on ZooKeeper, and if they could not be read.
+        features: finalized levels; None where there are no features (before 2.7).
+        unseen: what could not be read and why, a sentence each.
+        requests: APIs that were used, and how often.
+    """
+
+    cluster_id: str
+    coordination: Coordination
+    brokers: tuple[BrokerFacts, ...]
+    topics: tuple[TopicFacts, ...]
+    controllers: int | None
+    features: Mapping[str, int] | None
+    unseen: tuple[str, ...]
+    requests: Mapping[str, int]
+
+
+def successor(line: Number) -> Number:
+    """Return the line after one: 4.1 after 4.0, 0.11.1 after 0.11.0."""
+    return (*line[:-1], line[-1] + 1)
+
+
+def dotted(number: Number) -> str:
+    """Return a version as people write it."""
+    return ".".join(map(str, number))
+
+
+def numbers(text: str) -> Number:
+    """Return the numbers at the start of a version: (0, 10, 2) of ``0.10.2-IV0``."""
+    parts = text.partition("-")[0].split(".")
+    return tuple(int(part) for part in parts if part.isdecimal())

@@ -1,0 +1,1 @@
+"""The commands about hazards: the catalogue, and advice for a running cluster."""

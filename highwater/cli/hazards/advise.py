@@ -1,0 +1,187 @@
+"""The command ``highwater advise``: a running cluster held against the catalogue of hazards."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import typer
+from rich.text import Text
+from typer import Option
+
+from highwater import console
+from highwater.checkers.hazards.evaluate import Advice, Status, evaluate, unread, worst
+from highwater.cli.options.common import JsonOption
+from highwater.clusters.external.client_properties import read_properties
+from highwater.clusters.external.cluster_survey import ClusterSurvey
+from highwater.clusters.external.release_ranges import named_release
+from highwater.clusters.external.security import dialer
+from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
+from highwater.harness.base.files import require_writable
+from highwater.harness.base.wording import count
+from highwater.harness.releases.cluster_facts import ClusterFacts
+
+CODES: Final[dict[Status, int]] = {
+    "can lose": BROKEN,
+    "cannot tell": UNKNOWN,
+    "guarded": OK,
+    "not affected": OK,
+}
+_COLOURS: Final[dict[Status, str]] = {
+    "can lose": "red",
+    "cannot tell": "yellow",
+    "guarded": "green",
+    "not affected": "green",
+}
+_NAMED_MAX: Final = 5
+
+
+def advise(  # noqa: PLR0913 - a command's options are its arguments
+    *,
+    bootstrap: Annotated[
+        str, Option(metavar="HOST:PORT", help="Brokers to begin with, separated by commas.")
+    ],
+    command_config: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Kafka's client properties, for TLS and SASL."),
+    ] = None,
+    topic: Annotated[str, Option(metavar="PATTERN", help="Topics to look at, with * and ?.")] = "*",
+    internal: Annotated[
+        bool, Option("--internal", help="Look at Kafka's own topics (__…) as well.")
+    ] = False,
+    kafka: Annotated[
+        str | None,
+        Option(help="Release of the brokers; without it a range is told by what they support."),
+    ] = None,
+    acks: Annotated[
+        Literal["0", "1", "all"] | None, Option(help="The weakest acks of any producer.")
+    ] = None,
+    power: Annotated[
+        Literal["shared", "separate", "safe"] | None,
+        Option(
+            help="Power of the machines: shared by all, separate, or safe: what was written"
+            " outlives its failure."
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None, Option(metavar="FILE", help="Write a page about it, too.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which known hazards apply to a running cluster. Nothing is changed.
+
+    Exit codes: 0 nothing can be lost, 1 something can, 3 cannot tell, 4 the cluster was not read.
+    """
+    if report is not None:
+        require_writable(report, "--report")
+    dial = dialer(read_properties(command_config) if command_config else {})
+    named = named_release(kafka) if kafka else None
+    with console.waiting("reading the cluster"):
+        cluster = ClusterSurvey(bootstrap, dial, named).read(pattern=topic, internal=internal)
+    answers = {"acks": acks, "power": power}
+    every = evaluate(cluster, {name: value for name, value in answers.items() if value})
+    if report is not None:
+        from highwater.reports.pages.advice import write
+
+        write(cluster, every, summary(cluster), report)
+    if as_json:
+        console.print_json(document(cluster, every))
+    else:
+        _show(cluster, every)
+        if report is not None:
+            console.out.print(f"page: {report}")
+    raise typer.Exit(CODES[worst(every)])
+
+
+def document(cluster: ClusterFacts, every: Sequence[Advice]) -> dict[str, Any]:
+    """Return the advice as an object for JSON."""
+    return {
+        "status": worst(every),
+        "cluster": {
+            "id": cluster.cluster_id,
+            "coordination": cluster.coordination,
+            "brokers": [
+                {
+                    "id": broker.id,
+                    "address": broker.address,
+                    "rack": broker.rack,
+                    "release": str(broker.release) if broker.release else None,
+                }
+                for broker in cluster.brokers
+            ],
+            "controllers": cluster.controllers,
+            "features": dict(cluster.features) if cluster.features is not None else None,
+            "topics": len(cluster.topics),
+            "partitions": sum(topic.partitions for topic in cluster.topics),
+        },
+        "not_seen": list(cluster.unseen),
+        "requests": dict(cluster.requests),
+        "hazards": [
+            {
+                "id": advice.hazard.id,
+                "status": advice.status,
+                "title": advice.hazard.title,
+                "topics": list(advice.topics),
+                "reasons": list(advice.reasons),
+                "schedule": advice.hazard.schedule,
+                "cure": advice.hazard.cure,
+                "cost": advice.hazard.cost,
+                "command": advice.command or None,
+            }
+            for advice in every
+        ],
+    }
+
+
+def _show(cluster: ClusterFacts, every: Sequence[Advice]) -> None:
+    say = console.out.print
+    for line in summary(cluster):
+        say(Text(line))
+    for why in cluster.unseen:
+        say(Text(f"Not seen: {why}.", style="yellow"))
+    for advice in every:
+        heading = Text(f"{advice.status.upper()}", style=f"bold {_COLOURS[advice.status]}")
+        if advice.status not in ("can lose", "cannot tell"):
+            say(heading, Text(f"{advice.hazard.id}: {'; '.join(advice.reasons)}"))
+            continue
+        say(heading, Text(f"{advice.hazard.id}: {advice.hazard.title}"))
+        if advice.status == "cannot tell":
+            say(Text(f"  needs: {'; '.join(advice.reasons)}"))
+            continue
+        say(Text(f"  topics: {_named(advice.topics)}"))
+        say(Text(f"  how:    {advice.hazard.schedule}"))
+        say(Text(f"  cure:   {advice.hazard.cure}"))
+        say(Text(f"  costs:  {advice.hazard.cost}"))
+        say(Text(f"  see it: {advice.command}"))
+
+
+def summary(cluster: ClusterFacts) -> list[str]:
+    """Return what was read, a sentence each."""
+    partitions = sum(topic.partitions for topic in cluster.topics)
+    kind = "KRaft" if cluster.coordination == "kraft" else "ZooKeeper"
+    releases = ", ".join(
+        dict.fromkeys(str(broker.release or "not recognised") for broker in cluster.brokers)
+    )
+    racks = {broker.rack for broker in cluster.brokers if broker.rack}
+    controllers = (
+        f", {count(cluster.controllers, 'controller')}" if cluster.controllers is not None else ""
+    )
+    size = (
+        f"Cluster {cluster.cluster_id} on {kind}: {count(len(cluster.brokers), 'broker')}"
+        f" ({releases}), {count(len(racks), 'rack') if racks else 'no racks'}{controllers},"
+        f" {count(len(cluster.topics), 'topic')}, {count(partitions, 'partition')}."
+    )
+    lines = [size]
+    if cluster.features:
+        lines.append(
+            "Features: "
+            + ", ".join(f"{name}={level}" for name, level in sorted(cluster.features.items()))
+            + "."
+        )
+    if len({str(broker.release) for broker in cluster.brokers}) > 1:
+        lines.append("The brokers are of mixed releases; a hazard of any of them counts.")
+    return [*lines, *unread(cluster)]
+
+
+def _named(topics: Sequence[str]) -> str:
+    more = f" and {len(topics) - _NAMED_MAX:,} more" if len(topics) > _NAMED_MAX else ""
+    return f"{', '.join(topics[:_NAMED_MAX])}{more}"

@@ -1,0 +1,50 @@
+"""The page of ``highwater advise``: what applies to a cluster, topic by topic, and its cure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from highwater.checkers.hazards.evaluate import ORDER, Advice, Status, worst
+from highwater.harness.base.wording import count
+from highwater.harness.releases.cluster_facts import ClusterFacts
+from highwater.reports.html import render, save
+
+COLOURS: Final[dict[Status, str]] = {
+    "can lose": "invalid",
+    "cannot tell": "unknown",
+    "guarded": "valid",
+    "not affected": "valid",
+}
+
+
+def write(cluster: ClusterFacts, every: Sequence[Advice], lines: Sequence[str], path: Path) -> Path:
+    """Write the page and return its path.
+
+    Args:
+        lines: sentences about what was read.
+    """
+    html = render(
+        "advice.html.j2",
+        worst=worst(every),
+        headline=headline(every),
+        colours=COLOURS,
+        counts=[(status, [a.status for a in every].count(status)) for status in ORDER],
+        lines=lines,
+        unseen=cluster.unseen,
+        losing=[advice for advice in every if advice.status == "can lose"],
+        others=[advice for advice in every if advice.status != "can lose"],
+    )
+    return save(path, html)
+
+
+def headline(every: Sequence[Advice]) -> str:
+    """Return the most important result as one sentence with denominators."""
+    statuses = Counter(advice.status for advice in every)
+    total = count(len(every), "hazard")
+    if statuses["can lose"]:
+        applies = "applies" if statuses["can lose"] == 1 else "apply"
+        return f"{statuses['can lose']} of {total} {applies} to this cluster."
+    if statuses["cannot tell"]:
+        return f"More must be known about {statuses['cannot tell']} of {total}."
+    return f"None of {total} applies to this cluster."

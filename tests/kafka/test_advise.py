@@ -1,0 +1,229 @@
+"""Advice for real clusters: what is read of them, in which requests, and by whom."""
+
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import admin as kafka_admin
+
+from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.external.client_properties import read_properties
+from highwater.clusters.external.cluster_survey import ClusterSurvey
+from highwater.clusters.external.security import dialer
+from highwater.clusters.local.driver import open_cluster
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import MODERN, release
+from tests.kafka.test_external_access import certificate
+
+pytestmark = pytest.mark.kafka
+READING = {"ApiVersionsRequest", "MetadataRequest", "DescribeConfigsRequest"}
+
+
+def advise(bootstrap: str, *options: str) -> tuple[int, dict[str, Any], str]:
+    """Return the exit code, the document, and what was written to standard error."""
+    command = [sys.executable, "-m", "highwater", "advise", "--bootstrap", bootstrap, "--json"]
+    done = subprocess.run(
+        [*command, *options], capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+
+
+def status(document: dict[str, Any]) -> dict[str, str]:
+    return {hazard["id"]: hazard["status"] for hazard in document["hazards"]}
+
+
+def topics(document: dict[str, Any], hazard: str) -> list[str]:
+    return next(each["topics"] for each in document["hazards"] if each["id"] == hazard)
+
+
+def test_a_cluster_is_read_and_what_applies_is_named(cluster: Cluster) -> None:
+    brokers = [1, 2, 3]
+    cluster.create_topic("advise-safe", [brokers], {"min.insync.replicas": "2"})
+    cluster.create_topic("advise-weak", [brokers], {"min.insync.replicas": "1"})
+    cluster.create_topic("advise-two", [[1, 2]], {"min.insync.replicas": "2"})
+    options = ("--topic", "advise-*", "--acks", "all", "--power", "separate")
+    code, document, errors = advise(cluster.bootstrap, *options)
+    assert code == 1, errors
+    kafka = cluster.release
+    found = status(document)
+    losing = {hazard for hazard, state in found.items() if state == "can lose"}
+    if kafka.name == MODERN:
+        assert losing == {"elected-again", "last-replica"}
+        assert topics(document, "elected-again") == ["advise-safe", "advise-weak"]
+        assert topics(document, "last-replica") == ["advise-weak"]
+        assert not document["not_seen"]
+        assert document["cluster"]["features"]["eligible.leader.replicas.version"] == 1
+        safe = advise(cluster.bootstrap, "--topic", "advise-two", *options[2:])
+        assert safe[0] == 0, safe[1]
+    else:
+        assert losing == {"KIP-101"}
+        assert document["not_seen"]  # settings came with 0.11
+    seen = {broker["release"] for broker in document["cluster"]["brokers"]}
+    assert len(document["cluster"]["brokers"]) == 3
+    assert all(kafka.version.startswith(name.removesuffix("x")) for name in seen if "x" in name)
+    assert set(document["requests"]) <= READING | {"DescribeQuorumRequest"}
+    code, _, errors = advise(cluster.bootstrap, "--topic", "nothing-*")
+    assert code == 2
+    assert "no topic matches 'nothing-*'" in errors
+
+
+KAFKA: Any = kafka_admin
+MODULES = "org.apache.kafka.common.security"
+LOGIN = {
+    "PLAIN": f"{MODULES}.plain.PlainLoginModule required",
+    "SCRAM-SHA-512": f"{MODULES}.scram.ScramLoginModule required",
+}
+KEYS = "PEM"
+
+
+def properties(folder: Path, name: str, **settings: str) -> tuple[str, str]:
+    """Write a client properties file, as Kafka's tools read it, and return the option."""
+    path = folder / f"{name}.properties"
+    lines = [f"{key.replace('_', '.')}={value}" for key, value in settings.items()]
+    path.write_text("\n".join(["# of a test", *lines, ""]))
+    return "--command-config", str(path)
+
+
+@contextlib.contextmanager
+def secured(folder: Path, cert: Path, both: Path) -> Iterator[str]:
+    """A broker on ZooKeeper that wants a certificate and a password, and knows rights."""
+    users = 'user_a="b" user_reader="r" user_lister="l" user_nobody="n"'
+    plain = f'{LOGIN["PLAIN"]} username="a" password="b" {users};'
+    settings = {
+        "zookeeper.session.timeout.ms": "15000",
+        "listener.security.protocol.map": "PLAINTEXT:SASL_SSL",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "ssl.keystore.type": KEYS,
+        "ssl.keystore.location": str(both),
+        "ssl.truststore.type": KEYS,
+        "ssl.truststore.location": str(cert),
+        "listener.name.plaintext.ssl.client.auth": "required",
+        "ssl.endpoint.identification.algorithm": "",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.plaintext.plain.sasl.jaas.config": plain,
+        "listener.name.plaintext.scram-sha-512.sasl.jaas.config": f"{LOGIN['SCRAM-SHA-512']};",
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:a",
+    }
+    opened = open_cluster(release("3.9.2-zk"), folder / "run", brokers=1, broker_config=settings)
+    with contextlib.closing(opened):
+        yield opened.bootstrap
+
+
+def prepare(bootstrap: str, cert: Path, both: Path) -> None:
+    """Create a topic, a password for SCRAM, and the right to describe, as the super user."""
+    admin = KAFKA.AdminClient(
+        {
+            "bootstrap.servers": bootstrap,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "a",
+            "sasl.password": "b",
+            "ssl.ca.location": str(cert),
+            "ssl.certificate.location": str(cert),
+            "ssl.key.location": str(both),
+            "ssl.endpoint.identification.algorithm": "none",
+        }
+    )
+    scram = KAFKA.ScramCredentialInfo(KAFKA.ScramMechanism.SCRAM_SHA_512, 4096)
+    resources = (
+        (KAFKA.ResourceType.TOPIC, "*"),
+        (KAFKA.ResourceType.BROKER, "kafka-cluster"),
+    )
+    wanted: list[Any] = [
+        *admin.create_topics([KAFKA.NewTopic("orders", 1, 1)]).values(),
+        *admin.create_acls(
+            [
+                KAFKA.AclBinding(
+                    kind,
+                    name,
+                    KAFKA.ResourcePatternType.LITERAL,
+                    f"User:{user}",
+                    "*",
+                    operation,
+                    KAFKA.AclPermissionType.ALLOW,
+                )
+                for kind, name in resources
+                for user, operations in (
+                    ("reader", (KAFKA.AclOperation.DESCRIBE, KAFKA.AclOperation.DESCRIBE_CONFIGS)),
+                    ("lister", (KAFKA.AclOperation.DESCRIBE,)),
+                )
+                for operation in operations
+            ]
+        ).values(),
+        *admin.alter_user_scram_credentials(
+            [KAFKA.UserScramCredentialUpsertion("reader", scram, b"scram")]
+        ).values(),
+    ]
+    for future in wanted:
+        future.result(timeout=30)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made by openssl")
+def test_a_user_who_may_only_describe_is_advised(tmp_path: Path) -> None:
+    cert, both = certificate(tmp_path)
+    access = {
+        "security_protocol": "SASL_SSL",
+        "ssl_truststore_type": KEYS,
+        "ssl_truststore_location": str(cert),
+        "ssl_keystore_type": KEYS,
+        "ssl_keystore_location": str(both),
+        "ssl_endpoint_identification_algorithm": "",
+    }
+
+    def user(name: str, password: str, mechanism: str = "PLAIN", **changes: str) -> tuple[str, str]:
+        login = f'{LOGIN[mechanism]} username="{name}" password="{password}";'
+        settings = {**access, "sasl_mechanism": mechanism, "sasl_jaas_config": login, **changes}
+        return properties(tmp_path, "client", **settings)
+
+    with secured(tmp_path, cert, both) as bootstrap:
+        dial = dialer(read_properties(Path(user("a", "b")[1])))
+        await_condition(
+            lambda: ClusterSurvey(bootstrap, dial).read(),
+            lambda facts: bool(facts.brokers),
+            what="the broker to know of itself",
+            limit_s=60,
+            passing=(HarnessError,),
+        )
+        prepare(bootstrap, cert, both)
+        for reader in (user("reader", "r"), user("reader", "scram", "SCRAM-SHA-512")):
+            code, document, errors = advise(bootstrap, *reader, "--acks", "all")
+            assert code == 3, errors  # whether all may lose their power at once is not known
+            assert not document["not_seen"]
+            assert document["cluster"]["topics"] == 1
+            assert document["cluster"]["brokers"][0]["release"] == "3.9.x"
+            assert set(document["requests"]) == READING
+
+        code, document, _ = advise(bootstrap, *user("lister", "l"), "--acks", "all")
+        assert code == 3
+        assert document["not_seen"] == [
+            "settings of topic orders: the user may not describe it",
+            "settings of broker 1: the user may not describe the cluster",
+        ]
+        code, document, _ = advise(bootstrap, *user("nobody", "n"), "--acks", "all")
+        assert code == 3
+        assert document["cluster"]["topics"] == 0
+
+        other = tmp_path / "other"
+        other.mkdir()
+        stranger = str(certificate(other)[0])
+        for options, reason in (
+            (user("reader", "wrong"), "authentication failed"),
+            (user("reader", "r", ssl_truststore_location=stranger), "CERTIFICATE_VERIFY_FAILED"),
+            (user("reader", "r", ssl_keystore_location=""), "CERTIFICATE_REQUIRED|certificate"),
+            (properties(tmp_path, "plain"), "closed the connection|does not answer"),
+        ):
+            code, document, errors = advise(bootstrap, *options)
+            assert code == 4, errors
+            assert re.search(f"no broker of the cluster answers.*({reason})", errors)
+            assert not document

@@ -1,0 +1,1 @@
+"""Tests of the catalogue of hazards, and of their evaluation."""

@@ -1,0 +1,107 @@
+"""What is said of a cluster whose facts are incomplete, mixed or new."""
+
+from dataclasses import replace
+
+import pytest
+
+from highwater.checkers.hazards.evaluate import Advice, evaluate, unread, worst
+from highwater.harness.releases.cluster_facts import ClusterFacts, ReleaseRange
+from tests.unit.checkers.hazards.clusters import cluster, topic
+
+SAID = {"acks": "all", "power": "separate"}
+
+
+def of(facts: ClusterFacts, hazard: str, said: dict[str, str] = SAID) -> Advice:
+    return next(advice for advice in evaluate(facts, said) if advice.hazard.id == hazard)
+
+
+def test_a_new_healthy_cluster_has_only_what_has_no_cure() -> None:
+    every = evaluate(cluster("4.4.0"), SAID)
+    assert [advice.hazard.id for advice in every if advice.status == "can lose"] == [
+        "elected-again"
+    ]
+    assert not [advice for advice in every if advice.status == "cannot tell"]
+    assert worst(every) == "can lose"
+    assert every[0].command.endswith("--kafka 4.4.0")
+
+
+def test_two_replicas_and_acks_all_lose_nothing_on_a_new_cluster() -> None:
+    every = evaluate(cluster("4.4.0", topic(replicas=2)), SAID)
+    assert worst(every) == "guarded"
+
+
+def test_what_no_cluster_tells_is_asked_for() -> None:
+    assert of(cluster(), "acks-1", {}).status == "cannot tell"
+    assert of(cluster(), "acks-1", {}).reasons == ("--acks 0, 1 or all",)
+    assert of(cluster(), "acks-1").reasons == ("acks=all, as you say",)
+    assert of(cluster(), "power-of-all", {}).status == "cannot tell"
+    assert of(cluster(), "power-of-all", {"power": "shared"}).status == "can lose"
+    weak = cluster("4.4.0", topic(settings={"min.insync.replicas": "1"}))
+    assert of(weak, "last-replica", {}).status == "can lose"
+    assert of(weak, "last-replica", {"power": "safe"}).status == "guarded"
+
+
+def test_only_the_topics_to_which_it_applies_are_named() -> None:
+    facts = cluster(
+        "4.4.0",
+        topic("strong"),
+        topic("weak", settings={"min.insync.replicas": "1"}),
+        topic("small", settings={"min.insync.replicas": "1"}),
+    )
+    assert of(facts, "last-replica").topics == ("small", "weak")
+    assert of(cluster(), "last-replica").status == "guarded"
+    assert of(cluster(), "last-replica").reasons == ("min.insync.replicas=2",)
+
+
+def test_settings_that_could_not_be_read_are_asked_for() -> None:
+    unread_topic = replace(topic(), settings=None)
+    advice = of(cluster("4.4.0", unread_topic), "last-replica")
+    assert advice.status == "cannot tell"
+    assert "min.insync.replicas of topic events" in advice.reasons
+
+
+def test_unclean_elections_on_early_kraft_are_guarded_by_a_bug() -> None:
+    facts = cluster("3.7.2", topic(settings={"unclean.leader.election.enable": "true"}))
+    advice = of(facts, "unclean-election")
+    assert advice.status == "guarded"
+    assert "KAFKA-12670" in advice.reasons[0]
+
+
+def test_a_broker_of_the_releases_suffices() -> None:
+    old = ReleaseRange(first=(2, 4), below=(2, 5))
+    new = ReleaseRange(first=(2, 8), below=(2, 9))
+    facts = cluster("2.8.2", ranges=(new, old, new))
+    assert of(facts, "KAFKA-9338").status == "can lose"
+    assert of(facts, "KAFKA-13141").status == "cannot tell"
+    assert of(facts, "KAFKA-13141").reasons == (
+        "the exact release of broker 1 (2.8.x): --kafka RELEASE",
+    )
+
+
+@pytest.mark.parametrize("below", [None, (4, 6)])
+def test_releases_newer_than_the_catalogue_may_have_a_fix(below: tuple[int, ...] | None) -> None:
+    newer = ReleaseRange(first=(4, 4) if below is None else (4, 5), below=below)
+    facts = cluster("4.4.0", ranges=(newer,) * 3)
+    assert of(facts, "KIP-101").status == "not affected"
+    if below is None:
+        assert of(facts, "elected-again").status == "cannot tell"
+        assert "newer than the catalogue" in unread(facts)[0]
+    assert not unread(cluster("4.4.0"))
+
+
+def test_an_exact_release_beyond_the_catalogue_may_have_a_fix() -> None:
+    newer = ReleaseRange(first=(4, 5, 0), below=None, exact=True)
+    facts = cluster("4.4.0", ranges=(newer,))
+    assert of(facts, "elected-again").status == "cannot tell"
+    assert unread(facts)
+
+
+def test_a_broker_that_is_not_recognised_leaves_its_release_open() -> None:
+    facts = cluster("4.4.0", ranges=(None,))
+    assert of(facts, "elected-again").status == "cannot tell"
+
+
+def test_a_cluster_without_topics_may_have_some_that_are_not_seen() -> None:
+    """Kafka does not list the topics that a user may not describe."""
+    facts = replace(cluster(), topics=())
+    assert {advice.status for advice in evaluate(facts, {})} == {"cannot tell"}

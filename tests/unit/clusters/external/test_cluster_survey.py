@@ -1,0 +1,58 @@
+"""Facts are read in few requests, however many topics there are, and refusals are named."""
+
+import socket
+import time
+
+import pytest
+
+from highwater.clusters.external.cluster_survey import ClusterSurvey
+from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.releases.cluster_facts import ClusterFacts
+from tests.support.fake_broker import FakeBroker, described_cluster
+
+_METADATA, _API_VERSIONS, _CONFIGS, _QUORUM = 3, 18, 32, 55
+
+
+def survey(
+    topics: int, partitions: int, *, refused: str = "", pattern: str = "*"
+) -> tuple[ClusterFacts, FakeBroker]:
+    with described_cluster(topics, partitions, refused=refused) as broker:
+        bootstrap = f"127.0.0.1:{broker.port}"
+        facts = ClusterSurvey(bootstrap, socket.create_connection).read(pattern=pattern)
+    return facts, broker
+
+
+def test_a_thousand_topics_take_a_handful_of_requests() -> None:
+    began = time.process_time()
+    facts, broker = survey(1_000, 50)
+    assert len(facts.topics) == 1_000
+    assert sum(topic.partitions for topic in facts.topics) == 50_000
+    assert broker.asked == {_METADATA: 1, _API_VERSIONS: 4, _CONFIGS: 3, _QUORUM: 1}
+    assert sum(facts.requests.values()) == broker.asked.total()
+    assert time.process_time() - began < 20
+
+
+def test_refusals_are_named_and_the_rest_is_read() -> None:
+    facts, _ = survey(3, 1, refused="t1")
+    assert facts.unseen == (
+        "settings of topic t1: the user may not describe it",
+        "the controllers: the user may not describe the cluster",
+    )
+    assert [topic.settings is None for topic in facts.topics] == [False, True, False]
+    assert facts.controllers is None
+    assert [str(broker.release) for broker in facts.brokers] == ["4.4.x"]
+    assert facts.brokers[0].rack == "r1"
+
+
+def test_a_pattern_chooses_topics() -> None:
+    facts, _ = survey(12, 1, pattern="t1*")
+    assert [topic.name for topic in facts.topics] == ["t1", "t10", "t11"]
+    with pytest.raises(UsageError, match="no topic matches 'x'"):
+        survey(1, 1, pattern="x")
+
+
+def test_an_address_that_nobody_listens_on_is_told_with_its_reason() -> None:
+    with pytest.raises(HarnessError, match=r"no broker of the cluster answers: .*refused"):
+        ClusterSurvey("127.0.0.1:1", socket.create_connection).read()
+    with pytest.raises(UsageError, match="--bootstrap 'b1' is no address"):
+        ClusterSurvey("b1", socket.create_connection).read()

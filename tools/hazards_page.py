@@ -1,0 +1,68 @@
+"""docs/hazards.md: the catalogue of hazards, with the replays that docs/model-results.json has."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from highwater.checkers.hazards.catalogue import HAZARDS
+from highwater.checkers.hazards.evaluate import default_command
+from highwater.checkers.hazards.hazard import EVIDENCE, Hazard
+from tools.model_tables import RESULTS, MeasuredReplay, Results, table
+
+_INTRO: Final = """\
+Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records: in
+which releases, under which conditions, what makes it safe, and the command that shows it on your
+machine. `highwater hazards` lists them, `highwater hazards show ID` prints one, and
+[`highwater advise`](advise.md) holds a running cluster against all of them.
+[findings.md](findings.md) explains the mechanisms.
+
+- A hazard applies if **all** its conditions hold. Settings are those of a topic, in force.
+- The releases and the conditions are data in `checkers/hazards/catalogue.py`. A test compares them
+  with the model: with the rules of every release of the catalogue, and with the outcome of the
+  stories for each of them under acks, min.insync.replicas and unclean elections.
+- *Replayed* is measured (`docs/model-results.json`): runs on real brokers in which the
+  counterexample came true, of all runs. Where it is missing, nothing was counted.
+"""
+
+
+def hazards() -> str:
+    """docs/hazards.md."""
+    results = msgspec.json.decode(RESULTS.read_bytes(), type=Results)
+    rows = [
+        (f"[{hazard.id}](#{_anchor(hazard)})", hazard.title, hazard.affected) for hazard in HAZARDS
+    ]
+    return "\n".join(
+        [
+            "# Hazards\n",
+            "<!-- Written by `make docs` from the code. -->\n",
+            _INTRO,
+            table(("id", "what happens", "releases"), rows),
+            *(_section(hazard, results.replays) for hazard in HAZARDS),
+        ]
+    )
+
+
+def _anchor(hazard: Hazard) -> str:
+    return hazard.id.lower().replace(".", "")
+
+
+def _section(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> str:
+    conditions = "; ".join(hazard.other_conditions) or "none"
+    measured = [replay for replay in replays if replay.counterexample == hazard.counterexample]
+    rows = [
+        ("loses", hazard.loses),
+        ("releases", hazard.affected),
+        ("other conditions", conditions),
+        ("how", hazard.schedule),
+        ("cure", hazard.cure),
+        ("what the cure costs", hazard.cost),
+        *([("also called", ", ".join(hazard.aliases))] if hazard.aliases else []),
+        *([("replayed", _counted(measured))] if measured else []),
+    ]
+    evidence = f"Shown by {EVIDENCE[hazard.evidence]}:\n\n    {default_command(hazard)}\n"
+    return f"## {hazard.id}\n\n{hazard.title}\n\n{table(('', ''), rows)}\n{evidence}"
+
+
+def _counted(replays: Sequence[MeasuredReplay]) -> str:
+    return ", ".join(f"{replay.kafka}: {replay.reproduced} of {replay.runs}" for replay in replays)

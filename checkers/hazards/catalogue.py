@@ -167,10 +167,77 @@ _ENTRIES: Final = (
         schedule="Leadership moves as planned, and one broker is slow to hear of it.",
         cure="Upgrade the brokers to 2.5 or later.",
         cost="An upgrade.",
-        evidence="model",
-        command="highwater model explore --kafka {kafka} --records 2 --failures 0 --moves 3"
-        " --no-stops --invariant acked-kept",
+        evidence="replay",
+        command="highwater model replay docs/counterexamples/kafka-9338-2.4.1.json --kafka {kafka}",
+        counterexample="kafka-9338-2.4.1.json",
         played_on="2.4.1",
+        played_from=(2, 4),
+    ),
+    Hazard(
+        id="KAFKA-7415",
+        title="A leader without records of its epoch lets a follower cut too much.",
+        loses=_SILENT,
+        conditions=(
+            On("zookeeper"),
+            Releases((((0, 11), (2, 0, 1)),)),
+            _WITH_EPOCHS,
+            Replicas(">=", 3),
+        ),
+        schedule=(
+            "Leadership moves as planned. The new leader has appended nothing yet, so it does not"
+            " know its own epoch, and tells an older follower to cut at the epoch before."
+        ),
+        cure="Upgrade the brokers to 2.0.1 or later.",
+        cost="An upgrade.",
+        evidence="replay",
+        command="highwater model replay docs/counterexamples/kafka-7415-2.0.0.json --kafka {kafka}",
+        counterexample="kafka-7415-2.0.0.json",
+        played_on="2.0.0",
+        played_from=(2, 0),
+    ),
+    Hazard(
+        id="KAFKA-7164",
+        title="A follower that missed a leader epoch does not ask where to cut its log.",
+        loses="Readers get one record or another at the same offset, depending on the leader.",
+        conditions=(
+            On("zookeeper"),
+            Releases((((0, 11), (2, 0, 1)),)),
+            _WITH_EPOCHS,
+            Replicas(">=", 3),
+        ),
+        schedule=(
+            "A pause ends a session, and leadership moves away and back. To the follower its"
+            " leader is the same, so it keeps what its leader has since cut."
+        ),
+        cure="Upgrade the brokers to 2.0.1 or later.",
+        cost="An upgrade.",
+        evidence="replay",
+        command="highwater model replay docs/counterexamples/kafka-7164-2.0.0.json --kafka {kafka}",
+        counterexample="kafka-7164-2.0.0.json",
+        played_on="2.0.0",
+        played_from=(2, 0),
+    ),
+    Hazard(
+        id="KAFKA-7128",
+        title="A follower joins the ISR below what a new leader has yet to commit.",
+        loses=_SILENT,
+        conditions=(
+            On("zookeeper"),
+            Releases((((0, 11), (2, 0, 1)),)),
+            _WITH_EPOCHS,
+            Replicas(">=", 3),
+        ),
+        schedule=(
+            "A follower lags and leaves the ISR. Leadership moves to one that does not know yet"
+            " how much is committed; the follower joins the ISR up to that, and leads."
+        ),
+        cure="Upgrade the brokers to 2.0.1 or later.",
+        cost="An upgrade.",
+        evidence="replay",
+        command="highwater model replay docs/counterexamples/kafka-7128-2.0.0.json --kafka {kafka}",
+        counterexample="kafka-7128-2.0.0.json",
+        played_on="2.0.0",
+        played_from=(2, 0),
     ),
     Hazard(
         id="KAFKA-13141",
@@ -185,9 +252,10 @@ _ENTRIES: Final = (
         schedule="Leadership moves as planned, with one answer to a follower between two others.",
         cure="Upgrade the brokers to 2.8.1 or later.",
         cost="An upgrade.",
-        evidence="model",
-        command="highwater model explore --kafka {kafka} --records 2 --failures 0 --moves 3"
-        " --no-stops --invariant acked-kept",
+        evidence="replay",
+        command="highwater model replay docs/counterexamples/kafka-13141-2.8.0.json"
+        " --kafka {kafka}",
+        counterexample="kafka-13141-2.8.0.json",
         played_on="2.8.0",
     ),
     Hazard(

@@ -7,13 +7,12 @@ from highwater.checkers.hazards.conditions import Condition, On, Releases
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.releases.cluster_facts import Number
 
-Evidence = Literal["story", "replay", "run", "model"]
+Evidence = Literal["story", "replay", "run"]
 
 EVIDENCE: Final[dict[Evidence, str]] = {
     "story": "a story on real brokers",
     "replay": "a counterexample of the model on real brokers",
     "run": "random faults on real brokers",
-    "model": "the model alone",
 }
 """The evidence in words."""
 
@@ -31,8 +30,8 @@ class Hazard:
         schedule: how it comes about, for a person.
         cure: what makes it safe.
         cost: the price of the cure.
-        evidence: what the command below does: it plays a story or replays a counterexample on
-            real brokers, runs random faults on them, or asks the model alone.
+        evidence: what the command below does: it plays a story, replays a counterexample of
+            the model or runs random faults, on real brokers.
         command: what shows it on a laptop.
         played_on: the release of the command, where the cluster's own is not in the catalogue.
         played_from: the oldest release on which it can be played.

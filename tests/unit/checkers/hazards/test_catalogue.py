@@ -23,6 +23,9 @@ RULES: Final[dict[str, Callable[[Rules], bool]]] = {
     "KIP-279": lambda rules: rules.epochs and not rules.below_first_is_empty,
     "KAFKA-6857": lambda rules: rules.epochs and not rules.no_epochs_is_undefined,
     "KAFKA-9338": lambda rules: rules.epochs and not rules.fenced_fetches,
+    "KAFKA-7415": lambda rules: rules.epochs and not rules.epoch_on_election,
+    "KAFKA-7164": lambda rules: rules.epochs and not rules.cut_on_missed_epoch,
+    "KAFKA-7128": lambda rules: rules.epochs and not rules.join_from_epoch_start,
     "KAFKA-13141": lambda rules: rules.cut_on_fetch and not rules.diverging_is_no_progress,
 }
 """The rules of the model by which a release has a hazard."""

@@ -79,11 +79,14 @@ def _log_dirs(replicas: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _copy_file(file: Path, copy: Path) -> None:
-    """Copy a broker-wide file, or add the lines of a checkpoint to those of another directory."""
-    if not copy.exists():
+    """Copy a broker-wide file, or add the lines of a checkpoint to those of another directory.
+
+    Kafka leaves some checkpoints empty until there is something to write.
+    """
+    if not copy.exists() or (file.name.endswith(_OFFSETS) and not copy.stat().st_size):
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(file, copy)
-    elif file.name.endswith(_OFFSETS):
+    elif file.name.endswith(_OFFSETS) and file.stat().st_size:
         version, _, *first = copy.read_text(encoding="ascii", errors="replace").splitlines()
         lines = first + file.read_text(encoding="ascii", errors="replace").splitlines()[2:]
         copy.write_text("\n".join([version, str(len(lines)), *lines, ""]), encoding="ascii")

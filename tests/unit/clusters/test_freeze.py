@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from highwater.clusters.brokers.freeze import copy_topic, merge_log_dirs
 from highwater.harness.runs.store import MORE_LOG_DIRS
 
@@ -31,6 +33,17 @@ def require_all(replicas: Path) -> None:
     text = (replicas / "1" / NAME).read_text(encoding="ascii")
     assert text == "0\n3\nevents 0 5\nevents 1 6\nevents 2 7\n"
     assert (replicas / "1" / "meta.properties").read_text(encoding="ascii") == "directory.id=0\n"
+
+
+@pytest.mark.parametrize("empty", ["replicas/1", f"{MORE_LOG_DIRS}/1/2"])
+def test_an_empty_checkpoint_adds_nothing(tmp_path: Path, empty: str) -> None:
+    replicas = cluster(tmp_path)
+    (tmp_path / empty / NAME).write_bytes(b"")
+    merge_log_dirs(replicas)
+    lines = (replicas / "1" / NAME).read_text(encoding="ascii").splitlines()
+    assert len(lines) == 4
+    assert lines[:2] == ["0", "2"]
+    assert lines[-1] == "events 2 7"
 
 
 def test_they_are_merged_when_the_cluster_ends(tmp_path: Path) -> None:

@@ -211,8 +211,7 @@ def end_in_order(session: SparkSession) -> None:
 def _guard(jvm: int) -> subprocess.Popen[bytes]:
     """Start a process that kills the JVM when this process is killed.
 
-    The JVM exits by itself at the end of its input, but with jobs under way that has taken more
-    than a minute.
+    The JVM exits by itself at the end of its input, but one that hangs never does.
     """
     return subprocess.Popen(
         ["/bin/sh", "-c", 'read -r _; kill -9 "$0"', str(jvm)],

@@ -9,6 +9,7 @@ import contextlib
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -107,7 +108,7 @@ def start(
             launch: Callable[..., Any] = launch_gateway  # without types
             with _temporary_files_in(temporary):
                 gateway = launch(conf, {"stdout": file, "stderr": file})
-            at_end(partial(_end, gateway))
+            at_end(partial(_end, gateway, _guard(gateway.proc.pid)))
             context = SparkContext(gateway=gateway, conf=conf)
             # Nothing is said where the JVM ends while PySpark waits for its accumulators' values.
             server: Any = context._accumulatorServer  # noqa: SLF001 - nothing public
@@ -207,7 +208,19 @@ def end_in_order(session: SparkSession) -> None:
     gateway.proc.wait()
 
 
-def _end(gateway: Any) -> None:  # noqa: ANN401 - py4j has no types
+def _guard(jvm: int) -> subprocess.Popen[bytes]:
+    """Start a process that kills the JVM when this process is killed.
+
+    The JVM exits by itself at the end of its input, but one that hangs never does.
+    """
+    return subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r _; kill -9 "$0"', str(jvm)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
+    )
+
+
+def _end(gateway: Any, guard: subprocess.Popen[bytes]) -> None:  # noqa: ANN401 - py4j has no types
     """Kill the JVM.
 
     Stopping the session first ends this side of it quietly. The Python workers are killed too, so
@@ -223,6 +236,8 @@ def _end(gateway: Any) -> None:  # noqa: ANN401 - py4j has no types
         gateway.shutdown()
     gateway.proc.kill()
     gateway.proc.wait()
+    guard.kill()
+    guard.communicate()
     for worker in workers:
         with contextlib.suppress(psutil.Error):
             worker.kill()

@@ -463,12 +463,17 @@ def test_requests_of_a_java_client_are_held(stage: Stage, tmp_path: Path) -> Non
 @pytest.mark.parametrize("way", ["answers", "requests"])
 def test_a_java_client_is_cut_off(stage: Stage, tmp_path: Path, way: str) -> None:
     """At most the one request under way arrives, and all of them when it is connected again."""
-    count = 12
-    name, producer = _java_producer(stage, tmp_path, records=count, rate=2)
+    count = 20
+    name, producer = _java_producer(stage, tmp_path, records=count, rate=1)
     client, brokers = client_name(name), stage.network.brokers
     links = into(client, brokers) if way == "answers" else out_of(client, brokers)
     with producer as java:
-        stage.await_count(name, 1)
+        await_condition(
+            lambda: stage.values().count(name),
+            bool,
+            what="the first record to arrive",
+            limit_s=LIMIT_S,
+        )
         assert name in stage.network.clients()
         with stage.network.under(RelayRule(kind="cut", links=links)):
             arrived = stage.values().count(name)
@@ -503,7 +508,7 @@ def test_an_answer_to_a_java_consumer_is_held(stage: Stage, tmp_path: Path) -> N
         producer.send(producer.name)
         producer.finish()
         await_value(producer.name)
-        [name] = [each for each in stage.network.clients() if group in each]
+        [name] = [each for each in stage.network.clients() if each.startswith("consumer-")]
         messages = stage.catch(
             "hold", "Fetch", side="answer", source=LEADER, target=client_name(name)
         )

@@ -152,7 +152,7 @@ def test_a_user_who_may_only_describe_is_advised(tmp_path: Path) -> None:
     def user(name: str, password: str, mechanism: str = "PLAIN", **changes: str) -> tuple[str, str]:
         login = f'{LOGIN[mechanism]} username="{name}" password="{password}";'
         settings = {**access, "sasl_mechanism": mechanism, "sasl_jaas_config": login, **changes}
-        return properties(tmp_path, "client", **settings)
+        return properties(tmp_path, f"client-{len(list(tmp_path.iterdir()))}", **settings)
 
     with secured(tmp_path, cert, both) as bootstrap:
         dial = dialer(read_properties(Path(user("a", "b")[1])))

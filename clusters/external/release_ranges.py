@@ -20,7 +20,7 @@ from highwater.harness.releases.cluster_facts import (
 
 _END: Final = (99,)
 _FETCH_KEY: Final = 1
-_LAST_ON_ZOOKEEPER: Final = (4, 0)
+_LAST_ON_ZOOKEEPER: Final = (3, 9)
 
 METADATA: Final[dict[int, Number]] = {
     7: (3, 3), 8: (3, 4), 11: (3, 5), 14: (3, 6), 19: (3, 7), 20: (3, 8), 21: (3, 9),
@@ -47,9 +47,11 @@ def release_range(apis: Mapping[int, int], features: Mapping[str, int]) -> Relea
     older = [line for version, line in FETCH.items() if version <= fetch]
     newer = [line for version, line in FETCH.items() if version > fetch]
     first, below = max(older, default=(0,)), min(newer, default=None)
-    if below is None or first >= _LAST_ON_ZOOKEEPER:
+    if below is None or first > _LAST_ON_ZOOKEEPER:
         return None
-    return ReleaseRange(first=first, below=min(below, _LAST_ON_ZOOKEEPER))
+    return ReleaseRange(
+        first=first, below=successor(first) if first == _LAST_ON_ZOOKEEPER else below
+    )
 
 
 def at_least(release: ReleaseRange | None, protocol: str) -> ReleaseRange | None:

@@ -40,8 +40,12 @@ SUPPORTED: Final = (
 _SIZE: Final = struct.Struct(">i")
 
 
-def dialer(client: Mapping[str, str]) -> Connector:
-    """Return a function that opens connections with these settings."""
+def dialer(client: Mapping[str, str], *, origin: str = "the inventory") -> Connector:
+    """Return a function that opens connections with these settings.
+
+    Args:
+        origin: the file that they come from, for errors.
+    """
     protocol = client.get("security.protocol", "plaintext").lower()
     if protocol not in PROTOCOLS:
         raise UsageError(
@@ -55,14 +59,14 @@ def dialer(client: Mapping[str, str]) -> Connector:
             f"the probe does not support {unsupported[0]}",
             hint=f"It supports {', '.join(SUPPORTED)}.",
         )
-    context = _tls(client) if protocol.endswith("ssl") else None
+    context = _tls(client, origin) if protocol.endswith("ssl") else None
     sasl = _sasl(client) if protocol.startswith("sasl") else None
     if context is None and sasl is None:
         return socket.create_connection
     return partial(_dial, context, sasl)
 
 
-def _tls(client: Mapping[str, str]) -> ssl.SSLContext:
+def _tls(client: Mapping[str, str], origin: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=client.get("ssl.ca.location"))
         if certificate := client.get("ssl.certificate.location"):
@@ -70,7 +74,7 @@ def _tls(client: Mapping[str, str]) -> ssl.SSLContext:
             context.load_cert_chain(certificate, key, password)
     except (OSError, ssl.SSLError) as error:
         raise UsageError(
-            f"the certificates of the inventory cannot be used: {error}",
+            f"the certificates of {origin} cannot be used: {error}",
             hint="Look at ssl.ca.location, ssl.certificate.location and ssl.key.location.",
         ) from error
     context.check_hostname = client.get("ssl.endpoint.identification.algorithm") != "none"

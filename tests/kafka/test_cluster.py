@@ -21,6 +21,7 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from tests.kafka.conftest import Opener
+from tests.kafka.test_advise import READING, advise, hazard_topics, statuses
 
 pytestmark = pytest.mark.kafka
 
@@ -275,6 +276,37 @@ def test_a_port_in_use_names_its_holder(opener: Opener) -> None:
     with socket.create_server((host, int(port))), pytest.raises(HarnessError, match=told):
         broker.start()
     broker.start()
+
+
+def test_advice_reads_a_cluster_and_names_what_applies(cluster: Cluster) -> None:
+    brokers = [1, 2, 3]
+    cluster.create_topic("advise-safe", [brokers], {"min.insync.replicas": "2"})
+    cluster.create_topic("advise-weak", [brokers], {"min.insync.replicas": "1"})
+    cluster.create_topic("advise-two", [[1, 2]], {"min.insync.replicas": "2"})
+    options = ("--topic", "advise-*", "--acks", "all", "--power", "separate")
+    code, document, errors = advise(cluster.bootstrap, *options)
+    assert code == 1, errors
+    kafka = cluster.release
+    found = statuses(document)
+    losing = {hazard for hazard, state in found.items() if state == "can lose"}
+    if kafka.name == MODERN:
+        assert losing == {"elected-again", "last-replica"}
+        assert hazard_topics(document, "elected-again") == ["advise-safe", "advise-weak"]
+        assert hazard_topics(document, "last-replica") == ["advise-weak"]
+        assert not document["not_seen"]
+        assert document["cluster"]["features"]["eligible.leader.replicas.version"] == 1
+        safe = advise(cluster.bootstrap, "--topic", "advise-two", *options[2:])
+        assert safe[0] == 0, safe[1]
+    else:
+        assert losing == {"KIP-101"}
+        assert document["not_seen"]  # settings came with 0.11
+    seen = {broker["release"] for broker in document["cluster"]["brokers"]}
+    assert len(document["cluster"]["brokers"]) == 3
+    assert all(kafka.version.startswith(name.removesuffix("x")) for name in seen if "x" in name)
+    assert set(document["requests"]) <= READING | {"DescribeQuorumRequest"}
+    code, _, errors = advise(cluster.bootstrap, "--topic", "nothing-*")
+    assert code == 2
+    assert "no topic matches 'nothing-*'" in errors
 
 
 def test_without_java_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

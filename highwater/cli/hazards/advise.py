@@ -73,7 +73,8 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
     """
     if report is not None:
         require_writable(report, "--report")
-    dial = dialer(read_properties(command_config) if command_config else {})
+    access = read_properties(command_config) if command_config else {}
+    dial = dialer(access, origin=str(command_config))
     named = named_release(kafka) if kafka else None
     with console.waiting("reading the cluster"):
         cluster = ClusterSurvey(bootstrap, dial, named).read(pattern=topic, internal=internal)

@@ -18,7 +18,8 @@ from highwater.harness.releases.cluster_facts import ReleaseRange
     [
         (3, 0, "from 0.10.1 to before 0.11"),
         (12, 0, "from 2.7 to before 3.1"),
-        (17, 0, "from 3.9 to before 4.0"),
+        (17, 0, "3.9.x"),
+        (16, 0, "from 3.7 to before 3.9"),
         (16, 19, "3.7.x"),
         (17, 21, "3.9.x"),
         (18, 33, "4.4.x"),

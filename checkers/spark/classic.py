@@ -38,6 +38,14 @@ _LAST_WORDS: Final = 600  # characters of Spark's own complaint that an error qu
 _EXECUTOR_LIMIT_S: Final = 120.0
 _ANSWER_LIMIT_S: Final = 10.0
 _END_LIMIT_S: Final = 10.0
+_KILL_LATER: Final = """
+began() { cut -d ' ' -f 22 "/proc/$0/stat"; }
+then=$(began)
+read -r _
+[ "$(began)" = "$then" ] && kill -9 "$0"
+"""
+"""Linux alone tells when a process began (proc(5)); elsewhere the JVM ends by itself."""
+
 _LOOPBACK: Final = "127.0.0.1"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _PYTHON: Final = "spark.pyspark.python"
@@ -211,11 +219,13 @@ def end_in_order(session: SparkSession) -> None:
 def _guard(jvm: int) -> subprocess.Popen[bytes]:
     """Start a process that kills the JVM when this process is killed.
 
-    The JVM exits by itself at the end of its input, but one that hangs never does.
+    The JVM exits by itself at the end of its input, but one that hangs never does. Another process
+    that has its id by then, and so began later, is left alone.
     """
     return subprocess.Popen(
-        ["/bin/sh", "-c", 'read -r _; kill -9 "$0"', str(jvm)],
+        ["/bin/sh", "-c", _KILL_LATER, str(jvm)],
         stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
     )
 

@@ -249,6 +249,7 @@ def voters(probe: Probe) -> set[int]:
     return {*quorum.voters}
 
 
+@pytest.mark.nightly
 @on_dynamic
 def test_a_leader_that_is_removed_gives_way_and_votes_again(
     trio: RealCluster, probe: Probe, nemesis: Nemesis
@@ -264,6 +265,7 @@ def test_a_leader_that_is_removed_gives_way_and_votes_again(
     await_caught_up(trio, probe, leader)
 
 
+@pytest.mark.nightly
 @on_dynamic
 def test_a_controller_is_replaced_by_one_with_another_disk(
     trio: RealCluster, probe: Probe, nemesis: Nemesis

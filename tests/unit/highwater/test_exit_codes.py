@@ -37,6 +37,8 @@ COMMANDS: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("shrink",): ("valid", "--store", "{store}"),
     ("inspect",): ("/nowhere", "--html", "{new}/page.html"),
     ("heal",): ("--inventory", "/nowhere"),
+    ("hazards", "show"): ("KIP-101",),
+    ("advise",): ("--bootstrap", "127.0.0.1:1"),
     ("versions",): ("--json",),
     ("doctor",): ("--store", "{new}"),
     ("model", "rules"): ("--kafka", "2.0.0,2.0.1"),

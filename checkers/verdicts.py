@@ -214,6 +214,9 @@ def _headline(findings: Findings, counts: dict[str, int]) -> str:
     did = _kept_sentence(findings.ledger, plan.workload.acks)
     if forks := counts.get(DIVERGENCE, 0):
         did += f" and holds different records at {forks:,} offset{'s' * (forks > 1)}"
+    if aborted := counts.get("G1a", 0):
+        records = "record" if aborted == 1 else "records"
+        did += f" and let readers see {aborted:,} {records} of aborted transactions"
     if _unstruck(findings):
         did += ", and no fault was injected"
     elif plan.calm:

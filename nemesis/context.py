@@ -14,7 +14,7 @@ from highwater.harness.runs.faults.missed_step import MissedStep
 from highwater.harness.runs.history import OK
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.injector import FaultLog, Nemesis
-from highwater.nemesis.message_spec import MessageSpec, read_action
+from highwater.nemesis.message_spec import VERBS, MessageSpec, read_action
 
 _CHECK_EVERY_S: Final = 0.2
 _APPENDED_S: Final = 5.0
@@ -62,6 +62,25 @@ class DirectedClient(Protocol):
         """Send a record to the broker at ``host:port`` and do not wait for its answer."""
 
 
+class TransactionalClient(Protocol):
+    """Sends named records in transactions and records them in the history. For one thread."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def send(self, value: str, partition: int) -> int:
+        """Send a record within the transaction, and return its offset."""
+
+    def commit(self) -> str:
+        """Commit; the outcome is ok, fail or info."""
+
+    def abort(self) -> str:
+        """Abort; an empty text, or the error with which the coordinator refused."""
+
+    def renew(self) -> None:
+        """End this producer, without a word to its coordinator, and open one in its place."""
+
+
 class StepLog(Protocol):
     """Writes the steps of a schedule of faults into the run; the recorder is one."""
 
@@ -85,6 +104,7 @@ class ScheduleContext:
         probe: for this thread alone.
         topic: the topic under test.
         replicas: brokers of partition 0, preferred leader first.
+        transactional: opens a transactional client, whose name is that of its process.
         stop: set from outside to end the run early.
         checks: each raises when something that the run needs has failed.
         log: where a schedule of faults writes its steps.
@@ -98,6 +118,7 @@ class ScheduleContext:
     scribe: FaultLog
     client: Client
     direct: DirectedClient
+    transactional: Callable[[str], TransactionalClient]
     topic: str
     replicas: tuple[int, ...]
     stop: threading.Event
@@ -174,11 +195,13 @@ class ScheduleContext:
         if network is None:
             raise HarnessError("this schedule needs the wire")
         messages = network.catch(spec.rule(action, self.topic))
-        self.note(f"the wire is to {text}")
+        fault = f"{action}-message"
+        self.scribe.fault(fault, "inject", f"to be {VERBS[action]}: {message}")
         try:
             yield messages
         finally:
             messages.release("schedule")
+            self.scribe.fault(fault, "heal", f"the message {message} is mended")
         if not messages.caught:
             raise ScheduleNotFollowedError(f"there was nothing to {text}")
 

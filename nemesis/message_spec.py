@@ -27,6 +27,14 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "repeat": "repeat",
     "delay": "delay",
 }
+VERBS: Final[Mapping[Action, str]] = {
+    "hold": "held",
+    "drop": "dropped",
+    "repeat": "repeated",
+    "delay": "delayed",
+}
+"""What becomes of a message, in a word."""
+
 TOPIC: Final = "{topic}"
 """In a property: the name of the topic under test, which differs from run to run."""
 

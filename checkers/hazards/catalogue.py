@@ -16,6 +16,7 @@ from highwater.checkers.hazards.conditions import (
     Releases,
     Replicas,
     Setting,
+    TransactionalClients,
     Unclean,
 )
 from highwater.checkers.hazards.hazard import Hazard
@@ -368,6 +369,51 @@ _ENTRIES: Final = (
         evidence="run",
         command="highwater run --kafka {kafka} --nemesis kill,pause --acks 1 --subscribe 2",
         played_from=(4, 1),
+    ),
+    Hazard(
+        id="KAFKA-14139",
+        aliases=("replaced-disk", "KIP-903"),
+        title="A replica that comes back with an empty disk is in the ISR, and leads.",
+        loses=_SILENT,
+        conditions=(On("zookeeper"), Releases((((2, 7), (4, 0)),)), Replicas(">=", 2)),
+        schedule=(
+            "A follower has caught up, and its leader asks the controller to have it in the ISR."
+            " Before that is answered, the follower restarts with a new disk (a replaced volume, a"
+            " lost PVC); the controller agrees, because the broker lives. Then the leader fails."
+        ),
+        cure=(
+            "KRaft from 3.5 on (KIP-903). On ZooKeeper: bring a broker back with an empty disk only"
+            " under a new id, or after its partitions have left it."
+        ),
+        cost="A migration; or a reassignment for each lost disk.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story replaced-disk",
+        played_on="3.9.2-zk",
+    ),
+    Hazard(
+        id="KAFKA-17754",
+        aliases=("torn-transaction",),
+        title="A late EndTxn commits or aborts the transaction after its own.",
+        loses=(
+            "A record of an aborted transaction is read, or one of a committed transaction is not;"
+            " the application gets an error at most afterwards."
+        ),
+        conditions=(
+            Releases((((0, 11), None),)),
+            TransactionalClients(("librdkafka", "java"), renewed=True),
+        ),
+        schedule=(
+            "A commit is slow on its way. The client asks again on another connection, is told that"
+            " all is well and begins the next transaction; the first request arrives in that one."
+        ),
+        cure=(
+            "Java clients of 4.0 or later with transaction.version=2 (KIP-890). With others:"
+            " after a commit or an abort that took longer than the client's time-out for"
+            " requests, close the producer and open another, whose epoch is new."
+        ),
+        cost="A new producer after each slow end of a transaction.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story torn-transaction",
     ),
     Hazard(
         id="power-of-all",

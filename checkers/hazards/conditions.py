@@ -10,6 +10,7 @@ from typing import Final, Literal, Protocol
 
 from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.releases.cluster_facts import (
+    TRANSACTION_FEATURE,
     ClusterFacts,
     Number,
     ReleaseRange,
@@ -30,6 +31,7 @@ END: Final = successor(NEWEST[:2])
 CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "acks": "--acks 0, 1 or all",
     "power": "--power shared, separate or safe",
+    "transactions": "--transactions none, librdkafka or java",
 }
 """Facts that no cluster tells, and the option for each."""
 
@@ -245,6 +247,45 @@ class ClientOption:
         if value in self.values:
             return YES
         return ConditionAnswer(holds="no", why=f"{self.name}={value}, as you say")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalClients:
+    """Transactional clients of a kind that has a hazard.
+
+    Without a word from a person, a cluster that no transactional client has been to has none.
+
+    Attributes:
+        kinds: those of ``--transactions``.
+        renewed: whether a Java client is guarded where each transaction has an epoch of its own
+            (KIP-890: a client of 4.0 or later, and the feature ``transaction.version``).
+    """
+
+    kinds: tuple[str, ...]
+    renewed: bool = False
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        tail = f", Java's with `{TRANSACTION_FEATURE}` < 2" if self.renewed else ""
+        return f"transactional clients ({' or '.join(self.kinds)}{tail})"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether it holds."""
+        kind = situation.answers.get("transactions")
+        if kind is None and not situation.cluster.transactions:
+            return ConditionAnswer(
+                holds="no", why="there is no topic __transaction_state, so no transactional client"
+            )
+        if kind is None:
+            return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["transactions"])
+        if kind not in self.kinds:
+            return ConditionAnswer(holds="no", why=f"transactions={kind}, as you say")
+        level = (situation.cluster.features or {}).get(TRANSACTION_FEATURE, 0)
+        if kind == "java" and self.renewed and level > 1:
+            why = f"{TRANSACTION_FEATURE}={level}, which Java's clients heed from 4.0 on"
+            return ConditionAnswer(holds="no", why=why)
+        return YES
 
 
 def _within(release: ReleaseRange, first: Number, fixed: Number | None) -> Holds:

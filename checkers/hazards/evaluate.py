@@ -112,7 +112,7 @@ def _status(answers: Sequence[ConditionAnswer]) -> tuple[Status, tuple[str, ...]
 
 def command(hazard: Hazard, cluster: ClusterFacts) -> str:
     """Return the command that shows a hazard on the release nearest to those of the cluster."""
-    affected = [entry for entry in CATALOGUE.values() if _has(hazard, entry)]
+    affected = [entry for entry in CATALOGUE.values() if of_release(hazard, entry)]
     ranges = [broker.release for broker in cluster.brokers if broker.release is not None]
     near = [
         entry.name
@@ -152,7 +152,7 @@ def _may_be(entry: Release, release: ReleaseRange) -> bool:
     return entry.number >= release.first and (release.below is None or entry.number < release.below)
 
 
-def _has(hazard: Hazard, entry: Release) -> bool:
+def of_release(hazard: Hazard, entry: Release) -> bool:
     """Return whether a release of the catalogue is one of those that have the hazard."""
     exact = ReleaseRange(first=entry.number, below=None, exact=True)
     broker = BrokerFacts(id=0, address="", rack=None, release=exact, settings=None)
@@ -163,6 +163,7 @@ def _has(hazard: Hazard, entry: Release) -> bool:
         topics=(),
         controllers=None,
         features=None,
+        transactions=False,
         unseen=(),
         requests={},
     )

@@ -44,6 +44,7 @@ _TOPIC_SETTINGS: Final = (
     "unclean.leader.election.enable",
     "message.format.version",
 )
+_TRANSACTIONS: Final = "__transaction_state"
 _PROTOCOL: Final = "inter.broker.protocol.version"
 _BROKER_SETTINGS: Final = (_PROTOCOL,)
 
@@ -109,6 +110,7 @@ class ClusterSurvey:
             topics=tuple(replace(topic, settings=settings.get(topic.name)) for topic in topics),
             controllers=controllers,
             features=versions.finalized,
+            transactions=any(topic.name == _TRANSACTIONS for topic in metadata.topics),
             unseen=tuple(self._unseen),
             requests=dict(self._requests),
         )

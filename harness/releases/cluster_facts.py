@@ -11,6 +11,7 @@ Number = tuple[int, ...]
 
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
 METADATA_FEATURE: Final = "metadata.version"
+TRANSACTION_FEATURE: Final = "transaction.version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,8 @@ class ClusterFacts:
     Attributes:
         controllers: voters of the KRaft quorum; None on ZooKeeper, and if they could not be read.
         features: finalized levels; None where there are no features (before 2.7).
+        transactions: whether the user sees ``__transaction_state``, which the first transactional
+            client brings.
         unseen: what could not be read and why, a sentence each.
         requests: APIs that were used, and how often.
     """
@@ -86,6 +89,7 @@ class ClusterFacts:
     topics: tuple[TopicFacts, ...]
     controllers: int | None
     features: Mapping[str, int] | None
+    transactions: bool
     unseen: tuple[str, ...]
     requests: Mapping[str, int]
 

@@ -217,10 +217,10 @@ def settings() -> Iterator[NightlyCell]:
 
     Faults of the network are mixed with each other, so that all settings fit into a week.
     """
-    for story in STORIES:
-        for unclean in (False, True) if story == "unclean" else (False,):
-            for acks in _ACKS:
-                yield NightlyCell(kafka="", story=story, acks=acks, unclean=unclean)
+    for name, story in STORIES.items():
+        for unclean in (False, True) if name == "unclean" else (False,):
+            for acks in ("all",) if story.needs.transactions else _ACKS:
+                yield NightlyCell(kafka="", story=name, acks=acks, unclean=unclean)
     for nemesis in mixes():
         for min_isr in (1, 2):
             for acks in ("1", "all"):
@@ -248,7 +248,9 @@ def mixes() -> tuple[str, ...]:
 def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
     """Return whether a release and a driver have the story, or every fault, of a setting."""
     if setting.story:
-        return not STORIES[setting.story].why_not(kafka)
+        story = STORIES[setting.story]
+        lacks = story.needs.transactions and not kafka.idempotence
+        return not (lacks or story.why_not(kafka))
     names = (setting.nemesis or "").split(",")
     return not any(find_fault(name).why_not(kafka, driver) for name in names)
 

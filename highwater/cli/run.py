@@ -153,6 +153,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.nemesis.stories.registry import find_story
 
     kafka = external.release_of(kafka, cluster, inventory)
+    script = find_story(story) if story else None
+    transactions = transactions or (script is not None and script.needs.transactions)
     workload = Workload(
         producers=(0 if story else 3) if producers is None else producers,
         consumers=consumers,
@@ -181,7 +183,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
             replication_factor=brokers,
             min_insync_replicas=min_isr,
             unclean_leader_election=unclean,
-            config=dict(find_story(story).topic_config) if story else {},
+            config=dict(script.topic_config) if script else {},
         ),
         workload=workload,
         story=story,
@@ -190,10 +192,10 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         overlap=overlap,
         duration_s=0.0 if story else parse_values.duration(duration),
         seed=seed,
-        broker_config=dict(find_story(story).broker_config) if story else {},
+        broker_config=dict(script.broker_config) if script else {},
         trace_flushes=trace_flushes,
         wire=wire,
-        wire_clients=wire_clients,
+        wire_clients=wire_clients or (script is not None and script.needs.wire == "clients"),
         steps=tuple(
             read_option(text, until_s=parse_values.duration(duration)) for text in message or ()
         ),

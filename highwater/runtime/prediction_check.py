@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def as_predicted(run: Run, verdict: Verdict) -> bool | None:
-    """Return whether exactly the predicted records were lost and forked.
+    """Return whether exactly the predicted records were lost and forked, or read without right.
 
     Returns:
         None when nothing is predicted, because the run had no story; False also when the run could
@@ -31,10 +31,14 @@ def as_predicted(run: Run, verdict: Verdict) -> bool | None:
         return None
     if verdict.verdict == UNKNOWN:
         return False
-    predicted = find_story(plan.story).predict(release(plan.played_on), plan)
+    story = find_story(plan.story)
+    predicted = story.predict(release(plan.played_on), plan)
     lost = {anomaly.value for anomaly in verdict.anomalies if anomaly.kind == "lost-write"}
     forked = {anomaly.offset for anomaly in verdict.anomalies if anomaly.kind == "divergence"}
-    return lost == predicted.lost and forked == predicted.forked
+    others = {(anomaly.kind, anomaly.value) for anomaly in verdict.anomalies if anomaly.breaks}
+    others = {(kind, value) for kind, value in others if kind not in ("lost-write", "divergence")}
+    as_told = story.harm is None or others == predicted.others  # the model knows of no others
+    return lost == predicted.lost and forked == predicted.forked and as_told
 
 
 def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
@@ -113,7 +117,7 @@ def _teller(plan: Plan) -> "Callable[[Rules], PartitionOutcome] | None":
     from highwater.checkers.model.schedules.script import foretell  # noqa: PLC0415
 
     kafka = release(plan.played_on)
-    if plan.story in STORIES:
+    if plan.story in STORIES and STORIES[plan.story].script:
         return partial(find_story(plan.story).foretell, kafka, plan)
     if plan.schedule is None:
         return None

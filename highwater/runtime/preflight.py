@@ -190,7 +190,7 @@ def _check_client(plan: Plan, kafka: Release) -> None:
             f"Kafka {kafka.name} has no compression {workload.compression!r}",
             hint=nearest(workload.compression, kafka.compressions),
         )
-    _check_transactions(workload, kafka)
+    _check_transactions(plan, kafka)
     if workload.idempotence and not kafka.idempotence:
         raise UsageError(
             f"Kafka {kafka.name} has no idempotent producer", hint="It came with 0.11.0."
@@ -200,12 +200,16 @@ def _check_client(plan: Plan, kafka: Release) -> None:
     _check_readers(workload)
 
 
-def _check_transactions(workload: Workload, kafka: Release) -> None:
+def _check_transactions(plan: Plan, kafka: Release) -> None:
+    workload = plan.workload
+    by_story = plan.story is not None and find_story(plan.story).needs.transactions
     if workload.transform and not workload.transactions:
         raise UsageError("--transform is what transactions do", hint="Add --transactions.")
     if workload.transactions and not kafka.idempotence:
         raise UsageError(f"Kafka {kafka.name} has no transactions", hint="They came with 0.11.0.")
-    if workload.transactions and not workload.producers:
+    if by_story and not workload.transactions:
+        raise UsageError(f"the story {plan.story} is one of transactions", hint="Add them.")
+    if workload.transactions and not workload.producers and not by_story:
         raise UsageError("transactions need producers", hint="Use --producers 3 and a nemesis.")
     if workload.transactions and not (workload.idempotence and workload.acks == "all"):
         raise UsageError(

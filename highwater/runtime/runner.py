@@ -142,6 +142,7 @@ def conduct(
                 scribe=scribe,
                 client=workload,
                 direct=workload.direct,
+                transactional=workload.transactional,
                 topic=plan.topic.name,
                 replicas=tuple(assignment[0]),
                 stop=stop,

@@ -20,6 +20,7 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.consumer_loop import ConsumerLoop
 from highwater.harness.clients.final_read import PartitionRead, final_read
+from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.clients.operation_buffers import SendBuffer
 from highwater.harness.clients.producer_loop import ProducerLoop
 from highwater.harness.clients.record_sender import Sender, SendOutcome
@@ -77,6 +78,7 @@ class RunningWorkload:
         settings = clients.producer(plan, self._common(f"story-{plan.workload.acks}"))
         self._sender = Sender(recorder, settings, row, size=plan.workload.record_bytes)
         self.direct = DirectSender(plan, recorder)
+        self._transactional: list[NamedTransactions] = []
         self._failure: BaseException | None = None
 
     def start(self) -> None:
@@ -141,6 +143,8 @@ class RunningWorkload:
         self._threads = []
         self._sender.close(limit_s=self._answer_limit_s)
         self.direct.close(limit_s=self._answer_limit_s)
+        while self._transactional:
+            self._transactional.pop().close()
         if stuck:
             raise HarnessError(
                 f"{', '.join(stuck)} did not end within {self._answer_limit_s + 5 * _GRACE_S:g} s",
@@ -156,7 +160,7 @@ class RunningWorkload:
     def counts(self) -> Counts:
         """Return the operations so far; fences count in the outcomes, but not in ``sent``."""
         counts = self._recorder.counts()
-        senders = [*self._producers.values(), self._sender, self.direct]
+        senders = [*self._producers.values(), *self._transactional, self._sender, self.direct]
         sent = sum(sender.sent for sender in senders)
         return Counts(sent=sent, ok=counts.get((SEND, OK), 0), read=counts.get((READ, OK), 0))
 
@@ -174,6 +178,18 @@ class RunningWorkload:
         """
         limit_s = self._answer_limit_s if limit_s is None else limit_s
         return self._sender.send(value, partition, limit_s=limit_s)
+
+    def transactional(self, name: str) -> NamedTransactions:
+        """Open a client that sends single records in transactions; it is that process.
+
+        Raises:
+            HarnessError: no coordinator has taken it in time.
+        """
+        topic, size = self._plan.topic.name, self._plan.workload.record_bytes
+        settings = clients.transactional(self._plan, self._common(name), f"{topic}-{name}")
+        client = NamedTransactions(self._recorder, settings, process=name, topic=topic, size=size)
+        self._transactional.append(client)
+        return client
 
     def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:
         """Fence every partition and read all of it; see ``harness.clients.final_read``."""

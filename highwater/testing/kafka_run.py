@@ -146,7 +146,7 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
         base,
         driver=case.driver,
         seed=words.get("seed", 0),
-        wire_clients=words.get("wire_clients", False),
+        wire_clients=words.get("wire_clients", base.wire_clients),
         controllers=words.get("controllers", base.controllers),
         trace_flushes=words.get("trace_flushes", False),
         log_dirs=words.get("log_dirs", base.log_dirs),

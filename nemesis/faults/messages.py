@@ -4,15 +4,12 @@ The step says which message (``nemesis.message_spec``). One that never came is a
 """
 
 from collections.abc import Iterator
-from typing import Final
 
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.relay.messages import Action
 from highwater.harness.base.errors import HarnessError
 from highwater.nemesis.faults.registry import MESSAGE, FaultTarget, aimed
-from highwater.nemesis.message_spec import MessageSpec
-
-_VERBS: Final = {"hold": "held", "drop": "dropped", "repeat": "repeated", "delay": "delayed"}
+from highwater.nemesis.message_spec import VERBS, MessageSpec
 
 
 @aimed("hold-message", at="message", needs=MESSAGE)
@@ -46,8 +43,8 @@ def _act(cluster: Cluster, target: FaultTarget, action: Action) -> Iterator[str]
     spec = MessageSpec.of(target.message)
     messages = network.catch(spec.rule(action, target.topic.name))
     try:
-        yield f"to be {_VERBS[action]}: {target.message}"
+        yield f"to be {VERBS[action]}: {target.message}"
     finally:
         messages.release("healing" if target.healing() else "schedule")
     if not messages.caught:
-        target.miss(f"no message was {_VERBS[action]}: {target.message} never came")
+        target.miss(f"no message was {VERBS[action]}: {target.message} never came")

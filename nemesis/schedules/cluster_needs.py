@@ -6,7 +6,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.coordination import VOTERS_CHANGE
 from highwater.nemesis.faults.registry import Fault, find_fault
 from highwater.nemesis.schedules.fault_spec import FaultSpec
-from highwater.nemesis.stories.network import STORIES
+from highwater.nemesis.stories.registry import STORIES
 
 _FAMILIES: Final = frozenset(("network", "clients", "messages"))
 
@@ -18,8 +18,8 @@ def wired(plan: Plan) -> bool:
         UsageError: the plan names a fault that there is not.
     """
     families = {fault.family for fault in _faults(plan)}
-    wired_anyway = plan.wire or plan.wire_clients
-    return wired_anyway or plan.story in STORIES or bool(_FAMILIES & families)
+    by_story = plan.story in STORIES and bool(STORIES[plan.story].needs.wire)
+    return plan.wire or plan.wire_clients or by_story or bool(_FAMILIES & families)
 
 
 def dynamic_quorum(plan: Plan) -> bool:

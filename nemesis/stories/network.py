@@ -20,10 +20,7 @@ from highwater.nemesis.stories.helpers import (
     hw_on_disk,
     settle,
 )
-from highwater.nemesis.stories.story import FETCH_WAIT_S, story
-
-STORIES: Final = frozenset(("cut-off", "held-fetch"))
-"""The stories that need the wire."""
+from highwater.nemesis.stories.story import FETCH_WAIT_S, StoryNeeds, story
 
 _LEADS_S: Final = 15.0
 _ANSWER_S: Final = 10.0
@@ -61,6 +58,7 @@ _HELD_FETCH: Final = """
 @story(
     "cut-off",
     _CUT_OFF,
+    needs=StoryNeeds(wire="nodes"),
     outcome=(
         "Up to 0.10.2 the record is lost, whatever the acks, and stays on A; later releases"
         " keep it."
@@ -72,7 +70,7 @@ def cut_off(scene: ScheduleContext) -> None:
     Links are reset and not merely silent: up to 0.10.2 a controller and a follower wait for
     ``request.timeout.ms``, 30 s, for an answer from a broker that they are about to give up.
     """
-    network = _network(scene)
+    network = network_of(scene)
     a, b, survivor = scene.replicas
     offset = settle(scene)
     began_ns = time.monotonic_ns()
@@ -101,6 +99,7 @@ def cut_off(scene: ScheduleContext) -> None:
 @story(
     "held-fetch",
     _HELD_FETCH,
+    needs=StoryNeeds(wire="nodes"),
     outcome=(
         "Up to 0.10.2 the record is lost, whatever the acks; later releases keep it, unless they"
         " speak a protocol or write a message format from before 0.11."
@@ -113,7 +112,7 @@ def held_fetch(scene: ScheduleContext) -> None:
     record. Here B answers. What it has without leader epochs is no answer, and C cuts to its HW;
     the wire holds what C fetches next, so that it does not get the record back before B is killed.
     """
-    network = _network(scene)
+    network = network_of(scene)
     a, b, survivor = scene.replicas
     offset = settle(scene)
     await_hw_on_disk(scene, a, offset)
@@ -145,7 +144,12 @@ def _await_leader(scene: ScheduleContext, broker: int) -> None:
     scene.note(f"broker {broker} leads in epoch {state.leader_epoch}", broker)
 
 
-def _network(scene: ScheduleContext) -> Network:
+def network_of(scene: ScheduleContext) -> Network:
+    """Return the wire between the nodes.
+
+    Raises:
+        HarnessError: there is none.
+    """
     if scene.cluster.network is None:
         raise HarnessError("this story needs the wire")
     return scene.cluster.network

@@ -9,7 +9,15 @@ from highwater.nemesis.stories.story import STORIES, Prediction, Story
 
 __all__ = ["STORIES", "Prediction", "Story", "find_story"]
 
-_FAMILIES: Final = ("failovers", "canaries", "power_failure", "network", "restarts")
+_FAMILIES: Final = (
+    "failovers",
+    "canaries",
+    "power_failure",
+    "network",
+    "restarts",
+    "replaced_disk",
+    "transactions",
+)
 
 for _family in _FAMILIES:
     importlib.import_module(f"highwater.nemesis.stories.{_family}")

@@ -1,8 +1,9 @@
-"""A story: a schedule for three brokers, its settings, and a script of it for the model.
+"""A story: a schedule for three brokers, its settings, and what foretells its end.
 
 A schedule is a function of a ScheduleContext. Write one in a file of its family and decorate it
 with ``story``; ``nemesis.stories.registry`` knows them all. Nobody writes down how it must end on
-a release: the model plays the script under that release's rules.
+a release: the model plays its script under that release's rules, or, where the model does not know
+what a story is about, the catalogue of hazards says which releases have the hazard.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
+from highwater.checkers.hazards.catalogue import find_hazard
+from highwater.checkers.hazards.evaluate import of_release
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import Release
@@ -52,13 +55,44 @@ class Prediction:
     Attributes:
         lost: ids of the acknowledged records that are gone at the end.
         forked: offsets at which in-sync replicas hold different records at the end.
+        others: kind and record of every other anomaly that breaks a promise.
     """
 
     lost: frozenset[str] = frozenset()
     forked: frozenset[int] = frozenset()
+    others: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HazardEnding:
+    """The end of a story where its hazard is, which the model does not know.
+
+    Attributes:
+        hazard: its id in ``checkers.hazards.catalogue``.
+        ending: what becomes of the records on its releases; on others nothing does.
+    """
+
+    hazard: str
+    ending: Prediction
 
 
 Role = Literal["A", "C"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryNeeds:
+    """The needs of a story beyond three brokers.
+
+    Attributes:
+        wire: between whom the wire has to stand.
+        transactions: whether its client is transactional, which takes acks=all.
+    """
+
+    wire: Literal["", "nodes", "clients"] = ""
+    transactions: bool = False
+
+
+NOTHING: Final = StoryNeeds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +101,9 @@ class Story:
 
     Attributes:
         play: the schedule; its docstring's first line is the summary.
-        script: what happens in it, in the words of ``checkers.model.schedules.script``.
+        script: what happens in it, in the words of ``checkers.model.schedules.script``; empty where
+            the model lacks words for it, and ``harm`` is there instead.
+        harm: how it ends where the hazard is.
         outcome: what it comes to and where, one sentence for a person.
         controller: who is the controller on ZooKeeper, of A, B and C.
         topic_config: settings of the topic that it needs.
@@ -78,6 +114,8 @@ class Story:
     name: str
     play: Callable[[ScheduleContext], None]
     script: str
+    harm: HazardEnding | None
+    needs: StoryNeeds
     outcome: str
     controller: Role
     broker_config: Mapping[str, str]
@@ -127,6 +165,9 @@ class Story:
 
     def predict(self, release: Release, plan: Plan) -> Prediction:
         """Return what becomes of the records on this release under the plan's settings."""
+        if self.harm is not None:
+            there = of_release(find_hazard(self.harm.hazard), release)
+            return self.harm.ending if there else Prediction()
         outcome = self.foretell(release, plan)
         return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))
 
@@ -170,8 +211,15 @@ class Story:
             topic=Topic(
                 partitions=1, unclean_leader_election=unclean, config=dict(self.topic_config)
             ),
-            workload=Workload(producers=0, consumers=1, acks=acks),
+            workload=Workload(
+                producers=0,
+                consumers=1,
+                acks=acks,
+                idempotence=self.needs.transactions,
+                transactions=self.needs.transactions,
+            ),
             broker_config=dict(self.broker_config),
+            wire_clients=self.needs.wire == "clients",
         )
 
 
@@ -181,21 +229,24 @@ STORIES: dict[str, Story] = {}
 
 def story(
     name: str,
-    script: str,
+    end: str | HazardEnding,
     *,
     outcome: str,
+    needs: StoryNeeds = NOTHING,
     controller: Role = "C",
     topic_config: Mapping[str, str] = MappingProxyType({}),
     min_isr_most: int = 1,
     why_not: Callable[[Release], str] = lambda _: "",
 ) -> Callable[[Callable[[ScheduleContext], None]], Callable[[ScheduleContext], None]]:
-    """Register a schedule."""
+    """Register a schedule, with its script for the model or with the harm that it does."""
 
     def register(play: Callable[[ScheduleContext], None]) -> Callable[[ScheduleContext], None]:
         STORIES[name] = Story(
             name=name,
             play=play,
-            script=script,
+            script=end if isinstance(end, str) else "",
+            harm=end if isinstance(end, HazardEnding) else None,
+            needs=needs,
             outcome=outcome,
             controller=controller,
             broker_config=BROKER_CONFIG,

@@ -12,6 +12,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from highwater.harness.runs.history import (
     DECISIONS_TABLE,
+    MESSAGES_TABLE,
     OPTIONAL,
     QUORUM_TABLE,
     TABLES,
@@ -220,6 +221,28 @@ class RunBuilder:
                 "hw": hw,
             }
             for node, leo in ends.items()
+        )
+
+    def message(self, api: str, source: str, *, event: str = "sent") -> None:
+        """Something happened to a request that the wire had kept."""
+        self.rows.setdefault(MESSAGES_TABLE, []).append(
+            {
+                "time_ns": self.now_ns,
+                "event": event,
+                "message": 1,
+                "action": "hold",
+                "side": "request",
+                "source": source,
+                "target": "broker-1",
+                "connection": 1,
+                "place": 1,
+                "api": api,
+                "version": 1,
+                "correlation": 1,
+                "transactional_id": f"{self.topic.name}-tx",
+                "producer_id": 7,
+                "epoch": 0,
+            }
         )
 
     def log_line(

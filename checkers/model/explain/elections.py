@@ -54,7 +54,7 @@ def _changed(
     for joined in {*now.isr} - {*before.isr}:
         if observed.rules.live_joins_only and _away(observed, joined, now.time_ns):
             yield _wrong(now, "live_joins_only", f"broker {joined} joined the ISR, and did not run")
-        if _lacks(trace, joined, now):
+        if _lacks(trace, joined, now) and not _emptied(observed, trace, joined, now):
             yield _wrong(now, "isr", f"broker {joined} joined the ISR below the leader's HW")
     for left in {*before.isr} - {*now.isr}:
         if not _may_leave(observed, trace, left, now):
@@ -77,6 +77,27 @@ def _lacks(trace: Trace, broker: int, now: Leadership) -> bool:
     leader = trace.sample(now.leader, now.time_ns - WITHIN.log)
     later = [m.leo for m in trace.samples(broker) if m.time_ns >= now.time_ns - WITHIN.look]
     return leader is not None and bool(later) and max(later) < leader.hw
+
+
+def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
+    """Return whether a broker lost records after its leader had asked for it to be in the ISR.
+
+    A controller on ZooKeeper does not ask whether the broker has started again since then
+    (KAFKA-14139; KIP-903 for KRaft). Only a request that the wire had kept is known to be so late.
+    """
+    if observed.rules.kraft:
+        return False
+    asked_ns = [
+        row["time_ns"]
+        for row in observed.messages
+        if row["api"] == "AlterPartition" and row["source"] == f"broker-{now.leader}"
+    ]
+    return any(
+        fault.broker == broker
+        and fault.removed_from(observed.topic, trace.partition)
+        and any(fault.start_ns < time_ns <= now.time_ns + WITHIN.log for time_ns in asked_ns)
+        for fault in observed.faults
+    )
 
 
 def _may_leave(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:

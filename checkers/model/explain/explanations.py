@@ -15,6 +15,7 @@ from highwater.checkers.model.explain.evidence_links import Chain, Row, refuse
 from highwater.checkers.model.explain.forks import fork
 from highwater.checkers.model.explain.lost_records import lost
 from highwater.checkers.model.explain.other_anomalies import (
+    aborted_read,
     corrupt,
     duplicate,
     reordered,
@@ -34,6 +35,7 @@ _EXPLAIN: Final = {
     "duplicate": duplicate,
     "nonmonotonic-send": reordered,
     "int-nonmonotonic-send": reordered,
+    "G1a": aborted_read,
     "unseen": unseen,
     "corrupt": corrupt,
 }

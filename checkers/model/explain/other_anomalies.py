@@ -130,6 +130,40 @@ def _sent_again(observed: RunTraces, anomaly: Row, send: Row, how: str) -> Chain
     return Chain(links=(link, again))
 
 
+def aborted_read(observed: RunTraces, anomaly: Row) -> Chain:
+    """Explain a record of an aborted transaction that was read: an EndTxn came late (KAFKA-17754).
+
+    Before KIP-890 an EndTxn bears its producer's id and epoch, and these are the same in every
+    transaction of that producer. One that the wire kept ends the transaction that is open by then.
+    """
+    send = observed.suspects.get(anomaly["value"])
+    if send is None:
+        return refuse("The history does not show that it was sent.")
+    client = f"client:{send['process']}"
+    until_ns = send["complete_ns"] or send["invoke_ns"] + 60 * SECOND
+    for row in observed.messages:
+        within = send["invoke_ns"] <= row["time_ns"] <= until_ns
+        if not (row["api"] == "EndTxn" and row["source"] == client and within):
+            continue
+        says = (
+            f"An EndTxn of {send['process']} that the wire had kept reached {row['target']} while"
+            f" the transaction of {anomaly['value']} was open. It bears producer id"
+            f" {row['producer_id']} and epoch {row['epoch']}, and nothing that tells one"
+            " transaction of that producer from the next."
+        )
+        event = f"EndTxn {row['event']}: {row['transactional_id']}, message {row['message']}"
+        late = ExplanationLink(rule="late-end-txn", says=says, event=event, time_ns=row["time_ns"])
+        own_end = ExplanationLink(
+            rule="late-end-txn",
+            says=f"Its own end was asked for after that: {send['outcome']}"
+            f"{', ' + send['error'] if send['error'] else ''}.",
+            event=f"{send['process']}: {send['outcome']}",
+            time_ns=send["complete_ns"],
+        )
+        return Chain(links=(late, own_end))
+    return refuse("No EndTxn of its producer came late, as far as the wire has seen.")
+
+
 def unseen(observed: RunTraces, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
     """Explain an unseen record: the harness must have reported that the final read ended early."""
     if not observed.status.problems:

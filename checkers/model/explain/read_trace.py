@@ -26,7 +26,7 @@ from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.run_files import plain
 from highwater.harness.runs.faults.intervals import FaultInterval, fault_intervals
 from highwater.harness.runs.faults.times import strikes
-from highwater.harness.runs.history import SEND
+from highwater.harness.runs.history import MESSAGES_TABLE, SEND
 from highwater.harness.runs.partition_trace import (
     UNKNOWN,
     Leadership,
@@ -85,6 +85,7 @@ def observe(run: Run) -> RunTraces:
         ops=ops,
         clients=_unanswered(run),
         left_ns=_left(ops),
+        messages=_late_requests(run),
     )
 
 
@@ -127,6 +128,16 @@ def _lines(run: Run, plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
 def _rows(run: Run, name: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = run.table(name).to_pylist()
     return sorted((row for row in rows if row["time_ns"] is not None), key=lambda r: r["time_ns"])
+
+
+def _late_requests(run: Run) -> list[dict[str, Any]]:
+    """Return the requests that the wire had kept and let go on; none without a wire."""
+    if not run.parquet(MESSAGES_TABLE).exists():
+        return []
+    rows = _rows(run, MESSAGES_TABLE)
+    return [
+        row for row in rows if row["event"] in ("sent", "repeated") and row["side"] == "request"
+    ]
 
 
 def _faults(run: Run, lines: dict[int, list[BrokerLogLine]]) -> list[FaultInterval]:

@@ -250,6 +250,8 @@ class RunTraces:
         ops: ``history/ops``, its dictionaries decoded.
         clients: requests that timed out or lost their connection, by the clients' names.
         left_ns: when a producer whose place another took had its last answer, by their names.
+        messages: single messages that the wire held, repeated or delayed, and let go on: the rows
+            ``sent`` and ``repeated`` of ``events/messages``.
         suspects: the sends of the records that anomalies are about, by the records' ids.
     """
 
@@ -261,6 +263,7 @@ class RunTraces:
     ops: pa.Table
     clients: dict[str, list[ClientLogLine]] = field(default_factory=dict)
     left_ns: dict[str, int] = field(default_factory=dict)
+    messages: list[dict[str, Any]] = field(default_factory=list)
     suspects: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property

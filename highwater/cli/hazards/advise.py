@@ -62,6 +62,13 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
             " outlives its failure."
         ),
     ] = None,
+    transactions: Annotated[
+        Literal["none", "librdkafka", "java"] | None,
+        Option(
+            help="Transactional clients: librdkafka's are those of Python, Go, C# and Node, as a"
+            " rule; java stands for Kafka's own."
+        ),
+    ] = None,
     report: Annotated[
         Path | None, Option(metavar="FILE", help="Write a page about it, too.")
     ] = None,
@@ -78,7 +85,7 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
     named = named_release(kafka) if kafka else None
     with console.waiting("reading the cluster"):
         cluster = ClusterSurvey(bootstrap, dial, named).read(pattern=topic, internal=internal)
-    answers = {"acks": acks, "power": power}
+    answers = {"acks": acks, "power": power, "transactions": transactions}
     every = evaluate(cluster, {name: value for name, value in answers.items() if value})
     if report is not None:
         from highwater.reports.pages.advice import write

@@ -31,6 +31,7 @@ def cluster(
     ranges: tuple[ReleaseRange | None, ...] = (),
     features: Mapping[str, int] | None = None,
     protocol: str = "",
+    transactions: bool = False,
 ) -> ClusterFacts:
     """A cluster that began with a release of the catalogue, unless told otherwise."""
     entry = release(kafka)
@@ -51,6 +52,7 @@ def cluster(
         topics=topics or (topic(),),
         controllers=3 if kraft else None,
         features=(elr if features is None else features) if kraft else None,
+        transactions=transactions,
         unseen=(),
         requests={},
     )

@@ -153,6 +153,7 @@ def scene(stage: Stage, schedule: Schedule) -> ScheduleContext:
         scribe=stage,
         client=cast("Any", None),
         direct=stage,
+        transactional=cast("Any", None),
         topic="events",
         replicas=(2, 3, 4),
         stop=threading.Event(),

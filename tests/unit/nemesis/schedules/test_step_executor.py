@@ -215,6 +215,7 @@ def scene(
                 scribe=Scribe(),
                 client=cast("Any", None),
                 direct=cast("Any", None),
+                transactional=cast("Any", None),
                 topic="events",
                 replicas=(1, 2, 3),
                 stop=waited or threading.Event(),

@@ -16,6 +16,7 @@ from highwater.harness.runs.plan import Acks, Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.schedules.cluster_needs import wired
 from highwater.nemesis.schedules.upgrade_path import levels
 from highwater.nemesis.stories.registry import STORIES, Prediction, find_story
 from highwater.runtime.prediction_check import as_predicted
@@ -126,6 +127,49 @@ def test_restarts_in_order_lose_nothing_on_any_release(kafka: str, acks: Acks) -
     assert predicted("rolling-restart", kafka, acks=acks) == Prediction()
 
 
+@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).idempotence])
+def test_a_late_end_txn_tears_on_every_release_unless_the_producer_is_new(kafka: str) -> None:
+    torn = Prediction(others=frozenset({("G1a", "m3")}))
+    for name, ending in (("torn-transaction", torn), ("fenced-transaction", Prediction())):
+        plan = find_story(name).plan(kafka)
+        check_plan(plan)
+        assert wired(plan)
+        assert plan.wire_clients
+        assert plan.workload.transactions
+        assert find_story(name).predict(release(kafka), plan) == ending
+
+
+@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).number >= (2, 7)])
+def test_an_emptied_replica_leads_on_zookeeper_alone(kafka: str) -> None:
+    gone = Prediction(lost=frozenset({"m0", "m1", "m2", "m3"}))
+    on_zookeeper = release(kafka).coordination == "zookeeper"
+    assert predicted("replaced-disk", kafka, acks="all") == (gone if on_zookeeper else Prediction())
+
+
+@pytest.mark.parametrize(
+    ("story", "kafka", "says"),
+    [
+        ("torn-transaction", "0.10.2.2", "has no transactions"),
+        ("replaced-disk", "2.4.1", "its leaders ask nobody for another ISR"),
+    ],
+)
+def test_a_story_of_a_hazard_is_refused_where_it_has_no_meaning(
+    story: str, kafka: str, says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        check_plan(find_story(story).plan(kafka))
+
+
+def test_a_plan_has_the_transactions_of_its_story_and_no_others() -> None:
+    plan = find_story("torn-transaction").plan("4.4.0")
+    calm = msgspec.structs.replace(plan.workload, transactions=False, idempotence=False)
+    with pytest.raises(UsageError, match="is one of transactions"):
+        check_plan(msgspec.structs.replace(plan, workload=calm))
+    other = msgspec.structs.replace(plan, story="loss")
+    with pytest.raises(UsageError, match="transactions need producers"):
+        check_plan(other)
+
+
 @pytest.mark.parametrize("kafka", OLD)
 def test_a_story_that_a_release_cannot_tell_is_refused(kafka: str) -> None:
     with pytest.raises(UsageError, match="halt, and never come back"):
@@ -148,6 +192,10 @@ def test_every_story_can_be_asked_for_and_speaks_for_itself(name: str) -> None:
     assert story.outcome.endswith(".")
     for acks in ACKS:
         plan = story.plan("4.3.1", seed=7, acks=acks, unclean=True)
+        if story.needs.transactions and acks != "all":
+            with pytest.raises(UsageError, match="waits for all in-sync replicas"):
+                check_plan(plan)
+            continue
         check_plan(plan)
         assert (plan.workload.acks, plan.workload.producers, plan.seed) == (acks, 0, 7)
         assert plan.topic.unclean_leader_election
@@ -198,6 +246,19 @@ def test_a_run_is_as_predicted_when_exactly_that_was_lost(tmp_path: Path) -> Non
     assert not as_predicted(run, verdict("invalid", lost, forked, ("lost-write", 1, "m1")))
     assert not as_predicted(run, verdict("invalid", lost, ("divergence", 2, None)))
     assert not as_predicted(run, verdict("valid"))
+
+
+def test_a_story_of_a_hazard_has_no_other_anomaly_that_breaks_a_promise(tmp_path: Path) -> None:
+    run = stored(tmp_path, find_story("torn-transaction").plan("4.4.0"))
+    torn = ("G1a", 5, "m3")
+    assert as_predicted(run, verdict("invalid", torn))
+    assert not as_predicted(run, verdict("valid"))
+    assert not as_predicted(run, verdict("invalid", ("G1a", 3, "m2")))
+    assert not as_predicted(run, verdict("invalid", torn, ("duplicate", 3, "m2")))
+    assert not as_predicted(run, verdict("invalid", torn, ("lost-write", 3, "m2")))
+    fenced = stored(tmp_path, find_story("fenced-transaction").plan("4.4.0"))
+    assert as_predicted(fenced, verdict("valid"))
+    assert not as_predicted(fenced, verdict("invalid", torn))
 
 
 def test_without_an_offset_a_record_is_known_by_its_name(tmp_path: Path) -> None:
@@ -281,6 +342,7 @@ def scene(both: Answered) -> ScheduleContext:
         scribe=cast("Any", None),
         client=both,
         direct=cast("Any", None),
+        transactional=cast("Any", None),
         topic="events",
         replicas=(1, 2, 3),
         stop=threading.Event(),

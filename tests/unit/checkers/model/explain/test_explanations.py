@@ -15,7 +15,7 @@ from highwater.harness.runs.plan import Topic, Workload
 from tests.histories.failover import failover
 from tests.support import logdirs
 from tests.support.judged import anomalies, verdict
-from tests.support.run_builder import RunBuilder
+from tests.support.run_builder import MS, RunBuilder
 
 M0123 = [(0, 0, "m0"), (1, 0, "m1"), (2, 0, "m2"), (3, 0, "m3")]
 
@@ -85,6 +85,70 @@ def test_while_the_isr_is_too_small_somebody_eligible_may_lead(
     found = [one for one in as_random(built, verdict(kafka=kafka)).findings if one.kind == "trace"]
     rules = [one.because[-1].rule for one in found]
     assert rules.count("elections") == wrong
+
+
+@pytest.mark.parametrize(
+    ("api", "source", "when", "word"),
+    [
+        ("EndTxn", "client:writer", "within", "explained"),
+        ("EndTxn", "client:writer", "before", "unexplained"),
+        ("EndTxn", "client:writer", "after", "unexplained"),
+        ("EndTxn", "client:other", "within", "unexplained"),
+        ("Produce", "client:writer", "within", "unexplained"),
+    ],
+)
+def test_an_aborted_record_is_read_when_an_end_txn_came_late(
+    tmp_path: Path, api: str, source: str, when: str, word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0")
+    run.leader(1, 0, [1, 2, 3])
+    for moment in ("before", "within", "after"):
+        run.tick(100)
+        if moment == when:
+            run.message(api, source)
+        if moment == "before":
+            run.send("m3", 0, outcome="fail", process="writer")
+            run.rows["history/ops"][-1]["complete_ns"] += 150 * MS
+    run.read("m3", 0)
+    run.disk((1, 2, 3), [(0, 0, "m3")])
+    aborted = {"kind": "G1a", "topic": "events", "partition": 0, "offset": 0, "value": "m3"}
+    found = [each for each in findings(run, aborted) if each.kind == "G1a"]
+    assert [each.verdict for each in found] == [word]
+    if word == "explained":
+        assert {link.rule for link in found[0].because} == {"late-end-txn"}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "api", "wiped", "wrong"),
+    [
+        ("3.9.2-zk", "AlterPartition", 3, False),
+        ("3.9.2-zk", "AlterPartition", 2, True),
+        ("3.9.2-zk", "Fetch", 3, True),
+        ("3.9.2", "AlterPartition", 3, True),
+    ],
+)
+def test_on_zookeeper_an_emptied_replica_may_join_by_a_late_request(
+    tmp_path: Path, kafka: str, api: str, wiped: int, wrong: bool
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka=kafka)
+    run.leader(1, 0, [1, 2])
+    run.everywhere(M0123)
+    for broker in (1, 2, 3):
+        run.observe(broker, 4)
+    run.tick(100)
+    run.fault("wipe", wiped, "the disk is empty: events-0 lost 0 up to 4")
+    run.rows["events/faults"][-1]["removed"] = [{"partition": 0, "start": 0, "end": 4}]
+    run.tick(5_000)
+    run.fault("wipe", wiped, "mended", phase="heal")
+    run.observe(3, 0, 0)
+    run.tick(2_000)
+    run.message(api, "broker-1")
+    run.tick(5)
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(2_000)
+    run.observe(3, 0, 0)
+    because = {link.rule for each in findings(run) for link in each.because}
+    assert ("isr" in because) == wrong
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ from highwater.nemesis.stories.registry import STORIES, Story
 
 OLD = ScriptSettings(rules=rules_of("0.10.2.2"))
 NEW = ScriptSettings(rules=rules_of("4.3.1"))
+SCRIPTED = {name: story for name, story in STORIES.items() if story.script}
 
 
 @pytest.mark.parametrize("kafka", RELEASES)
-@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+@pytest.mark.parametrize("story", SCRIPTED.values(), ids=SCRIPTED)
 def test_every_story_ends_at_rest_on_every_release(kafka: str, story: Story) -> None:
     if story.why_not(release(kafka)):
         with pytest.raises(ScriptError, match="cannot do that"):

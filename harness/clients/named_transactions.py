@@ -1,0 +1,125 @@
+"""Sends single, named records in transactions, one step at a time: for the stories."""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import KafkaError, Message
+
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.transaction_buffer import OpenTransaction, TransactionBuffer
+from highwater.harness.clients.transactional_producer import (
+    TransactionalProducer,
+    TransactionEnd,
+    TransactionTimeouts,
+)
+from highwater.harness.runs.history import READ_COMMITTED, record_value
+from highwater.harness.runs.recorder import Recorder
+
+_CALL_S: Final = 40.0
+_LAST_S: Final = 5.0
+_PATIENCE: Final = {
+    # So long the client waits for an answer before it asks again, on another connection.
+    "socket.timeout.ms": 4_000,
+    # Longer than a story: the coordinator is not to end by itself what a client leaves open.
+    "transaction.timeout.ms": 120_000,
+}
+
+
+class NamedTransactions:
+    """One transactional producer for named records. For one thread.
+
+    Args:
+        settings: of a transactional producer.
+        process: its name in the history.
+        size: bytes of a record.
+
+    Raises:
+        HarnessError: no coordinator has taken it in time.
+    """
+
+    def __init__(
+        self, recorder: Recorder, settings: Settings, *, process: str, topic: str, size: int
+    ) -> None:
+        self.sent = 0
+        """How many records were sent so far."""
+        self._settings: Settings = {**settings, **_PATIENCE, "linger.ms": 0}
+        self._process = process
+        self._topic = topic
+        self._size = size
+        self._stop = threading.Event()
+        self._tape = TransactionBuffer(
+            recorder, process=process, topic=topic, isolation=READ_COMMITTED
+        )
+        self._current: OpenTransaction | None = None
+        self._session = self._opened()
+
+    def begin(self) -> None:
+        """Begin a transaction.
+
+        Raises:
+            HarnessError: the client refuses to.
+        """
+        if not self._session.begin():
+            raise HarnessError(f"{self._process} cannot begin a transaction")
+        self._current = self._tape.begin()
+
+    def send(self, value: str, partition: int) -> int:
+        """Send a record within the transaction; return its offset, as the leader has told it.
+
+        Raises:
+            HarnessError: it was not appended.
+        """
+        assert self._current is not None, "a record needs a transaction"
+        note = self._current.send(value, partition)
+        offsets: list[int | None] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            note(error, message)
+            offsets.append(None if error else message.offset())
+
+        record = record_value(value, self._size)
+        self._session.client.queue(self._topic, record, partition, on_delivery=delivered)
+        self.sent += 1
+        self._session.flush()
+        if not offsets or offsets[0] is None:
+            raise HarnessError(f"{value} of {self._process} was not appended")
+        return offsets[0]
+
+    def commit(self) -> str:
+        """Commit; return the outcome: ok, fail or info."""
+        return self._end(self._session.commit).outcome
+
+    def abort(self) -> str:
+        """Abort; return the error with which it was refused, or an empty text."""
+        return self._end(self._session.abort).error or ""
+
+    def renew(self) -> None:
+        """Open another producer of the same ``transactional.id`` in the place of this one.
+
+        Raises:
+            HarnessError: no coordinator has taken it in time.
+        """
+        self._session = self._opened()
+
+    def close(self) -> None:
+        """Abort what is open, and write the rest of the history."""
+        self._stop.set()
+        if self._current is not None:
+            self.abort()
+        self._tape.close()
+
+    def _opened(self) -> TransactionalProducer:
+        patience = TransactionTimeouts(self._stop, _CALL_S, lambda: _LAST_S)
+        session = TransactionalProducer(self._settings, patience)
+        if not session.open():
+            raise HarnessError(f"no coordinator took {self._process} within {_CALL_S:g} s")
+        return session
+
+    def _end(self, call: Callable[[], TransactionEnd]) -> TransactionEnd:
+        assert self._current is not None, "there is no transaction to end"
+        end = call()
+        self._current.end(end.outcome, end.error, answered=end.answered)
+        self._current = None
+        return end

@@ -1,0 +1,103 @@
+"""The story of a replica that comes back empty while its leader asks to have it in the ISR.
+
+A leader asks for B in the ISR because B has everything. Before the controller hears of that, B
+loses its disk and starts again with an empty one. A controller that asks only whether B is alive
+agrees, and B, in sync by its word, may lead. Since KIP-903 the leader names the epoch under which B
+was registered, and a KRaft controller refuses one that has passed; that on ZooKeeper never does
+(KAFKA-14139).
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from highwater.clusters.core.interfaces import CaughtMessages, PartitionState, UnreachableError
+from highwater.clusters.relay.rules import RelayRule, between
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.release import Release
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.stories.helpers import SETTLED, VICTIM, await_replicas, settle
+from highwater.nemesis.stories.network import network_of
+from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
+
+_LIMIT_S: Final = 30.0
+_LEADERS_ASK: Final = (2, 7)
+"""Since then a leader asks the controller for another ISR (KIP-497)."""
+
+
+def _asks_nobody(release: Release) -> str:
+    return (
+        "" if release.number >= _LEADERS_ASK else "its leaders ask nobody for another ISR (KIP-497)"
+    )
+
+
+@story(
+    "replaced-disk",
+    HazardEnding(hazard="KAFKA-14139", ending=Prediction(lost=frozenset((*SETTLED, VICTIM)))),
+    needs=StoryNeeds(wire="nodes"),
+    outcome=(
+        "On ZooKeeper every record is lost, whatever the acks; on KRaft none is, because the"
+        " controller knows that B has started again."
+    ),
+    min_isr_most=2,
+    why_not=_asks_nobody,
+)
+def replaced_disk(scene: ScheduleContext) -> None:
+    """Lose everything under clean elections: B, in the ISR, has an empty disk, and leads."""
+    network = network_of(scene)
+    a, b, c = scene.replicas
+    settle(scene)
+    scene.nemesis.inject("stop", b)
+    _await(scene, lambda state: state.isr == (a, c), f"broker {b} to be out of the ISR")
+    offset = scene.send(VICTIM, leader=a)
+    with scene.intercept(f"hold AlterPartition broker-{a}>* times=0") as requests:
+        scene.nemesis.heal(b)
+        await_replicas(
+            scene,
+            lambda seen: all(state.leo > offset for state in seen.values()),
+            what=f"every replica to hold {VICTIM}",
+            limit_s=_LIMIT_S,
+        )
+        _await_event(requests, "caught")  # broker A gives up after a while, and asks again
+        scene.note(f"broker {b} has every record, and broker {a} asks for it to be in the ISR", b)
+        with network.under(RelayRule(kind="cut", links=between([a], [b]))):
+            scene.note(f"broker {b} fetches nothing more from broker {a}", b)
+            scene.nemesis.inject("wipe", b)
+            scene.nemesis.heal(b)
+            scene.note(f"broker {b} is back, with an empty disk", b)
+            requests.let_pass()
+            _await_event(requests, "answered", "discarded")
+            isr = scene.probe.partition(scene.topic, 0).isr
+            scene.note(f"the controller has answered; the ISR is {', '.join(map(str, isr))}")
+            scene.nemesis.inject("kill", a)
+            state = _await(
+                scene, lambda state: state.leader not in (a, -1), f"broker {b} or {c} to lead"
+            )
+            scene.note(f"broker {state.leader} leads in epoch {state.leader_epoch}", state.leader)
+
+
+def _await(
+    scene: ScheduleContext, until: Callable[[PartitionState], bool], what: str
+) -> PartitionState:
+    try:
+        return await_condition(
+            lambda: scene.probe.partition(scene.topic, 0),
+            until,
+            what=what,
+            limit_s=_LIMIT_S,
+            passing=(UnreachableError,),
+        )
+    except WaitTimeoutError as error:
+        raise ScheduleNotFollowedError(error.message) from error
+
+
+def _await_event(messages: CaughtMessages, *events: str) -> None:
+    try:
+        await_condition(
+            lambda: messages.events(*events),
+            bool,
+            what=f"the wire to report {' or '.join(events)} of a request for the ISR",
+            limit_s=_LIMIT_S,
+        )
+    except WaitTimeoutError as error:
+        raise ScheduleNotFollowedError(error.message) from error

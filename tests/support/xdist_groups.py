@@ -10,7 +10,6 @@ ROOT: Final = Path(__file__).parents[2]
 DOCKER: Final = tuple(
     f"tests/kafka/test_{name}.py"
     for name in (
-        "advise",
         "cluster",
         "containers",
         "controllers",

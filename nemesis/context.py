@@ -71,6 +71,12 @@ class TransactionalClient(Protocol):
     def send(self, value: str, partition: int) -> int:
         """Send a record within the transaction, and return its offset."""
 
+    def send_on(self, value: str, partition: int) -> None:
+        """Send a record within the transaction, and do not wait for an answer."""
+
+    def flush(self) -> None:
+        """Wait until there is an answer about every record."""
+
     def commit(self) -> str:
         """Commit; the outcome is ok, fail or info."""
 

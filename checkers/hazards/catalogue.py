@@ -416,6 +416,28 @@ _ENTRIES: Final = (
         command="highwater run --kafka {kafka} --story torn-transaction",
     ),
     Hazard(
+        id="reused-sequence",
+        title="After an abort librdkafka may use a sequence number twice.",
+        loses=(
+            "A record that was acknowledged, of a transaction that was committed; only a reader"
+            " that knows what was sent notices."
+        ),
+        conditions=(Releases((((0, 11), None),)), TransactionalClients(("librdkafka",))),
+        schedule=(
+            "A connection breaks before the answer about a record has come, and while the client"
+            " waits before it sends it again, the application aborts. The client takes the record"
+            " for one that was never sent, and gives its sequence number to the next. The leader"
+            " has that number already: it acknowledges the next record, and does not append it."
+        ),
+        cure=(
+            "Before abort_transaction wait for the outcome of every record (flush), or open a new"
+            " producer after an abort."
+        ),
+        cost="An abort waits until every record has its answer.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story reused-sequence",
+    ),
+    Hazard(
         id="power-of-all",
         title="Kafka does not flush before it acknowledges: a power failure of all loses records.",
         loses=_SILENT,

@@ -22,6 +22,9 @@ _LAST_S: Final = 5.0
 _PATIENCE: Final = {
     # So long the client waits for an answer before it asks again, on another connection.
     "socket.timeout.ms": 4_000,
+    # So long it waits before it sends again what it has no answer about (librdkafka: 0.1 s, and
+    # longer each time). A story has time then to act in between.
+    "retry.backoff.ms": 1_000,
     # Longer than a story: the coordinator is not to end by itself what a client leaves open.
     "transaction.timeout.ms": 120_000,
 }
@@ -71,21 +74,21 @@ class NamedTransactions:
         Raises:
             HarnessError: it was not appended.
         """
-        assert self._current is not None, "a record needs a transaction"
-        note = self._current.send(value, partition)
         offsets: list[int | None] = []
-
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            note(error, message)
-            offsets.append(None if error else message.offset())
-
-        record = record_value(value, self._size)
-        self._session.client.queue(self._topic, record, partition, on_delivery=delivered)
-        self.sent += 1
+        self._queue(value, partition, offsets.append)
         self._session.flush()
         if not offsets or offsets[0] is None:
             raise HarnessError(f"{value} of {self._process} was not appended")
         return offsets[0]
+
+    def send_on(self, value: str, partition: int) -> None:
+        """Send a record within the transaction, and do not wait for an answer."""
+        self._queue(value, partition, lambda _: None)
+        self._session.client.poll(0)
+
+    def flush(self) -> None:
+        """Wait until there is an answer about every record."""
+        self._session.flush()
 
     def commit(self) -> str:
         """Commit; return the outcome: ok, fail or info."""
@@ -109,6 +112,18 @@ class NamedTransactions:
         if self._current is not None:
             self.abort()
         self._tape.close()
+
+    def _queue(self, value: str, partition: int, answer: Callable[[int | None], None]) -> None:
+        assert self._current is not None, "a record needs a transaction"
+        note = self._current.send(value, partition)
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            note(error, message)
+            answer(None if error else message.offset())
+
+        record = record_value(value, self._size)
+        self._session.client.queue(self._topic, record, partition, on_delivery=delivered)
+        self.sent += 1
 
     def _opened(self) -> TransactionalProducer:
         patience = TransactionTimeouts(self._stop, _CALL_S, lambda: _LAST_S)

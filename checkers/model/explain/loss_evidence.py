@@ -23,7 +23,7 @@ from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, LeadershipStart, RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import FaultInterval
-from highwater.harness.runs.history import SEND
+from highwater.harness.runs.history import OK, SEND
 from highwater.harness.runs.partition_trace import Leadership
 
 Links: TypeAlias = tuple[ExplanationLink, ...]
@@ -273,6 +273,32 @@ def removed_from_the_front(case: LostRecord) -> Links:
             says = f"Broker {fault.broker} led then, in epoch {later.epoch}."
             link = event_link("elections", says, later, fault.broker)
             return (case.ack, fault_link(fault), link)
+    return ()
+
+
+def taken_for_another(case: LostRecord) -> Links:
+    """Return the aborted record that has the offset with which the lost one was acknowledged."""
+    leader = case.trace.leadership(case.ended_ns)
+    disk = case.trace.disks.get(leader.leader) if leader else None
+    holder = disk.record(case.send["offset"]) if disk else None
+    ops = case.observed.ops
+    of_holder = pc.and_(pc.equal(ops["kind"], SEND), pc.equal(ops["value"], holder or ""))
+    for row in ops.filter(of_holder).to_pylist():
+        unanswered_abort = row["outcome"] != OK and row["offset"] is None
+        if row["process"] != case.send["process"] or not unanswered_abort:
+            continue
+        says = (
+            f"{holder} has that offset: {row['process']} had sent it, had no answer about it,"
+            f" and aborted its transaction. Then the client gave the sequence number of {holder} to"
+            f" {case.send['value']}, and the leader took that for a record that it has."
+        )
+        link = ExplanationLink(
+            rule="reused-sequence",
+            says=says,
+            event=f"{row['process']}: {holder}, {row['outcome']} without an offset",
+            time_ns=row["complete_ns"],
+        )
+        return (link, case.ack)
     return ()
 
 

@@ -132,6 +132,13 @@ OTHERWISE: Final = (
         evidence=evidence.acknowledged_by_deposed,
     ),
     LossRule(
+        name="reused-sequence",
+        says="Its client had given its sequence number to a record of an aborted transaction, about"
+        " which it had no answer; the leader took it for that one.",
+        applies=lambda case: case.observed.plan.workload.transactions,
+        evidence=evidence.taken_for_another,
+    ),
+    LossRule(
         name="segment-deleted",
         says="A fault removed it from the front of the leader's log.",
         evidence=evidence.removed_from_the_front,

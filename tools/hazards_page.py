@@ -1,4 +1,8 @@
-"""docs/hazards.md: the catalogue of hazards, with the replays that docs/model-results.json has."""
+"""docs/hazards.md: the catalogue of hazards, with what was measured about each of them.
+
+Replays of counterexamples are in docs/model-results.json, runs of stories in
+docs/story-results.json.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,6 +12,10 @@ import msgspec
 from highwater.checkers.hazards.catalogue import HAZARDS
 from highwater.checkers.hazards.evaluate import default_command
 from highwater.checkers.hazards.hazard import EVIDENCE, Hazard
+from highwater.harness.releases.catalogue import release
+from highwater.nemesis.stories.registry import STORIES
+from highwater.nemesis.stories.story import HazardEnding
+from tools import story_runs
 from tools.model_tables import RESULTS, MeasuredReplay, Results, table
 
 _INTRO: Final = """\
@@ -22,7 +30,9 @@ machine. `highwater hazards` lists them, `highwater hazards show ID` prints one,
   with the model: with the rules of every release of the catalogue, and with the outcome of the
   stories for each of them under acks, min.insync.replicas and unclean elections.
 - *Replayed* is measured (`docs/model-results.json`): runs on real brokers in which the
-  counterexample came true, of all runs. Where it is missing, nothing was counted.
+  counterexample came true, of all runs. *Played* is measured as well (`docs/story-results.json`):
+  runs of the story, in how many of them a promise was broken, in how many all was as the catalogue
+  or the model says, and the day of the last run. Where they are missing, nothing was counted.
 """
 
 
@@ -59,9 +69,37 @@ def _section(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> str:
         ("what the cure costs", hazard.cost),
         *([("also called", ", ".join(hazard.aliases))] if hazard.aliases else []),
         *([("replayed", _counted(measured))] if measured else []),
+        *_played(hazard),
     ]
     evidence = f"Shown by {EVIDENCE[hazard.evidence]}:\n\n    {default_command(hazard)}\n"
     return f"## {hazard.id}\n\n{hazard.title}\n\n{table(('', ''), rows)}\n{evidence}"
+
+
+def _played(hazard: Hazard) -> list[tuple[str, str]]:
+    """Return a row for each story of a hazard that was played."""
+    words = default_command(hazard).split()
+    by_command = {words[words.index("--story") + 1]} if "--story" in words else set()
+    stories = [story.name for story in STORIES.values() if _is_of(story.harm, hazard)]
+    rows = []
+    for name in dict.fromkeys([*stories, *sorted(by_command)]):
+        runs = sorted(
+            (runs for runs in story_runs.read() if runs.story == name),
+            key=lambda runs: (release(runs.kafka).number, runs.kafka, runs.setting),
+        )
+        if runs and (name in stories or not stories):
+            rows.append((f"played: `{name}`", "; ".join(map(_sentence, runs))))
+    return rows
+
+
+def _is_of(harm: HazardEnding | None, hazard: Hazard) -> bool:
+    return harm is not None and harm.hazard == hazard.id
+
+
+def _sentence(runs: story_runs.StoryRuns) -> str:
+    return (
+        f"{runs.kafka}: broken {runs.broken} of {runs.runs}, as predicted {runs.as_predicted}"
+        f" ({runs.day})"
+    )
 
 
 def _counted(replays: Sequence[MeasuredReplay]) -> str:

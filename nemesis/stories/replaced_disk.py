@@ -50,7 +50,7 @@ def replaced_disk(scene: ScheduleContext) -> None:
     scene.nemesis.inject("stop", b)
     _await(scene, lambda state: state.isr == (a, c), f"broker {b} to be out of the ISR")
     offset = scene.send(VICTIM, leader=a)
-    with scene.intercept(f"hold AlterPartition broker-{a}>* times=0") as requests:
+    with scene.intercept(f"hold AlterPartition broker-{a}>* partition=0 times=0") as requests:
         scene.nemesis.heal(b)
         await_replicas(
             scene,

@@ -28,6 +28,7 @@ def test_the_code_of_the_python_page_runs(tmp_path: Path) -> None:
     assert " acknowledged, 0 lost\n" in done.stdout
 
 
+@pytest.mark.nightly
 def test_the_tutorial_loses_a_record_and_keeps_it(tmp_path: Path) -> None:
     """All of its commands but the set-up and the last, random one; globs are a shell's."""
     page = (DOCS / "tutorial.md").read_text("utf-8")

@@ -277,10 +277,16 @@ def removed_from_the_front(case: LostRecord) -> Links:
 
 
 def taken_for_another(case: LostRecord) -> Links:
-    """Return the aborted record that has the offset with which the lost one was acknowledged."""
+    """Return the aborted record that has the offset with which the lost one was acknowledged.
+
+    0.11 tells the offset of the last marker behind that record instead.
+    """
     leader = case.trace.leadership(case.ended_ns)
     disk = case.trace.disks.get(leader.leader) if leader else None
-    holder = disk.record(case.send["offset"]) if disk else None
+    offset = case.send["offset"]
+    while disk and offset in disk.at and disk.record(offset) is None:
+        offset -= 1
+    holder = disk.record(offset) if disk else None
     ops = case.observed.ops
     of_holder = pc.and_(pc.equal(ops["kind"], SEND), pc.equal(ops["value"], holder or ""))
     for row in ops.filter(of_holder).to_pylist():
@@ -288,7 +294,7 @@ def taken_for_another(case: LostRecord) -> Links:
         if row["process"] != case.send["process"] or not unanswered_abort:
             continue
         says = (
-            f"{holder} has that offset: {row['process']} had sent it, had no answer about it,"
+            f"{holder} has offset {offset}: {row['process']} had sent it, had no answer about it,"
             f" and aborted its transaction. Then the client gave the sequence number of {holder} to"
             f" {case.send['value']}, and the leader took that for a record that it has."
         )

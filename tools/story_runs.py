@@ -1,0 +1,90 @@
+"""Records what stories came to on real brokers: docs/story-results.json, for docs/hazards.md.
+
+    highwater matrix --kafka 4.4.0,3.9.2 --story torn-transaction --seed 0,1,2,3,4,5,6,7,8,9
+    python -m tools.story_runs store/matrix-…
+
+A later matrix replaces what an earlier one says of the same story, release and setting.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from highwater.harness.runs.matrix_cells import MatrixFolder, MatrixRow
+
+RESULTS: Final = Path(__file__).parent.parent / "docs" / "story-results.json"
+
+
+class StoryRuns(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """The runs of one story with one setting on one release.
+
+    Attributes:
+        day: of the last run, as in 2026-11-25.
+        as_predicted: in how many of the runs exactly what the release's rules say was lost, forked
+            or read without right.
+        broken: in how many a promise was broken.
+    """
+
+    story: str
+    kafka: str
+    acks: str
+    min_isr: int
+    unclean: bool
+    day: str
+    runs: int
+    as_predicted: int
+    broken: int
+
+    @property
+    def setting(self) -> tuple[str, str, str, int, bool]:
+        """All but the counts."""
+        return self.story, self.kafka, self.acks, self.min_isr, self.unclean
+
+
+def read() -> tuple[StoryRuns, ...]:
+    """Return all that was recorded."""
+    if not RESULTS.exists():
+        return ()
+    return msgspec.json.decode(RESULTS.read_bytes(), type=tuple[StoryRuns, ...])
+
+
+def of_matrix(folder: MatrixFolder) -> Iterable[StoryRuns]:
+    """Yield the runs of a judged matrix, by story, release and setting."""
+    rows = [row for row in folder.rows() if row.story is not None]
+    rows.sort(key=_setting)
+    for (story, kafka, acks, min_isr, unclean), group in groupby(rows, key=_setting):
+        cells = list(group)
+        started = max(folder.store.open(cell.run).environment().started_at_ns for cell in cells)
+        yield StoryRuns(
+            story=story,
+            kafka=kafka,
+            acks=acks,
+            min_isr=min_isr,
+            unclean=unclean,
+            day=datetime.fromtimestamp(started / 1e9, UTC).date().isoformat(),
+            runs=len(cells),
+            as_predicted=sum(cell.as_predicted is True for cell in cells),
+            broken=sum(cell.verdict == "invalid" for cell in cells),
+        )
+
+
+def _setting(row: MatrixRow) -> tuple[str, str, str, int, bool]:
+    return row.story or "", row.kafka, row.acks, row.min_isr, row.unclean
+
+
+def main(folders: Sequence[str]) -> None:
+    """Add the runs of matrices to docs/story-results.json."""
+    recorded = {runs.setting: runs for runs in read()}
+    for folder in folders:
+        recorded |= {runs.setting: runs for runs in of_matrix(MatrixFolder(Path(folder)))}
+    text = msgspec.json.format(msgspec.json.encode(sorted(recorded.values())), indent=1)
+    RESULTS.write_bytes(text + b"\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

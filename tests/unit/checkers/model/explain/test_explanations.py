@@ -119,6 +119,38 @@ def test_an_aborted_record_is_read_when_an_end_txn_came_late(
 
 
 @pytest.mark.parametrize(
+    ("outcome", "offset", "process", "transactions", "word"),
+    [
+        ("fail", None, "writer", True, "explained"),
+        ("info", None, "writer", True, "explained"),
+        ("ok", None, "writer", True, "unexplained"),
+        ("fail", 1, "writer", True, "unexplained"),
+        ("fail", None, "other", True, "unexplained"),
+        ("fail", None, "writer", False, "unexplained"),
+    ],
+)
+def test_a_record_is_taken_for_one_that_was_aborted_without_an_answer(
+    tmp_path: Path,
+    outcome: str,
+    offset: int | None,
+    process: str,
+    transactions: bool,
+    word: str,
+) -> None:
+    workload = Workload(transactions=transactions, idempotence=True)
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0", workload=workload)
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "m1")])
+    run.send("m2", offset, outcome=outcome, process=process)
+    run.send("m3", 1, process="writer")
+    run.disk((1, 2, 3), [(1, 0, "m2")])
+    gone = {"kind": "lost-write", "topic": "events", "partition": 0, "offset": 1, "value": "m3"}
+    found = [each for each in findings(run, gone) if each.kind == "lost-write"]
+    assert [each.verdict for each in found] == [word]
+    assert ("reused-sequence" in {link.rule for link in found[0].because}) == (word == "explained")
+
+
+@pytest.mark.parametrize(
     ("kafka", "api", "wiped", "wrong"),
     [
         ("3.9.2-zk", "AlterPartition", 3, False),

@@ -62,6 +62,9 @@ class Situation:
     acked_ns: int = ACKED
     later: tuple[str, ...] = ()
     """Records that the producer sent a second after it."""
+    transactions: bool = False
+    aborted: str = ""
+    """Record that the producer had sent before, in a transaction that was aborted, unanswered."""
 
     def record(self) -> LostRecord:
         """The record as the explanation has it."""
@@ -83,11 +86,13 @@ class Situation:
         }  # fmt: skip
         sent = {"kind": "send", "process": "p0", "partition": 0, "complete_ns": ACKED + SECOND}
         later = [sent | {"value": value} for value in self.later]
+        if self.aborted:
+            later += [{**sent, "value": self.aborted, "outcome": "fail", "complete_ns": SENT}]
         observed = RunTraces(
             plan=Plan(
                 kafka=self.kafka,
                 topic=Topic(unclean_leader_election=self.unclean),
-                workload=Workload(acks=self.acks),
+                workload=Workload(acks=self.acks, transactions=self.transactions),
             ),
             status=RunStatus(phase="frozen"),
             rules=rules_of(self.kafka),
@@ -144,6 +149,10 @@ UNAWARE = Situation(
 UNREAD = replace(CALM, clients=(ClientLogLine(ACKED + 9 * SECOND, "Timed out"),))
 JOIN = (QUIET, replace(QUIET, time_ns=SENT - SECOND, isr=(1,)), replace(QUIET, time_ns=ACKED), NEXT)
 
+REUSED = Situation(
+    rows=(replace(QUIET, leader=2),), start=None, starts=(), transactions=True, aborted="m4"
+)
+
 EXPLAINED = {
     "fault": replace(CALM, faults=(fault("kill", 1, SENT),)),
     "retry": replace(CALM, clients=(ClientLogLine(SENT + SECOND, "Timed out"),)),
@@ -165,6 +174,7 @@ EXPLAINED = {
         kafka="2.0.0", rows=JOIN, tracks={2: Track.of(2, [(SENT, 3, 3)])}
     ),
     "zombie": DEPOSED,
+    "reused-sequence": REUSED,
     "segment-deleted": Situation(
         start=None,
         faults=(fault("segment-deleted", 2, ACKED, ACKED, 3),),
@@ -193,6 +203,7 @@ NOT_EXPLAINED = {
         kafka="2.0.1", rows=JOIN, tracks={2: Track.of(2, [(SENT, 3, 3)])}
     ),
     "zombie": replace(DEPOSED, acks="all"),
+    "reused-sequence": replace(REUSED, aborted="m2"),  # which has another offset
     "segment-deleted": Situation(
         start=None, faults=(fault("segment-deleted", 3, ACKED, ACKED, 3),)
     ),

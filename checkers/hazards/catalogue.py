@@ -371,6 +371,22 @@ _ENTRIES: Final = (
         played_from=(4, 1),
     ),
     Hazard(
+        id="single-replica",
+        aliases=("RF1",),
+        title="A topic with one replica loses what its only broker had not flushed, or all of it.",
+        loses=_SILENT,
+        conditions=(Replicas("=", 1), _POWER),
+        schedule=(
+            "The machine of the only replica loses its power, and with it what was not flushed; or"
+            " its disk is lost."
+        ),
+        cure="A replication factor of 3, and min.insync.replicas=2.",
+        cost="Three times the disk, and a write waits for a second broker.",
+        evidence="run",
+        command="highwater run --kafka {kafka} --brokers 1 --nemesis power-failure --for 20s"
+        " --seed 3",
+    ),
+    Hazard(
         id="KAFKA-14139",
         aliases=("replaced-disk", "KIP-903"),
         title="A replica that comes back with an empty disk is in the ISR, and leads.",

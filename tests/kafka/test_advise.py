@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka import admin as kafka_admin
 
 from highwater.clusters.external.client_properties import read_properties
@@ -37,6 +38,10 @@ def advise(bootstrap: str, *options: str) -> tuple[int, dict[str, Any], str]:
 
 def statuses(document: dict[str, Any]) -> dict[str, str]:
     return {hazard["id"]: hazard["status"] for hazard in document["hazards"]}
+
+
+def losing(document: dict[str, Any]) -> set[str]:
+    return {hazard for hazard, status in statuses(document).items() if status == "can lose"}
 
 
 def hazard_topics(document: dict[str, Any], hazard: str) -> list[str]:
@@ -134,6 +139,50 @@ def prepare(bootstrap: str, cert: Path, both: Path) -> None:
     ]
     for future in wanted:
         future.result(timeout=30)
+
+
+@pytest.mark.nightly
+def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_path: Path) -> None:
+    known = ("--acks", "all", "--power", "separate")
+    topics = {
+        "healthy": (3, {"min.insync.replicas": "2"}, {"elected-again"}),
+        "two": (2, {"min.insync.replicas": "1"}, {"last-replica"}),
+        "alone": (1, {}, {"single-replica"}),
+        "unclean": (
+            3,
+            {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"},
+            {"elected-again", "unclean-election"},
+        ),
+    }
+    of_clients = {"KAFKA-17754", "reused-sequence"}
+    with contextlib.closing(
+        open_cluster(release("4.4.0"), tmp_path / "run", brokers=3, broker_config={})
+    ) as opened:
+        admin = KAFKA.AdminClient({"bootstrap.servers": opened.bootstrap})
+        wanted = [
+            KAFKA.NewTopic(name, 1, replicas, config=config)
+            for name, (replicas, config, _) in topics.items()
+        ]
+        for future in admin.create_topics(wanted).values():
+            future.result(timeout=60)
+        for name, (_, _, expected) in topics.items():
+            code, document, errors = advise(opened.bootstrap, *known, "--topic", name)
+            assert code == 1, errors
+            assert losing(document) == expected
+            assert statuses(document)["reused-sequence"] == "guarded"  # by there being no client
+
+        producer = Producer(
+            {"bootstrap.servers": opened.bootstrap, "transactional.id": "a", "acks": "all"}
+        )
+        producer.init_transactions(60)
+        for options, expected, status in (
+            ((), {"elected-again"}, "cannot tell"),
+            (("--transactions", "librdkafka"), {"elected-again", *of_clients}, "can lose"),
+            (("--transactions", "java"), {"elected-again"}, "guarded"),
+        ):
+            _, document, _ = advise(opened.bootstrap, *known, "--topic", "healthy", *options)
+            assert losing(document) == expected
+            assert {statuses(document)[hazard] for hazard in of_clients} == {status}
 
 
 @pytest.mark.nightly

@@ -105,3 +105,39 @@ def test_a_cluster_without_topics_may_have_some_that_are_not_seen() -> None:
     """Kafka does not list the topics that a user may not describe."""
     facts = replace(cluster(), topics=())
     assert {advice.status for advice in evaluate(facts, {})} == {"cannot tell"}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "features", "clients", "seen", "status"),
+    [
+        ("4.4.0", {}, None, False, ("guarded", "guarded")),
+        ("4.4.0", {}, None, True, ("cannot tell", "cannot tell")),
+        ("4.4.0", {}, "none", True, ("guarded", "guarded")),
+        ("4.4.0", {}, "librdkafka", False, ("can lose", "can lose")),
+        ("4.4.0", {"transaction.version": 2}, "librdkafka", True, ("can lose", "can lose")),
+        ("4.4.0", {"transaction.version": 2}, "java", True, ("guarded", "guarded")),
+        ("4.4.0", {"transaction.version": 1}, "java", True, ("can lose", "guarded")),
+        ("3.9.2", {}, "java", True, ("can lose", "guarded")),
+        ("0.10.2.2", {}, "librdkafka", False, ("not affected", "not affected")),
+    ],
+)
+def test_transactional_clients_have_hazards_of_their_own(
+    kafka: str, features: dict[str, int], clients: str | None, seen: bool, status: tuple[str, str]
+) -> None:
+    facts = cluster(kafka, features=features, transactions=seen)
+    answers = {"acks": "all", "power": "safe"} | ({"transactions": clients} if clients else {})
+    found = {advice.hazard.id: advice for advice in evaluate(facts, answers)}
+    assert (found["KAFKA-17754"].status, found["reused-sequence"].status) == status
+    if status[0] == "can lose":
+        assert found["KAFKA-17754"].command.endswith("--story torn-transaction")
+
+
+@pytest.mark.parametrize(("replicas", "power"), [(1, "separate"), (1, "safe"), (2, "separate")])
+def test_one_replica_loses_with_its_machine(replicas: int, power: str) -> None:
+    facts = cluster("4.4.0", topic(replicas=replicas))
+    [advice] = [
+        advice
+        for advice in evaluate(facts, {"acks": "all", "power": power})
+        if advice.hazard.id == "single-replica"
+    ]
+    assert (advice.status == "can lose") == (replicas == 1 and power == "separate")

@@ -64,6 +64,13 @@ def replaced_disk(scene: ScheduleContext) -> None:
             scene.note(f"broker {b} fetches nothing more from broker {a}", b)
             scene.nemesis.inject("wipe", b)
             scene.nemesis.heal(b)
+            await_replicas(
+                scene,
+                lambda seen: seen[b].leo == 0,
+                what=f"broker {b} to have heard from the controller, and to hold nothing",
+                limit_s=_LIMIT_S,
+                brokers=(b,),
+            )
             scene.note(f"broker {b} is back, with an empty disk", b)
             requests.let_pass()
             _await_event(requests, "answered", "discarded")

@@ -1,12 +1,14 @@
 """Every kind of page once, or with what tries its patience, by name."""
 
 from collections.abc import Mapping
+from dataclasses import replace as of_dataclass
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
 from highwater.campaigns.matrix_run import write_matrix_page
+from highwater.checkers.hazards.evaluate import evaluate
 from highwater.checkers.inspection.report_types import (
     Copy,
     DivergentOffset,
@@ -20,6 +22,7 @@ from highwater.harness.runs.matrix_cells import MatrixRow
 from highwater.harness.runs.store import Run
 from highwater.reports.html import save
 from highwater.reports.pages import (
+    advice,
     comparison,
     counterexample,
     inspection,
@@ -32,10 +35,11 @@ from tests.browser.lineage import forked, lost
 from tests.browser.samples import SAMPLES, unfinished, write_all
 from tests.support.matrices import AXES, judged
 from tests.support.nightly_data import two_weeks
+from tests.unit.checkers.hazards.clusters import cluster, topic
 
 PAGES: Final = (
     *SAMPLES,
-    *("matrix", "index", "trend", "compared", "lost", "forked", "inspect", "shelf"),
+    *("matrix", "index", "trend", "compared", "lost", "forked", "inspect", "advice", "shelf"),
 )
 """All that ``write_pages`` makes, but for ``releases``, a matrix of all, and ``drawing``."""
 FEW: Final = replace(AXES, kafkas=("0.10.2.2", "2.8.2", "4.3.1"))
@@ -64,9 +68,19 @@ def write_others(store: Path, runs: Mapping[str, Run]) -> dict[str, Path]:
         "lost": counterexample.write(lost(), store / "lost.html", both),
         "forked": counterexample.write(forked(), store / "forked.html"),
         "drawing": counterexample.write(forked(), store / "forked.svg"),
+        "advice": advise(store / "advice.html"),
         "inspect": inspection.write(inspected(), store / "inspect.html"),
     }
     return {**found, "shelf": save(store / "shelf.html", store_index.page(store))}
+
+
+def advise(path: Path) -> Path:
+    """A cluster of mixed fortunes, one of whose topics the user may not describe."""
+    weak = topic("metrics", replicas=2, settings={"min.insync.replicas": "1"})
+    facts = cluster("4.4.0", topic("orders"), weak, transactions=True)
+    facts = of_dataclass(facts, unseen=("settings of topic payments: the user may not",))
+    lines = ("Cluster c on KRaft: 3 brokers (4.4.0), 2 topics, 2 partitions.",)
+    return advice.write(facts, evaluate(facts, {"acks": "all"}), lines, path)
 
 
 def inspected(*, value: str = "m3", topic: str = "events") -> Inspection:

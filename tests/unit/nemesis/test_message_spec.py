@@ -195,15 +195,15 @@ def test_a_hold_is_released_and_one_that_never_matched_is_missed(
 @pytest.mark.parametrize("caught", [0, 1])
 def test_a_story_says_in_words_what_the_wire_is_to_do(caught: int) -> None:
     messages, rules, cluster = opened(caught)
-    notes: list[str] = []
-    scribe = SimpleNamespace(fault=lambda *words, **_: notes.append(words[2]))
+    rows: list[tuple[str, ...]] = []
+    scribe = SimpleNamespace(fault=lambda *words, **_: rows.append(words))
     scene = cast(
         "ScheduleContext",
         SimpleNamespace(
             plan=WIRED,
             cluster=cluster,
             topic="events-3",
-            note=lambda says: scribe.fault("step", "note", says),
+            scribe=scribe,
         ),
     )
     missed = pytest.raises(ScheduleNotFollowedError, match="nothing to hold EndTxn")
@@ -213,6 +213,9 @@ def test_a_story_says_in_words_what_the_wire_is_to_do(caught: int) -> None:
     ):
         assert rules[0].source == "client:*"
     assert messages.causes == ["schedule"]
-    assert notes == ["the wire is to hold EndTxn client:*>broker-1"]
+    assert rows == [
+        ("hold-message", "inject", "to be held: EndTxn client:*>broker-1"),
+        ("hold-message", "heal", "the message EndTxn client:*>broker-1 is mended"),
+    ]
     with pytest.raises(UsageError), ScheduleContext.intercept(scene, "keep EndTxn"):
         pass

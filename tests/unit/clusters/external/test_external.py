@@ -29,6 +29,7 @@ from highwater.clusters.external.metadata import ClusterIdentity
 from highwater.clusters.external.security import dialer
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.releases.catalogue import CATALOGUE
+from highwater.harness.runs.faults.steps import ROLLING, FaultStep
 from highwater.harness.runs.plan import External, Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.nemesis.faults.registry import faults
@@ -223,6 +224,22 @@ def test_a_plan_for_it_can_be_kept_and_told() -> None:
 def test_what_commands_cannot_do_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         check_plan(plan(**changes))
+
+
+@pytest.mark.parametrize("commands", [("restart",), ("start", "stop")])
+def test_a_restart_takes_one_command_or_two(commands: tuple[str, ...]) -> None:
+    step = FaultStep(fault=ROLLING, at_s=3, lasts_s=3)
+    target = External(inventory="s.toml", cluster_id="abc", brokers=(7, 8, 9), commands=commands)
+    rolls = plan(nemesis=(), steps=(step,), external=target)
+    check_plan(rolls)
+    assert rolls.command() == (
+        "highwater rolling --kafka 4.3.1 --acks all --min-isr 1 --inventory s.toml --confirm abc"
+        " --for 9s"
+    )
+    check_plan(plan(nemesis=("restart@7", "rolling-restart"), external=target))
+    alone = msgspec.structs.replace(target, commands=("start", "kill"))
+    with pytest.raises(UsageError, match="no command to restart"):
+        check_plan(plan(nemesis=(), steps=(step,), external=alone))
 
 
 def test_a_release_is_named_once(tmp_path: Path) -> None:

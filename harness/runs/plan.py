@@ -210,6 +210,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise StoreError(f"plan.json is broken: {error}") from error
 
     @property
+    def rolls(self) -> bool:
+        """True if it is one of ``highwater rolling``."""
+        return self.external is not None and [step.fault for step in self.steps] == [ROLLING]
+
+    @property
     def calm(self) -> bool:
         """True if it asks for nothing to happen."""
         return not (self.story or self.nemesis or self.steps) and self.schedule is None
@@ -228,7 +233,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def command(self) -> str:
         """Return the command that repeats this run, in its directory if it is a replay."""
-        rolls = self.external is not None and [step.fault for step in self.steps] == [ROLLING]
+        rolls = self.rolls
         if self.steps and not rolls:
             return "highwater replay plan.json"
         if self.schedule is not None:

@@ -14,6 +14,7 @@ import pytest
 from highwater.checkers.run_files import RunFiles, stage
 from highwater.cli.external import release_of
 from highwater.clusters.core.addresses import Address, _free_ports
+from highwater.clusters.external import healing
 from highwater.clusters.external.cluster import heal_leftovers
 from highwater.clusters.external.healing import unhealed_error
 from highwater.clusters.external.identity import _check_release, identify
@@ -355,3 +356,20 @@ def test_missing_disks_are_no_reason_where_nobody_can_copy_them(
     stage(case, tmp_path / "staging")
     assert any("no disk was compared" in reason for reason in case.reasons) == copies
     assert case.copyless != copies
+
+
+@pytest.mark.parametrize("comes_up", [True, False])
+def test_a_restart_is_repeated_only_if_the_broker_does_not_come_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, comes_up: bool
+) -> None:
+    """One that is under way would only be lengthened."""
+    repeated = tmp_path / "repeated"
+    line = f"touch {repeated}"
+    cure = Command(what="restart broker 1", verb="restart", line=line, limit_s=9)
+    monkeypatch.setattr(healing, "answers", lambda _: False)
+    monkeypatch.setattr(healing.ClusterHealer, "_comes_up", lambda *_: comes_up)
+    monkeypatch.setattr(healing.ClusterHealer, "_await_up", lambda *_: None)
+    [port] = _free_ports(1)
+    addresses = {1: Address(host="127.0.0.1", port=port)}
+    healing.ClusterHealer(CATALOGUE["4.3.1"], addresses, {}).heal(1, (cure,))
+    assert repeated.exists() is not comes_up

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -55,6 +55,7 @@ class Nemesis:
     Args:
         topic: the topic under test.
         levels: of an upgrade, the first included.
+        stopped: whether the run was told to end early.
 
     Attributes:
         missed: why faults that were injected did nothing, so that the run proves nothing.
@@ -66,7 +67,9 @@ class Nemesis:
         scribe: FaultLog,
         topic: Topic | None = None,
         levels: Iterable[Level] = (),
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._stopped = stopped
         self._levels = tuple(levels)
         self._cluster = cluster
         self._scribe = scribe
@@ -141,6 +144,7 @@ class Nemesis:
             message=message,
             miss=self.missed.append,
             healing=lambda: self._healing,
+            stopped=self._stopped,
             note=partial(self._scribe.fault, name, "note"),
         )
         try:

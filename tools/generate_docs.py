@@ -18,7 +18,7 @@ from highwater.cli.app import app
 from highwater.clusters.drivers import DRIVERS
 from highwater.harness.releases.catalogue import CATALOGUE, MODERN, Release, Truncation
 from highwater.harness.runs.faults.steps import RENAMED_FAULTS
-from highwater.nemesis.faults.registry import Fault
+from highwater.nemesis.faults.registry import RESTART, RESTARTS, Fault
 from highwater.nemesis.faults.registry import faults as registered_faults
 from highwater.nemesis.schedules.fault_spec import CONTROLLER_TARGETS, TARGETS
 from highwater.nemesis.stories.registry import STORIES
@@ -152,6 +152,8 @@ def _outside(fault: Fault) -> str:
     requests = [fault.why_not(release, "external") for release in CATALOGUE.values()]
     limits = "; ".join(dict.fromkeys(filter(None, requests)))
     words = ", ".join(f"`{verb}`" for verb in sorted(fault.commands)) or "none is needed"
+    if RESTART in fault.commands:
+        words += ", or " + " and ".join(f"`{verb}`" for verb in sorted(RESTARTS))
     return f"{words} (not on ZooKeeper: {limits})" if limits else words
 
 

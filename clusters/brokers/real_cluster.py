@@ -144,6 +144,13 @@ class RealBroker:
         """Send SIGTERM, and wait for the process to end."""
         self._node.stop()
 
+    def restart(self) -> None:
+        """Stop it and start it, even if it did not end in order."""
+        try:
+            self.stop()
+        finally:
+            self.start()
+
     def kill(self) -> None:
         """Send SIGKILL, paused or not."""
         self._node.kill()

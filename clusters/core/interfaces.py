@@ -231,6 +231,9 @@ class Broker(Protocol):
     def stop(self) -> None:
         """Shut it down in order (SIGTERM), as an administrator would, and wait for its end."""
 
+    def restart(self) -> None:
+        """Shut it down in order and start it again, as an administrator would."""
+
     def kill(self) -> None:
         """Send SIGKILL, paused or not."""
 

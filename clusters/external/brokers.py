@@ -1,6 +1,7 @@
 """A broker of an external cluster: its methods run commands and verify that they worked."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
@@ -10,7 +11,7 @@ from highwater.clusters.core.interfaces import BrokerState
 from highwater.clusters.external.healing import ClusterHealer, unhealed_error
 from highwater.clusters.external.inventory import Inventory
 from highwater.clusters.external.journal import Journal
-from highwater.clusters.external.metadata import answers
+from highwater.clusters.external.metadata import LastingConnection, answers
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
@@ -74,6 +75,22 @@ class ExternalBroker:
         if self.state != "down":
             self._damage("stop", "start", "down")
 
+    def restart(self) -> None:
+        """Restart it by its owner's command for that, or else by those to stop and to start it.
+
+        A connection from before must end: a restart is quick, and the broker may answer again
+        before anybody has seen it silent.
+        """
+        if not self.inventory.can("restart"):
+            try:
+                self.stop()
+            finally:
+                self.start()
+            return
+        with contextlib.closing(LastingConnection(self.host)) as before:
+            self._damage("restart", "restart", "down", before.answers)
+        self.heal()
+
     def pause(self) -> None:
         if self.state == "running":
             self._damage("pause", "resume", "paused")
@@ -99,7 +116,14 @@ class ExternalBroker:
         self.state = "running"
         self.journal.record_healed(self.id)
 
-    def _damage(self, verb: str, healing_verb: str, state: BrokerState) -> None:
+    def _damage(
+        self,
+        verb: str,
+        healing_verb: str,
+        state: BrokerState,
+        alive: Callable[[], bool] | None = None,
+    ) -> None:
+        """Run a command that damages, and wait until the broker is no longer ``alive``."""
         command = self.inventory.command(verb, self.id)
         cures = (self.inventory.command(healing_verb, self.id),)
         before = self.journal.entry.wounds.get(self.id)
@@ -107,7 +131,7 @@ class ExternalBroker:
         self.state = state  # even if the command fails: it has to be healed from now on
         try:
             command.run(hold=self.hold)
-            self._await_silence(verb, command.line)
+            self._await_silence(verb, command.line, alive or (lambda: answers(self.host)))
         except HarnessError as error:
             error.hint = (
                 "The damage is healed at the end of the run. If that fails, by hand:\n"
@@ -116,11 +140,11 @@ class ExternalBroker:
             raise
         self.journal.record_damage(self.id, cures)
 
-    def _await_silence(self, verb: str, line: str) -> None:
+    def _await_silence(self, verb: str, line: str, alive: Callable[[], bool]) -> None:
         """Wait until the broker is silent; otherwise the command did not do what it is for."""
         try:
             await_condition(
-                lambda: answers(self.host),
+                alive,
                 lambda answered: not answered,
                 what="it to be silent",
                 limit_s=_SILENT_S,

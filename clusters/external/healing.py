@@ -55,20 +55,34 @@ class ClusterHealer:
             return
         if any(cure.verb == "start" for cure in cures):
             self._await_session_end(broker)
+        if cures and all(cure.verb == "restart" for cure in cures) and self._comes_up(broker):
+            return
         failed: list[str] = []
         for cure in cures:
             with _noting(failed):  # perhaps an earlier run has done it already
                 cure.run()
         try:
-            await_condition(
-                lambda: answers(address) and self._has_session(broker),
-                bool,
-                what=f"broker {broker} at {address} to answer and to have a session",
-                limit_s=UP_LIMIT_S,
-                every_s=0.1,
-            )
+            self._await_up(broker)
         except WaitTimeoutError as error:
             raise HarnessError("\n".join([error.message, *failed])) from error
+
+    def _comes_up(self, broker: int) -> bool:
+        """Return whether a broker whose restart is under way comes up by itself."""
+        try:
+            self._await_up(broker)
+        except WaitTimeoutError:
+            return False
+        return True
+
+    def _await_up(self, broker: int) -> None:
+        address = self.addresses[broker]
+        await_condition(
+            lambda: answers(address) and self._has_session(broker),
+            bool,
+            what=f"broker {broker} at {address} to answer and to have a session",
+            limit_s=UP_LIMIT_S,
+            every_s=0.1,
+        )
 
     def _await_session_end(self, broker: int) -> None:
         """Wait for a broker's old session to end; until then ZooKeeper refuses a new one.

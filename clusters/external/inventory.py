@@ -20,13 +20,18 @@ import msgspec
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.suggestions import nearest
 
-Verb = Literal["check", "kill", "pause", "resume", "start", "stop", "copy"]
+Verb = Literal["check", "kill", "pause", "resume", "start", "stop", "restart", "copy"]
 
 _PLACEHOLDER: Final = re.compile(r"(?<!\$)\{([a-z_]+)\}")
 _LIMIT_S: Final = 60.0
 _TAIL_BYTES: Final = 600
 _DIES_S: Final = 5.0
-_LONGER_S: Final[Mapping[str, float]] = {"start": 180.0, "stop": 180.0, "copy": 600.0}
+_LONGER_S: Final[Mapping[str, float]] = {
+    "start": 180.0,
+    "stop": 180.0,
+    "restart": 600.0,
+    "copy": 600.0,
+}
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _COPY_ONLY: Final = frozenset({"topic", "into"})
 
@@ -44,6 +49,7 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         resume: sends SIGCONT.
         start: starts the broker on the data that it left.
         stop: shuts it down in order, as an administrator would.
+        restart: shuts it down in order and starts it again; ends when it is at least on its way.
         copy: copies the directories of ``{topic}`` and the ``*checkpoint`` files, into ``{into}``.
     """
 
@@ -53,6 +59,7 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     resume: str | None = None
     start: str | None = None
     stop: str | None = None
+    restart: str | None = None
     copy: str | None = None
 
     def named(self) -> dict[str, str]:

@@ -68,6 +68,30 @@ def answers(address: Address, *, timeout_s: float = 0.5) -> bool:
     return True
 
 
+class LastingConnection:
+    """A connection to a running broker, which ends with the broker's process.
+
+    Raises:
+        UnreachableError: it does not answer now.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._connection = BrokerConnection(address, timeout_s=_ANSWER_S)
+        self._connection.ask(MetadataRequest(version=1, topics=[]))
+
+    def answers(self) -> bool:
+        """Return whether the same process still answers."""
+        try:
+            self._connection.ask(MetadataRequest(version=1, topics=[]))
+        except UnreachableError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close it."""
+        self._connection.close()
+
+
 class MetadataView(BrokersView):
     """The CoordinationView of ``clusters.admin.metadata``, read from the brokers alone.
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.faults.steps import Steps, current_fault
+from highwater.harness.runs.faults.steps import ROLLING, Steps, current_fault
 
 SCHEMA_VERSION = 1
 
@@ -210,6 +210,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise StoreError(f"plan.json is broken: {error}") from error
 
     @property
+    def rolls(self) -> bool:
+        """True if it is one of ``highwater rolling``."""
+        return self.external is not None and [step.fault for step in self.steps] == [ROLLING]
+
+    @property
     def calm(self) -> bool:
         """True if it asks for nothing to happen."""
         return not (self.story or self.nemesis or self.steps) and self.schedule is None
@@ -228,13 +233,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def command(self) -> str:
         """Return the command that repeats this run, in its directory if it is a replay."""
-        if self.steps:
+        rolls = self.rolls
+        if self.steps and not rolls:
             return "highwater replay plan.json"
         if self.schedule is not None:
             words = ["highwater model replay schedule.json", f"--kafka {self.kafka}"]
             words += [f"--cluster {self.driver}"] if self.driver != "local" else []
             return " ".join([*words, f"--seed {self.seed}"])
-        words = ["highwater run", f"--kafka {self.kafka}", f"--acks {self.workload.acks}"]
+        words = [f"highwater {'rolling' if rolls else 'run'}", f"--kafka {self.kafka}"]
+        words.append(f"--acks {self.workload.acks}")
         words.append(f"--min-isr {self.topic.min_insync_replicas}")
         if self.topic.unclean_leader_election:
             words.append("--unclean")
@@ -246,10 +253,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if self.story:
             words.append(f"--story {self.story}")
         else:
-            words += [
-                f"--nemesis {','.join(self.nemesis) or 'none'}",
-                f"--for {self.duration_s:g}s",
-            ]
+            words += [] if rolls else [f"--nemesis {','.join(self.nemesis) or 'none'}"]
+            words.append(f"--for {self.duration_s:g}s")
             words += _differences(self)
         words += [f"--to {','.join(self.to)}"] if self.to else []
         words += [f"--{what} {most}" for what, most in self._caps() if most]
@@ -259,7 +264,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         words += [f"--racks {self.racks}"] if self.racks else []
         words += ["--wire"] if self.wire else []
         words += ["--wire-clients"] if self.wire_clients else []
-        words.append(f"--seed {self.seed}")
+        words += [] if rolls else [f"--seed {self.seed}"]
         return " ".join(words)
 
 

@@ -124,7 +124,7 @@ def conduct(
         record_topic(recorder, plan.topic, assignment)
         cluster = recorded(cluster, recorder)
         scribe = ProgressLine(recorder)
-        nemesis = Nemesis(cluster, scribe, plan.topic, levels(plan))
+        nemesis = Nemesis(cluster, scribe, plan.topic, levels(plan), stop.is_set)
         with (
             wire_watched(cluster.network, plan.topic.name, recorder, clock.zero_ns),
             Observer(cluster, recorder, plan.topic) as observer,

@@ -7,14 +7,17 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
+from highwater.clusters.admin.replication import ReplicationView
 from highwater.clusters.admin.sessions import await_sessions
 from highwater.clusters.core.interfaces import Cluster, UnreachableError
-from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
-from highwater.nemesis.faults.registry import FaultTarget, aimed, fault
+from highwater.harness.runs.faults.steps import ROLLING
+from highwater.nemesis.faults.registry import RESTART, FaultTarget, aimed, fault
 
 _STORM: Final = 3
 _SESSION_LIMIT_S: Final = 60.0
+_IN_SYNC_LIMIT_S: Final = 600.0
 
 
 @fault("kill", commands=("kill", "start"))
@@ -50,14 +53,10 @@ def stop(cluster: Cluster, broker: int) -> Iterator[str]:
         target.start()
 
 
-@fault("restart", commands=("stop", "start"), awaits_coordination=True)
+@fault("restart", commands=(RESTART,), awaits_coordination=True)
 def restart(cluster: Cluster, broker: int) -> Iterator[str]:
     """Shut a broker down in order and start it again at once; there is nothing left to heal."""
-    target = cluster.brokers[broker]
-    try:
-        target.stop()
-    finally:
-        target.start()
+    cluster.brokers[broker].restart()
     yield f"broker {broker} was restarted"
 
 
@@ -110,15 +109,12 @@ def _await_end(cluster: Cluster, broker: int) -> None:
             raise
 
 
-@aimed("rolling-restart", at="cluster", commands=("stop", "start"), awaits_coordination=True)
+@aimed("rolling-restart", at="cluster", commands=(RESTART,), awaits_coordination=True)
 def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Restart every broker in order, one after the other, each once the last has its session."""
     with contextlib.closing(cluster.probe()) as probe:
         for target in cluster.brokers.values():
-            try:
-                target.stop()
-            finally:
-                target.start()
+            target.restart()
             await_sessions(
                 cluster,
                 probe,
@@ -127,3 +123,44 @@ def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
                 note=aim.note,
             )
     yield "every broker was restarted, one after the other"
+
+
+@aimed(ROLLING, at="cluster", commands=(RESTART,), awaits_coordination=True)
+def rolling_in_sync(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Restart every broker in order, one after the other, each once every replica is in sync."""
+    with (
+        contextlib.closing(cluster.probe()) as probe,
+        contextlib.closing(ReplicationView(cluster)) as view,
+    ):
+        _await_in_sync(view, "before the first restart")
+        for number, target in enumerate(cluster.brokers.values(), start=1):
+            if aim.stopped():
+                raise HarnessError("the run was stopped during the rolling restart")
+            target.restart()
+            place = f"{number} of {len(cluster.brokers)}"
+            aim.note(f"broker {target.id}, {place}, was restarted", target.id)
+            await_sessions(
+                cluster,
+                probe,
+                what=f"broker {target.id} to have a session again",
+                limit_s=_SESSION_LIMIT_S,
+                note=aim.note,
+            )
+            _await_in_sync(view, f"after the restart of broker {target.id}")
+    yield "every broker was restarted, one after the other, each once all replicas were in sync"
+
+
+def _await_in_sync(view: ReplicationView, when: str) -> None:
+    """Wait until no partition of any topic is under-replicated, as an operator does.
+
+    Raises:
+        WaitTimeoutError: names the partitions that still are.
+    """
+    await_condition(
+        view.behind,
+        lambda behind: not behind,
+        what=f"every replica of every topic to be in sync {when}",
+        limit_s=_IN_SYNC_LIMIT_S,
+        every_s=0.5,
+        passing=(UnreachableError,),
+    )

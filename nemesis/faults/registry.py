@@ -46,6 +46,7 @@ class FaultTarget:
         note: tells the run what happens to a broker before all of the fault has happened.
         miss: tells the run that nothing happened, so that it proves nothing, and why.
         healing: whether the run is over, and all faults are being healed.
+        stopped: whether the run was told to end early, so that a long fault should not go on.
     """
 
     broker: int | None = None
@@ -59,6 +60,7 @@ class FaultTarget:
     note: Callable[[str, int | None], None] = lambda _says, _broker: None
     miss: Callable[[str], None] = lambda _why: None
     healing: Callable[[], bool] = lambda: False
+    stopped: Callable[[], bool] = lambda: False
 
     @property
     def victim(self) -> int:
@@ -89,6 +91,9 @@ MESSAGE: Final = "--message"
 CONTROLLERS: Final = "--controllers"
 TRACES: Final = "--trace-flushes"
 LOG_DIRS: Final = "--log-dirs"
+RESTART: Final = "restart"
+RESTARTS: Final = frozenset({"stop", "start"})
+"""The commands that together do what the command ``restart`` does."""
 Body = Callable[[Cluster, int], Iterator[str | FaultEffect]]
 AimedBody = Callable[[Cluster, FaultTarget], Iterator[str | FaultEffect]]
 """Yields a sentence about its effect, or a ``FaultEffect`` if it removed records."""
@@ -140,7 +145,7 @@ class Fault:
             return reason
         if self.commands is None:
             return _OUT_OF_REACH.get(self.family, "it needs a cluster that Highwater starts")
-        lacking = sorted(self.commands - set(plan.external.commands))
+        lacking = sorted(self.commands - _capabilities(plan.external.commands))
         return f"the inventory has no command to {' and to '.join(lacking)}" if lacking else ""
 
 
@@ -152,6 +157,12 @@ _OUT_OF_REACH: Final[Mapping[str, str]] = {
     "coordination": "ZooKeeper and the controllers are out of reach",
 }
 """What commands are not enough for, by family."""
+
+
+def _capabilities(commands: Collection[str]) -> set[str]:
+    """Return the verbs that commands make possible: who can stop and start can restart."""
+    verbs = set(commands)
+    return verbs | {RESTART} if verbs >= RESTARTS else verbs
 
 
 _FAMILIES: Final = (

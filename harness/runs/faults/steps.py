@@ -10,6 +10,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+ROLLING: Final = "rolling-in-sync"
+"""The fault of ``highwater rolling``: every broker restarted, as an operator does it."""
+
 RENAMED_FAULTS: Final[Mapping[str, str]] = {
     "mute": "partition-outbound",
     "deafen": "partition-inbound",

@@ -36,6 +36,7 @@ COMMANDS: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("replay",): ("nowhere", "--store", "{store}"),
     ("shrink",): ("valid", "--store", "{store}"),
     ("inspect",): ("/nowhere", "--html", "{new}/page.html"),
+    ("rolling",): ("--inventory", "/nowhere", "--store", "{new}"),
     ("heal",): ("--inventory", "/nowhere"),
     ("hazards", "show"): ("KIP-101",),
     ("advise",): ("--bootstrap", "127.0.0.1:1"),

@@ -14,6 +14,7 @@ import pytest
 from highwater.checkers.run_files import RunFiles, stage
 from highwater.cli.external import release_of
 from highwater.clusters.core.addresses import Address, _free_ports
+from highwater.clusters.external import healing
 from highwater.clusters.external.cluster import heal_leftovers
 from highwater.clusters.external.healing import unhealed_error
 from highwater.clusters.external.identity import _check_release, identify
@@ -29,6 +30,7 @@ from highwater.clusters.external.metadata import ClusterIdentity
 from highwater.clusters.external.security import dialer
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.releases.catalogue import CATALOGUE
+from highwater.harness.runs.faults.steps import ROLLING, FaultStep
 from highwater.harness.runs.plan import External, Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.nemesis.faults.registry import faults
@@ -64,6 +66,20 @@ def test_commands_are_filled_and_quoted(tmp_path: Path) -> None:
     assert not inventory.can("pause", "resume")
     with pytest.raises(UsageError, match="no command to pause"):
         inventory.command("pause", 1)
+
+
+EXAMPLES = sorted((Path(__file__).parents[4] / "docs/examples/inventories").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_examples_are_inventories_that_can_roll_and_the_page_shows_them(path: Path) -> None:
+    inventory = Inventory.read(path)
+    assert inventory.can("check", "restart")
+    for broker in inventory.brokers:
+        assert "{" not in inventory.command("check", broker).line
+    text = path.read_text("utf-8")
+    commands = text.partition("[commands]")[2].partition("\n\n")[0]
+    assert commands in (path.parents[2] / "external.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -225,6 +241,22 @@ def test_what_commands_cannot_do_is_refused(changes: dict[str, object], message:
         check_plan(plan(**changes))
 
 
+@pytest.mark.parametrize("commands", [("restart",), ("start", "stop")])
+def test_a_restart_takes_one_command_or_two(commands: tuple[str, ...]) -> None:
+    step = FaultStep(fault=ROLLING, at_s=3, lasts_s=3)
+    target = External(inventory="s.toml", cluster_id="abc", brokers=(7, 8, 9), commands=commands)
+    rolls = plan(nemesis=(), steps=(step,), external=target)
+    check_plan(rolls)
+    assert rolls.command() == (
+        "highwater rolling --kafka 4.3.1 --acks all --min-isr 1 --inventory s.toml --confirm abc"
+        " --for 9s"
+    )
+    check_plan(plan(nemesis=("restart@7", "rolling-restart"), external=target))
+    alone = msgspec.structs.replace(target, commands=("start", "kill"))
+    with pytest.raises(UsageError, match="no command to restart"):
+        check_plan(plan(nemesis=(), steps=(step,), external=alone))
+
+
 def test_a_release_is_named_once(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD)
     assert release_of(None, "local", path) == release_of("4.3.1", "external", path) == "4.3.1"
@@ -324,3 +356,20 @@ def test_missing_disks_are_no_reason_where_nobody_can_copy_them(
     stage(case, tmp_path / "staging")
     assert any("no disk was compared" in reason for reason in case.reasons) == copies
     assert case.copyless != copies
+
+
+@pytest.mark.parametrize("comes_up", [True, False])
+def test_a_restart_is_repeated_only_if_the_broker_does_not_come_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, comes_up: bool
+) -> None:
+    """One that is under way would only be lengthened."""
+    repeated = tmp_path / "repeated"
+    line = f"touch {repeated}"
+    cure = Command(what="restart broker 1", verb="restart", line=line, limit_s=9)
+    monkeypatch.setattr(healing, "answers", lambda _: False)
+    monkeypatch.setattr(healing.ClusterHealer, "_comes_up", lambda *_: comes_up)
+    monkeypatch.setattr(healing.ClusterHealer, "_await_up", lambda *_: None)
+    [port] = _free_ports(1)
+    addresses = {1: Address(host="127.0.0.1", port=port)}
+    healing.ClusterHealer(CATALOGUE["4.3.1"], addresses, {}).heal(1, (cure,))
+    assert repeated.exists() is not comes_up

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
-from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import leadership, process, upgrades
 from highwater.nemesis.faults.registry import FaultTarget, NothingDoneError
@@ -47,6 +47,65 @@ def test_no_replica_is_taken_away_while_one_in_sync_is_paused() -> None:
     with pytest.raises(NothingDoneError, match="events-0 is not whole"):
         list(leadership.reassign(cast("Cluster", asleep), aim))
     assert not asleep.assigned
+
+
+class Restarted(Made):
+    """Brokers that can be restarted, after which a partition is behind for some looks."""
+
+    def __init__(self, looks: int = 0) -> None:
+        super().__init__((1, 2, 3))
+        self.done: list[str] = []
+        self.behind_for = 0
+        for broker in self.brokers.values():
+            broker.restart = lambda one=broker: self.restart(one.id, looks)
+
+    def restart(self, broker: int, looks: int) -> None:
+        assert not self.behind_for
+        self.done.append(str(broker))
+        self.behind_for = looks
+
+    def behind(self) -> list[str]:
+        self.behind_for = max(0, self.behind_for - 1)
+        return ["theirs-0 (in sync: [1] of [1, 2])"] if self.behind_for else []
+
+
+def rolled(
+    monkeypatch: pytest.MonkeyPatch, made: Restarted, *, stopped_after: int = 9
+) -> list[object]:
+    monkeypatch.setattr(process, "ReplicationView", lambda _: made)
+    aim = FaultTarget(stopped=lambda: len(made.done) >= stopped_after)
+    return list(process.rolling_in_sync(cast("Cluster", made), aim))
+
+
+def test_the_next_broker_is_restarted_when_every_topic_is_in_sync(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Restarted(looks=2)
+    assert len(rolled(monkeypatch, made)) == 1
+    assert made.done == ["1", "2", "3"]
+
+
+def test_a_cluster_that_stays_behind_is_left_with_what_lags(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "_IN_SYNC_LIMIT_S", 0.05)
+    made = Restarted(looks=1000)
+    message = r"in sync after the restart of broker 1; last seen: \['theirs-0 \(in sync"
+    with pytest.raises(WaitTimeoutError, match=message):
+        rolled(monkeypatch, made)
+    assert made.done == ["1"]
+    made = Restarted()
+    made.behind_for = 1000
+    with pytest.raises(WaitTimeoutError, match="in sync before the first restart"):
+        rolled(monkeypatch, made)
+    assert not made.done
+
+
+def test_a_run_that_is_stopped_restarts_no_further_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Restarted()
+    with pytest.raises(HarnessError, match="stopped during the rolling restart"):
+        rolled(monkeypatch, made, stopped_after=1)
+    assert made.done == ["1"]
 
 
 @pytest.mark.parametrize(

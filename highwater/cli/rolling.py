@@ -1,0 +1,103 @@
+"""The command ``highwater rolling``: is a rolling restart of a cluster of yours safe?
+
+It builds a plan with one step, the fault ``rolling-in-sync``, which is performed and judged like
+any other run. Exit codes are those of ``run``.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from typer import Option
+
+from highwater import console
+from highwater.cli import external
+from highwater.cli.external import ConfirmOption
+from highwater.cli.options.common import DEFAULT_STORE, JsonOption, StoreOption, on_spark
+from highwater.harness.base import limits
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.runs import parse_values
+from highwater.harness.runs.faults.steps import ROLLING, FaultStep
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.store import Store
+
+BEFORE_S: Final = 3.0
+AFTER_S: Final = 3.0
+"""Seconds during which clients write and read before the first restart and after the last."""
+
+
+@on_spark
+def rolling(  # noqa: PLR0913 - a command's options are its arguments
+    *,
+    inventory: Annotated[
+        Path,
+        Option("--inventory", metavar="FILE", help="The cluster, and how to restart a broker."),
+    ],
+    confirm: ConfirmOption = None,
+    kafka: Annotated[
+        str | None, Option(help="Release, if the inventory is to be checked against it.")
+    ] = None,
+    duration: Annotated[
+        str,
+        Option(
+            "--for",
+            help="How long clients write and read at least, however quick the restarts are:"
+            f" {limits.FAULTS_S.lasting}.",
+        ),
+    ] = "30s",
+    acks: Annotated[str, Option(help="0, 1 or all.")] = "all",
+    min_isr: Annotated[
+        int, Option("--min-isr", help="min.insync.replicas, 1 to the replicas of a partition.")
+    ] = 1,
+    unclean: Annotated[bool, Option("--unclean", help="Allow unclean elections.")] = False,
+    partitions: Annotated[int, Option(help=f"Partitions, {limits.PARTITIONS.says}.")] = 3,
+    producers: Annotated[int, Option(help=f"Producers, {limits.CLIENTS.says}.")] = 3,
+    consumers: Annotated[int, Option(help=f"Readers during the run, {limits.CLIENTS.says}.")] = 1,
+    rate: Annotated[str, Option(help="Records per second in all, or max.")] = "200",
+    record_bytes: Annotated[
+        int, Option("--record-bytes", help=f"Bytes of a value, {limits.RECORD_BYTES.says}.")
+    ] = 64,
+    compression: Annotated[str, Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    idempotence: Annotated[bool, Option("--idempotence", help="Idempotent producers.")] = False,
+    delivery_timeout: Annotated[
+        str,
+        Option(
+            "--delivery-timeout",
+            help=f"When an unanswered send becomes info: {limits.DELIVERY_S.lasting}.",
+        ),
+    ] = "30s",
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+    spark: SparkOptions,
+) -> None:
+    """Restart every broker of a cluster of yours, one after the other, and judge what was kept.
+
+    Clients write to a topic of their own and read it meanwhile. The next broker is restarted when
+    every replica of every topic is in sync. The inventory needs the command restart, or stop and
+    start.
+    """
+    from highwater.api import perform
+
+    plan = Plan(
+        kafka=external.release_of(kafka, "external", inventory),
+        topic=Topic(
+            partitions=partitions,
+            min_insync_replicas=min_isr,
+            unclean_leader_election=unclean,
+        ),
+        workload=Workload(
+            producers=producers,
+            consumers=consumers,
+            acks=parse_values.acks(acks),
+            idempotence=idempotence,
+            rate=parse_values.rate(rate),
+            record_bytes=record_bytes,
+            compression=compression,
+            delivery_timeout_s=parse_values.duration(delivery_timeout),
+        ),
+        steps=(FaultStep(fault=ROLLING, at_s=BEFORE_S, lasts_s=AFTER_S),),
+        duration_s=parse_values.duration(duration),
+    )
+    plan = external.onto(plan, inventory, confirm)
+    with console.progress() as progress:
+        judged = perform([plan], Store(store), spark=spark, progress=progress)
+    console.finish(judged, as_json=as_json)

@@ -3,14 +3,16 @@
 What is changed here deletes nothing that the run wrote: it would look lost.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.core.interfaces import Cluster, UnreachableError
+from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
 from highwater.nemesis.faults.registry import FaultTarget, aimed, by_request
 
 _OLD_FORMAT: Final = "0.10.0"
+_PUT_BACK_S: Final = 90.0
 _CODEC: Final = "gzip"
 """A codec of every release, and not the one that a plan's producers use by default."""
 
@@ -21,7 +23,18 @@ def _changed(cluster: Cluster, aim: FaultTarget, name: str, value: str) -> Itera
     try:
         yield f"{name} of {aim.topic.name} is {value}"
     finally:
-        cluster.configure(aim.topic.name, {name: before})
+        _put_back(cluster, aim.topic.name, {name: before})
+
+
+def _put_back(cluster: Cluster, topic: str, setting: Mapping[str, str | None]) -> None:
+    """Ask for a setting until that is answered: controllers may be without a leader for a while."""
+    await_condition(
+        lambda: cluster.configure(topic, setting),
+        lambda _: True,
+        what=f"the setting {next(iter(setting))} of {topic} to be put back",
+        limit_s=_PUT_BACK_S,
+        passing=(UnreachableError,),
+    )
 
 
 @aimed("set-min-isr", at="topic", why_not=by_request, commands=())

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from collections import Counter
 
+import pytest
+
 from highwater.checkers.catalogue import CHECKERS, our_kinds
 from highwater.checkers.core.anomaly_kinds import Kind
 from highwater.checkers.core.jepsen_kinds import FOREIGN
@@ -33,6 +35,7 @@ def test_the_order_is_that_of_reports() -> None:
     assert names[-3:] == ["G1c", "G1c-process", "G1c-realtime"]
 
 
+@pytest.mark.slow
 def test_reports_start_without_any_checker() -> None:
     told = (
         "import sys, highwater.reports.pages.run;"

@@ -254,6 +254,7 @@ def test_an_unknown_name_is_refused_before_anything_is_collected(
     done.stderr.fnmatch_lines([f"*{first}*", f"*{second}*"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("marker", "says"),
     [

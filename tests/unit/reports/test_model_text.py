@@ -74,6 +74,7 @@ def test_a_broken_answer_is_an_error_but_not_of_the_page(tmp_path: Path) -> None
     assert "model.json is broken" in words(write(one.run))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "name", "code"),
     [

@@ -121,6 +121,7 @@ def test_nothing_at_all() -> None:
     assert vanished(view, passed_rows(view, [])) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(300))
 def test_as_plain_loops_find(seed: int) -> None:
     operations = random_rows(seed)

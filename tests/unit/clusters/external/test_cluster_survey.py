@@ -22,6 +22,7 @@ def survey(
     return facts, broker
 
 
+@pytest.mark.slow
 def test_a_thousand_topics_take_a_handful_of_requests() -> None:
     began = time.process_time()
     facts, broker = survey(1_000, 50)
@@ -44,6 +45,7 @@ def test_refusals_are_named_and_the_rest_is_read() -> None:
     assert facts.brokers[0].rack == "r1"
 
 
+@pytest.mark.slow
 def test_a_pattern_chooses_topics() -> None:
     facts, _ = survey(12, 1, pattern="t1*")
     assert [topic.name for topic in facts.topics] == ["t1", "t10", "t11"]

@@ -139,6 +139,7 @@ def test_letting_go_kills_even_a_paused_child(start: Starter) -> None:
     assert pid_is_gone(pid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["harness", "warden"])
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_the_child_dies_with_harness_or_warden(

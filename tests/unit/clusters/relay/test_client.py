@@ -224,6 +224,7 @@ class Ends:
         self.relay.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 7, 11, 12, 13, 17])
 def test_an_answer_that_tells_too_high_a_hw_is_held(version: int) -> None:
     topics = frozenset([named(version)])

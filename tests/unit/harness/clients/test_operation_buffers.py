@@ -389,6 +389,7 @@ def script(text: str, directory: Path) -> object:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_run_at_once_and_keeps_what_was_written(tmp_path: Path) -> None:
     told = script(DISK_FULL, tmp_path)
     assert isinstance(told, list)
@@ -401,6 +402,7 @@ def test_a_full_disk_ends_the_run_at_once_and_keeps_what_was_written(tmp_path: P
     assert len(found) >= 4096
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_run(tmp_path: Path) -> None:
     peaks = script(MEMORY, tmp_path)
     assert isinstance(peaks, list)

@@ -72,6 +72,7 @@ def test_no_two_cells_of_a_night_are_the_same() -> None:
     assert Counter(cell.identity for cell in whole().cells).most_common(1)[0][1] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kafka", CATALOGUE)
 def test_every_release_has_the_baseline_and_more(kafka: str) -> None:
     cells = [cell for cell in whole().cells if cell.kafka == kafka]
@@ -86,6 +87,7 @@ def test_every_canary_is_in_even_the_shortest_night_with_two_seeds() -> None:
         assert len({cell.seed for cell in cells if canary.claims(cell)}) == 2
 
 
+@pytest.mark.slow
 def test_within_a_week_every_setting_of_every_release_runs_on_every_driver() -> None:
     marks: tuple[CellResult, ...] = ()
     for day in (TODAY + timedelta(days=n) for n in range(7)):

@@ -198,6 +198,7 @@ def test_of_a_cell_that_ran_twice_the_worst_counts(tonight: Tonight) -> None:
     assert tonight.summarize().exit_code == 1
 
 
+@pytest.mark.slow
 def test_what_a_night_leaves_is_kept_with_whole_runs_of_what_went_wrong(tonight: Tonight) -> None:
     bad = first(tonight, kafka="4.3.1", story="loss")
     tonight.run(only(bad, as_predicted=False))

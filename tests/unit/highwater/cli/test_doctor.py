@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from highwater.cli.doctor import Diagnosis
 
 
@@ -17,6 +19,7 @@ def examined(cache: Path, *words: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False, env=env).stdout
 
 
+@pytest.mark.slow
 def test_what_was_not_downloaded_yet_is_not_missing(tmp_path: Path) -> None:
     found: list[dict[str, Any]] = json.loads(examined(tmp_path, "--json"))
     (jars,) = (one for one in found if one["name"] == "Kafka jars")
@@ -33,6 +36,7 @@ def test_only_what_a_run_needs_is_called_missing() -> None:
     assert [one.state for one in (lacking, extra, there)] == ["MISSING", "optional", "ok"]
 
 
+@pytest.mark.slow
 def test_the_table_says_so(tmp_path: Path) -> None:
     for line in examined(tmp_path).splitlines():
         if "Kafka jars" in line:

@@ -77,6 +77,7 @@ def rolled(
     return list(process.rolling_in_sync(cast("Cluster", made), aim))
 
 
+@pytest.mark.slow
 def test_the_next_broker_is_restarted_when_every_topic_is_in_sync(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -85,6 +86,7 @@ def test_the_next_broker_is_restarted_when_every_topic_is_in_sync(
     assert made.done == ["1", "2", "3"]
 
 
+@pytest.mark.slow
 def test_a_cluster_that_stays_behind_is_left_with_what_lags(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

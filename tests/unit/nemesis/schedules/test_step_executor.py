@@ -226,6 +226,7 @@ def scene(
         )
 
 
+@pytest.mark.slow
 def test_steps_are_taken_at_their_time_and_recorded_exactly(
     brokers: Brokers, tmp_path: Path
 ) -> None:
@@ -257,6 +258,7 @@ def test_steps_are_taken_at_their_time_and_recorded_exactly(
         check_plan(plan(FaultStep(fault="itched", at_s=1)))
 
 
+@pytest.mark.slow
 def test_controllers_that_were_hit_are_recorded_and_one_is_hit_again_by_its_id(
     brokers: Brokers, tmp_path: Path
 ) -> None:
@@ -285,6 +287,7 @@ def test_controllers_that_were_hit_are_recorded_and_one_is_hit_again_by_its_id(
     assert {step.target for step in whole.steps("role")} == {"leader", "majority", "2"}
 
 
+@pytest.mark.slow
 def test_a_step_waits_for_a_target_that_still_heals_and_no_longer(
     brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ print(*STORIES)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family", ["failovers", "canaries", "power_failure", "network", "restarts"]
 )

@@ -136,6 +136,7 @@ def test_values_are_escaped_spelled_out_and_cut(runs: dict[str, Run]) -> None:
     assert "(10,000 characters)" in html
 
 
+@pytest.mark.slow
 def test_a_big_run_says_what_it_left_out(runs: dict[str, Run]) -> None:
     html = written(runs["big"]).read_text("utf-8")
     assert "The first of 100 neighbouring records" in html

@@ -21,6 +21,7 @@ from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
+from highwater.harness.runs.faults.steps import ROLLING
 from highwater.harness.runs.history import FAULTS
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import disk_damage
@@ -279,6 +280,7 @@ def test_every_fault_is_tested() -> None:
         if one.family in others or one.needs == CONTROLLERS  # test_controllers
     }
     elsewhere |= {"torn-files", "log-dir-failure"}  # test_torn_files, test_log_dirs
+    elsewhere |= {ROLLING}  # test_rolling
     elsewhere |= {"move-txn-coordinator", "move-group-coordinator"}  # test_transactions
     assert set(EFFECTS) | set(STRUCK) | elsewhere == set(faults())
     assert {name for _, name in cases()} == set(EFFECTS)

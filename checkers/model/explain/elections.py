@@ -54,7 +54,7 @@ def _changed(
     for joined in {*now.isr} - {*before.isr}:
         if observed.rules.live_joins_only and _away(observed, joined, now.time_ns):
             yield _wrong(now, "live_joins_only", f"broker {joined} joined the ISR, and did not run")
-        if _lacks(trace, joined, now) and not _emptied(observed, trace, joined, now):
+        if _lacks(observed, trace, joined, now) and not _emptied(observed, trace, joined, now):
             yield _wrong(now, "isr", f"broker {joined} joined the ISR below the leader's HW")
     for left in {*before.isr} - {*now.isr}:
         if not _may_leave(observed, trace, left, now):
@@ -72,9 +72,20 @@ def _away(observed: RunTraces, broker: int, time_ns: int) -> bool:
     )
 
 
-def _lacks(trace: Trace, broker: int, now: Leadership) -> bool:
-    """Return whether a replica surely had less than what its leader had committed well before."""
+def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
+    """Return whether a replica surely had less than what its leader had committed well before.
+
+    What a leader was seen to have committed before a fault took records from its log says nothing.
+    """
     leader = trace.sample(now.leader, now.time_ns - WITHIN.log)
+    if leader is not None and any(
+        fault.broker == now.leader
+        and leader.time_ns <= fault.until_ns
+        and fault.start_ns <= now.time_ns
+        and fault.removed_from(observed.topic, trace.partition)
+        for fault in observed.faults
+    ):
+        return False
     later = [m.leo for m in trace.samples(broker) if m.time_ns >= now.time_ns - WITHIN.look]
     return leader is not None and bool(later) and max(later) < leader.hw
 

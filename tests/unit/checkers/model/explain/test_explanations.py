@@ -150,6 +150,33 @@ def test_a_record_is_taken_for_one_that_was_aborted_without_an_answer(
     assert ("reused-sequence" in {link.rule for link in found[0].because}) == (word == "explained")
 
 
+@pytest.mark.parametrize(("struck", "wrong"), [(1, False), (3, True), (None, True)])
+def test_what_a_leader_had_committed_before_it_lost_its_power_says_nothing(
+    tmp_path: Path, struck: int | None, wrong: bool
+) -> None:
+    """Of a power failure of 4.4.0, whose leader was not seen between its election and the join."""
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0")
+    run.leader(1, 1, [1])
+    run.everywhere(M0123[:3])
+    run.observe(1, 4)
+    run.tick(3_000)
+    if struck is not None:
+        run.fault("power-failure", struck, "lost its power: events-0 lost 3 up to 4")
+        run.rows["events/faults"][-1]["removed"] = [
+            {"topic": "events", "partition": 0, "first": 3, "end": 4}
+        ]
+        run.tick(2_000)
+        run.fault("power-failure", struck, "mended", phase="heal")
+    run.leader(1, 2, [1])
+    run.tick(500)
+    run.leader(1, 2, [1, 2])
+    run.observe(2, 3)
+    run.tick(2_000)
+    run.observe(2, 3)
+    because = {link.rule for each in findings(run) for link in each.because}
+    assert ("isr" in because) == wrong
+
+
 @pytest.mark.parametrize(
     ("kafka", "api", "wiped", "wrong"),
     [
@@ -169,7 +196,9 @@ def test_on_zookeeper_an_emptied_replica_may_join_by_a_late_request(
         run.observe(broker, 4)
     run.tick(100)
     run.fault("wipe", wiped, "the disk is empty: events-0 lost 0 up to 4")
-    run.rows["events/faults"][-1]["removed"] = [{"partition": 0, "start": 0, "end": 4}]
+    run.rows["events/faults"][-1]["removed"] = [
+        {"topic": "events", "partition": 0, "first": 0, "end": 4}
+    ]
     run.tick(5_000)
     run.fault("wipe", wiped, "mended", phase="heal")
     run.observe(3, 0, 0)

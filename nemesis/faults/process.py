@@ -9,7 +9,7 @@ from typing import Final
 
 from highwater.clusters.admin.replication import ReplicationView
 from highwater.clusters.admin.sessions import await_sessions
-from highwater.clusters.core.interfaces import Cluster, UnreachableError
+from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.faults.steps import ROLLING
@@ -115,13 +115,7 @@ def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     with contextlib.closing(cluster.probe()) as probe:
         for target in cluster.brokers.values():
             target.restart()
-            await_sessions(
-                cluster,
-                probe,
-                what=f"broker {target.id} to have a session again",
-                limit_s=_SESSION_LIMIT_S,
-                note=aim.note,
-            )
+            _await_session(cluster, probe, aim, target.id)
     yield "every broker was restarted, one after the other"
 
 
@@ -139,15 +133,19 @@ def rolling_in_sync(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
             target.restart()
             place = f"{number} of {len(cluster.brokers)}"
             aim.note(f"broker {target.id}, {place}, was restarted", target.id)
-            await_sessions(
-                cluster,
-                probe,
-                what=f"broker {target.id} to have a session again",
-                limit_s=_SESSION_LIMIT_S,
-                note=aim.note,
-            )
+            _await_session(cluster, probe, aim, target.id)
             _await_in_sync(view, f"after the restart of broker {target.id}")
     yield "every broker was restarted, one after the other, each once all replicas were in sync"
+
+
+def _await_session(cluster: Cluster, probe: Probe, aim: FaultTarget, broker: int) -> None:
+    await_sessions(
+        cluster,
+        probe,
+        what=f"broker {broker} to have a session again",
+        limit_s=_SESSION_LIMIT_S,
+        note=aim.note,
+    )
 
 
 def _await_in_sync(view: ReplicationView, when: str) -> None:

@@ -1,6 +1,7 @@
 """Helpers of stories: settle some records, send the one that the story is about."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,15 @@ VICTIM: Final = "m3"
 SUCCESSOR: Final = "m4"
 _ALONE_S: Final = 30
 _POLL_S: Final = 0.01
+
+
+@contextlib.contextmanager
+def missed_if_late() -> Iterator[None]:
+    """Take what has not come in good time for a schedule that was not followed."""
+    try:
+        yield
+    except WaitTimeoutError as error:
+        raise ScheduleNotFollowedError(error.message) from error
 
 
 def settle(scene: ScheduleContext) -> int:

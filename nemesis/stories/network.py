@@ -2,12 +2,11 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
 from typing import Final
 
 from highwater.clusters.core.interfaces import Network, UnreachableError
 from highwater.clusters.relay.rules import RelayRule, between
-from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.history import OK
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
@@ -18,6 +17,7 @@ from highwater.nemesis.stories.helpers import (
     VICTIM,
     await_hw_on_disk,
     hw_on_disk,
+    missed_if_late,
     settle,
 )
 from highwater.nemesis.stories.story import FETCH_WAIT_S, StoryNeeds, story
@@ -79,7 +79,7 @@ def cut_off(scene: ScheduleContext) -> None:
         scene.send(VICTIM, leader=a)
         _see_window(scene, offset)
         limit_s = 2 * FETCH_WAIT_S
-        with _missed_if_late():
+        with missed_if_late():
             network.await_held("hw", b, survivor, since_ns=began_ns, limit_s=limit_s)
         scene.note(f"the wire holds what would tell brokers {b} and {survivor} that HW")
         stack.enter_context(network.under(RelayRule(kind="reset", links=between([b], [survivor]))))
@@ -123,7 +123,7 @@ def held_fetch(scene: ScheduleContext) -> None:
             f"broker {a} wrote HW {offset + 1} to its disk before it was killed"
         )
     began_ns = time.monotonic_ns()
-    with network.hw_held(scene.topic, 0, survivor, above=offset - 1), _missed_if_late():
+    with network.hw_held(scene.topic, 0, survivor, above=offset - 1), missed_if_late():
         _await_leader(scene, b)
         network.await_held("hw", survivor, since_ns=began_ns, limit_s=_LEADS_S)
         state = scene.probe.replica(survivor, scene.topic, 0)
@@ -157,7 +157,7 @@ def network_of(scene: ScheduleContext) -> Network:
 
 def _see_window(scene: ScheduleContext, offset: int) -> None:
     _, *followers = scene.replicas
-    with _missed_if_late():
+    with missed_if_late():
         seen = await_window(scene.probe, scene.topic, 0, followers, offset=offset)
     for broker, state in seen.items():
         scene.note(
@@ -169,7 +169,7 @@ def _see_window(scene: ScheduleContext, offset: int) -> None:
 
 def _send_successor(scene: ScheduleContext, survivor: int) -> None:
     """Write to C, which A and B cannot know of; clients that ask them who leads would be misled."""
-    with _missed_if_late():
+    with missed_if_late():
         await_condition(
             lambda: scene.probe.leads(survivor, scene.topic, 0),
             bool,
@@ -190,11 +190,3 @@ def _send_successor(scene: ScheduleContext, survivor: int) -> None:
     if answer is None or answer.outcome != OK:
         raise ScheduleNotFollowedError(f"broker {survivor} did not acknowledge {SUCCESSOR}")
     scene.note(f"{SUCCESSOR} is stored at offset {answer.offset} by broker {survivor}", survivor)
-
-
-@contextlib.contextmanager
-def _missed_if_late() -> Iterator[None]:
-    try:
-        yield
-    except WaitTimeoutError as error:
-        raise ScheduleNotFollowedError(error.message) from error

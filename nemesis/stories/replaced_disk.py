@@ -12,11 +12,16 @@ from typing import Final
 
 from highwater.clusters.core.interfaces import CaughtMessages, PartitionState, UnreachableError
 from highwater.clusters.relay.rules import RelayRule, between
-from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
-from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
-from highwater.nemesis.stories.helpers import SETTLED, VICTIM, await_replicas, settle
+from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.stories.helpers import (
+    SETTLED,
+    VICTIM,
+    await_replicas,
+    missed_if_late,
+    settle,
+)
 from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
@@ -86,7 +91,7 @@ def replaced_disk(scene: ScheduleContext) -> None:
 def _await(
     scene: ScheduleContext, until: Callable[[PartitionState], bool], what: str
 ) -> PartitionState:
-    try:
+    with missed_if_late():
         return await_condition(
             lambda: scene.probe.partition(scene.topic, 0),
             until,
@@ -94,17 +99,13 @@ def _await(
             limit_s=_LIMIT_S,
             passing=(UnreachableError,),
         )
-    except WaitTimeoutError as error:
-        raise ScheduleNotFollowedError(error.message) from error
 
 
 def _await_event(messages: CaughtMessages, *events: str) -> None:
-    try:
+    with missed_if_late():
         await_condition(
             lambda: messages.events(*events),
             bool,
             what=f"the wire to report {' or '.join(events)} of a request for the ISR",
             limit_s=_LIMIT_S,
         )
-    except WaitTimeoutError as error:
-        raise ScheduleNotFollowedError(error.message) from error

@@ -16,13 +16,13 @@ for the same, acknowledges it and does not append it.
 from typing import Final
 
 from highwater.clusters.core.interfaces import CaughtMessages
-from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.runs.history import OK
 from highwater.nemesis.context import (
     ScheduleContext,
     ScheduleNotFollowedError,
     TransactionalClient,
 )
+from highwater.nemesis.stories.helpers import missed_if_late
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 LATE_END_TXN: Final = "KAFKA-17754"
@@ -146,8 +146,6 @@ def _commit(scene: ScheduleContext, writer: TransactionalClient, *values: str) -
 
 def _await_event(scene: ScheduleContext, messages: CaughtMessages, event: str, says: str) -> None:
     """Wait until something has happened to a message, as the wire has seen, and note it."""
-    try:
+    with missed_if_late():
         messages.await_event(event, limit_s=_ARRIVES_S)
-    except WaitTimeoutError as error:
-        raise ScheduleNotFollowedError(error.message) from error
     scene.note(says)

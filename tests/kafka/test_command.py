@@ -16,25 +16,9 @@ import pytest
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.store import Store
+from tests.support.commands import finish, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
-HIGHWATER = [sys.executable, "-m", "highwater"]
-
-
-def start(*words: str, store: Path) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [*HIGHWATER, *words, "--store", str(store)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=300)
-    assert "Traceback" not in err
-    return process.returncode, out, err
 
 
 def await_phase(store: Path, phase: str, process: "subprocess.Popen[str]") -> None:
@@ -78,11 +62,20 @@ def await_gone(processes: Sequence[psutil.Process]) -> None:
     assert alive == []
 
 
-@pytest.mark.parametrize("phase", ["booting", "running"])
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_nothing_outlives_the_harness(phase: str, how: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "phase"),
+    [
+        (signal.SIGKILL, "booting"),
+        (signal.SIGKILL, "running"),
+        (signal.SIGINT, "booting"),
+        (signal.SIGTERM, "running"),
+        pytest.param(signal.SIGINT, "running", marks=pytest.mark.nightly),
+        pytest.param(signal.SIGTERM, "booting", marks=pytest.mark.nightly),
+    ],
+)
+def test_nothing_outlives_the_harness(how: signal.Signals, phase: str, tmp_path: Path) -> None:
     words = ("run", "--kafka", "0.10.2.2", "--nemesis", "pause", "--for", "60s", "--acks", "1")
-    process = start(*words, store=tmp_path)
+    process = start(*words, "--store", tmp_path)
     await_phase(tmp_path, phase, process)
     family = await_family(process.pid, brokers=3)
     os.kill(process.pid, how)
@@ -97,7 +90,7 @@ def test_nothing_outlives_the_harness(phase: str, how: signal.Signals, tmp_path:
 
 def test_a_killed_run_is_judged_unknown_with_what_it_left(tmp_path: Path) -> None:
     words = ("run", "--kafka", "0.10.2.2", "--nemesis", "pause", "--for", "60s")
-    process = start(*words, store=tmp_path)
+    process = start(*words, "--store", tmp_path)
     await_phase(tmp_path, "running", process)
     ops = tmp_path / "latest" / "history" / "ops.arrows"
     await_condition(
@@ -109,7 +102,7 @@ def test_a_killed_run_is_judged_unknown_with_what_it_left(tmp_path: Path) -> Non
     )
     os.kill(process.pid, signal.SIGKILL)
     finish(process)
-    code, out, _ = finish(start("check", str(tmp_path / "latest"), "--json", store=tmp_path))
+    code, out, _ = finish(start("check", str(tmp_path / "latest"), "--json", "--store", tmp_path))
     assert code == 3
     judged = json.loads(out)
     assert judged["verdict"] == "unknown"
@@ -119,16 +112,17 @@ def test_a_killed_run_is_judged_unknown_with_what_it_left(tmp_path: Path) -> Non
     assert Path(judged["report"]).is_file()
 
 
+@pytest.mark.nightly  # `make test` has a random run on a cluster of others
 def test_a_seeded_random_run_ends_by_itself_and_accounts_for_every_record(tmp_path: Path) -> None:
     words = ("run", "--kafka", MODERN, "--acks", "1", "--nemesis", "kill,pause", "--seed", "7")
-    code, out, _ = finish(start(*words, "--for", "10s", "--json", store=tmp_path))
+    code, out, _ = finish(start(*words, "--for", "10s", "--json", "--store", tmp_path))
     judged = json.loads(out)
     assert judged["sent"] == judged["acknowledged"] + judged["failed"] + judged["unknown"]
     assert judged["acknowledged"] == judged["read"] + judged["lost"] + judged["unseen"]
     assert judged["acknowledged"] > 1000
     assert judged["unseen"] == 0
     assert code == {"valid": 0, "invalid": 1}[judged["verdict"]]
-    again, out, _ = finish(start("check", judged["run"], "--json", store=tmp_path))
+    again, out, _ = finish(start("check", judged["run"], "--json", "--store", tmp_path))
     assert again == code
     assert json.loads(out) == judged
 
@@ -136,7 +130,7 @@ def test_a_seeded_random_run_ends_by_itself_and_accounts_for_every_record(tmp_pa
 @pytest.mark.nightly
 def test_the_shortest_schedule_strikes_and_the_run_says_with_what(tmp_path: Path) -> None:
     words = ("run", "--kafka", MODERN, "--nemesis", "pause", "--for", "1.5s", "--json")
-    code, out, _ = finish(start(*words, store=tmp_path))
+    code, out, _ = finish(start(*words, "--store", tmp_path))
     judged = json.loads(out)
     steps = json.loads((tmp_path / "latest" / "steps.json").read_bytes())
     assert [one["fault"] for one in steps["taken"]][:1] == ["pause"]
@@ -152,7 +146,7 @@ def test_a_hold_that_never_matches_is_unknown_and_one_without_an_end_is_released
     words = ["run", "--kafka", MODERN, "--wire-clients", "--for", "6s", "--json"]
     for message in (never, endless):
         words += ["--message", f"hold {message} at=1s"]
-    code, out, _ = finish(start(*words, store=tmp_path))
+    code, out, _ = finish(start(*words, "--store", tmp_path))
     judged = json.loads(out)
     assert (code, judged["verdict"]) == (3, "unknown")
     assert any(f"{never} never came" in reason for reason in judged["reasons"])
@@ -182,7 +176,7 @@ def test_a_hold_that_never_matches_is_unknown_and_one_without_an_end_is_released
 def test_wrong_usage_is_refused_at_once_with_a_hint(
     words: list[str], message: str, tmp_path: Path
 ) -> None:
-    code, out, err = finish(start(*words, store=tmp_path))
+    code, out, err = finish(start(*words, "--store", tmp_path))
     assert code == 2
     assert message in err
     assert out == ""
@@ -190,7 +184,7 @@ def test_wrong_usage_is_refused_at_once_with_a_hint(
 
 
 def test_a_missing_run_is_a_clear_error(tmp_path: Path) -> None:
-    code, _, err = finish(start("check", "nowhere", store=tmp_path))
+    code, _, err = finish(start("check", "nowhere", "--store", tmp_path))
     assert code == 2
     assert "nowhere is not a run directory" in err
 
@@ -205,7 +199,7 @@ def test_a_full_disk_ends_the_run_with_a_clear_error(tmp_path: Path) -> None:
     )
     try:
         words = ("run", "--kafka", "0.10.2.2", "--nemesis", "none", "--for", "60s")
-        process = start(*words, "--rate", "5000", "--record-bytes", "1000", store=tmp_path)
+        process = start(*words, "--rate", "5000", "--record-bytes", "1000", "--store", tmp_path)
         code, _, err = finish(process)
         assert code == 4
         assert "space" in err

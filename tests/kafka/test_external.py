@@ -10,9 +10,8 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -27,6 +26,7 @@ from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.runtime.runner import execute
 from tests.kafka.external_cluster import Landlord, landlord
+from tests.support.commands import finish, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 KAFKAS = ("0.10.2.2", MODERN)
@@ -64,24 +64,6 @@ def theirs(
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state"
-
-
-def start(
-    *words: str | Path, program: Sequence[str] = ("-m", "highwater")
-) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, *program, *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=400)
-    assert "Traceback" not in err
-    return process.returncode, out, err
 
 
 def run(theirs: Landlord, store: Path) -> "subprocess.Popen[str]":

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from highwater.clusters.external.journal import journal_folder, read
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN
 from tests.kafka.secured_cluster import SSHD, Staging, certificate, staging
+from tests.support.commands import finish, start
 
 MISSING = not (SSHD and shutil.which("ssh-keygen") and shutil.which("openssl"))
 pytestmark = [
@@ -40,21 +40,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def start(theirs: Staging, *words: str | Path) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "highwater", *map(str, words)],
-        env=theirs.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=400)
-    assert "Traceback" not in err
-    return process.returncode, out, err
+def begin(theirs: Staging, *words: str | Path) -> subprocess.Popen[str]:
+    return start(*words, env=theirs.environment)
 
 
 def where(theirs: Staging, store: Path) -> tuple[str | Path, ...]:
@@ -82,7 +69,7 @@ def test_a_rolling_restart_over_ssh_is_judged_and_leaves_nothing(
     theirs: Staging, tmp_path: Path
 ) -> None:
     before = pids(theirs)
-    code, out, err = finish(start(theirs, "rolling", *where(theirs, tmp_path), "--json"))
+    code, out, err = finish(begin(theirs, "rolling", *where(theirs, tmp_path), "--json"))
     judged = json.loads(out)
     assert (code, judged["verdict"]) == (0, "valid"), (judged, err)
     assert judged["acknowledged"] > 500
@@ -95,7 +82,7 @@ def test_a_random_run_over_ssh_is_judged_and_leaves_nothing(
     theirs: Staging, tmp_path: Path
 ) -> None:
     faults = ("--nemesis", "kill,pause,stop,restart", "--for", "20s", "--seed", "3")
-    code, out, err = finish(start(theirs, "run", *where(theirs, tmp_path), *faults, "--json"))
+    code, out, err = finish(begin(theirs, "run", *where(theirs, tmp_path), *faults, "--json"))
     judged = json.loads(out)
     assert (code, judged["verdict"]) == (0, "valid"), (judged, err)
     assert judged["acknowledged"] > 200
@@ -112,7 +99,7 @@ def test_a_random_run_over_ssh_is_judged_and_leaves_nothing(
 def test_a_killed_highwater_leaves_what_heal_mends(
     theirs: Staging, tmp_path: Path, words: tuple[str, ...], hurt: str
 ) -> None:
-    process = start(theirs, *words, *where(theirs, tmp_path))
+    process = begin(theirs, *words, *where(theirs, tmp_path))
     await_condition(
         lambda: (process.poll(), theirs.cluster.states),
         lambda seen: hurt in seen[1].values() or seen[0] is not None,
@@ -131,7 +118,7 @@ def test_a_killed_highwater_leaves_what_heal_mends(
     os.kill(process.pid, signal.SIGKILL)
     finish(process)
     assert read(journal_folder(theirs.cluster_id)) is not None
-    code, out, err = finish(start(theirs, "heal", "--inventory", theirs.inventory()))
+    code, out, err = finish(begin(theirs, "heal", "--inventory", theirs.inventory()))
     assert (code, "is healed" in out, "is deleted" in out) == (0, True, True), err
     require_whole(theirs)
 
@@ -147,7 +134,7 @@ def test_who_is_not_let_in_is_told_why(theirs: Staging, tmp_path: Path) -> None:
     for changes, expected, *parts in cases:
         path = theirs.inventory(**changes)
         words = ("--inventory", path, "--confirm", theirs.cluster_id, "--store", tmp_path)
-        code, _, err = finish(start(theirs, "rolling", *words))
+        code, _, err = finish(begin(theirs, "rolling", *words))
         told = " ".join(err.split())
         assert (code, all(part in told for part in parts)) == (expected, True), (changes, err)
         require_whole(theirs)

@@ -11,7 +11,7 @@ from typing import Final
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.runs.plan import Acks, Isolation, Plan, Topic, Workload
-from highwater.nemesis.faults.registry import Fault, faults, find_fault
+from highwater.nemesis.faults.registry import CONTROLLERS, Fault, faults, find_fault
 from highwater.nemesis.schedules.upgrade_path import UPGRADE
 from highwater.nemesis.stories.story import BROKER_CONFIG
 
@@ -34,8 +34,10 @@ _UNCLEAN: Final = 0.2
 _ONE_IN_FOUR: Final = 0.25
 
 
-def draw(seed: int, number: int, *, kafkas: Sequence[str], driver: str = "local") -> Plan:
-    """Return the plan of one run of a soak."""
+def draw(
+    seed: int, number: int, *, kafkas: Sequence[str], driver: str = "local", controllers: int = 1
+) -> Plan:
+    """Return the plan of one run of a soak; several controllers have faults of their own."""
     if not kafkas:
         raise UsageError("a soak needs a release", hint="Use --kafka all.")
     portion = random.Random(f"{seed}/{number // SHARED}")  # noqa: S311 - to be repeatable
@@ -50,11 +52,13 @@ def draw(seed: int, number: int, *, kafkas: Sequence[str], driver: str = "local"
         "--to": bool(later),
         "--transactions": workload.transactions,
         "--subscribe": workload.subscribe > 0,
+        CONTROLLERS: controllers > 1,
     }
     nemesis = _nemesis(dice, kafka, driver, wired=wired, options=options)
     return Plan(
         kafka=kafka.name,
         driver=driver,
+        controllers=controllers,
         topic=Topic(
             partitions=dice.choice((1, 3)),
             min_insync_replicas=dice.choice((1, 2)),

@@ -35,22 +35,31 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a soak, which together with its number determine a run.
 
     Attributes:
+        controllers: of each cluster; one in soaks that were begun before there was a choice.
         each_s: seconds for which faults are injected in every run; None: drawn from the seed.
     """
 
     seed: int
     kafkas: tuple[str, ...]
     driver: str = "local"
+    controllers: int = 1
     each_s: float | None = None
 
     def words(self) -> str:
         """Return the settings in a few words."""
         length = "" if self.each_s is None else f", runs of {self.each_s:g} s"
-        return f"seed {self.seed}, {', '.join(self.kafkas)}{length}"
+        quorum = "" if self.controllers == 1 else f", {self.controllers} controllers"
+        return f"seed {self.seed}, {', '.join(self.kafkas)}{quorum}{length}"
 
     def plan(self, number: int) -> Plan:
         """Return the plan of a run."""
-        plan = draw(self.seed, number, kafkas=self.kafkas, driver=self.driver)
+        plan = draw(
+            self.seed,
+            number,
+            kafkas=self.kafkas,
+            driver=self.driver,
+            controllers=self.controllers,
+        )
         if self.each_s is None:
             return plan
         return msgspec.structs.replace(plan, duration_s=self.each_s)
@@ -63,7 +72,8 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         """Return the command that repeats a run, in a new soak."""
         kafkas = "all" if self.kafkas == tuple(CATALOGUE) else ",".join(self.kafkas)
         driver = "" if self.driver == "local" else f" --cluster {self.driver}"
-        option = "" if self.each_s is None else f" --each {self.each_s:g}"
+        option = "" if self.controllers == 1 else f" --controllers {self.controllers}"
+        option += "" if self.each_s is None else f" --each {self.each_s:g}"
         return (
             f"highwater soak --seed {self.seed} --kafka {kafkas}{driver}{option} --first {number}"
             f" --runs 1 --keep-all --name again-{number}"

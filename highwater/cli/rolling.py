@@ -13,6 +13,16 @@ from highwater import console
 from highwater.cli import external
 from highwater.cli.external import ConfirmOption
 from highwater.cli.options.common import DEFAULT_STORE, JsonOption, StoreOption, on_spark
+from highwater.cli.options.workload import (
+    AcksOption,
+    CompressionOption,
+    ConsumersOption,
+    DeliveryTimeoutOption,
+    IdempotenceOption,
+    RateOption,
+    RecordBytesOption,
+    UncleanOption,
+)
 from highwater.harness.base import limits
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import parse_values
@@ -44,27 +54,19 @@ def rolling(  # noqa: PLR0913 - a command's options are its arguments
             f" {limits.FAULTS_S.lasting}.",
         ),
     ] = "30s",
-    acks: Annotated[str, Option(help="0, 1 or all.")] = "all",
+    acks: AcksOption = "all",
     min_isr: Annotated[
         int, Option("--min-isr", help="min.insync.replicas, 1 to the replicas of a partition.")
     ] = 1,
-    unclean: Annotated[bool, Option("--unclean", help="Allow unclean elections.")] = False,
+    unclean: UncleanOption = False,
     partitions: Annotated[int, Option(help=f"Partitions, {limits.PARTITIONS.says}.")] = 3,
     producers: Annotated[int, Option(help=f"Producers, {limits.CLIENTS.says}.")] = 3,
-    consumers: Annotated[int, Option(help=f"Readers during the run, {limits.CLIENTS.says}.")] = 1,
-    rate: Annotated[str, Option(help="Records per second in all, or max.")] = "200",
-    record_bytes: Annotated[
-        int, Option("--record-bytes", help=f"Bytes of a value, {limits.RECORD_BYTES.says}.")
-    ] = 64,
-    compression: Annotated[str, Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
-    idempotence: Annotated[bool, Option("--idempotence", help="Idempotent producers.")] = False,
-    delivery_timeout: Annotated[
-        str,
-        Option(
-            "--delivery-timeout",
-            help=f"When an unanswered send becomes info: {limits.DELIVERY_S.lasting}.",
-        ),
-    ] = "30s",
+    consumers: ConsumersOption = 1,
+    rate: RateOption = "200",
+    record_bytes: RecordBytesOption = 64,
+    compression: CompressionOption = "none",
+    idempotence: IdempotenceOption = False,
+    delivery_timeout: DeliveryTimeoutOption = "30s",
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     spark: SparkOptions,

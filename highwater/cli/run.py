@@ -7,7 +7,23 @@ from typer import Option
 from highwater import console
 from highwater.cli import external
 from highwater.cli.external import ConfirmOption, InventoryOption
-from highwater.cli.options.common import DEFAULT_STORE, JsonOption, StoreOption, on_spark
+from highwater.cli.options.common import (
+    DEFAULT_STORE,
+    ControllersOption,
+    JsonOption,
+    StoreOption,
+    on_spark,
+)
+from highwater.cli.options.workload import (
+    AcksOption,
+    CompressionOption,
+    ConsumersOption,
+    DeliveryTimeoutOption,
+    IdempotenceOption,
+    RateOption,
+    RecordBytesOption,
+    UncleanOption,
+)
 from highwater.harness.base import limits
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import parse_values
@@ -38,19 +54,16 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         ),
     ] = "30s",
     seed: Annotated[int, Option(help="Seed of all random choices.")] = 0,
-    acks: Annotated[str, Option(help="0, 1 or all.")] = "all",
+    acks: AcksOption = "all",
     min_isr: Annotated[int, Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")] = 1,
-    unclean: Annotated[bool, Option("--unclean", help="Allow unclean elections.")] = False,
+    unclean: UncleanOption = False,
     cluster: Annotated[str, Option(help="Cluster driver: local or docker.")] = "local",
     inventory: InventoryOption = None,
     confirm: ConfirmOption = None,
     brokers: Annotated[
         int, Option(help=f"Brokers, and replicas of each partition: {limits.BROKERS.says}.")
     ] = 3,
-    controllers: Annotated[
-        int,
-        Option(help="KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5."),
-    ] = 1,
+    controllers: ControllersOption = 1,
     log_dirs: Annotated[
         int,
         Option("--log-dirs", help=f"Log directories of each broker, {limits.LOG_DIRS.says}."),
@@ -65,13 +78,11 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     producers: Annotated[
         int | None, Option(help=f"Producers, {limits.CLIENTS.says}.  [default: 3]")
     ] = None,
-    consumers: Annotated[int, Option(help=f"Readers during the run, {limits.CLIENTS.says}.")] = 1,
-    rate: Annotated[str, Option(help="Records per second in all, or max.")] = "200",
-    record_bytes: Annotated[
-        int, Option("--record-bytes", help=f"Bytes of a value, {limits.RECORD_BYTES.says}.")
-    ] = 64,
-    compression: Annotated[str, Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
-    idempotence: Annotated[bool, Option("--idempotence", help="Idempotent producers.")] = False,
+    consumers: ConsumersOption = 1,
+    rate: RateOption = "200",
+    record_bytes: RecordBytesOption = 64,
+    compression: CompressionOption = "none",
+    idempotence: IdempotenceOption = False,
     transactions: Annotated[
         bool, Option("--transactions", help="Producers send in transactions.")
     ] = False,
@@ -93,13 +104,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
             help=f"How long a client lives until another replaces it: {limits.CHURN_S.lasting}."
         ),
     ] = "none",
-    delivery_timeout: Annotated[
-        str,
-        Option(
-            "--delivery-timeout",
-            help=f"When an unanswered send becomes info: {limits.DELIVERY_S.lasting}.",
-        ),
-    ] = "30s",
+    delivery_timeout: DeliveryTimeoutOption = "30s",
     budget: Annotated[
         str,
         Option(

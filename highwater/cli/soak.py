@@ -7,7 +7,7 @@ import typer
 from typer import Option
 
 from highwater import console
-from highwater.cli.options.common import DEFAULT_STORE, StoreOption, on_spark
+from highwater.cli.options.common import DEFAULT_STORE, ControllersOption, StoreOption, on_spark
 from highwater.harness.base import limits
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import parse_values
@@ -20,6 +20,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     seed: Annotated[int, Option(help="Seed of all runs, together with their numbers.")] = 0,
     kafka: Annotated[str, Option(help="Releases, separated by commas, or all.")] = "all",
     cluster: Annotated[str, Option("--cluster", help="Cluster driver.")] = "local",
+    controllers: ControllersOption = 1,
     each_lasts: Annotated[
         str | None,
         Option(
@@ -53,6 +54,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.campaigns.soak_run import OVERALL, Bounds, perform
     from highwater.campaigns.soak_summary import exit_code, markdown
     from highwater.nemesis.schedules.generator import check_duration
+    from highwater.runtime.preflight import check_controllers
 
     [driver] = find_drivers([cluster])
     releases = find_releases(parse_values.names(kafka))
@@ -60,7 +62,8 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     each_s = None if each_lasts is None else parse_values.lasting(each_lasts)
     if each_s is not None:
         check_duration(each_s)
-    whole = Soak(seed=seed, kafkas=kafkas, driver=driver, each_s=each_s)
+    check_controllers(controllers)
+    whole = Soak(seed=seed, kafkas=kafkas, driver=driver, controllers=controllers, each_s=each_s)
     folder = SoakFolder(store / (name or f"soak-{seed}"))
     bounds = Bounds(
         seconds=parse_values.duration(lasts), first=first, runs=runs, jobs=jobs, keep_all=keep_all

@@ -36,6 +36,7 @@ def check_plan(plan: Plan) -> None:
     else:
         require_driver(plan.driver, kafka)
     _check_limits(plan)
+    check_controllers(plan.controllers)
     _check_nodes(plan, kafka)
     _check_schedule(plan)
     check_levels(plan)
@@ -77,7 +78,6 @@ def _check_limits(plan: Plan) -> None:
     topic, workload = plan.topic, plan.workload
     bounds = [
         (plan.brokers, *limits.BROKERS, "brokers"),
-        (plan.controllers, *limits.CONTROLLERS, "controllers"),
         (plan.racks, 0, plan.brokers, "racks"),
         (plan.log_dirs, *limits.LOG_DIRS, "log directories of a broker"),
         (topic.partitions, *limits.PARTITIONS, "partitions"),
@@ -100,9 +100,20 @@ def _check_limits(plan: Plan) -> None:
     for value, least, most, what in bounds:
         if not least <= value <= most:
             raise limits.out_of_range(value, least, most, what)
-    if plan.controllers % 2 == 0:
+
+
+def check_controllers(count: int) -> None:
+    """Refuse a number of controllers or ZooKeepers that no quorum should have.
+
+    Raises:
+        UsageError: says which numbers there are.
+    """
+    least, most = limits.CONTROLLERS
+    if not least <= count <= most:
+        raise limits.out_of_range(count, least, most, "controllers")
+    if count % 2 == 0:
         raise UsageError(
-            f"{plan.controllers} controllers tolerate no more failures than {plan.controllers - 1}",
+            f"{count} controllers tolerate no more failures than {count - 1}",
             hint="An odd number has a majority of its own: 1, 3 or 5.",
         )
 
@@ -162,6 +173,11 @@ def _check_schedule(plan: Plan) -> None:
         raise UsageError(
             "a story leaves one replica alive, which must go on by itself",
             hint=f"Use --min-isr {most}; a nemesis takes any.",
+        )
+    if plan.controllers > 1 and find_story(plan.story).needs.one_controller:
+        raise UsageError(
+            f"the story {plan.story} is one of a single controller",
+            hint="Leave --controllers out.",
         )
     if plan.workload.producers:
         raise UsageError(

@@ -13,6 +13,9 @@ from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import parse_values
 
 StoreOption = Annotated[Path, Option("--store", help="Folder of runs.", show_default=True)]
+ControllersOption = Annotated[
+    int, Option(help="KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5.")
+]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON on standard output.")]
 RunsArgument = Annotated[
     list[str], Argument(metavar="RUN...", help="Run directories or names, or those of one matrix.")

@@ -1,6 +1,6 @@
 """A soak's plans can be done and repeated; what came of its runs is told, and gone on with."""
 
-from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,6 +11,7 @@ from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow, number_o
 from highwater.campaigns.soak_summary import exit_code, markdown
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, release
+from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import (
     CLIENTS,
     CONTROLLERS,
@@ -45,20 +46,58 @@ def row(number: int, **other: object) -> SoakRow:
     return msgspec.convert(fields | other, type=SoakRow)
 
 
+def possible(*needs: str) -> set[str]:
+    """The faults that some release has, without those that need something the soak has not."""
+    return {
+        name
+        for name, one in faults().items()
+        if any(not one.why_not(release(kafka), "local") for kafka in ALL) and one.needs not in needs
+    }
+
+
+def drawn(plans: Sequence[Plan]) -> set[str]:
+    return {name for plan in plans for name in plan.nemesis}
+
+
 def test_every_plan_can_be_done_and_every_fault_and_release_has_its_turn() -> None:
     plans = [draw(7, number, kafkas=ALL) for number in range(2000)]
     for plan in plans:
         check_plan(plan)
     assert {plan.kafka for plan in plans} == set(ALL)
-    drawn = Counter(name for plan in plans for name in plan.nemesis)
-    possible = {
-        name
-        for name, one in faults().items()
-        if any(not one.why_not(release(kafka), "local") for kafka in ALL)
-        # a soak has no clients on the wire, one controller, one log directory, and no trace
-        and one.needs not in {CLIENTS, MESSAGE, CONTROLLERS, LOG_DIRS, TRACES}
-    }
-    assert set(drawn) == possible
+    # a soak has no clients on the wire, one controller, one log directory, and no trace
+    assert drawn(plans) == possible(CLIENTS, MESSAGE, CONTROLLERS, LOG_DIRS, TRACES)
+
+
+def test_with_three_controllers_the_faults_that_need_them_have_their_turn_too() -> None:
+    plans = [draw(7, number, kafkas=ALL, controllers=3) for number in range(2000)]
+    for plan in plans:
+        check_plan(plan)
+        assert plan.controllers == 3
+    assert drawn(plans) == possible(CLIENTS, MESSAGE, LOG_DIRS, TRACES)
+    assert "controller-isolate" in drawn(plans)
+
+
+def test_a_soak_with_three_controllers_is_repeated_and_continued_as_one(tmp_path: Path) -> None:
+    soak = Soak(seed=3, kafkas=ALL, controllers=3)
+    assert soak.plan(4).controllers == 3
+    assert "--kafka all --controllers 3 --first 4" in soak.command(4)
+    assert "--controllers" not in Soak(seed=3, kafkas=ALL).command(4)
+    folder = SoakFolder(tmp_path / "soak")
+    folder.begin(soak)
+    folder.begin(soak)
+    with pytest.raises(UsageError, match=r"is another soak: seed 3, .*, 3 controllers"):
+        folder.begin(Soak(seed=3, kafkas=ALL))
+
+
+def test_a_soak_of_before_has_one_controller(tmp_path: Path) -> None:
+    folder = SoakFolder(tmp_path / "soak")
+    folder.path.mkdir()
+    (folder.path / "soak.json").write_text(
+        '{"seed":1,"kafkas":["4.3.1"],"driver":"local","each_s":null}', encoding="utf-8"
+    )
+    folder.begin(Soak(seed=1, kafkas=("4.3.1",)))
+    with pytest.raises(UsageError, match="is another soak"):
+        folder.begin(Soak(seed=1, kafkas=("4.3.1",), controllers=3))
 
 
 def test_a_run_follows_from_seed_and_number_alone() -> None:

@@ -1,0 +1,26 @@
+"""Options about the topic and its clients, which ``run`` and ``rolling`` share."""
+
+from typing import Annotated
+
+from typer import Option
+
+from highwater.harness.base import limits
+
+AcksOption = Annotated[str, Option("--acks", help="0, 1 or all.")]
+UncleanOption = Annotated[bool, Option("--unclean", help="Allow unclean elections.")]
+ConsumersOption = Annotated[
+    int, Option("--consumers", help=f"Readers during the run, {limits.CLIENTS.says}.")
+]
+RateOption = Annotated[str, Option("--rate", help="Records per second in all, or max.")]
+RecordBytesOption = Annotated[
+    int, Option("--record-bytes", help=f"Bytes of a value, {limits.RECORD_BYTES.says}.")
+]
+CompressionOption = Annotated[str, Option("--compression", help="none, gzip, snappy, lz4 or zstd.")]
+IdempotenceOption = Annotated[bool, Option("--idempotence", help="Idempotent producers.")]
+DeliveryTimeoutOption = Annotated[
+    str,
+    Option(
+        "--delivery-timeout",
+        help=f"When an unanswered send becomes info: {limits.DELIVERY_S.lasting}.",
+    ),
+]

@@ -11,6 +11,7 @@ from highwater.checkers.anomalies.client_checkers import clients, operations, re
 from highwater.checkers.anomalies.coordinator_topics import coordinator_divergence
 from highwater.checkers.anomalies.corrupt import corrupt
 from highwater.checkers.anomalies.divergence import divergence
+from highwater.checkers.anomalies.hanging_transactions import hanging_transaction
 from highwater.checkers.anomalies.leader_epochs import shared_epoch
 from highwater.checkers.anomalies.replica_files import (
     checkpoint,
@@ -36,6 +37,7 @@ CHECKERS: Final = (
     epochs,
     checkpoint,
     repeated_sequence,
+    hanging_transaction,
     shared_epoch,
     metadata_divergence,
     lost_decision,

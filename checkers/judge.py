@@ -65,12 +65,14 @@ class _Pass:
     Attributes:
         crashed: checker name to the error.
         lost: run to a sentence on recorded rows of its history that were not judged.
+        idle: run to checker name to why it has nothing to judge there.
     """
 
     anomalies: Rows
     crashed: dict[str, str] = field(default_factory=dict)
     ledgers: dict[str, Ledger] | None = None
     lost: dict[str, str] = field(default_factory=dict)
+    idle: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 def _judge(
@@ -100,6 +102,9 @@ def _pass(tables: Tables) -> _Pass:
     for checker in all_checkers():
         try:
             finds[checker.names] = checker.find(tables)
+            for case in tables.cases:
+                if why := checker.idle(tables, case):
+                    done.idle.setdefault(case.key, {}).update(dict.fromkeys(checker.names, why))
         except Exception as error:  # noqa: BLE001 - a crashed checker is a finding of its own
             done.crashed |= dict.fromkeys(checker.names, first_line(error))
     try:
@@ -167,6 +172,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
             ledger=None if done.ledgers is None else done.ledgers.get(case.key, _ledger({})),
             deeds=deeds_of(case),
             crashed=done.crashed,
+            idle=done.idle.get(case.key, {}),
             untold=untold,
             half_read=half_read.get(case.key, ()),
             evidence=evidence.get(case.key),

@@ -18,6 +18,7 @@ from highwater.checkers.kafka_files.segment_files import Segment, inside, limite
 from highwater.checkers.remote_runs import RemoteRun
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs import manifest
+from highwater.harness.runs.broker_log_dirs import merged_copy
 from highwater.harness.runs.history import (
     ADDED,
     DECIDED,
@@ -26,8 +27,8 @@ from highwater.harness.runs.history import (
     completed,
     read_stream,
 )
-from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.store import Run, RunStatus
+from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.store import MORE_LOG_DIRS, Run, RunStatus
 from highwater.harness.runs.verdict import UnusedFile
 
 _SCHEMAS: Final = {**TABLES, **DECIDED}
@@ -49,6 +50,8 @@ class RunFiles:
         operations: the number of rows of the history to judge.
         replicas: the folders of the topic's replicas, of every broker, that are compared.
         metadata_logs: the folder of each KRaft controller's metadata log, by node id.
+        merged: a copy of ``replicas``, where brokers had several log directories when the run was
+            cut short; None: they are where the run has them.
     """
 
     key: str
@@ -63,6 +66,7 @@ class RunFiles:
     operations: int = 0
     replicas: list[Path] = field(default_factory=list)
     metadata_logs: dict[int, Path] = field(default_factory=dict)
+    merged: Path | None = None
 
     @classmethod
     def of(cls, run: Run, key: str) -> Self:
@@ -89,7 +93,13 @@ class RunFiles:
             sealed=set(),
             replicas=[],
             metadata_logs={},
+            merged=None,
         )
+
+    @property
+    def log_directories(self) -> Path:
+        """The folder with one of each broker's id, which holds its replicas and checkpoints."""
+        return self.merged or self.run.replicas
 
     @property
     def cut(self) -> str:
@@ -160,6 +170,7 @@ def stage(case: RunFiles, folder: Path) -> None:
         there = os.path.lexists(case.run.parquet(name)) or case.run.unsealed(name)
         if there and not case.lacks(name):
             _stage_table(case, name, folder / f"{name.replace('/', '-')}.parquet")
+    _merge_log_dirs(case, folder / "replicas")
     _stage_replicas(case)
     _stage_metadata_logs(case)
 
@@ -238,8 +249,25 @@ def _copy_stream(stream: Path, part: Path, name: str) -> int:
     return rows
 
 
+def _merge_log_dirs(case: RunFiles, folder: Path) -> None:
+    """Bring together what a killed harness left in several log directories of each broker."""
+    more = case.run.path / MORE_LOG_DIRS
+    if not more.is_dir() or not case.run.replicas.is_dir():
+        return
+    try:
+        merged_copy(case.run.replicas, _replica_names(case.plan.topic), folder)
+        case.merged = folder
+    except OSError as error:
+        why = f"cannot be read: {_words(error)}"
+        case.unread.append(UnusedFile(path=f"{MORE_LOG_DIRS}/", why=why))
+
+
+def _replica_names(topic: Topic) -> set[str]:
+    return {f"{topic.name}-{number}" for number in range(topic.partitions)}
+
+
 def _stage_replicas(case: RunFiles) -> None:
-    source = case.run.replicas
+    source = case.log_directories
     if not source.is_dir():
         if not case.copyless:
             why = "is missing: no disk was compared"
@@ -247,11 +275,11 @@ def _stage_replicas(case: RunFiles) -> None:
             case.unread.insert(0, UnusedFile(path="replicas/", why=why))
         return
     topic = case.plan.topic
-    names = {f"{topic.name}-{number}" for number in range(topic.partitions)}
+    names = _replica_names(topic)
     unread = [unused.path for unused in case.unread if not unused.path.endswith("-checkpoint")]
     folders = sorted(path for path in source.glob("*/*/") if path.name in names)
     for folder in folders:
-        path = folder.relative_to(case.run.path).as_posix()
+        path = f"replicas/{folder.relative_to(source).as_posix()}"
         if not any(_inside(path_unread, path) for path_unread in unread):
             case.replicas.append(folder)
     planned = topic.partitions * topic.replication_factor

@@ -13,6 +13,7 @@ from highwater.checkers.core.anomaly_kinds import (
     COORDINATOR_DIVERGENCE,
     CORRUPT,
     DIVERGENCE,
+    HANGING,
     LOST_DECISION,
     METADATA_DIVERGENCE,
 )
@@ -59,6 +60,7 @@ class Findings:
         ledger: None when it could not be computed.
         deeds: the faults; None when their table is missing.
         crashed: checker name to the error.
+        idle: checker name to why it has nothing to judge, the end of a sentence.
         evidence: None when there was nothing to explain, or it could not be read.
         untold: why it could not be read; empty when it could.
         half_read: replicas that could not be read to their ends.
@@ -69,6 +71,7 @@ class Findings:
     ledger: Ledger | None
     deeds: FaultCounts | None
     crashed: dict[str, str] = field(default_factory=dict)
+    idle: dict[str, str] = field(default_factory=dict)
     evidence: RecordEvidence | None = None
     untold: str = ""
     half_read: Sequence[str] = ()
@@ -175,6 +178,7 @@ def _unstruck(findings: Findings) -> bool:
 def _unjudged(findings: Findings) -> list[str]:
     case, ledger = findings.case, findings.ledger
     reasons = [*case.reasons, *(_sentence(problem) for problem in case.status.problems)]
+    reasons += _standing(findings)
     reasons += [f"{path} cannot be read to its end." for path in findings.half_read]
     reasons += [f"The checker {name} crashed: {why}" for name, why in findings.crashed.items()]
     if ledger is None:
@@ -185,6 +189,26 @@ def _unjudged(findings: Findings) -> list[str]:
     if not ledger.acknowledged:
         reasons.append("No record was acknowledged, so no promise was put to the test.")
     return reasons
+
+
+def _standing(findings: Findings) -> list[str]:
+    """Return where the final read ended at a last stable offset for a reason that nobody knows.
+
+    A transaction that hangs is a reason, if that offset is of its first record.
+    """
+    topic = findings.case.plan.topic.name
+    hangs = {
+        (row["topic"], row["partition"], row["offset"])
+        for row in findings.anomaly_counts.listed
+        if row["kind"] == HANGING
+    }
+    return [
+        f"The last stable offset of {topic}-{end.partition} stood at {end.lso} for"
+        f" {end.seconds:.1f} s, before the fence at {end.fence}: a transaction is open there, and"
+        " the disks do not show that its coordinator has ended it."
+        for end in findings.case.status.standing
+        if (topic, end.partition, end.lso) not in hangs
+    ]
 
 
 def _outcomes(findings: Findings) -> dict[str, str]:
@@ -198,7 +222,10 @@ def _outcome(name: str, findings: Findings) -> str:
         return f"crashed: {findings.crashed[name]}"
     if count := findings.anomaly_counts.counts.get(name, 0):
         return f"found {count}"
-    return "not judged" if findings.case.cut or findings.unread else "held"
+    if findings.case.cut or findings.unread:
+        return "not judged"
+    why = findings.idle.get(name)
+    return f"not judged: {why}" if why else "held"
 
 
 def _headline(findings: Findings, counts: dict[str, int]) -> str:
@@ -217,6 +244,12 @@ def _headline(findings: Findings, counts: dict[str, int]) -> str:
     if aborted := counts.get("G1a", 0):
         records = "record" if aborted == 1 else "records"
         did += f" and let readers see {aborted:,} {records} of aborted transactions"
+    if hanging := counts.get(HANGING, 0):
+        transactions = "a transaction" if hanging == 1 else f"{hanging:,} transactions"
+        did += f" and has {transactions} open that nobody ends"
+    if forgotten := counts.get(LOST_DECISION, 0):
+        many = f"{forgotten:,} decisions of controllers"
+        did += f" and lost {'a decision of a controller' if forgotten == 1 else many}"
     if _unstruck(findings):
         did += ", and no fault was injected"
     elif plan.calm:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import COORDINATOR_DIVERGENCE, Kind, Severity
-from highwater.checkers.core.checker import checker
+from highwater.checkers.core.checker import checker, without_disks
 from highwater.checkers.core.promises import AGREED, always
 from highwater.checkers.inspection.inspect import inspect
 from highwater.checkers.inspection.report_types import InspectedPartition
@@ -43,7 +43,8 @@ def _says(row: dict[str, Any]) -> str:
         promise=AGREED,
         breaks=always,
         says=_says,
-    )
+    ),
+    idle=without_disks,
 )
 def coordinator_divergence(tables: Tables) -> pa.Table:
     """Return the coordinators' partitions whose replicas differ, each with its first offset.

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.core.anomaly import SCHEMA, anomalies
 from highwater.checkers.core.anomaly_kinds import CORRUPT, Kind, Severity
-from highwater.checkers.core.checker import checker
+from highwater.checkers.core.checker import checker, without_disks
 from highwater.checkers.core.promises import always
 from highwater.checkers.inspection.replica_extents import ORDINARY, TORN, UNREADABLE
 from highwater.checkers.run_tables import Tables
@@ -21,7 +21,8 @@ from highwater.checkers.run_tables import Tables
         severity=Severity.CRITICAL,
         promise="integrity: every batch on a disk passes its checksum",
         breaks=always,
-    )
+    ),
+    idle=without_disks,
 )
 def corrupt(tables: Tables) -> DataFrame | pa.Table:
     """Return ranges without a sound batch.

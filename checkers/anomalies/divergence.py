@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.core.anomaly import SCHEMA, anomalies
 from highwater.checkers.core.anomaly_kinds import ABOVE, BELOW, DIVERGENCE, Kind, Severity
-from highwater.checkers.core.checker import checker
+from highwater.checkers.core.checker import checker, without_disks
 from highwater.checkers.core.promises import AGREED, always
 from highwater.checkers.inspection.compare import EVERYTHING, Extent, ReplicaLogs, compare
 from highwater.checkers.inspection.replica_extents import LogExtent
@@ -86,7 +86,8 @@ class _Replica:
         severity=Severity.CRITICAL,
         promise=AGREED,
         breaks=always,
-    )
+    ),
+    idle=without_disks,
 )
 def divergence(tables: Tables) -> DataFrame | pa.Table:
     """Return offsets at which replicas differ, or that one skips, with their records.
@@ -167,7 +168,7 @@ def _logs(tables: Tables, replicas: list[_Replica], log: DataFrame) -> ReplicaLo
 
 def _watermark(case: RunFiles, end: LogExtent) -> int | None:
     """Return a replica's last checkpointed high watermark; None when there is none."""
-    path = case.run.replicas / str(end.broker) / "replication-offset-checkpoint"
+    path = case.log_directories / str(end.broker) / "replication-offset-checkpoint"
     if path in case.broken:
         return None
     try:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.core.anomaly import SCHEMA, anomalies
 from highwater.checkers.core.anomaly_kinds import Kind, Severity
-from highwater.checkers.core.checker import checker
+from highwater.checkers.core.checker import checker, without_disks
 from highwater.checkers.core.promises import always, if_idempotent, never
 from highwater.checkers.inspection.log_dirs import LogDir
 from highwater.checkers.inspection.log_tables import Row
@@ -48,7 +48,8 @@ def _says(row: Row) -> str:
         promise="replication: an in-sync replica has all that was committed (KIP-106, KIP-966)",
         breaks=always,
         says=_says,
-    )
+    ),
+    idle=without_disks,
 )
 def missing(tables: Tables) -> pa.Table:
     """In-sync replicas that end before a record which the final reader was given, so committed.
@@ -104,7 +105,8 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
         promise="none: since 3.7 a broker writes its list behind its log (KAFKA-15046)",
         breaks=never,
         says=_says,
-    )
+    ),
+    idle=without_disks,
 )
 def epochs(tables: Tables) -> pa.Table:
     """Replicas whose records and leader-epoch-checkpoint (KIP-101) tell different epochs."""
@@ -128,7 +130,8 @@ def epochs(tables: Tables) -> pa.Table:
         promise="none: only what was flushed outlives a machine",
         breaks=never,
         says=_says,
-    )
+    ),
+    idle=without_disks,
 )
 def checkpoint(tables: Tables) -> pa.Table:
     """High watermarks, recovery points and log start offsets that a log does not reach.
@@ -152,7 +155,8 @@ def checkpoint(tables: Tables) -> pa.Table:
         promise="exactly once: a broker drops what it has appended before (KIP-98)",
         breaks=if_idempotent,
         says=_says,
-    )
+    ),
+    idle=without_disks,
 )
 def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
     """Return records of one producer id, epoch and sequence number at two offsets (KIP-98)."""
@@ -215,7 +219,7 @@ def _compared(case: RunFiles) -> dict[int, set[str]]:
 def _replicas(case: RunFiles) -> list[ReplicaFolder]:
     dirs = [
         LogDir(
-            path=case.run.replicas / str(broker),
+            path=case.log_directories / str(broker),
             broker=broker,
             name=str(broker),
             only=frozenset(names),

@@ -15,6 +15,9 @@ In the same partition these follow from a range:
   producer goes on there;
 - G0, G1c and their forms, when a step's record is of the range: its place was given twice.
 
+A record is unseen behind a hanging-transaction of the same partition because no reader of committed
+records gets past that: it follows from the first one there (``OpenEnds``).
+
 These never follow from a range: lost-write, vanished and divergence (a truncation may lose many
 records, and each is a loss); G1a, precommitted-read, phantom, unseen, corrupt and int-send-skip,
 which no truncation causes; and an anomaly in another partition or without an offset. The offset of
@@ -30,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from highwater.checkers.core.anomaly import SCHEMA
-from highwater.checkers.core.anomaly_kinds import DIVERGENCE, LOST
+from highwater.checkers.core.anomaly_kinds import DIVERGENCE, HANGING, LOST, UNSEEN
 from highwater.checkers.cycles.search import SORTS
 from highwater.checkers.history.columns import NEVER, Bools, Groups, Ints, so_far
 from highwater.checkers.spark.engine import Rows
@@ -167,6 +170,33 @@ class TruncatedRanges:
         self._place[order.to_numpy()] = np.arange(len(order))
 
 
+class OpenEnds:
+    """The first hanging transaction of each partition, by which unseen records are attributed."""
+
+    def __init__(self, anomalies: pa.Table) -> None:
+        first: dict[tuple[str, str, int], int] = {}
+        for row in anomalies.filter(pc.equal(anomalies["kind"], HANGING)).to_pylist():
+            place = (row["run"], row["topic"], row["partition"])
+            first[place] = min(row["offset"], first.get(place, NEVER))
+        self._first = first
+
+    def of(self, batch: pa.RecordBatch, cause: pa.Array) -> pa.Array:
+        """Return the ``cause`` of each anomaly, where it has none yet."""
+        for (run, topic, partition), offset in self._first.items():
+            here = [("kind", UNSEEN), ("run", run), ("topic", topic), ("partition", partition)]
+            behind = pc.greater_equal(batch["offset"], offset)
+            for name, value in here:
+                behind = pc.and_kleene(behind, pc.equal(batch[name], value))
+            named = pa.scalar(f"{HANGING} {topic}-{partition}@{offset}")
+            cause = pc.if_else(pc.fill_null(behind, False), pc.coalesce(cause, named), cause)
+        return cause
+
+
+def open_ends(rows: Rows) -> OpenEnds:
+    """Return the hanging transactions that anomalies show."""
+    return OpenEnds(rows.only("kind", HANGING).select(_COLUMNS).table())
+
+
 def stretches(rows: Rows) -> TruncatedRanges:
     """Return the ranges of truncation that anomalies show."""
     made = rows.only("kind", *_BEFOREHAND).select(_COLUMNS).table()
@@ -175,10 +205,18 @@ def stretches(rows: Rows) -> TruncatedRanges:
     )
 
 
-def caused(table: pa.Table, *, causes: TruncatedRanges, alone: str | None = None) -> pa.Table:
+def caused(
+    table: pa.Table,
+    *,
+    causes: TruncatedRanges,
+    ends: OpenEnds | None = None,
+    alone: str | None = None,
+) -> pa.Table:
     """Return anomalies with their ``cause``; a kind ``alone`` never has one. A kernel."""
     (batch,) = table.combine_chunks().to_batches()
     cause = causes.of(batch)
+    if ends is not None:
+        cause = ends.of(batch, cause)
     if alone is not None:
         cause = pc.if_else(pc.equal(batch["kind"], alone), pa.scalar(None, pa.string()), cause)
     return table.set_column(SCHEMA.get_field_index("cause"), SCHEMA.field("cause"), cause)

@@ -15,6 +15,7 @@ CORRUPT: Final = "corrupt"
 METADATA_DIVERGENCE: Final = "metadata-divergence"
 LOST_DECISION: Final = "lost-decision"
 COORDINATOR_DIVERGENCE: Final = "coordinator-divergence"
+HANGING: Final = "hanging-transaction"
 """Kinds for which verdicts and ``checkers.lineage`` have special sentences."""
 
 BELOW: Final = "below its HW "

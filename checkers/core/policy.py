@@ -6,6 +6,7 @@ from typing import Literal
 
 from highwater.checkers import catalogue
 from highwater.checkers.core.anomaly_kinds import UNSEEN
+from highwater.checkers.core.promises import if_controllers_keep_disks
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.verdict import ACKNOWLEDGED
 
@@ -114,6 +115,13 @@ def _sentence(plan: Plan) -> str:
             )
     if plan.workload.idempotence:
         text += "; the idempotent producer writes it once"
+    if plan.workload.transactions:
+        text += (
+            "; every transaction ends, and read_committed readers get the committed ones, and"
+            " nothing of the others"
+        )
+    if if_controllers_keep_disks(plan, 0):
+        text += "; what a controller has decided stays so"
     return f"{text}; replicas never disagree."
 
 

@@ -14,7 +14,7 @@ ISOLATED: Final = "isolation: read_committed sees committed transactions alone (
 UNORDERED: Final = "none: transactions of several producers share a log (KIP-98)"
 """Promises that kinds of several modules break."""
 
-_DISK_LOSS: Final = "controller-disk-loss"
+CONTROLLER_DISK_LOSS: Final = "controller-disk-loss"
 
 
 def always(_plan: Plan, _faults: int) -> bool:
@@ -49,7 +49,7 @@ def if_controllers_keep_disks(plan: Plan, _faults: int) -> bool:
     A controller that comes back empty can elect a leader that lacks what was committed (KIP-595).
     """
     words = (*plan.nemesis, *(step.fault for step in plan.steps))
-    return not any(word.startswith(_DISK_LOSS) for word in words)
+    return not any(word.startswith(CONTROLLER_DISK_LOSS) for word in words)
 
 
 def if_committed_is_kept(plan: Plan, faults: int) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 
 from highwater.checkers.hazards.conditions import (
     ClientOption,
+    Controllers,
     Feature,
     On,
     Releases,
@@ -22,7 +23,7 @@ from highwater.checkers.hazards.conditions import (
 from highwater.checkers.hazards.hazard import Hazard
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
-from highwater.harness.releases.cluster_facts import ELR_FEATURE
+from highwater.harness.releases.cluster_facts import ELR_FEATURE, VERIFICATION
 
 _MIN_ISR: Final = "min.insync.replicas"
 _PROTOCOL: Final = "inter.broker.protocol.version"
@@ -387,6 +388,26 @@ _ENTRIES: Final = (
         " --seed 3",
     ),
     Hazard(
+        id="one-controller",
+        title="With one controller, its disk has the only copy of what the cluster is.",
+        loses=(
+            "Every topic, as far as the controller knows. The records stay on the brokers' disks,"
+            " where no controller asks for them."
+        ),
+        conditions=(On("kraft"), Controllers(1)),
+        schedule=(
+            "The disk of the only controller is lost; it is formatted anew, with the cluster's old"
+            " id, and begins a metadata log of its own. A broker whose log is longer is told to"
+            " truncate what was committed, and ends; started again, it truncates, and puts its"
+            " replicas aside as strays. One whose log is shorter goes on at its old end, and leads"
+            " topics that the controller does not know."
+        ),
+        cure="Three controllers, on machines of their own.",
+        cost="Two more processes, which need little.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story lost-metadata",
+    ),
+    Hazard(
         id="KAFKA-14139",
         aliases=("replaced-disk", "KIP-903"),
         title="A replica that comes back with an empty disk is in the ISR, and leads.",
@@ -430,6 +451,57 @@ _ENTRIES: Final = (
         cost="A new producer after each slow end of a transaction.",
         evidence="story",
         command="highwater run --kafka {kafka} --story torn-transaction",
+    ),
+    Hazard(
+        id="KAFKA-14402",
+        aliases=("hanging-transaction",),
+        title="A late Produce opens a transaction that nobody ends.",
+        loses=(
+            "Nothing on disk, but read_committed readers get no record that is written after it, of"
+            " any producer. If its producer id goes on in that partition, in whatever epoch, the"
+            " record that was aborted is committed."
+        ),
+        conditions=(
+            Releases((((0, 11), (3, 6)),), without=VERIFICATION),
+            TransactionalClients(("librdkafka", "java")),
+        ),
+        schedule=(
+            "A Produce is slow on its way. Its client gives it up, and the application aborts; the"
+            " coordinator has written the marker when the Produce arrives. The leader appends it,"
+            " and no coordinator knows of the transaction that it opens."
+        ),
+        cure=(
+            f"Upgrade the brokers to 3.6 or later, and leave {VERIFICATION} on (KIP-890): a leader"
+            " asks the coordinator first. Until then find such transactions, and end them:"
+            " kafka-transactions.sh find-hanging, and abort (KIP-664, brokers of 3.0 or later)."
+        ),
+        cost="An upgrade.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story hanging-transaction",
+        played_on="3.3.2",
+    ),
+    Hazard(
+        id="late-produce",
+        title="A late Produce of an aborted transaction is committed with the next one.",
+        loses=(
+            "A record that the application aborted is read, and one that it committed is nowhere;"
+            " only a reader that knows what was sent notices."
+        ),
+        conditions=(Releases((((0, 11), None),)), TransactionalClients(("librdkafka",))),
+        schedule=(
+            "A Produce is slow on its way. Its client gives it up, and the application aborts and"
+            " begins the next transaction; the Produce arrives in that one. The leader appends its"
+            " record, since the coordinator has that transaction open, and takes the next record,"
+            " to which the client gives the same sequence number, for a copy of it."
+        ),
+        cure=(
+            "After an abort with a record that has no answer yet, close the producer and open"
+            " another, whose epoch is new; with brokers of 3.6 or later, which then refuse the late"
+            " Produce."
+        ),
+        cost="A new producer after each such abort.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story late-produce",
     ),
     Hazard(
         id="reused-sequence",

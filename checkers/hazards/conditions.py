@@ -104,19 +104,25 @@ class Releases:
     Attributes:
         ranges: pairs of both.
         guard: what is there instead in other releases, if that guards; else they are not affected.
+        without: a setting of brokers that other releases have, true by default; where it is false,
+            they are as these.
     """
 
     ranges: tuple[tuple[Number, Number | None], ...]
     guard: str = ""
+    without: str = ""
 
     @property
     def says(self) -> str:
         """The condition in a few words."""
-        return "; ".join(_range_says(first, fixed) for first, fixed in self.ranges)
+        later = f"; later with `{self.without}` = false" if self.without else ""
+        return "; ".join(_range_says(first, fixed) for first, fixed in self.ranges) + later
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return yes if any broker is of these releases."""
         brokers = situation.cluster.brokers
+        if any((broker.settings or {}).get(self.without) == "false" for broker in brokers):
+            return YES
         answers = [self._of(broker.release) for broker in brokers]
         if "yes" in answers:
             return YES
@@ -204,6 +210,27 @@ class Feature:
         if (level < self.level) == (self.comparison == "<"):
             return YES
         return ConditionAnswer(holds="no", why=f"{self.name}={level}")
+
+
+@dataclass(frozen=True, slots=True)
+class Controllers:
+    """The number of voters of the KRaft quorum."""
+
+    count: int
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return f"controllers = {self.count}"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether it holds."""
+        actual = situation.cluster.controllers
+        if actual is None:
+            return ConditionAnswer(holds="unknown", why="the voters of the quorum")
+        if actual == self.count:
+            return YES
+        return ConditionAnswer(holds="no", why=f"its quorum has {actual} voters")
 
 
 @dataclass(frozen=True, slots=True)

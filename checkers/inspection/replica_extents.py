@@ -12,6 +12,7 @@ COLUMNS: Final = (
     "base_offset", "last_offset", "crc_ok",  # of the batch
     "offset",  # null: a damaged range, see damage and error
     "leader_epoch", "producer_id", "producer_epoch", "sequence", "record_id", "damage", "error",
+    "transactional", "control",
     "print",  # equal where two records' keys, values and kinds are
 )  # fmt: skip
 
@@ -19,7 +20,7 @@ REPLICA: Final = ("run", "broker", "topic", "partition")
 
 SOURCE: Final = (
     *(name for name in COLUMNS if name != "print"),
-    *("key", "value", "control"),
+    *("key", "value"),
 )
 """The columns of ``kafka-log`` that ``records`` reads."""
 

@@ -48,15 +48,23 @@ def _sent(subject: Subject) -> Iterator[Witness]:
         )
 
 
+def _unacknowledged(row: Row) -> str:
+    """Return the outcome of a send in words; one without an error is of an aborted transaction."""
+    if row["outcome"] != INFO and row["error"] is None:
+        return ": its transaction was aborted"
+    outcome = "nobody knows whether it was written" if row["outcome"] == INFO else "refused"
+    return f" ({row['error']}): {outcome}"
+
+
 def _acknowledged(subject: Subject) -> Iterator[Witness]:
     for row in subject.sends:
         if row["outcome"] != OK:
-            outcome = "nobody knows whether it was written" if row["outcome"] == INFO else "refused"
+            outcome = _unacknowledged(row)
             yield Witness(
                 who=row["process"],
                 what=row["outcome"],
                 time_ns=row["complete_ns"],
-                says=f"{subject.value} was not acknowledged ({row['error']}): {outcome}.",
+                says=f"{subject.value} was not acknowledged{outcome}.",
                 source=_OPS,
             )
             continue

@@ -11,7 +11,8 @@ it before the freeze.
 
 Not lost is what a later request may have changed: one that was never answered may have taken
 effect. An ISR is only judged where the log has the whole history of its leader epoch. "No leader"
-is not judged: a broker also says it of a leader whose address it does not know.
+is not judged: a broker also says it of a leader whose address it does not know. Where nothing was
+said, or nobody knows what there is at the end, the whole run is "not judged".
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -45,6 +46,20 @@ def _says(row: Row) -> str:
     return f"A controller said that {row['value']}; {row['copies'][0]['note']}."
 
 
+def _idle(tables: Tables, case: RunFiles) -> str:
+    logs = tables.controller_logs[case.key]
+    if logs and all(log.damage or log.unread for log in logs):
+        return "no metadata log of a controller could be read to its end"
+    decisions = _table(case, DECISIONS_TABLE)
+    if not logs and all(row["evidence"] != _END for row in decisions):
+        return "what the controllers had at the end was not recorded"
+    seen = _table(case, _PARTITIONS, ["time_ns", "leader_epoch"])
+    answered = any(row["evidence"] == _ANSWERED for row in decisions)
+    if answered or any(row["leader_epoch"] is not None for row in seen):
+        return ""
+    return "no controller acknowledged anything"
+
+
 @checker(
     Kind(
         LOST_DECISION,
@@ -55,7 +70,8 @@ def _says(row: Row) -> str:
         promise="durability: what a controller says is committed (KIP-595, ZooKeeper's quorum)",
         breaks=if_controllers_keep_disks,
         says=_says,
-    )
+    ),
+    idle=_idle,
 )
 def lost_decision(tables: Tables) -> pa.Table:
     """Return decisions that are not there at the end, each once."""

@@ -15,7 +15,8 @@ Above these bounds logs may differ: a controller that was cut off keeps what nob
 it meets the next leader. No difference either: a prefix that a snapshot covers (KIP-630), another
 end, and the torn batch that a kill leaves there.
 
-A controller alone has nothing to agree with; its log must reach its high watermark all the same.
+A controller alone has nothing to agree with: without a finding such a run is "not judged". Its log
+must be whole and reach its high watermark all the same. ZooKeeper has no metadata log.
 """
 
 from collections.abc import Iterator, Sequence
@@ -92,6 +93,16 @@ def _controllers(nodes: Sequence[int]) -> str:
     return f"controller{many} {', '.join(map(str, sorted(nodes)))}:"
 
 
+def _idle(tables: Tables, case: RunFiles) -> str:
+    logs = tables.controller_logs[case.key]
+    if not logs:
+        return "no metadata log of a KRaft controller was frozen"
+    if len(logs) == 1:
+        return "one metadata log alone has no other to agree with"
+    pairs = _pairs(logs, _committed(case))
+    return "" if any(pair.begin < pair.end for pair in pairs) else "no two metadata logs overlap"
+
+
 @checker(
     Kind(
         METADATA_DIVERGENCE,
@@ -102,7 +113,8 @@ def _controllers(nodes: Sequence[int]) -> str:
         promise="agreement: every controller has what the quorum committed (KIP-595)",
         breaks=if_controllers_keep_disks,
         says=_says,
-    )
+    ),
+    idle=_idle,
 )
 def metadata_divergence(tables: Tables) -> pa.Table:
     """Return offsets at which controllers' logs differ, or that one of them has lost."""

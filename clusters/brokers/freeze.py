@@ -6,10 +6,10 @@ The replicas of the coordinators' topics go to a folder beside ``replicas``, of 
 import contextlib
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.runs.broker_log_dirs import copy_broker_file, log_dirs
 from highwater.harness.runs.store import (
     COORDINATOR_TOPICS,
     COORDINATORS_FOLDER,
@@ -18,7 +18,6 @@ from highwater.harness.runs.store import (
 
 # Kafka's internal topics, and copies of the metadata log, whose original the controller has.
 _INTERNAL = "__"
-_OFFSETS = "-checkpoint"
 _METADATA_LOG = "__cluster_metadata-0"
 # Preallocated files that are derived from the segments.
 _DERIVED = {".index", ".timeindex", ".txnindex"}
@@ -56,40 +55,18 @@ def merge_log_dirs(replicas: Path) -> None:
         HarnessError: a file cannot be moved.
     """
     try:
-        for broker, folder in _log_dirs(replicas):
+        for broker, folder in log_dirs(replicas):
             target = replicas / broker
             for entry in sorted(folder.iterdir()) if folder != target else ():
                 if entry.is_dir():
                     shutil.move(entry, target / entry.name)
                 else:
-                    _copy_file(entry, target / entry.name)
+                    copy_broker_file(entry, target / entry.name)
     except OSError as error:  # includes shutil.Error
         raise HarnessError(
             f"the log directories beside {replicas} cannot be merged: {error.strerror or error}"
         ) from error
     shutil.rmtree(replicas.parent / MORE_LOG_DIRS, ignore_errors=True)
-
-
-def _log_dirs(replicas: Path) -> Iterator[tuple[str, Path]]:
-    """Yield each broker's id and each of its log directories, the first one first."""
-    for broker in sorted(replicas.iterdir()):
-        yield broker.name, broker
-        for folder in sorted((replicas.parent / MORE_LOG_DIRS / broker.name).glob("*/")):
-            yield broker.name, folder
-
-
-def _copy_file(file: Path, copy: Path) -> None:
-    """Copy a broker-wide file, or add the lines of a checkpoint to those of another directory.
-
-    Kafka leaves some checkpoints empty until there is something to write.
-    """
-    if not copy.exists() or (file.name.endswith(_OFFSETS) and not copy.stat().st_size):
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(file, copy)
-    elif file.name.endswith(_OFFSETS) and file.stat().st_size:
-        version, _, *first = copy.read_text(encoding="ascii", errors="replace").splitlines()
-        lines = first + file.read_text(encoding="ascii", errors="replace").splitlines()[2:]
-        copy.write_text("\n".join([version, str(len(lines)), *lines, ""]), encoding="ascii")
 
 
 def copy_topic(replicas: Path, topic: str, target: Path) -> None:
@@ -102,11 +79,11 @@ def copy_topic(replicas: Path, topic: str, target: Path) -> None:
     """
     topic_folder = re.compile(rf"{re.escape(topic)}-\d+")
     try:
-        for broker, folder in _log_dirs(replicas):
+        for broker, folder in log_dirs(replicas):
             for entry in sorted(folder.iterdir()):
                 copy = target / broker / entry.name
                 if entry.is_file():
-                    _copy_file(entry, copy)
+                    copy_broker_file(entry, copy)
                 elif topic_folder.fullmatch(entry.name):
                     shutil.copytree(entry, copy, ignore=_ignore_derived)
         _copy_coordinators(replicas, target.parent)
@@ -142,7 +119,7 @@ def _copy_coordinators(replicas: Path, parent: Path) -> None:
     for topic in COORDINATOR_TOPICS:
         folders = [
             (broker, log_dir / f"{topic}-0")
-            for broker, log_dir in _log_dirs(replicas)
+            for broker, log_dir in log_dirs(replicas)
             if (log_dir / f"{topic}-0").is_dir()
         ]
         for broker, folder in folders if len(folders) > 1 else ():
@@ -150,7 +127,7 @@ def _copy_coordinators(replicas: Path, parent: Path) -> None:
             shutil.copytree(folder, copy / folder.name, ignore=_ignore_derived)
             for entry in folder.parent.iterdir():
                 if entry.is_file():
-                    _copy_file(entry, copy / entry.name)
+                    copy_broker_file(entry, copy / entry.name)
 
 
 def _ignore_derived(_: str, names: list[str]) -> set[str]:

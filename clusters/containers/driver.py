@@ -71,7 +71,8 @@ def open_cluster(
     return open_or_clean_up(
         RealCluster(
             release,
-            directory,
+            # Docker takes ".." out of the paths of its mounts: nodes must be given the same paths.
+            directory.resolve(),
             site,
             broker_config=broker_config,
             wired=wired,

@@ -22,6 +22,7 @@ from highwater.clusters.external.release_ranges import at_least, release_range
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.wording import count
 from highwater.harness.releases.cluster_facts import (
+    VERIFICATION,
     BrokerFacts,
     ClusterFacts,
     ReleaseRange,
@@ -46,7 +47,7 @@ _TOPIC_SETTINGS: Final = (
 )
 _TRANSACTIONS: Final = "__transaction_state"
 _PROTOCOL: Final = "inter.broker.protocol.version"
-_BROKER_SETTINGS: Final = (_PROTOCOL,)
+_BROKER_SETTINGS: Final = (_PROTOCOL, VERIFICATION)
 
 _REFUSALS: Final = {29: "the user may not describe it", 31: "the user may not describe the cluster"}
 

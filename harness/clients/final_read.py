@@ -2,12 +2,14 @@
 
 A reader that has read the fence has passed every earlier offset, so that a record it did not return
 is not there, or is of a transaction that was not committed: the reader is read_committed, and comes
-no further than the first transaction that is still open. Records are recorded and forgotten: a log
-of any length is read in the same memory.
+no further than the last stable offset, where the first transaction that is still open begins. Where
+that stands, although no transaction should be open any more, the read of the partition ends there.
+Records are recorded and forgotten: a log of any length is read in the same memory.
 """
 
 import contextlib
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +21,7 @@ from highwater.harness.clients.record_sender import Sender
 from highwater.harness.runs.history import ASSIGN, FINAL, OK, READ_COMMITTED, SEEK
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
+from highwater.harness.runs.store import StandingEnd
 
 _TRY_S: Final = 5.0
 _SETTLED_S: Final = 1.0
@@ -34,16 +37,86 @@ class PartitionRead:
 
     Attributes:
         complete: the fence was acknowledged, and everything up to it was read.
-        problem: why it is not complete, a sentence; None when it is.
+        problem: why it is not complete, a sentence; None when it is, or it ended at ``standing``.
+        standing: the last stable offset that stood before the fence, where one did.
     """
 
     partition: int
     complete: bool
     problem: str | None = None
+    standing: StandingEnd | None = None
+
+
+class LastStableOffsets:
+    """The partitions in which a reader waits at the last stable offset, before a known record.
+
+    A read_committed reader stops before the first open transaction of a partition (KIP-98). On its
+    own it cannot tell one that will end in a moment from one that never will; time can, if it is
+    known for how long a coordinator may leave a transaction open.
+
+    Args:
+        fences: partition to the offset of a record that every in-sync replica has; None is none.
+        limit_s: seconds after which no transaction should be open any more; None: nobody knows,
+            and nothing stands.
+        ask: returns the last stable offset that the leader of a partition tells; -1 if it does not.
+        clock: seconds, monotonic.
+
+    Attributes:
+        standing: the partitions in which it stood, by number.
+    """
+
+    def __init__(
+        self,
+        fences: Mapping[int, int | None],
+        limit_s: float | None,
+        ask: Callable[[int], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.standing: dict[int, StandingEnd] = {}
+        self._fences = fences
+        self._limit_s = limit_s
+        self._ask = ask
+        self._clock = clock
+        self._ends: dict[int, tuple[int, float]] = {}
+
+    def reached(self, partition: int, offset: int) -> None:
+        """Note that a reader has everything before an offset, and that there is no more for it."""
+        fence = self._fences[partition]
+        if fence is not None and offset <= fence and self._at(partition) != offset:
+            self._ends[partition] = (offset, self._clock())
+
+    def moved(self, partition: int) -> None:
+        """Note that the reader was given another record."""
+        self._ends.pop(partition, None)
+
+    def look(self) -> None:
+        """Find the partitions where nothing has moved for the limit, and the leader confirms it."""
+        if self._limit_s is None:
+            return
+        for partition, (offset, since) in list(self._ends.items()):
+            seconds = self._clock() - since
+            fence = self._fences[partition]
+            if partition in self.standing or fence is None or seconds < self._limit_s:
+                continue
+            if self._ask(partition) == offset:
+                self.standing[partition] = StandingEnd(
+                    partition=partition, lso=offset, fence=fence, seconds=round(seconds, 1)
+                )
+            else:
+                self._ends[partition] = (offset, self._clock())
+
+    def _at(self, partition: int) -> int:
+        return self._ends.get(partition, (-1, 0.0))[0]
 
 
 def final_read(
-    plan: Plan, recorder: Recorder, fence: Settings, reader: Settings, *, limit_s: float
+    plan: Plan,
+    recorder: Recorder,
+    fence: Settings,
+    reader: Settings,
+    *,
+    limit_s: float,
+    open_s: float | None = None,
 ) -> tuple[PartitionRead, ...]:
     """Fence and read every partition of the plan's topic, within a limit for both together.
 
@@ -53,6 +126,7 @@ def final_read(
     Args:
         fence: settings of a producer with acks=all.
         reader: settings of a consumer that reports an offset out of range instead of moving on.
+        open_s: seconds after which no transaction should be open any more; None if nobody knows.
     """
     started = time.monotonic()
     client = Consumer({**reader, "enable.partition.eof": True})
@@ -60,11 +134,18 @@ def final_read(
         if plan.workload.acks == "0":
             _settle(plan, recorder, client, started + limit_s / 4)
         fences = _fence(plan, recorder, fence, started + limit_s / 2)
-        reached = _read(plan, recorder, client, fences, started + limit_s)
+        ends = LastStableOffsets(
+            fences,
+            open_s,
+            lambda partition: _readable_end(client, plan.topic.name, partition),
+        )
+        reached = _read(plan, recorder, client, fences, ends, started + limit_s)
     finally:
         client.close()
     return tuple(
-        _judge(plan, partition, fences[partition], reached[partition], limit_s)
+        PartitionRead(partition=partition, complete=False, standing=ends.standing[partition])
+        if partition in ends.standing
+        else _judge(plan, partition, fences[partition], reached[partition], limit_s)
         for partition in range(plan.topic.partitions)
     )
 
@@ -110,9 +191,17 @@ def _fence(
 
 
 def _read(
-    plan: Plan, recorder: Recorder, client: Consumer, fences: dict[int, int | None], deadline: float
+    plan: Plan,
+    recorder: Recorder,
+    client: Consumer,
+    fences: dict[int, int | None],
+    stable: LastStableOffsets,
+    deadline: float,
 ) -> dict[int, int]:
-    """Read every partition to its fence or its end; return the last offsets read, or -1."""
+    """Read every partition to its fence or its end; return the last offsets read, or -1.
+
+    A partition whose last stable offset stands has no more for the reader.
+    """
     topic = plan.topic.name
     reached: dict[int, int] = dict.fromkeys(fences, -1)
     tape = ReadBuffer(
@@ -125,36 +214,54 @@ def _read(
     tape.moved(ASSIGN, dict.fromkeys(fences), within=False)
     tape.moved(SEEK, dict.fromkeys(fences, 0), within=False)
     client.assign([TopicPartition(topic, partition, 0) for partition in fences])
-    while any(reached[p] < end for p, end in ends.items()) and time.monotonic() < deadline:
+    while time.monotonic() < deadline and any(
+        reached[p] < end for p, end in ends.items() if p not in stable.standing
+    ):
         invoke_ns = recorder.clock()
         answers = client.consume(_READ_AT_ONCE, _POLL_S)
         messages = [message for message in answers if message.error() is None]
         for message in messages:
             reached[message.partition() or 0] = message.offset() or 0
+            stable.moved(message.partition() or 0)
         if len(messages) < len(answers):
-            _pass_ends(answers, fences, reached)
+            _pass_ends(answers, fences, reached, stable)
         tape.read(messages, invoke_ns)
+        stable.look()
         recorder.check()
     return reached
 
 
 def _pass_ends(
-    answers: list[Message], fences: dict[int, int | None], reached: dict[int, int]
+    answers: list[Message],
+    fences: dict[int, int | None],
+    reached: dict[int, int],
+    stable: LastStableOffsets,
 ) -> None:
-    """Return the end without a fence, which may be a transaction's marker, never delivered."""
+    """Note the ends that the reader has come to.
+
+    Without a fence that is the partition's, which may be a transaction's marker, never delivered.
+    """
     for answer in answers:
         error, partition = answer.error(), answer.partition() or 0
-        if error is not None and error.code() == _EOF and fences[partition] is None:
+        if error is None or error.code() != _EOF:
+            continue
+        stable.reached(partition, answer.offset() or 0)
+        if fences[partition] is None:
             reached[partition] = max(reached[partition], (answer.offset() or 0) - 1)
 
 
 def _last_offset(client: Consumer, topic: str, partition: int) -> int:
     """Return the last offset a consumer may read; -1 if there is none or it is unknown."""
+    return max(_readable_end(client, topic, partition) - 1, -1)
+
+
+def _readable_end(client: Consumer, topic: str, partition: int) -> int:
+    """Return the offset before which a consumer may read, as its isolation is; -1 if unknown."""
     try:
         bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S)
     except KafkaException:
         return -1
-    return bounds[1] - 1 if bounds else -1
+    return bounds[1] if bounds else -1
 
 
 def _judge(

@@ -47,6 +47,8 @@ class NamedTransactions:
     ) -> None:
         self.sent = 0
         """How many records were sent so far."""
+        self.answered = True
+        """Whether the coordinator has answered every end of a transaction."""
         self._settings: Settings = {**settings, **_PATIENCE, "linger.ms": 0}
         self._process = process
         self._topic = topic
@@ -136,5 +138,6 @@ class NamedTransactions:
         assert self._current is not None, "there is no transaction to end"
         end = call()
         self._current.end(end.outcome, end.error, answered=end.answered)
+        self.answered = self.answered and end.error is None
         self._current = None
         return end

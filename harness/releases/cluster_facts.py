@@ -13,6 +13,9 @@ ELR_FEATURE: Final = "eligible.leader.replicas.version"
 METADATA_FEATURE: Final = "metadata.version"
 TRANSACTION_FEATURE: Final = "transaction.version"
 
+VERIFICATION: Final = "transaction.partition.verification.enable"
+"""A setting of brokers since 3.6, true by default (KIP-890)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRange:

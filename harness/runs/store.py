@@ -56,6 +56,21 @@ _WHAT_MOST: Final = 60
 """Letters of a run's name that say what happened in it: file systems allow 255 in all."""
 
 
+class StandingEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition in which the final read ended at the last stable offset, before the fence.
+
+    Attributes:
+        lso: the last stable offset, as the leader told it; read_committed readers stop before it.
+        fence: offset of the fence, which every in-sync replica has.
+        seconds: for how long the reader had stood there.
+    """
+
+    partition: int
+    lso: int
+    fence: int
+    seconds: float
+
+
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a run; rewritten at every phase.
 
@@ -67,6 +82,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
         manifest: SHA-256 of ``manifest.json`` (``harness.runs.manifest``); empty during the run,
             and in runs of before there was one.
         missed: the step of a model's schedule that brokers did not follow.
+        standing: partitions in which a transaction that stayed open ended the final read.
     """
 
     phase: Phase
@@ -75,6 +91,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     manifest: str = ""
     missed: MissedStep | None = None
+    standing: tuple[StandingEnd, ...] = ()
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

@@ -60,6 +60,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: lost-write, divergence, poll-skip …; docs/checkers.md has them all.
+        partition: -1 where it is of none, as a decision about a topic.
         offset: where it was acknowledged or stands; None when nobody was told.
         value: the record's id; None when it cannot be read.
         sentence: the finding, for a person.
@@ -124,8 +125,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         following: those that only follow from another one, by kind; they are not in ``counts``,
             and only ``anomalies.parquet`` has them, with their ``cause``.
         anomalies: the first of each kind, breaking ones first; all are in ``anomalies.parquet``.
-        checkers: checker name to ``held``, ``found N``, ``crashed: …``, or ``not judged`` where
-            nothing was found in a run of which something is missing.
+        checkers: checker name to ``held``, ``found N``, ``crashed: …``, ``not judged`` where
+            nothing was found in a run of which something is missing, or ``not judged: …`` where
+            the run has nothing for it to judge, and why.
         cut: the phase in which the run was cut short; empty when it ended.
         unread: files that are no evidence, so that nothing was concluded from them.
         account: how far the ledger's numbers mean anything.

@@ -25,6 +25,7 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.nemesis.schedules.cluster_needs import wired
+from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.preflight import check_plan
 from highwater.runtime.run_status import Progress, StatusKeeper
 from highwater.runtime.runner import boot, conduct, node_options
@@ -90,11 +91,15 @@ class ClusterPool:
         """Do what ``highwater.runtime.runner.execute`` does, on a warm cluster.
 
         The run's plan names a topic of its own (``events-1``, ``events-2``, …). A cluster on which
-        something went wrong is closed, and the next plan gets a fresh one.
+        something went wrong is closed, and the next plan gets a fresh one. One whose controller
+        loses its disk is used for nothing else.
         """
         check_plan(plan)
         topic = replace(plan.topic, name=f"{plan.topic.name}-{next(self._numbers)}")
         plan = replace(plan, topic=topic)
+        alone = plan.story is not None and find_story(plan.story).needs.one_controller
+        if alone:
+            self._drop(ClusterKey.of(plan))
         run = store.create(plan, now=datetime.now(UTC), name=name)
         with StatusKeeper(run, progress) as diary:
             diary.phase("booting")
@@ -109,7 +114,8 @@ class ClusterPool:
                 self._drop(ClusterKey.of(plan))
                 _point_into(run, cluster.directory, error)
                 raise
-        if run.status().problems or not is_whole(cluster) or (plan.to and plan.story is None):
+        upgraded = plan.to and plan.story is None
+        if run.status().problems or alone or upgraded or not is_whole(cluster):
             self._drop(ClusterKey.of(plan))
         return run
 

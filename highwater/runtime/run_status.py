@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from highwater.harness.base.errors import HarnessError, HighwaterError, Interruption
 from highwater.harness.runs.recorder import Recorder
-from highwater.harness.runs.store import Phase, Run, RunStatus
+from highwater.harness.runs.store import Phase, Run, RunStatus, StandingEnd
 from highwater.nemesis.context import ScheduleNotFollowedError
 from highwater.runtime.workload import Counts
 
@@ -62,6 +62,11 @@ class StatusKeeper:
         """Add problems; the run goes on, and its verdict will be unknown."""
         if problems:
             self._write(problems=(*self._status.problems, *problems))
+
+    def standing(self, ends: Sequence[StandingEnd]) -> None:
+        """Note the partitions in which a transaction that stayed open ended the final read."""
+        if ends:
+            self._write(standing=tuple(ends))
 
     def explain(self, causes: Sequence[str]) -> None:
         """Add possible causes of the problems, if there are any; a cause alone is no problem."""

@@ -217,6 +217,7 @@ def _read(workload: RunningWorkload, diary: StatusKeeper) -> None:
     limit_s = READ_LIMIT_S + workload.counts().sent / READS_PER_S
     reads = workload.final_read(limit_s=limit_s)
     diary.add([read.problem for read in reads if read.problem is not None])
+    diary.standing([read.standing for read in reads if read.standing is not None])
 
 
 def _quiesce(plan: Plan, scene: ScheduleContext) -> None:

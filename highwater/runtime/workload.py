@@ -34,6 +34,12 @@ from highwater.harness.runs.store import Run
 
 _GRACE_S: Final = 2.0
 _WARM_S: Final = 30.0
+_MARKERS_S: Final = 5.0
+"""A coordinator that has answered an EndTxn writes the markers at once, while all brokers run."""
+
+_TIMED_OUT_S: Final = 15.0
+"""A coordinator looks every 10 s for transactions that have timed out, by default
+(``transaction.abort.timed.out.transaction.cleanup.interval.ms``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +49,23 @@ class Counts:
     sent: int
     ok: int
     read: int
+
+
+def may_be_open_s(timeout_s: float | None, *, answered: bool) -> float | None:
+    """Return for how many seconds a transaction may still be open after all clients have ended.
+
+    A client that crashed leaves one open until its time-out.
+
+    Args:
+        timeout_s: ``transaction.timeout.ms`` of clients that may crash, if there were any.
+        answered: whether every other client was told the end of each of its transactions.
+
+    Returns:
+        None if nobody knows: the time-out of these others is long.
+    """
+    if not answered:
+        return None
+    return _MARKERS_S if timeout_s is None else timeout_s + _TIMED_OUT_S
 
 
 class RunningWorkload:
@@ -79,6 +102,7 @@ class RunningWorkload:
         self._sender = Sender(recorder, settings, row, size=plan.workload.record_bytes)
         self.direct = DirectSender(plan, recorder)
         self._transactional: list[NamedTransactions] = []
+        self._all_ended = True
         self._failure: BaseException | None = None
 
     def start(self) -> None:
@@ -144,7 +168,9 @@ class RunningWorkload:
         self._sender.close(limit_s=self._answer_limit_s)
         self.direct.close(limit_s=self._answer_limit_s)
         while self._transactional:
-            self._transactional.pop().close()
+            named = self._transactional.pop()
+            named.close()
+            self._all_ended = self._all_ended and named.answered
         if stuck:
             raise HarnessError(
                 f"{', '.join(stuck)} did not end within {self._answer_limit_s + 5 * _GRACE_S:g} s",
@@ -195,7 +221,16 @@ class RunningWorkload:
         """Fence every partition and read all of it; see ``harness.clients.final_read``."""
         fence = clients.producer(self._plan, self._common("fence"), acks="all")
         reader = clients.consumer(self._common("reader"))
-        return final_read(self._plan, self._recorder, fence, reader, limit_s=limit_s)
+        return final_read(
+            self._plan, self._recorder, fence, reader, limit_s=limit_s, open_s=self._open_s()
+        )
+
+    def _open_s(self) -> float | None:
+        if not self._plan.workload.transactions:
+            return None
+        settings = clients.transactional(self._plan, self._common("reader"), "")
+        timeout_s = settings["transaction.timeout.ms"] / 1000 if self._producers else None
+        return may_be_open_s(timeout_s, answered=self._all_ended)
 
     def close(self) -> None:
         """Stop all clients, and close their log."""

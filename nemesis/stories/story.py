@@ -7,7 +7,7 @@ what a story is about, the catalogue of hazards says which releases have the haz
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -55,7 +55,8 @@ class Prediction:
     Attributes:
         lost: ids of the acknowledged records that are gone at the end.
         forked: offsets at which in-sync replicas hold different records at the end.
-        others: kind and record of every other anomaly that breaks a promise.
+        others: kind and value of every other anomaly that breaks a promise; ``{topic}`` is the
+            name of the run's topic.
     """
 
     lost: frozenset[str] = frozenset()
@@ -86,10 +87,12 @@ class StoryNeeds:
     Attributes:
         wire: between whom the wire has to stand.
         transactions: whether its client is transactional, which takes acks=all.
+        one_controller: whether it is about a cluster with a single one.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
     transactions: bool = False
+    one_controller: bool = False
 
 
 NOTHING: Final = StoryNeeds()
@@ -167,7 +170,7 @@ class Story:
         """Return what becomes of the records on this release under the plan's settings."""
         if self.harm is not None:
             there = of_release(find_hazard(self.harm.hazard), release)
-            return self.harm.ending if there else Prediction()
+            return _about(plan.topic.name, self.harm.ending) if there else Prediction()
         outcome = self.foretell(release, plan)
         return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))
 
@@ -257,6 +260,11 @@ def story(
         return play
 
     return register
+
+
+def _about(topic: str, ending: Prediction) -> Prediction:
+    others = frozenset((kind, value.format(topic=topic)) for kind, value in ending.others)
+    return replace(ending, others=others)
 
 
 def _first_line(function: Callable[..., object]) -> str:

@@ -11,6 +11,16 @@ be in the log or not. While the client waits before it asks again, the applicati
 librdkafka drops the record, as one that was never sent, and gives its sequence number to the next
 (``rd_kafka_toppar_purge_queues``). If the first one is in the log, the leader takes the next one
 for the same, acknowledges it and does not append it.
+
+``hanging-transaction``: a Produce is slow on its way to the leader. Its client gives it up, and the
+application aborts the transaction, whose marker is in the log when the Produce arrives. Up to 3.5
+the leader appends it (KAFKA-14402), and that opens a transaction of which no coordinator knows:
+nobody ends it, and read_committed readers never get past it. From 3.6 on the leader asks the
+coordinator first (KIP-890, ``transaction.partition.verification.enable``).
+
+``late-produce``: the same Produce arrives in the next transaction of its producer. That is open, so
+that every release appends it there; it has the sequence number that librdkafka gives to the next
+record, which the leader then takes for the same. The commit is of the record that was aborted.
 """
 
 from typing import Final
@@ -22,17 +32,28 @@ from highwater.nemesis.context import (
     ScheduleNotFollowedError,
     TransactionalClient,
 )
-from highwater.nemesis.stories.helpers import missed_if_late
+from highwater.nemesis.stories.helpers import await_replicas, missed_if_late
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 LATE_END_TXN: Final = "KAFKA-17754"
 """The hazard of the first story, in the catalogue."""
 
+LATE_PRODUCE: Final = "KAFKA-14402"
+"""That of ``hanging-transaction``."""
+
+NEXT_TRANSACTION: Final = "late-produce"
+"""That of ``late-produce``."""
+
 _WRITER: Final = "writer"
+_OTHER: Final = "other"
 _HOLD_FIRST: Final = f"hold EndTxn client:{_WRITER}>*"
 _ARRIVES_S: Final = 15.0
 _NOTICED_S: Final = 0.1
 """After so long a client knows that its connection is gone; it asks again after a second."""
+
+_HOLD_PRODUCE: Final = f"hold Produce client:{_WRITER}>*"
+_GIVES_UP_S: Final = 10.0
+"""So long a client waits at most for an answer about a record; it is told to wait 4 s."""
 
 _NEEDS: Final = StoryNeeds(wire="clients", transactions=True)
 
@@ -94,6 +115,94 @@ def flushed_abort(scene: ScheduleContext) -> None:
     _after_an_abort(scene, flushed=True)
 
 
+@story(
+    "hanging-transaction",
+    HazardEnding(
+        hazard=LATE_PRODUCE,
+        ending=Prediction(others=frozenset({("hanging-transaction", "m2")})),
+    ),
+    needs=_NEEDS,
+    outcome=(
+        "Up to 3.5 a transaction is open for ever, and read_committed readers get nothing that is"
+        " written after it; later brokers refuse its record."
+    ),
+    min_isr_most=3,
+)
+def hanging_transaction(scene: ScheduleContext) -> None:
+    """Open a transaction that nobody ends: by a record that arrives after the abort of its own."""
+    writer = scene.transactional(_WRITER)
+    committed = _commit(scene, writer, "m0", "m1")
+    with scene.intercept(_HOLD_PRODUCE) as produce:
+        writer.begin()
+        writer.send_on("m2", 0)
+        says = "the client has no answer about m2, and gives that connection up"
+        _await_event(scene, produce, "client-gone", says, limit_s=_GIVES_UP_S)
+        refusal = writer.abort()
+        scene.note(f"the application aborts m2: {refusal or 'done'}")
+        _await_markers(scene, committed, "the marker of that abort is in the log")
+        produce.release("schedule")
+        _await_event(scene, produce, "discarded", "the leader has answered the Produce of m2")
+    _commit(scene, scene.transactional(_OTHER), "m3")
+
+
+@story(
+    "late-produce",
+    HazardEnding(
+        hazard=NEXT_TRANSACTION,
+        ending=Prediction(lost=frozenset({"m3"}), others=frozenset({("G1a", "m2")})),
+    ),
+    needs=_NEEDS,
+    outcome=(
+        "The commit is of a record that the application had aborted, and the record that it commits"
+        " is nowhere: with this client, librdkafka, on every release."
+    ),
+    min_isr_most=3,
+)
+def late_produce(scene: ScheduleContext) -> None:
+    """Commit a record that was aborted, in the place of another: by a Produce that came late."""
+    _in_the_next(scene, renewed=False)
+
+
+@story(
+    "fenced-produce",
+    HazardEnding(
+        hazard=LATE_PRODUCE,
+        ending=Prediction(others=frozenset({("G1a", "m2")})),
+    ),
+    needs=_NEEDS,
+    outcome=(
+        "Nothing happens from 3.6 on: a new producer has a new epoch, and the coordinator refuses"
+        " the old one. Up to 3.5 no leader asks, and the record that was aborted is committed."
+    ),
+    min_isr_most=3,
+)
+def fenced_produce(scene: ScheduleContext) -> None:
+    """Guard against the same Produce: after an abort without an answer, a new producer goes on."""
+    _in_the_next(scene, renewed=True)
+
+
+def _in_the_next(scene: ScheduleContext, *, renewed: bool) -> None:
+    writer = scene.transactional(_WRITER)
+    committed = _commit(scene, writer, "m0", "m1")
+    with scene.intercept(_HOLD_PRODUCE) as late:
+        writer.begin()
+        writer.send_on("m2", 0)
+        says = "the client has no answer about m2, and gives that connection up"
+        _await_event(scene, late, "client-gone", says, limit_s=_GIVES_UP_S)
+        scene.note(f"the application aborts m2: {writer.abort() or 'done'}")
+        _await_markers(scene, committed, "the marker of that abort is in the log")
+        if renewed:
+            writer.renew()
+            scene.note("a new producer has taken the place of the writer")
+        with scene.intercept(_HOLD_PRODUCE) as following:
+            writer.begin()
+            writer.send_on("m3", 0)
+            _await_event(scene, following, "caught", "m3 is on its way, in the next transaction")
+            late.release("schedule")
+            _await_event(scene, late, "discarded", "the leader has answered the Produce of m2")
+        _end(scene, writer, "m3")
+
+
 def _after_an_abort(scene: ScheduleContext, *, flushed: bool) -> None:
     writer = scene.transactional(_WRITER)
     _commit(scene, writer, "m0", "m1")
@@ -132,10 +241,16 @@ def _late_end_txn(scene: ScheduleContext, *, renewed: bool) -> None:
     scene.note(f"the application aborts m3: {refusal or 'done'}")
 
 
-def _commit(scene: ScheduleContext, writer: TransactionalClient, *values: str) -> None:
+def _commit(scene: ScheduleContext, writer: TransactionalClient, *values: str) -> int:
+    """Commit some records; return the offset of the last one."""
     writer.begin()
-    for value in values:
-        writer.send(value, 0)
+    offset = [writer.send(value, 0) for value in values][-1]
+    _end(scene, writer, *values)
+    return offset
+
+
+def _end(scene: ScheduleContext, writer: TransactionalClient, *values: str) -> None:
+    """Commit what is open, these records."""
     outcome = writer.commit()
     if outcome != OK:
         raise ScheduleNotFollowedError(
@@ -144,8 +259,31 @@ def _commit(scene: ScheduleContext, writer: TransactionalClient, *values: str) -
     scene.note(f"the application has committed {', '.join(values)}")
 
 
-def _await_event(scene: ScheduleContext, messages: CaughtMessages, event: str, says: str) -> None:
+def _await_markers(scene: ScheduleContext, committed: int, says: str) -> None:
+    """Wait for the markers of two transactions behind a record, and note it.
+
+    A coordinator answers an EndTxn as soon as it has decided, and writes the markers then.
+    """
+    leader = scene.replicas[0]
+    await_replicas(
+        scene,
+        lambda seen: seen[leader].leo == committed + 3,
+        what=f"broker {leader} to have two markers behind offset {committed}",
+        limit_s=_ARRIVES_S,
+        brokers=(leader,),
+    )
+    scene.note(says, leader)
+
+
+def _await_event(
+    scene: ScheduleContext,
+    messages: CaughtMessages,
+    event: str,
+    says: str,
+    *,
+    limit_s: float = _ARRIVES_S,
+) -> None:
     """Wait until something has happened to a message, as the wire has seen, and note it."""
     with missed_if_late():
-        messages.await_event(event, limit_s=_ARRIVES_S)
+        messages.await_event(event, limit_s=limit_s)
     scene.note(says)

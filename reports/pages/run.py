@@ -153,7 +153,7 @@ def _or_none(read: Callable[[], _T], missing: list[str]) -> _T | None:
 
 def _partitions(verdict: Verdict, evidence: RunObservations) -> list[Partition]:
     """Return the partitions to draw, those with findings first."""
-    ordered = dict.fromkeys((a.topic, a.partition) for a in verdict.anomalies)
+    ordered = dict.fromkeys((a.topic, a.partition) for a in verdict.anomalies if a.partition >= 0)
     ordered |= dict.fromkeys(evidence.scenes)
     return list(ordered)[:TIMELINES_MAX]
 

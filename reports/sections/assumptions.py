@@ -67,7 +67,7 @@ def assumptions(
             "Brokers' logs and the observer tell the same time": _clocks(evidence),
             **flushes,
             "All was mended before the final read": _quiesced(status),
-            "The final read passed every acknowledged record": _final_read(verdict),
+            "The final read passed every acknowledged record": _final_read(status, verdict),
         }
     return [
         Assumption(name=name, word=measured[0], observed=measured[1])
@@ -224,8 +224,15 @@ def _quiesced(status: RunStatus | None) -> Measured:
     return "not held", "Not every replica came back into the ISR."
 
 
-def _final_read(verdict: Verdict) -> Measured:
+def _final_read(status: RunStatus | None, verdict: Verdict) -> Measured:
     unseen = verdict.ledger.unseen
-    if unseen:
-        return "not held", f"It did not come to {count(unseen, 'record')}."
+    ends = status.standing if status is not None else ()
+    short = [f"It did not come to {count(unseen, 'record')}."] if unseen else []
+    short += [
+        f"In partition {end.partition} the last stable offset stood at {end.lso} for"
+        f" {end.seconds:.1f} s, before the fence at {end.fence}."
+        for end in ends
+    ]
+    if short:
+        return "not held", " ".join(short)
     return "held", f"It came past all {verdict.ledger.acknowledged:,}."

@@ -12,7 +12,7 @@ from typing import Final
 from highwater.harness.runs.history import record_value
 from highwater.harness.runs.plan import Topic, Workload
 from highwater.harness.runs.store import Run
-from tests.histories import controllers, coordinators
+from tests.histories import controllers, coordinators, hanging
 from tests.histories.stories import fork, loss
 from tests.support.logdirs import batch as numbered
 from tests.support.run_builder import RunBuilder
@@ -271,6 +271,11 @@ FORK: Final[Finding] = ("divergence", 0, 3, "m3")
 _BREAKS_LOST: Final = frozenset({"lost-write"})
 _BREAKS_FORK: Final = frozenset({"divergence"})
 
+
+def _lost_decision(findings: tuple[Finding, ...]) -> bool:
+    return [kind for kind, *_ in findings] == ["lost-decision"]
+
+
 GOLDEN: Final = (
     Golden(name="calm", build=_calm, verdict="valid", says=("kept all 3",)),
     Golden(
@@ -456,7 +461,19 @@ GOLDEN: Final = (
             verdict="invalid" if findings else "valid",
             anomalies=findings,
             breaking=frozenset(kind for kind, *_ in findings),
+            says=("lost a decision of a controller",) if _lost_decision(findings) else (),
         )
         for name, build, findings in (*controllers.CASES, *coordinators.CASES)
+    ),
+    *(
+        Golden(
+            name=name,
+            build=build,
+            verdict=verdict,
+            anomalies=findings,
+            breaking=frozenset(kind for kind, *_ in findings) - {"unseen"},
+            says=says,
+        )
+        for name, build, verdict, findings, says in hanging.CASES
     ),
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka import admin as kafka_admin
 
 from highwater.clusters.external.client_properties import read_properties
@@ -21,6 +21,10 @@ from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
+from highwater.harness.runs.plan import Plan
+from highwater.nemesis.faults.upgrades import climb_all
+from highwater.nemesis.schedules.upgrade_path import levels
+from highwater.runtime.runner import boot
 from tests.kafka.test_external_access import certificate
 
 pytestmark = pytest.mark.kafka
@@ -154,7 +158,7 @@ def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_pa
             {"elected-again", "unclean-election"},
         ),
     }
-    of_clients = {"KAFKA-17754", "reused-sequence"}
+    of_clients = {"KAFKA-17754", "late-produce", "reused-sequence"}
     with contextlib.closing(
         open_cluster(release("4.4.0"), tmp_path / "run", brokers=3, broker_config={})
     ) as opened:
@@ -168,7 +172,7 @@ def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_pa
         for name, (_, _, expected) in topics.items():
             code, document, errors = advise(opened.bootstrap, *known, "--topic", name)
             assert code == 1, errors
-            assert losing(document) == expected
+            assert losing(document) == {*expected, "one-controller"}
             assert statuses(document)["reused-sequence"] == "guarded"  # by there being no client
 
         producer = Producer(
@@ -176,13 +180,73 @@ def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_pa
         )
         producer.init_transactions(60)
         for options, expected, status in (
-            ((), {"elected-again"}, "cannot tell"),
-            (("--transactions", "librdkafka"), {"elected-again", *of_clients}, "can lose"),
-            (("--transactions", "java"), {"elected-again"}, "guarded"),
+            ((), set(), "cannot tell"),
+            (("--transactions", "librdkafka"), of_clients, "can lose"),
+            (("--transactions", "java"), set(), "guarded"),
         ):
             _, document, _ = advise(opened.bootstrap, *known, "--topic", "healthy", *options)
-            assert losing(document) == expected
+            assert losing(document) == {"elected-again", "one-controller", *expected}
             assert {statuses(document)[hazard] for hazard in of_clients} == {status}
+
+
+@pytest.mark.nightly
+def test_a_healthy_cluster_of_three_controllers_has_what_has_no_cure(tmp_path: Path) -> None:
+    with contextlib.closing(
+        open_cluster(release("4.4.0"), tmp_path / "run", brokers=3, broker_config={}, controllers=3)
+    ) as opened:
+        admin = KAFKA.AdminClient({"bootstrap.servers": opened.bootstrap})
+        config = {"min.insync.replicas": "2"}
+        topics = [
+            KAFKA.NewTopic(name, 1, n, config=config) for name, n in (("three", 3), ("two", 2))
+        ]
+        for created in admin.create_topics(topics).values():
+            created.result(timeout=60)
+        known = ("--acks", "all", "--power", "separate")
+        code, document, errors = advise(opened.bootstrap, *known)
+        assert code == 1, errors
+        assert losing(document) == {"elected-again"}
+        assert hazard_topics(document, "elected-again") == ["three"]
+        assert statuses(document)["one-controller"] == "guarded"
+        code, document, errors = advise(opened.bootstrap, *known, "--topic", "two")
+        assert code == 0, (document, errors)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("upgrade", "expected"),
+    [
+        (
+            Plan(kafka="0.10.2.2", to=("2.8.2",), format="0.10.2"),
+            {"old-format", "no-elr-before-4.0", "KAFKA-14139"},
+        ),
+        (Plan(kafka="0.10.2.2", to=("2.8.2",)), {"no-elr-before-4.0", "KAFKA-14139"}),
+        (
+            Plan(kafka="3.9.2", to=("4.4.0",), protocol="3.9", controllers=3),
+            {"upgrade-without-elr", "elected-again"},
+        ),
+        (Plan(kafka="3.9.2", to=("4.4.0",), controllers=3), {"elected-again"}),
+    ],
+    ids=["old format", "new format", "old features", "new features"],
+)
+def test_an_upgraded_cluster_has_what_its_upgrade_left_behind(
+    upgrade: Plan, expected: set[str], tmp_path: Path
+) -> None:
+    with contextlib.closing(boot(upgrade, tmp_path / "run")) as opened:
+        climb_all(opened, levels(upgrade))
+        admin = KAFKA.AdminClient({"bootstrap.servers": opened.bootstrap})
+        await_condition(
+            lambda: len(admin.list_topics(timeout=10).brokers),
+            lambda brokers: brokers == len(opened.brokers),
+            what="brokers to list each other",
+            limit_s=60,
+            passing=(KafkaException,),
+        )
+        topic = KAFKA.NewTopic("orders", 1, 3, config={"min.insync.replicas": "2"})
+        admin.create_topics([topic])["orders"].result(timeout=60)
+        options = ("--acks", "all", "--power", "separate", "--kafka", upgrade.to[-1])
+        code, document, errors = advise(opened.bootstrap, *options)
+        assert code == 1, errors
+        assert losing(document) == expected
 
 
 @pytest.mark.nightly

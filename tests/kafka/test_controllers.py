@@ -3,23 +3,34 @@
 import contextlib
 import itertools
 import re
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
+from pyspark.sql import SparkSession
 
+from highwater.api import judge_all, load
+from highwater.campaigns.soak_results import Soak, SoakFolder
+from highwater.campaigns.soak_run import Bounds, perform
+from highwater.checkers.core.anomaly_kinds import LOST_DECISION, METADATA_DIVERGENCE
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import quorum_request, zookeeper_status
 from highwater.clusters.brokers.real_cluster import RealCluster
-from highwater.clusters.core.interfaces import NodeOptions, Probe, UnreachableError
+from highwater.clusters.core.interfaces import Cluster, NodeOptions, Probe, UnreachableError
 from highwater.clusters.drivers import DRIVERS
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.catalogue import MODERN, release
+from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.store import Store
 from highwater.nemesis.injector import Nemesis
+from highwater.runtime.runner import execute
 from tests.kafka.test_cluster import send
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -38,6 +49,7 @@ on_dynamic = pytest.mark.parametrize(
     indirect=True,
     scope="module",
 )
+OF_CONTROLLERS: Final = (METADATA_DIVERGENCE, LOST_DECISION)
 _DIRECTORY: Final = re.compile(r"^directory.id=(.+)$", re.MULTILINE)
 _ZXID: Final = re.compile(rb"Zxid: 0x([0-9a-f]+)")
 
@@ -129,7 +141,7 @@ def await_caught_up(cluster: RealCluster, probe: Probe, controller: int) -> None
     )
 
 
-def create(cluster: RealCluster, name: str, replicas: list[int]) -> str:
+def create(cluster: Cluster, name: str, replicas: list[int]) -> str:
     """Create a topic after an election of controllers, and return its name.
 
     A broker's session of 2 s may have ended meanwhile, and on ZooKeeper it refuses the request that
@@ -306,8 +318,55 @@ def test_containers_have_a_quorum_too(kafka: str, tmp_path: Path) -> None:
         if dynamic:
             opened.remove_voter(leader)
             opened.controllers[leader].lose_disk(renewed=True)
-        opened.create_topic("contained", [[1]], {})
+        create(opened, "contained", [1])
         opened.controllers[leader].start()
         if dynamic:
             opened.add_voter(leader)
             assert voters(probe) == {*opened.controllers}
+
+
+@pytest.mark.docker
+@pytest.mark.spark
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+@pytest.mark.usefixtures("docker")
+def test_containers_are_upgraded_and_their_voters_changed(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """The store's path has a ``..``, which Docker takes out of the paths of its mounts."""
+    faults = ("upgrade", "controller-leave", "controller-replace")
+    plan = Plan(
+        kafka="3.9.2",
+        driver="docker",
+        to=(MODERN,),
+        controllers=3,
+        nemesis=("upgrade=3", *faults[1:]),
+        duration_s=50.0,
+        topic=Topic(partitions=2, min_insync_replicas=2),
+        seed=39,  # draws jars, another disk, features, and a leave
+    )
+    (tmp_path / "beside").mkdir()
+    store = Store(tmp_path / "beside" / ".." / "store")
+    [judged] = judge_all([execute(plan, store, stop=threading.Event())], spark)
+    verdict, table = judged.verdict, load(judged.run.path).table("faults")
+    assert {*table[table.phase == "inject"].fault} == {*faults}
+    assert verdict.verdict == "valid", verdict.reasons
+    assert verdict.ledger.acknowledged > 100
+    assert [verdict.checkers[name] for name in OF_CONTROLLERS] == ["held", "held"]
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+def test_a_soak_has_three_controllers_and_goes_on_as_it_began(tmp_path: Path) -> None:
+    """Seed 3 draws a pause and another disk of controllers, and then a kill of theirs."""
+    soak = Soak(seed=3, kafkas=(MODERN,), controllers=3, each_s=12.0)
+    folder, bounds = SoakFolder(tmp_path / "soak"), Bounds(seconds=600, runs=1, keep_all=True)
+    perform(folder, soak, bounds, spark=SparkOptions())
+    rows = perform(folder, soak, replace(bounds, runs=2), spark=SparkOptions())
+    assert [row.number for row in rows] == [0, 1]
+    assert {row.state for row in rows} <= {"kept", "explained"}, rows
+    for run in (folder.runs.open(row.run) for row in rows):
+        assert run.plan().controllers == 3
+        checkers = run.verdict().checkers
+        assert [checkers[name] for name in OF_CONTROLLERS] == ["held", "held"]

@@ -14,7 +14,8 @@ import pytest
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.matrix_cells import MatrixCell, MatrixFolder
 from highwater.harness.runs.store import Run
-from tests.kafka.test_command import await_gone, finish, start
+from tests.kafka.test_command import await_gone
+from tests.support.commands import finish, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 WORDS = ("matrix", "--kafka", "0.10.2.2", "--acks", "1,all", "--min-isr", "1,2", "--name", "m")
@@ -35,7 +36,7 @@ def await_second_cell(folder: MatrixFolder, cells: tuple[MatrixCell, ...]) -> No
 
 
 def test_an_interrupted_matrix_goes_on_where_it_was_and_every_form_agrees(tmp_path: Path) -> None:
-    process = start(*WORDS, store=tmp_path)
+    process = start(*WORDS, "--store", tmp_path)
     folder = MatrixFolder(tmp_path / "m")
     await_condition(folder.exists, bool, what="the matrix to be planned", limit_s=60)
     cells = folder.matrix().cells
@@ -54,7 +55,9 @@ def test_an_interrupted_matrix_goes_on_where_it_was_and_every_form_agrees(tmp_pa
     untouched = first.path.stat().st_ino
     assert not (folder.path / "clusters").exists()
 
-    process = start("matrix", "--resume", str(folder.path), "--expect", "--json", store=tmp_path)
+    process = start(
+        "matrix", "--resume", str(folder.path), "--expect", "--json", "--store", tmp_path
+    )
     code, out, err = finish(process)
     assert code == 0, err
     assert first.path.stat().st_ino == untouched
@@ -86,7 +89,7 @@ def test_an_interrupted_matrix_goes_on_where_it_was_and_every_form_agrees(tmp_pa
 def assert_rewritten(folder: MatrixFolder, store: Path) -> None:
     page = folder.page.read_bytes()
     folder.page.unlink()
-    code, out, _ = finish(start("report", "m", store=store))
+    code, out, _ = finish(start("report", "m", "--store", store))
     assert (code, Path(out.strip())) == (0, folder.page)
     assert folder.page.read_bytes() == page
 
@@ -99,7 +102,7 @@ def assert_a_killed_cell_is_unknown_not_lost(
     assert run is not None
     shutil.rmtree(run.replicas)
     run.write("status.json", b'{"phase": "running"}')
-    code, out, _ = finish(start("check", str(folder.path), "--json", store=store))
+    code, out, _ = finish(start("check", str(folder.path), "--json", "--store", store))
     again = json.loads(out)
     assert again[0]["verdict"] == "unknown"
     assert again[0]["problem"] == "harness failed while running"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from highwater.api import judge_all
 from highwater.checkers.spark.session import spark
@@ -200,6 +200,35 @@ def test_who_takes_the_place_of_a_crashed_producer_ends_its_transaction(
     assert errors["fail", "_DESTROY"], "no producer crashed before its commit"
     assert errors["fail", "_FENCED"], "no zombie was fenced"
     assert len({row["process"] for row in rows if row["kind"] == "send"}) > 10
+
+
+@pytest.mark.parametrize("cluster", [MODERN], indirect=True)
+def test_the_final_read_ends_where_a_transaction_stays_open(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    """All clients of the run have ended; this producer is none of them."""
+    made = plan(cluster, "stands", replace(producers=0))
+    run = Run(tmp_path)
+    log = clients.open_log(tmp_path / "open.log")
+    common = clients.common(cluster.bootstrap, "open", log, quirks=cluster.release.client)
+    producer = Producer(clients.transactional(made, common, "open"))
+    producer.init_transactions(30)
+    with (
+        Recorder(run, Clock()) as recorder,
+        RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
+    ):
+        producer.begin_transaction()
+        producer.produce("stands", b"m0", partition=0)
+        assert producer.flush(30) == 0
+        w.stop()
+        stood, *others = w.final_read(limit_s=60)
+        producer.commit_transaction(30)
+        read = w.final_read(limit_s=60)
+    assert (stood.complete, stood.problem) == (False, None)
+    assert stood.standing is not None
+    assert (stood.standing.partition, stood.standing.lso, stood.standing.fence) == (0, 0, 1)
+    assert 5 <= stood.standing.seconds < 30
+    assert all(each.complete and each.standing is None for each in (*others, *read))
 
 
 def test_a_position_beyond_the_end_of_the_log_is_moved_to_it(

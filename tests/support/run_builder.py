@@ -223,7 +223,9 @@ class RunBuilder:
             for node, leo in ends.items()
         )
 
-    def message(self, api: str, source: str, *, event: str = "sent") -> None:
+    def message(
+        self, api: str, source: str, *, event: str = "sent", partition: int | None = None
+    ) -> None:
         """Something happened to a request that the wire had kept."""
         self.rows.setdefault(MESSAGES_TABLE, []).append(
             {
@@ -242,6 +244,7 @@ class RunBuilder:
                 "transactional_id": f"{self.topic.name}-tx",
                 "producer_id": 7,
                 "epoch": 0,
+                **({} if partition is None else {"topic": self.topic.name, "partition": partition}),
             }
         )
 

@@ -38,7 +38,11 @@ def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, Explanatio
         if observed.status.quiesced and not observed.status.problems:
             fences = _fences(trace, sends)
             yield from ((partition, wrong) for wrong in _ends(observed, trace, fences))
-            yield from ((partition, wrong) for wrong in _final_reads(trace, here, fences, hidden))
+            ends = observed.status.standing
+            lso = next((end.lso for end in ends if end.partition == partition), None)
+            yield from (
+                (partition, wrong) for wrong in _final_reads(trace, here, fences, hidden, lso)
+            )
         yield from ((partition, wrong) for wrong in _jumps(observed, trace, here, hidden))
 
 
@@ -132,9 +136,16 @@ def _ends(
 
 
 def _final_reads(
-    trace: Trace, reads: pa.Table, fences: list[tuple[int, str]], hidden: set[str]
+    trace: Trace,
+    reads: pa.Table,
+    fences: list[tuple[int, str]],
+    hidden: set[str],
+    lso: int | None,
 ) -> Iterator[ExplanationLink]:
-    """Yield differences between the final read and the leader's disk, up to the fence."""
+    """Yield differences between the final read and the leader's disk, up to the fence.
+
+    Where the last stable offset ``lso`` stood before that, they count up to there.
+    """
     last = trace.leaderships[-1] if trace.leaderships else None
     disk = trace.disks.get(last.leader) if last else None
     final = reads.filter(pc.and_(pc.equal(reads["phase"], FINAL), pc.equal(reads["outcome"], OK)))
@@ -142,7 +153,8 @@ def _final_reads(
         return
     offsets = final["offset"].to_pylist()
     read = dict(zip(offsets, final["value"].to_pylist(), strict=True))
-    for offset in range(1 + max([*offsets, *(offset for offset, _ in fences)], default=-1)):
+    end = 1 + max([*offsets, *(offset for offset, _ in fences)], default=-1)
+    for offset in range(end if lso is None else min(end, lso)):
         on_disk, was_read = disk.record(offset), read.get(offset)
         stepped_over = was_read is None and on_disk in hidden
         if on_disk != was_read and not stepped_over and offset in disk.at:

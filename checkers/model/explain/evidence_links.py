@@ -123,7 +123,7 @@ def fault_link(fault: FaultInterval) -> ExplanationLink:
         rule=fault.name,
         says=f"{fault.says[:1].upper()}{fault.says[1:]}.",
         event=fault.says,
-        broker=target_of(fault),
+        broker=fault.broker,
         time_ns=fault.start_ns,
     )
 

@@ -17,7 +17,9 @@ from highwater.checkers.model.explain.lost_records import lost
 from highwater.checkers.model.explain.other_anomalies import (
     aborted_read,
     corrupt,
+    decided,
     duplicate,
+    hanging,
     reordered,
     seen,
     unseen,
@@ -36,8 +38,10 @@ _EXPLAIN: Final = {
     "nonmonotonic-send": reordered,
     "int-nonmonotonic-send": reordered,
     "G1a": aborted_read,
+    "hanging-transaction": hanging,
     "unseen": unseen,
     "corrupt": corrupt,
+    "lost-decision": decided,
 }
 """Explainers by kind of anomaly."""
 

@@ -1,9 +1,10 @@
-"""Explains duplicates, records out of order, unseen records, and damaged disks."""
+"""Explains duplicates, records out of order, hanging transactions, and damaged disks."""
 
 from typing import Final
 
 import pyarrow.compute as pc
 
+from highwater.checkers.core.promises import CONTROLLER_DISK_LOSS
 from highwater.checkers.model.explain.evidence_links import (
     Chain,
     Row,
@@ -18,7 +19,7 @@ from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.releases.catalogue import release
-from highwater.harness.runs.history import SEND
+from highwater.harness.runs.history import FAIL, SEND
 
 _TWO_AT_ONCE: Final = ((0, 10, 2), (0, 11, 0, 1))
 """The first release whose broker takes two requests of a closed connection at once (KAFKA-3703),
@@ -131,10 +132,11 @@ def _sent_again(observed: RunTraces, anomaly: Row, send: Row, how: str) -> Chain
 
 
 def aborted_read(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a record of an aborted transaction that was read: an EndTxn came late (KAFKA-17754).
+    """Explain a record of an aborted transaction that was read: a request came late.
 
     Before KIP-890 an EndTxn bears its producer's id and epoch, and these are the same in every
-    transaction of that producer. One that the wire kept ends the transaction that is open by then.
+    transaction of that producer. One that the wire kept ends the transaction that is open by then
+    (KAFKA-17754). A Produce that the wire kept, too, is of the transaction that is open then.
     """
     send = observed.suspects.get(anomaly["value"])
     if send is None:
@@ -161,7 +163,62 @@ def aborted_read(observed: RunTraces, anomaly: Row) -> Chain:
             time_ns=send["complete_ns"],
         )
         return Chain(links=(late, own_end))
-    return refuse("No EndTxn of its producer came late, as far as the wire has seen.")
+    late_record = _late_produce(observed, anomaly, send, "which committed it with the next one")
+    if late_record is not None:
+        return Chain(links=(_given_up(send), late_record))
+    return refuse("No request of its producer came late, as far as the wire has seen.")
+
+
+def hanging(observed: RunTraces, anomaly: Row) -> Chain:
+    """Explain a transaction that nobody ends: its record came after its end (KAFKA-14402).
+
+    Before 3.6 a leader appends a record of a transaction without asking the coordinator whether
+    that is still open (KIP-890). A Produce that the wire kept, and which arrives after the end,
+    opens it again.
+    """
+    send = observed.suspects.get(anomaly["value"])
+    if send is None:
+        return refuse("The history does not show that it was sent.")
+    if send["outcome"] != FAIL or send["complete_ns"] is None:
+        return refuse("Its transaction was not aborted with an answer.")
+    ended = _given_up(send)
+    late = _late_produce(
+        observed, anomaly, send, "which opened that transaction again; no coordinator knows of it"
+    )
+    if late is None:
+        why = "No Produce of its producer came late, as far as the wire has seen."
+        return refuse(why, ended)
+    return Chain(links=(ended, late))
+
+
+def _given_up(send: Row) -> ExplanationLink:
+    """Return the abort of a record about which its producer had no answer."""
+    return ExplanationLink(
+        rule="late-produce",
+        says=f"{send['process']} had no answer about {send['value']}, and aborted its transaction.",
+        event=f"{send['process']}: {send['outcome']}",
+        time_ns=send["complete_ns"],
+    )
+
+
+def _late_produce(observed: RunTraces, anomaly: Row, send: Row, so: str) -> ExplanationLink | None:
+    """Return the Produce of a record's sender that the wire let go on after its abort."""
+    ended_ns, process = send["complete_ns"], send["process"]
+    if send["outcome"] != FAIL or send["offset"] is not None or ended_ns is None:
+        return None
+    for row in observed.messages:
+        here = row["topic"] == anomaly["topic"] and row["partition"] == anomaly["partition"]
+        of_sender = row["api"] == "Produce" and row["source"] == f"client:{process}"
+        if not (of_sender and here) or row["time_ns"] < ended_ns - WITHIN.log:
+            continue
+        says = (
+            f"A Produce of {process} that the wire had kept, of producer id {row['producer_id']}"
+            f" and epoch {row['epoch']}, reached {row['target']} after that. The leader appended"
+            f" {send['value']} at offset {anomaly['offset']}, {so}."
+        )
+        event = f"Produce {row['event']}: {row['transactional_id']}, message {row['message']}"
+        return ExplanationLink(rule="late-produce", says=says, event=event, time_ns=row["time_ns"])
+    return None
 
 
 def unseen(observed: RunTraces, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
@@ -197,6 +254,16 @@ def _whole_set(cut: BrokerLogLine, copy: Row) -> ExplanationLink:
         broker=copy["broker"],
         time_ns=cut.time_ns,
     )
+
+
+def decided(observed: RunTraces, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
+    """Explain a lost decision: a voter lost its disk, and what it had written with it.
+
+    Raft keeps what a majority has on its disks (KIP-595); a voter that comes back empty votes for
+    one that lacks it, and a single one has nobody who could tell it.
+    """
+    links = tuple(fault_link(f) for f in observed.faults if f.name == CONTROLLER_DISK_LOSS)
+    return Chain(links=links) if links else refuse("Every controller kept its disk.")
 
 
 def seen(observed: RunTraces, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike

@@ -24,8 +24,10 @@ from highwater.checkers.kafka_files.checkpoints import (
 )
 from highwater.checkers.run_tables import Tables
 from highwater.harness.runs.plan import External, Topic
-from highwater.harness.runs.store import Run
+from highwater.harness.runs.store import MORE_LOG_DIRS, Run
 from highwater.harness.runs.verdict import Verdict
+from highwater.reports.pages.run import page
+from tests.histories.controllers import zookeeper
 from tests.histories.stories import fork, loss
 from tests.support.run_builder import RunBuilder
 
@@ -102,6 +104,24 @@ def _cut_short(path: Path) -> Run:
     return built
 
 
+def _cut_with_two_log_dirs(path: Path) -> Run:
+    """Killed while brokers had two log directories; the forked partition is in the second one."""
+    topic = Topic(partitions=2)
+    run = RunBuilder(path, topic=topic, phase="running", quiesced=False)
+    run.everywhere([(0, 0, "m0")])
+    run.everywhere([(0, 0, "n0")], partition=1)
+    run.disk([1], [(1, 1, "n1")], partition=1)
+    run.disk([2, 3], [(1, 0, "n2")], partition=1)
+    built = run.write(sealed=False)
+    for broker in (1, 2, 3):
+        first, second = built.replicas / str(broker), built.path / MORE_LOG_DIRS / f"{broker}/2"
+        second.mkdir(parents=True)
+        (first / "events-1").rename(second / "events-1")
+        for folder, name in ((first, "events 0 1"), (second, "events 1 2")):
+            (folder / HIGH_WATERMARK).write_text(f"0\n1\n{name}\n", encoding="ascii")
+    return built
+
+
 def _with_problems(path: Path) -> Run:
     run = RunBuilder(path)
     run.everywhere([(0, 0, "m0")])
@@ -149,19 +169,25 @@ CASES: dict[str, tuple[Callable[[Path], Run], str, set[str]]] = {
     "no-plan": (without("plan.json"), "has no plan.json", set()),
     "other-schema": (_other_schema, "store schema 99", set()),
     "cut-short": (_cut_short, "was cut short in its phase running", set()),
+    "cut-log-dirs": (_cut_with_two_log_dirs, "was cut short in its phase running", {"divergence"}),
     "problems": (_with_problems, "The HW-lag window was missed.", set()),
 }
 
 
 @pytest.fixture(scope="module")
-def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
-    """Every broken run and one sound one, judged together."""
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """Every broken run, and sound ones."""
     folder = tmp_path_factory.mktemp("broken")
     builders = {name: build for name, (build, _, _) in CASES.items()}
     builders |= {"sound": loss, "foreign topic: 100% odd = name": _foreign_topic}
-    builders |= {"copyless": _copyless}
-    runs = [build(folder / name) for name, build in builders.items()]
-    return dict(zip(builders, judge(runs, spark), strict=True))
+    builders |= {"copyless": _copyless, "zookeeper": zookeeper}
+    return {name: build(folder / name) for name, build in builders.items()}
+
+
+@pytest.fixture(scope="module")
+def verdicts(spark: SparkSession, runs: dict[str, Run]) -> dict[str, Verdict]:
+    """All of them, judged together."""
+    return dict(zip(runs, judge([*runs.values()], spark), strict=True))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -180,6 +206,17 @@ def test_cut_short_run_is_judged_to_its_last_whole_batch(verdicts: dict[str, Ver
     assert any("4 rows up to the last whole batch" in reason for reason in verdict.reasons)
 
 
+def test_a_cut_run_is_judged_in_all_log_directories(
+    verdicts: dict[str, Verdict], runs: dict[str, Run]
+) -> None:
+    verdict, run = verdicts["cut-log-dirs"], runs["cut-log-dirs"]
+    assert not [reason for reason in verdict.reasons if "not compared" in reason]
+    [fork] = [anomaly for anomaly in verdict.anomalies if anomaly.kind == "divergence"]
+    assert (fork.partition, fork.offset) == (1, 1)
+    assert (run.path / MORE_LOG_DIRS / "1/2/events-1").is_dir()  # the run is left as it was
+    assert not (run.replicas / "1" / "events-1").exists()
+
+
 def test_broken_runs_do_not_spoil_a_sound_one(verdicts: dict[str, Verdict]) -> None:
     assert verdicts["sound"].verdict == "invalid"
     assert verdicts["sound"].counts["lost-write"] == 1
@@ -191,6 +228,23 @@ def test_where_no_disk_could_be_copied_clients_alone_are_asked(
     verdict = verdicts["copyless"]
     says = "No disk was compared: the inventory has no command to copy one."
     assert (verdict.verdict, verdict.reasons, verdict.ledger.read) == ("valid", (says,), 1)
+    held = {name for name, outcome in verdict.checkers.items() if outcome == "held"}
+    unread = {name for name, says in verdict.checkers.items() if says.startswith("not judged: ")}
+    disks = {"divergence", "coordinator-divergence", "corrupt", "missing", "epochs", "checkpoint"}
+    assert unread == disks | {"repeated-sequence", "metadata-divergence", "lost-decision"}
+    assert {"lost-write", "unseen", "shared-epoch"} <= held
+    assert verdict.checkers["corrupt"] == "not judged: no disk was copied"
+
+
+def test_what_a_whole_run_does_not_have_is_not_judged_and_its_page_says_so(
+    verdicts: dict[str, Verdict], runs: dict[str, Run]
+) -> None:
+    verdict = verdicts["zookeeper"]
+    says = "not judged: no metadata log of a KRaft controller was frozen"
+    assert (verdict.verdict, verdict.reasons) == ("valid", ())
+    assert verdict.checkers["metadata-divergence"] == says
+    assert verdict.checkers["lost-decision"] == "held"
+    assert f'<span class="result crashed">? {says}</span>' in page(runs["zookeeper"])
 
 
 def test_odd_names_of_runs_and_topics_do_no_harm(verdicts: dict[str, Verdict]) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from highwater.checkers.anomalies.root_causes import TruncatedRanges
+from highwater.checkers.anomalies.root_causes import OpenEnds, TruncatedRanges, caused
 from highwater.checkers.core.anomaly import SCHEMA
 
 Anomaly = dict[str, Any]
@@ -104,6 +104,30 @@ CASES: dict[str, tuple[list[Anomaly], list[tuple[Anomaly, str | None]]]] = {
     ),
     "a loss without a place": ([_at("lost-write", None)], [(_copies("poll-skip", 3), None)]),
 }  # fmt: skip
+
+
+BY_4 = "hanging-transaction events-0@4"
+BEHIND_OPEN: list[tuple[Anomaly, str | None]] = [
+    (_at("hanging-transaction", 4), None),
+    (_at("hanging-transaction", 6), None),
+    (_at("unseen", 3), None),
+    (_at("unseen", 4), BY_4),
+    (_at("unseen", 9), BY_4),
+    (_at("unseen", None), None),
+    (_at("unseen", 9, partition=1), None),
+    ({**_at("unseen", 9), "topic": "others"}, None),
+    ({**_at("unseen", 9), "run": "r1"}, None),
+    (_at("lost-write", 9), None),
+    (_at("G1a", 9), None),
+]
+
+
+def test_what_is_unseen_behind_a_transaction_that_hangs_follows_from_it() -> None:
+    rows = [{"run": "r0", **anomaly} for anomaly, _ in BEHIND_OPEN]
+    given = pa.Table.from_pylist(rows, schema=SCHEMA)
+    causes = TruncatedRanges(given.combine_chunks().to_batches()[0])
+    table = caused(given, causes=causes, ends=OpenEnds(given), alone="duplicate")
+    assert table["cause"].to_pylist() == [cause for _, cause in BEHIND_OPEN]
 
 
 def test_what_follows_from_a_cut_is_said_to() -> None:

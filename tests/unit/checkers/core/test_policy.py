@@ -93,3 +93,11 @@ def test_controllers_that_come_back_empty_promise_nothing() -> None:
     for words in ({"nemesis": ("kill", "controller-disk-loss@follower=2")}, {"steps": (loss,)}):
         emptied = msgspec.structs.replace(plan(), **words)
         assert not kinds & promised(emptied, faults=1).breaking
+
+
+@pytest.mark.parametrize("transactions", [False, True])
+def test_transactions_are_promised_to_end(transactions: bool) -> None:
+    workload = Workload(idempotence=True, transactions=transactions)
+    says = promised(Plan(kafka="4.4.0", workload=workload), faults=0).says
+    assert ("every transaction ends" in says) == transactions
+    assert says.endswith("; replicas never disagree.")

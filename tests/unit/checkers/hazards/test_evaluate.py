@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from highwater.checkers.hazards.evaluate import Advice, evaluate, unread, worst
-from highwater.harness.releases.cluster_facts import ClusterFacts, ReleaseRange
+from highwater.harness.releases.cluster_facts import VERIFICATION, ClusterFacts, ReleaseRange
 from tests.unit.checkers.hazards.clusters import cluster, topic
 
 SAID = {"acks": "all", "power": "separate"}
@@ -128,8 +128,39 @@ def test_transactional_clients_have_hazards_of_their_own(
     answers = {"acks": "all", "power": "safe"} | ({"transactions": clients} if clients else {})
     found = {advice.hazard.id: advice for advice in evaluate(facts, answers)}
     assert (found["KAFKA-17754"].status, found["reused-sequence"].status) == status
+    assert found["late-produce"].status == status[1]
     if status[0] == "can lose":
         assert found["KAFKA-17754"].command.endswith("--story torn-transaction")
+
+
+@pytest.mark.parametrize(
+    ("kafka", "verified", "clients", "status"),
+    [
+        ("0.10.2.2", None, "java", "not affected"),
+        ("0.11.0.3", None, "java", "can lose"),
+        ("3.3.2", None, "librdkafka", "can lose"),
+        ("3.3.2", None, None, "guarded"),
+        ("3.7.2", "true", "librdkafka", "not affected"),
+        ("3.7.2", "false", "librdkafka", "can lose"),
+        ("4.4.0", None, "java", "not affected"),
+        ("4.4.0", "false", "java", "can lose"),
+    ],
+)
+def test_a_late_produce_is_verified_since_3_6_unless_that_is_off(
+    kafka: str, verified: str | None, clients: str | None, status: str
+) -> None:
+    facts = cluster(kafka)
+    if verified is not None:
+        brokers = [
+            replace(broker, settings={**(broker.settings or {}), VERIFICATION: verified})
+            for broker in facts.brokers
+        ]
+        facts = replace(facts, brokers=tuple(brokers))
+    answers = {"acks": "all", "power": "safe"} | ({"transactions": clients} if clients else {})
+    [advice] = [one for one in evaluate(facts, answers) if one.hazard.id == "KAFKA-14402"]
+    assert advice.status == status
+    if status == "can lose":
+        assert advice.command.endswith("--story hanging-transaction")
 
 
 @pytest.mark.parametrize(("replicas", "power"), [(1, "separate"), (1, "safe"), (2, "separate")])
@@ -141,3 +172,20 @@ def test_one_replica_loses_with_its_machine(replicas: int, power: str) -> None:
         if advice.hazard.id == "single-replica"
     ]
     assert (advice.status == "can lose") == (replicas == 1 and power == "separate")
+
+
+@pytest.mark.parametrize(
+    ("kafka", "controllers", "status"),
+    [
+        ("4.4.0", 1, "can lose"),
+        ("4.4.0", 3, "guarded"),
+        ("4.4.0", None, "cannot tell"),
+        ("3.9.2-zk", None, "not affected"),
+    ],
+)
+def test_one_controller_loses_what_the_cluster_is(
+    kafka: str, controllers: int | None, status: str
+) -> None:
+    facts = replace(cluster(kafka), controllers=controllers)
+    found = {advice.hazard.id: advice for advice in evaluate(facts, {})}
+    assert found["one-controller"].status == status

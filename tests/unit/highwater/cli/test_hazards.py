@@ -1,6 +1,10 @@
 """The commands about hazards: what they print, and the exit codes of advice."""
 
+import contextlib
 import json
+import re
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -57,4 +61,27 @@ def test_advice_says_what_applies_and_writes_a_page(tmp_path: Path) -> None:
 def test_bad_input_is_an_error_that_says_so(options: list[str], error: type[Exception]) -> None:
     done = RUN.invoke(app, ["advise", *options])
     assert isinstance(done.exception, error)
+    assert not done.stdout
+
+
+@contextlib.contextmanager
+def black_hole() -> Iterator[int]:
+    """A port that takes no packet: its queue of connections is full, and nobody empties it."""
+    with contextlib.ExitStack() as stack:
+        nobody = stack.enter_context(socket.socket())
+        nobody.bind(("127.0.0.1", 0))
+        nobody.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(nobody.getsockname())
+        yield nobody.getsockname()[1]
+
+
+@pytest.mark.slow
+def test_no_route_to_a_cluster_is_told_after_the_limit() -> None:
+    with black_hole() as port:
+        done = RUN.invoke(app, ["advise", "--bootstrap", f"127.0.0.1:{port}"])
+    assert isinstance(done.exception, HarnessError)
+    assert re.search("no broker of the cluster answers: .*timed out", done.exception.message)
     assert not done.stdout

@@ -1,6 +1,7 @@
 """What a story must come to follows from the release and the settings, and is asked of verdicts."""
 
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -134,6 +135,7 @@ def test_what_librdkafka_does_with_transactions_is_one_on_every_release(kafka: s
         "fenced-transaction": Prediction(),
         "reused-sequence": LOST,
         "flushed-abort": Prediction(),
+        "late-produce": replace(LOST, others=frozenset({("G1a", "m2")})),
     }
     for name, ending in endings.items():
         plan = find_story(name).plan(kafka)
@@ -144,6 +146,16 @@ def test_what_librdkafka_does_with_transactions_is_one_on_every_release(kafka: s
         assert find_story(name).predict(release(kafka), plan) == ending
 
 
+@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).idempotence])
+def test_a_late_produce_hangs_where_no_leader_asks_the_coordinator(kafka: str) -> None:
+    hangs = Prediction(others=frozenset({("hanging-transaction", "m2")}))
+    before = release(kafka).number < (3, 6)
+    ending = hangs if before else Prediction()
+    assert predicted("hanging-transaction", kafka, acks="all") == ending
+    aborted = Prediction(others=frozenset({("G1a", "m2")}))
+    assert predicted("fenced-produce", kafka, acks="all") == (aborted if before else Prediction())
+
+
 @pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).number >= (2, 7)])
 def test_an_emptied_replica_leads_on_zookeeper_alone(kafka: str) -> None:
     gone = Prediction(lost=frozenset({"m0", "m1", "m2", "m3"}))
@@ -151,11 +163,24 @@ def test_an_emptied_replica_leads_on_zookeeper_alone(kafka: str) -> None:
     assert predicted("replaced-disk", kafka, acks="all") == (gone if on_zookeeper else Prediction())
 
 
+@pytest.mark.parametrize("topic", ["events", "events-7"])
+def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None:
+    plan = find_story("lost-metadata").plan("4.4.0")
+    plan = msgspec.structs.replace(plan, topic=msgspec.structs.replace(plan.topic, name=topic))
+    ending = Prediction(others=frozenset({("lost-decision", f"topic {topic} was created")}))
+    assert find_story("lost-metadata").predict(release("4.4.0"), plan) == ending
+    check_plan(plan)
+    with pytest.raises(UsageError, match="a single controller"):
+        check_plan(msgspec.structs.replace(plan, controllers=3))
+
+
 @pytest.mark.parametrize(
     ("story", "kafka", "says"),
     [
         ("torn-transaction", "0.10.2.2", "has no transactions"),
         ("replaced-disk", "2.4.1", "its leaders ask nobody for another ISR"),
+        ("lost-metadata", "3.9.2-zk", "no controller of it tells by itself"),
+        ("lost-metadata", "3.3.2", "no controller of it tells by itself"),
     ],
 )
 def test_a_story_of_a_hazard_is_refused_where_it_has_no_meaning(

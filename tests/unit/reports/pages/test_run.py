@@ -12,12 +12,15 @@ import pytest
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.matrix_cells import MatrixRow
 from highwater.harness.runs.store import Run, Store
+from highwater.harness.runs.verdict import Anomaly
 from highwater.reports.pages import matrix
 from highwater.reports.pages.run import STORIES_MAX, write
 from highwater.reports.run_evidence import gather
 from tests.browser.sample import environment
 from tests.browser.samples import SAMPLES, unfinished, write_all
 from tests.browser.stories import lost_anomaly
+from tests.histories.controllers import forgotten
+from tests.support.judged import verdict
 
 VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
 SMALL = tuple(name for name in SAMPLES if name != "big")
@@ -288,3 +291,24 @@ def test_every_link_of_the_chain_leads_to_the_step_that_shows_it(runs: dict[str,
     assert [each.removeprefix("#") in ids for each in steps] == [True] * 3
     assert [each.rpartition(":")[2] for each in steps] == ["1", "4", "5"]
     assert "Truncating log events-0 to offset 3. (kafka.log.Log) drawn at step 4" in words
+
+
+def test_a_finding_of_no_partition_is_given_none(tmp_path: Path) -> None:
+    run = forgotten(tmp_path / "run")
+    gone = Anomaly(
+        kind="lost-decision",
+        topic="events",
+        partition=-1,
+        offset=None,
+        value="topic events was created",
+        sentence="A controller said that topic events was created.",
+        breaks=True,
+    )
+    judged = msgspec.structs.replace(
+        verdict("invalid", "2.8.2"), anomalies=(gone,), counts={gone.kind: 1}
+    )
+    run.write("analysis/verdict.json", judged.to_json())
+    text = "".join(parsed(write(run)).text)
+    assert "topic events was created" in text
+    assert "events--1" not in text
+    assert "No replica of" not in text

@@ -8,7 +8,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from highwater.harness.runs.history import LOG_LINES
-from highwater.harness.runs.store import Run
+from highwater.harness.runs.store import Run, StandingEnd
 from highwater.reports.pages.run import write
 from highwater.reports.run_evidence import gather
 from highwater.reports.sections.assumptions import Assumption, assumptions
@@ -173,3 +173,14 @@ def test_a_final_read_that_came_short_is_said(tmp_path: Path) -> None:
     sample.verdict = msgspec.structs.replace(sample.verdict, ledger=ledger)
     found = rested(sample.write(tmp_path))["The final read passed every acknowledged record"]
     assert (found.word, found.observed) == ("not held", "It did not come to 2 records.")
+
+
+def test_a_last_stable_offset_that_stood_is_said(tmp_path: Path) -> None:
+    run = SAMPLES["loss"]().write(tmp_path)
+    end = StandingEnd(partition=0, lso=4, fence=7, seconds=5.04)
+    run.write_struct("status.json", msgspec.structs.replace(run.status(), standing=(end,)))
+    found = rested(run)["The final read passed every acknowledged record"]
+    assert (found.word, found.observed) == (
+        "not held",
+        "In partition 0 the last stable offset stood at 4 for 5.0 s, before the fence at 7.",
+    )

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ from highwater.checkers.model.explain.truncations import wrong_cuts
 from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.harness.runs.history import STEPS, STEPS_TABLE
 from highwater.harness.runs.plan import Workload
+from highwater.harness.runs.store import StandingEnd
 from tests.support.run_builder import MS, RunBuilder
 
 TRANSACTIONS = Workload(idempotence=True, transactions=True)
@@ -48,6 +50,24 @@ def test_readers_step_over_nothing_else(tmp_path: Path, outcome: str, workload: 
         ),
         "consumer-0 read nothing between 0 and 2.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("lso", "wrong"), [(1, []), (2, ["The final reader met nothing at offset 1,"])]
+)
+def test_a_final_read_is_compared_up_to_where_the_last_stable_offset_stood(
+    tmp_path: Path, lso: int, wrong: list[str]
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="3.3.2", workload=TRANSACTIONS)
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    run.send("p0-1", 1)
+    run.fence(2, read=False)
+    run.disk([1, 2, 3], [(1, 0, "p0-1"), (2, 0, "fence-0")])
+    end = StandingEnd(partition=0, lso=lso, fence=2, seconds=5.0)
+    run.status = msgspec.structs.replace(run.status, standing=(end,))
+    said = [one.says for _, one in contradictions(observe(run.write()))]
+    assert [one.partition(" but")[0] for one in said] == wrong
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,85 @@ def test_an_aborted_record_is_read_when_an_end_txn_came_late(
 
 
 @pytest.mark.parametrize(
+    ("fault", "word"), [("controller-disk-loss", "explained"), ("controller-kill", "unexplained")]
+)
+def test_a_decision_is_lost_with_a_controller_s_disk(tmp_path: Path, fault: str, word: str) -> None:
+    run = in_sync(RunBuilder(tmp_path / "run", kafka="4.4.0"))
+    run.fault(fault, None, "the KRaft controller is killed")
+    gone: dict[str, object] = {
+        "kind": "lost-decision",
+        "topic": "events",
+        "value": "topic events was created",
+    }
+    found = [each for each in findings(run, gone) if each.kind == "lost-decision"]
+    assert [each.verdict for each in found] == [word]
+    if word == "explained":
+        assert [(link.rule, link.broker) for link in found[0].because] == [(fault, None)]
+
+
+@pytest.mark.parametrize(
+    ("source", "wait_ms", "offset", "word"),
+    [
+        ("client:writer", 100, None, "explained"),
+        ("client:writer", 100, 0, "unexplained"),  # its producer had the answer
+        ("client:other", 100, None, "unexplained"),
+        ("client:writer", -2_000, None, "unexplained"),
+    ],
+)
+def test_an_aborted_record_is_read_when_its_produce_came_late(
+    tmp_path: Path, source: str, wait_ms: int, offset: int | None, word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0")
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(3_000)
+    run.send("m2", offset, outcome="fail", process="writer")
+    run.tick(wait_ms)
+    run.message("Produce", source, partition=0)
+    run.tick(3_000)
+    run.read("m2", 0)
+    run.disk((1, 2, 3), [(0, 0, "m2")])
+    read = {"kind": "G1a", "topic": "events", "partition": 0, "offset": 0, "value": "m2"}
+    found = [each for each in findings(run, read) if each.kind == "G1a"]
+    assert [each.verdict for each in found] == [word]
+    if word == "explained":
+        assert [link.rule for link in found[0].because] == ["late-produce", "late-produce"]
+        assert "committed it with the next one" in found[0].because[1].says
+
+
+@pytest.mark.parametrize(
+    ("api", "source", "when", "outcome", "word"),
+    [
+        ("Produce", "client:writer", "after", "fail", "explained"),
+        ("Produce", "client:writer", "before", "fail", "unexplained"),
+        ("Produce", "client:writer", "after", "info", "unexplained"),
+        ("Produce", "client:writer", "after", "ok", "unexplained"),
+        ("Produce", "client:other", "after", "fail", "unexplained"),
+        ("EndTxn", "client:writer", "after", "fail", "unexplained"),
+        ("Produce", "client:writer", "elsewhere", "fail", "unexplained"),
+    ],
+)
+def test_a_transaction_hangs_when_its_record_came_after_its_abort(
+    tmp_path: Path, api: str, source: str, when: str, outcome: str, word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="3.3.2")
+    run.leader(1, 0, [1, 2, 3])
+    if when == "before":
+        run.message(api, source, partition=0)
+        run.tick(2_000)
+    run.send("m2", None, outcome=outcome, process="writer")
+    run.tick(100)
+    if when != "before":
+        run.message(api, source, partition=1 if when == "elsewhere" else 0)
+    run.disk((1, 2, 3), [(0, 0, "m2")])
+    kind = "hanging-transaction"
+    hangs = {"kind": kind, "topic": "events", "partition": 0, "offset": 0, "value": "m2"}
+    found = [each for each in findings(run, hangs) if each.kind == kind]
+    assert [each.verdict for each in found] == [word]
+    if word == "explained":
+        assert [link.rule for link in found[0].because] == ["late-produce", "late-produce"]
+
+
+@pytest.mark.parametrize(
     ("outcome", "offset", "process", "transactions", "word"),
     [
         ("fail", None, "writer", True, "explained"),

@@ -1,0 +1,189 @@
+"""``hanging-transaction``: a partition has a transaction open that its coordinator has ended.
+
+A coordinator writes a marker into every partition of a transaction that it ends, and only then
+calls it complete (KIP-98). A record of that transaction which arrives after the marker opens it
+again, and nobody will end it: the last stable offset stands, and read_committed readers get nothing
+behind it (KAFKA-14402, KIP-890). Both sides are on the disks: the partition's log, and the
+coordinator's, ``__transaction_state``.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import HANGING, Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import if_committed_is_kept
+from highwater.checkers.kafka_files.segment_files import Segment, inside, limited
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
+from highwater.checkers.spark import kafka_log
+from highwater.harness.runs.store import COORDINATOR_TOPICS
+
+_STATE_TOPIC: Final = COORDINATOR_TOPICS[0]
+_VALUE: Final = struct.Struct(">hqhib")
+"""How every version of TransactionLogValue begins: version, producer id, producer epoch, time-out,
+status."""
+
+_ENDED: Final = {0: "Empty", 4: "CompleteCommit", 5: "CompleteAbort"}
+"""States of TransactionState in which no transaction is open, and none is about to end."""
+
+_REMOVED: Final = "removed"
+_PLACE: Final = ("run", "topic", "partition", "producer_id")
+_STATE_COLUMNS: Final = ("run", "leader_epoch", "offset", "key", "value")
+
+Row = dict[str, Any]
+
+
+class _Coordinated(NamedTuple):
+    """The last word of a coordinator on a producer id."""
+
+    name: str
+    state: str
+
+
+def _says(row: Row) -> str:
+    copies = row["copies"]
+    brokers = ", ".join(str(copy["broker"]) for copy in copies)
+    where = f"{row['topic']}-{row['partition']} at offset {row['offset']}"
+    which = f"begins with {row['value']}" if row["value"] else "begins"
+    return (
+        f"A transaction is open in {where}, where it {which}, on every disk that has it (broker"
+        f" {brokers}), and its coordinator has ended it: {copies[0]['note']}. Readers of committed"
+        " records stop there."
+    )
+
+
+@checker(
+    Kind(
+        HANGING,
+        guarantee="No transaction that its coordinator has ended is open in a partition.",
+        singular="transaction that has ended is open in a partition, and hides what follows it",
+        plural="transactions that have ended are open in partitions, and hide what follows them",
+        severity=Severity.SERIOUS,
+        promise="progress: every transaction ends, at the latest by its time-out (KIP-98)",
+        breaks=if_committed_is_kept,
+        says=_says,
+        absence=True,
+    )
+)
+def hanging_transaction(tables: Tables) -> pa.Table:
+    """Return the transactions that are open in a log and ended at their coordinator.
+
+    A producer's transaction is open if no replica of the partition has a marker of that producer
+    behind its records. It is ended if the coordinator's last word on the producer id, of whatever
+    epoch, is Empty, CompleteCommit or CompleteAbort, or that it was removed. A coordinator writes
+    Ongoing before a record may be appended, so that this is no matter of time. Where it has another
+    state, or none of that producer id, nothing is found: the transaction may still end.
+
+    Nothing is said of a partition of which a replica is missing or damaged, which might have the
+    marker; nor of a compacted topic, where Kafka removes markers.
+    """
+    cases = {case.key: case for case in tables.cases if _tells(case)}
+    if not cases:
+        return SCHEMA.empty_table()
+    unsound = {(end.run, end.topic, end.partition) for end in tables.ends if end.damaged}
+    opened = [
+        row
+        for row in (row.asDict(recursive=True) for row in _open(tables.log, cases).collect())
+        if (row["run"], row["topic"], row["partition"]) not in unsound
+    ]
+    if not opened:
+        return SCHEMA.empty_table()
+    states = _states(tables, [cases[run] for run in sorted({row["run"] for row in opened})])
+    rows = [
+        _row(row, state)
+        for row in opened
+        if (state := states.get((row["run"], row["producer_id"]))) and state.state
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _tells(case: RunFiles) -> bool:
+    """Return whether a run has transactions, and all disks that would show how they ended."""
+    topic, folder = case.plan.topic, case.run.coordinators
+    unread = any(unused.path.startswith(f"{folder.name}/") for unused in case.unread)
+    whole = len(case.replicas) >= topic.partitions * topic.replication_factor
+    return case.plan.workload.transactions and whole and not unread and not case.compacted
+
+
+def _open(log: DataFrame, runs: Iterable[str]) -> DataFrame:
+    """Return each producer's open transaction in each partition, with its first record.
+
+    Rows have ``_PLACE``, ``offset``, ``epoch`` (the producer's), ``value`` and ``copies``.
+    """
+    marker = F.max(F.when(F.col("control"), F.col("offset")))
+    first = F.min("offset").alias("first")
+    of_first = [
+        F.min_by(name, "offset").alias(name)
+        for name in ("record_id", "leader_epoch", "producer_epoch")
+    ]
+    copy = F.struct("broker", "partition", F.col("first").alias("offset"), "leader_epoch")
+    return (
+        log.where(F.col("run").isin(*runs) & F.col("transactional") & F.col("offset").isNotNull())
+        .withColumn("marker", marker.over(Window.partitionBy(*_PLACE)))
+        .where(~F.col("control") & (F.col("offset") > F.coalesce("marker", F.lit(-1))))
+        .groupBy(*_PLACE, "broker")
+        .agg(first, *of_first)
+        .groupBy(*_PLACE)
+        .agg(
+            F.min("first").alias("offset"),
+            F.min_by("producer_epoch", "first").alias("epoch"),
+            F.min_by("record_id", "first").alias("value"),
+            F.array_sort(F.collect_list(copy)).alias("copies"),
+        )
+    )
+
+
+def _states(tables: Tables, cases: Iterable[RunFiles]) -> dict[tuple[str, int], _Coordinated]:
+    """Return the last word of the coordinators on each producer id, by run and producer id.
+
+    Of the replicas of a coordinator's log the longest decides; where they differ, that is a finding
+    of ``coordinator-divergence``. ``state`` is empty where a transaction may be open.
+    """
+    segments = [segment for case in cases for segment in _segments(case)]
+    log = kafka_log.read_segments(tables.spark, segments, _STATE_COLUMNS)
+    at = F.struct("leader_epoch", "offset")
+    value = F.col("value")
+    last = (
+        log.where(F.col("key").isNotNull())
+        .groupBy("run", "key")
+        .agg(
+            F.max_by(value.isNull(), at).alias("removed"),
+            F.max_by(value, F.when(value.isNotNull(), at)).alias("value"),
+        )
+        .where(value.isNotNull())
+    )
+    states: dict[tuple[str, int], _Coordinated] = {}
+    for row in last.collect():
+        _, producer, _, _, status = _VALUE.unpack_from(row["value"])
+        name = bytes(row["key"])[4:].decode(errors="replace")
+        state = _REMOVED if row["removed"] else _ENDED.get(status, "")
+        before = states.get((row["run"], producer))
+        if before is None or before.state:  # one that may be open outweighs the others
+            states[row["run"], producer] = _Coordinated(name, state)
+    return states
+
+
+def _segments(case: RunFiles) -> Iterator[Segment]:
+    folders = case.run.coordinators.glob(f"*/{_STATE_TOPIC}-*/")
+    segments = limited([segment for folder in folders for segment in inside(folder)])
+    yield from (replace(segment, run=case.key) for segment in segments)
+
+
+def _row(opened: Row, coordinated: _Coordinated) -> Row:
+    producer = f"producer id {opened['producer_id']}, epoch {opened['epoch']}"
+    note = f"{producer}, {coordinated.name}, is {coordinated.state} there"
+    copies = [
+        {**copy, "value": opened["value"], "note": note}
+        for copy in opened["copies"]
+        if copy["offset"] == opened["offset"]
+    ]
+    names = ("run", "topic", "partition", "offset", "value")
+    return {"kind": HANGING, **{name: opened[name] for name in names}, "copies": copies}

@@ -1,0 +1,66 @@
+"""A broker's log directories become one folder of evidence: ``replicas/<broker id>``.
+
+The first one is that folder. The others are beside ``replicas``, below ``MORE_LOG_DIRS``, as long
+as the run goes on, and stay there if it was killed.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from highwater.harness.runs.store import MORE_LOG_DIRS
+
+_OFFSETS: Final = "-checkpoint"
+
+
+def log_dirs(replicas: Path) -> Iterator[tuple[str, Path]]:
+    """Yield each broker's id and each of its log directories, the first one first."""
+    for broker in sorted(replicas.iterdir()):
+        yield broker.name, broker
+        for folder in sorted((replicas.parent / MORE_LOG_DIRS / broker.name).glob("*/")):
+            yield broker.name, folder
+
+
+def copy_broker_file(file: Path, copy: Path) -> None:
+    """Copy a broker-wide file, or add the lines of a checkpoint to those of another directory.
+
+    Kafka leaves some checkpoints empty until there is something to write.
+    """
+    if not copy.exists() or (file.name.endswith(_OFFSETS) and not copy.stat().st_size):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file, copy)
+    elif file.name.endswith(_OFFSETS) and file.stat().st_size:
+        version, _, *first = copy.read_text(encoding="ascii", errors="replace").splitlines()
+        lines = first + file.read_text(encoding="ascii", errors="replace").splitlines()[2:]
+        copy.write_text("\n".join([version, str(len(lines)), *lines, ""]), encoding="ascii")
+
+
+def merged_copy(replicas: Path, names: Iterable[str], target: Path) -> None:
+    """Copy some replicas of a run that was cut short, and the broker-wide files, to one place.
+
+    The run is left as it is. Segments are linked where the file system can.
+
+    Args:
+        names: of the replicas' folders.
+        target: an empty or missing folder; it gets a folder for each broker id.
+
+    Raises:
+        OSError: something cannot be read or copied.
+    """
+    folders = frozenset(names)
+    for broker, folder in log_dirs(replicas):
+        for entry in sorted(folder.iterdir()):
+            copy = target / broker / entry.name
+            if entry.is_file():
+                copy_broker_file(entry, copy)
+            elif entry.name in folders:
+                shutil.copytree(entry, copy, copy_function=_link, dirs_exist_ok=True)
+
+
+def _link(file: str, copy: str) -> None:
+    try:
+        os.link(file, copy)
+    except OSError:  # another file system
+        shutil.copy2(file, copy)

@@ -1,0 +1,70 @@
+"""The story of a cluster with one controller, whose disk is lost.
+
+What a quorum decides is on the disks of its voters. A voter of several that comes back empty is
+told what was decided; a single one has nobody to ask. It is formatted anew, with the cluster's old
+id, and begins a metadata log of its own. A broker whose log is longer is told to truncate what was
+committed, and ends (``KafkaRaftClient.handleFetchResponse``); started again, it truncates, and puts
+the replicas of every topic aside as strays (KAFKA-15605). A broker whose log is shorter goes on at
+its old end: both logs have the same leader epochs, so that nothing tells them apart (KIP-595).
+"""
+
+from typing import Final
+
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.release import Release
+from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.stories.helpers import missed_if_late, settle
+from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
+
+_LIMIT_S: Final = 240.0
+"""The new log grows by two records a second (``metadata.max.idle.interval.ms``)."""
+_ANSWERS: Final = (3, 7)
+
+
+def _tells_nothing(release: Release) -> str:
+    if release.coordination == "kraft" and release.number >= _ANSWERS:
+        return ""
+    return "no controller of it tells by itself how long its log is (KIP-919)"
+
+
+@story(
+    "lost-metadata",
+    HazardEnding(
+        hazard="one-controller",
+        ending=Prediction(others=frozenset({("lost-decision", "topic {topic} was created")})),
+    ),
+    needs=StoryNeeds(one_controller=True),
+    outcome=(
+        "The controller does not know the topic any more; brokers lead it still, by a metadata log"
+        " that begins as the old one did and goes on as the new one does."
+    ),
+    min_isr_most=3,
+    why_not=_tells_nothing,
+)
+def lost_metadata(scene: ScheduleContext) -> None:
+    """Lose the disk of the only controller, and start everything again."""
+    settle(scene)
+    [controller] = scene.cluster.controllers
+    old = _end_of_log(scene, controller)
+    scene.nemesis.inject("controller-disk-loss", controllers=[controller])
+    for broker in scene.replicas:
+        scene.nemesis.inject("kill", broker)
+    scene.nemesis.mend("controller-disk-loss")
+    with missed_if_late():
+        end = await_condition(
+            lambda: _end_of_log(scene, controller),
+            lambda end: end > old,
+            what=f"the new metadata log to have more than the {old} records of the old one",
+            limit_s=_LIMIT_S,
+            passing=(UnreachableError,),
+        )
+    scene.note(f"the new metadata log ends at {end}, the old one ended at {old}")
+    scene.nemesis.heal_all(scene.replicas)
+
+
+def _end_of_log(scene: ScheduleContext, controller: int) -> int:
+    quorum = scene.probe.quorum()
+    if quorum is None:
+        raise UnreachableError("the quorum is not ours")
+    return quorum.voters[controller]

@@ -118,9 +118,7 @@ def conduct(
         run.write_struct("environment.json", facts)
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         assignment = _create_topic(plan, cluster, probe)
-        recorder = stack.enter_context(
-            Recorder(run, clock, wired=cluster.network is not None, racked=plan.racks > 0)
-        )
+        recorder = stack.enter_context(_recorder(plan, run, cluster, clock))
         record_topic(recorder, plan.topic, assignment)
         cluster = recorded(cluster, recorder)
         scribe = ProgressLine(recorder)
@@ -164,6 +162,10 @@ def conduct(
         keep()
         _seal(plan, run, recorder, clock, diary)
         diary.phase("frozen", manifest=manifest.record(run, recorder.rows()))
+
+
+def _recorder(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> Recorder:
+    return Recorder(run, clock, wired=cluster.network is not None, racked=plan.racks > 0)
 
 
 def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: StatusKeeper) -> None:

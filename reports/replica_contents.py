@@ -17,7 +17,10 @@ from highwater.harness.runs.store import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOnDisk:
-    """One record on disk: its id (None: it has no value) and the epoch of its append."""
+    """One record on disk: its id, or which marker it is, and the epoch of its append.
+
+    ``value`` is None where neither can be read.
+    """
 
     value: str | None
     epoch: int | None = None
@@ -166,5 +169,6 @@ def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, RecordOnDisk]]:
     rows = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
     for offset, value, epoch, crc_ok, control in rows:
         if offset is not None:
-            note = f"{control} marker" if control else "bad checksum" if crc_ok is False else ""
-            yield offset, RecordOnDisk(value=value, epoch=epoch, note=note)
+            name = f"{control} marker" if control else value
+            note = "bad checksum" if crc_ok is False else ""
+            yield offset, RecordOnDisk(value=name, epoch=epoch, note=note)

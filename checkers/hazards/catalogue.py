@@ -261,6 +261,28 @@ _ENTRIES: Final = (
         played_on="2.8.0",
     ),
     Hazard(
+        id="KAFKA-18991",
+        aliases=("late-answer",),
+        title="A late fetch answer of an older leader epoch truncates committed records.",
+        loses=_SILENT,
+        conditions=(
+            Releases((((2, 8), (3, 9, 1)), ((4, 0), (4, 0, 1)))),
+            Setting(_PROTOCOL, ">=", "2.7", scope="broker", absent="yes"),
+            Replicas(">=", 3),
+        ),
+        schedule=(
+            "A follower has a record that its new leader lacks. The answer that tells it so is slow"
+            " on its way; leadership moves on, and back to that leader. Meanwhile the follower has"
+            " truncated by the word of another leader, and fetched as many records again. Then the"
+            " answer arrives, and it truncates those; before it has fetched them again, it leads."
+        ),
+        cure="Upgrade the brokers to 3.9.1, 4.0.1 or later.",
+        cost="An upgrade.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story late-answer",
+        played_on="3.9.0",
+    ),
+    Hazard(
         id="acks-1",
         aliases=("KAFKA-20554", "acks-0"),
         title="A leader that fails, or moves, takes records of acks=0 and acks=1 with it.",

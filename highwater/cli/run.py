@@ -184,7 +184,9 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         log_dirs=log_dirs,
         racks=racks,
         topic=Topic(
-            partitions=(1 if story else 3) if partitions is None else partitions,
+            partitions=(script.needs.partitions if script else 3)
+            if partitions is None
+            else partitions,
             replication_factor=brokers,
             min_insync_replicas=min_isr,
             unclean_leader_election=unclean,

@@ -16,6 +16,7 @@ _FAMILIES: Final = (
     "network",
     "restarts",
     "replaced_disk",
+    "late_answer",
     "controller_disk",
     "transactions",
 )

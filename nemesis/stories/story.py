@@ -71,10 +71,13 @@ class HazardEnding:
     Attributes:
         hazard: its id in ``checkers.hazards.catalogue``.
         ending: what becomes of the records on its releases; on others nothing does.
+        uncommitted: records that one replica alone has, and that are lost on every release; with
+            acks=0 and 1 they are acknowledged.
     """
 
     hazard: str
     ending: Prediction
+    uncommitted: frozenset[str] = frozenset()
 
 
 Role = Literal["A", "C"]
@@ -88,11 +91,13 @@ class StoryNeeds:
         wire: between whom the wire has to stand.
         transactions: whether its client is transactional, which takes acks=all.
         one_controller: whether it is about a cluster with a single one.
+        partitions: how many its topic has to have.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
     transactions: bool = False
     one_controller: bool = False
+    partitions: int = 1
 
 
 NOTHING: Final = StoryNeeds()
@@ -170,7 +175,10 @@ class Story:
         """Return what becomes of the records on this release under the plan's settings."""
         if self.harm is not None:
             there = of_release(find_hazard(self.harm.hazard), release)
-            return _about(plan.topic.name, self.harm.ending) if there else Prediction()
+            ending = _about(plan.topic.name, self.harm.ending) if there else Prediction()
+            acknowledged = plan.workload.acks != "all"
+            lost = ending.lost | (self.harm.uncommitted if acknowledged else frozenset())
+            return replace(ending, lost=lost)
         outcome = self.foretell(release, plan)
         return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))
 
@@ -212,7 +220,9 @@ class Story:
             story=self.name,
             seed=seed,
             topic=Topic(
-                partitions=1, unclean_leader_election=unclean, config=dict(self.topic_config)
+                partitions=self.needs.partitions,
+                unclean_leader_election=unclean,
+                config=dict(self.topic_config),
             ),
             workload=Workload(
                 producers=0,

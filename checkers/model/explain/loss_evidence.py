@@ -255,6 +255,50 @@ def joined_without(case: LostRecord) -> Links:
     return ()
 
 
+def cut_by_late_answer(case: LostRecord) -> Links:
+    """Return the late answer of an older epoch by which the new leader truncated (KAFKA-18991).
+
+    Only an answer that the wire had kept is known to be so late.
+    """
+    assert case.start is not None
+    broker, trace = case.start.broker, case.trace
+    for row in case.observed.late_answers:
+        here = row["topic"] == case.observed.topic and row["partition"] == trace.partition
+        to_follower = row["api"] == "Fetch" and row["target"] == f"broker-{broker}"
+        now = trace.leadership(row["time_ns"])
+        if not (here and to_follower) or now is None or now.epoch <= row["epoch"]:
+            continue
+        since_ns = max(row["time_ns"] - WITHIN.look, case.ended_ns)
+        cut = _cut_since(case, since_ns)
+        if cut is not None and cut.time_ns < since_ns + WITHIN.log:
+            return _links(case.ack, _late_answer(trace, row, now), cut_link(cut), _election(case))
+    return ()
+
+
+def _cut_since(case: LostRecord, since_ns: int) -> BrokerLogLine | None:
+    assert case.start is not None
+    cuts = case.trace.of_kind(case.start.broker, "truncation")
+    later = (line for line in cuts if line.time_ns >= since_ns)
+    return next((line for line in later if line.offset <= case.send["offset"]), None)
+
+
+def _late_answer(trace: Trace, row: Row, now: Leadership) -> ExplanationLink:
+    epoch = row["epoch"]
+    sender, follower = (row[end].removeprefix("broker-") for end in ("source", "target"))
+    between = [seen for seen in trace.leaderships if epoch < seen.epoch < now.epoch]
+    epochs = {seen.leader: seen.epoch for seen in reversed(between)} | {now.leader: now.epoch}
+    led = " and ".join(f"broker {leader} in epoch {epoch_}" for leader, epoch_ in epochs.items())
+    return ExplanationLink(
+        rule="late_fenced",
+        says=f"Broker {sender} had answered a fetch of broker {follower} in epoch {epoch}, and the"
+        f" wire kept the answer until {led} had led. Broker {follower} then fetched from the same"
+        f" offset as in epoch {epoch}, and took it for the answer to its last fetch.",
+        event=f"Fetch.answer {row['event']}: epoch {epoch}, message {row['message']}",
+        broker=int(follower),
+        time_ns=row["time_ns"],
+    )
+
+
 def acknowledged_by_deposed(case: LostRecord) -> Links:
     """Return the election that a deposed leader did not know of when it acknowledged."""
     now = _leader_before(case)

@@ -122,6 +122,12 @@ SUCCESSION: Final = (
         applies=lambda case: case.is_committed and not case.observed.rules.join_from_epoch_start,
         evidence=evidence.joined_without,
     ),
+    LossRule(
+        name="late_fenced",
+        says="A follower takes a late answer of an older leader epoch (KAFKA-18991).",
+        applies=lambda case: case.is_committed and not case.observed.rules.late_fenced,
+        evidence=evidence.cut_by_late_answer,
+    ),
 )
 
 OTHERWISE: Final = (

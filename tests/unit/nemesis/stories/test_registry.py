@@ -163,6 +163,31 @@ def test_an_emptied_replica_leads_on_zookeeper_alone(kafka: str) -> None:
     assert predicted("replaced-disk", kafka, acks="all") == (gone if on_zookeeper else Prediction())
 
 
+@pytest.mark.parametrize("min_isr", [1, 2, 3])
+@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).number >= (2, 8)])
+def test_a_late_answer_truncates_where_epochs_are_not_compared(kafka: str, min_isr: int) -> None:
+    story = find_story("late-answer")
+    fixed = kafka in {"3.9.2", "3.9.2-zk"} or (4, 0) < release(kafka).number != (4, 0, 0)
+    for acks in ACKS:
+        plan = story.plan(kafka, acks=acks)
+        topic = msgspec.structs.replace(plan.topic, min_insync_replicas=min_isr)
+        plan = msgspec.structs.replace(plan, topic=topic)
+        check_plan(plan)
+        assert wired(plan)
+        lost = (set() if fixed else {"m3"}) | (set() if acks == "all" else {"x"})
+        assert story.predict(release(kafka), plan) == Prediction(lost=frozenset(lost))
+
+
+def test_a_late_answer_needs_a_second_partition_and_answers_that_tell_where_to_truncate() -> None:
+    plan = find_story("late-answer").plan("4.4.0")
+    assert plan.topic.partitions == 2
+    alone = msgspec.structs.replace(plan.topic, partitions=1)
+    with pytest.raises(UsageError, match="one of 2 partitions"):
+        check_plan(msgspec.structs.replace(plan, topic=alone))
+    with pytest.raises(UsageError, match="ask where to truncate"):
+        check_plan(find_story("late-answer").plan("2.4.1"))
+
+
 @pytest.mark.parametrize("topic", ["events", "events-7"])
 def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None:
     plan = find_story("lost-metadata").plan("4.4.0")

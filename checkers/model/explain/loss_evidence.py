@@ -286,13 +286,14 @@ def _late_answer(trace: Trace, row: Row, now: Leadership) -> ExplanationLink:
     epoch = row["epoch"]
     sender, follower = (row[end].removeprefix("broker-") for end in ("source", "target"))
     between = [seen for seen in trace.leaderships if epoch < seen.epoch < now.epoch]
-    epochs = {seen.leader: seen.epoch for seen in reversed(between)} | {now.leader: now.epoch}
-    led = " and ".join(f"broker {leader} in epoch {epoch_}" for leader, epoch_ in epochs.items())
+    epochs = {seen.leader: seen.epoch for seen in reversed(between) if seen.leader != now.leader}
+    others = "".join(f" Then broker {leader} led in epoch {n}." for leader, n in epochs.items())
     return ExplanationLink(
         rule="late_fenced",
         says=f"Broker {sender} had answered a fetch of broker {follower} in epoch {epoch}, and the"
-        f" wire kept the answer until {led} had led. Broker {follower} then fetched from the same"
-        f" offset as in epoch {epoch}, and took it for the answer to its last fetch.",
+        f" wire kept the answer.{others} It arrived when broker {now.leader} led in epoch"
+        f" {now.epoch}. Broker {follower} fetched from the same offset as in epoch {epoch}, and"
+        " took it for the answer to its last fetch.",
         event=f"Fetch.answer {row['event']}: epoch {epoch}, message {row['message']}",
         broker=int(follower),
         time_ns=row["time_ns"],

@@ -60,6 +60,27 @@ _ENTRIES: Final = (
         played_from=(3, 7),
     ),
     Hazard(
+        id="missed-decisions",
+        title="A leader that missed decisions of a dead controller keeps its old followers' state.",
+        loses=_SILENT,
+        conditions=(On("zookeeper"), Replicas(">=", 3)),
+        schedule=(
+            "Leadership moves away from a broker that the controller does not reach, and back."
+            " Then the controller dies, and with it the decisions that it has not delivered. By the"
+            " next controller's word that broker leads in a new epoch; it keeps its old state of"
+            " the followers, and acknowledges what they have since truncated. Then leadership moves"
+            " on. It is elected-again, which KRaft has without a controller that dies."
+        ),
+        cure=(
+            "No setting helps. After each planned move wait until every broker has applied it"
+            " before the next one, and move none while a broker does not answer."
+        ),
+        cost="Slower rolling restarts and rebalancing.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story missed-decisions",
+        played_on="3.9.2-zk",
+    ),
+    Hazard(
         id="KIP-101",
         title="A follower truncates committed records to its own high watermark.",
         loses=_SILENT,

@@ -166,6 +166,11 @@ def _check_schedule(plan: Plan) -> None:
 def _check_story(plan: Plan, story: Story) -> None:
     if plan.topic.replication_factor < 3:  # noqa: PLR2004 - its A, B and C
         raise UsageError("a story needs three replicas", hint="Use --brokers 3.")
+    if plan.brokers < story.brokers:
+        raise UsageError(
+            f"the story {story.name} needs {story.brokers} brokers: one is the controller alone",
+            hint=f"Use --brokers {story.brokers}.",
+        )
     if reason := story.why_not(release(plan.kafka)):
         raise UsageError(
             f"the story {story.name} cannot be told on Kafka {plan.kafka}: {reason}",

@@ -60,7 +60,7 @@ def _asks_first(release: Release) -> str:
     why_not=_asks_first,
 )
 def late_answer(scene: ScheduleContext) -> None:
-    """Lose a committed record while nothing fails: A takes an answer of B's from two epochs ago."""
+    """Lose a committed record, and nothing fails: A truncates by an answer of an older epoch."""
     a, b, c = scene.replicas
     committed = settle(scene)
     with contextlib.ExitStack() as ending:
@@ -82,7 +82,7 @@ def late_answer(scene: ScheduleContext) -> None:
         _move(scene, b)
         scene.hold(_ADDED_S)
         answer.release("schedule")
-        scene.note(f"broker {a} gets the answer that broker {b} sent two epochs ago", a)
+        scene.note(f"broker {a} gets the answer that broker {b} sent before broker {c} led", a)
         _await_caught(fetches)
         _require_followed(scene, fetches)
         leo = scene.probe.replica(a, scene.topic, 0).leo

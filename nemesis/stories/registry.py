@@ -17,6 +17,7 @@ _FAMILIES: Final = (
     "restarts",
     "replaced_disk",
     "late_answer",
+    "missed_decisions",
     "controller_disk",
     "transactions",
 )

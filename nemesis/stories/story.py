@@ -80,7 +80,9 @@ class HazardEnding:
     uncommitted: frozenset[str] = frozenset()
 
 
-Role = Literal["A", "C"]
+_REPLICAS: Final = 3
+
+Role = Literal["A", "C", "D"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,7 @@ class Story:
             the model lacks words for it, and ``harm`` is there instead.
         harm: how it ends where the hazard is.
         outcome: what it comes to and where, one sentence for a person.
-        controller: who is the controller on ZooKeeper, of A, B and C.
+        controller: who is the controller on ZooKeeper: A, C, or D, which has no replica.
         topic_config: settings of the topic that it needs.
         min_isr_most: the largest min.insync.replicas that lets it be played.
         why_not: why it cannot be played on a release; empty where it can.
@@ -130,6 +132,15 @@ class Story:
     topic_config: Mapping[str, str]
     min_isr_most: int
     why_not: Callable[[Release], str]
+
+    @property
+    def brokers(self) -> int:
+        """The number of brokers that it needs: its replicas, and a controller without one."""
+        return _REPLICAS + (self.controller == "D")
+
+    def replicas(self, brokers: int) -> int:
+        """Return the replication factor on so many brokers."""
+        return _REPLICAS if self.brokers > _REPLICAS else brokers
 
     @property
     def summary(self) -> str:
@@ -198,10 +209,9 @@ class Story:
             limit_s=30,
             passing=(UnreachableError,),
         )
-        first, *others = sorted(cluster.brokers, key=lambda broker: (broker != controller, broker))[
-            :3
-        ]
-        a, b, c = (first, *others) if self.controller == "A" else (*others, first)
+        first, *others = sorted(cluster.brokers, key=lambda broker: (broker != controller, broker))
+        orders = {"A": (first, *others), "C": (*others[:2], first), "D": (*others, first)}
+        a, b, c = orders[self.controller][:_REPLICAS]
         return a, b, c
 
     def plan(
@@ -217,6 +227,7 @@ class Story:
         return Plan(
             kafka=kafka,
             driver=driver,
+            brokers=self.brokers,
             story=self.name,
             seed=seed,
             topic=Topic(

@@ -63,6 +63,7 @@ AT_NIGHT = {
         *TELLING,
         Cell("replaced-disk"),
         Cell("late-answer"),
+        Cell("missed-decisions"),
         Cell("hanging-transaction"),
         Cell("fenced-produce"),
     ),

@@ -255,6 +255,39 @@ def joined_without(case: LostRecord) -> Links:
     return ()
 
 
+def committed_by_old_state(case: LostRecord) -> Links:
+    """Return the epoch that a leader began without having heard of the leader before it.
+
+    Its log has no line of its following another broker between two that it leads.
+    """
+    assert case.start is not None
+    trace, until_ns = case.trace, case.ended_ns + WITHIN.look
+    ack = trace.leadership(until_ns)
+    cut = _cut(case, case.start)
+    if ack is None or cut is None or cut.time_ns > until_ns:
+        return ()
+    roles = trace.of_kind(ack.leader, "leader", "follower", "fetcher")
+    last = [line for line in roles if line.time_ns <= until_ns][-2:]
+    if [line.kind for line in last] != ["leader", "leader"]:
+        return ()
+    before, again = last
+    between = [
+        now
+        for now in trace.leaderships
+        if before.time_ns <= now.time_ns <= until_ns and now.leader not in (ack.leader, -1)
+    ]
+    if not between:
+        return ()
+    says = (
+        f"Broker {ack.leader} began to lead in epoch {again.epoch}, and had led in epoch"
+        f" {before.epoch} before; it never heard that broker {between[0].leader} led between, in"
+        f" epoch {between[0].epoch}. So it kept what it knew of its followers: that broker"
+        f" {cut.broker} had {case.send['value']}."
+    )
+    link = event_link("elected_again_is_new", says, again, ack.leader)
+    return _links(cut_link(cut), link, case.ack, _election(case))
+
+
 def cut_by_late_answer(case: LostRecord) -> Links:
     """Return the late answer of an older epoch by which the new leader truncated (KAFKA-18991).
 

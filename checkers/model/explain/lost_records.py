@@ -123,6 +123,13 @@ SUCCESSION: Final = (
         evidence=evidence.joined_without,
     ),
     LossRule(
+        name="elected_again_is_new",
+        says="A leader that is elected again, and never heard of another one between, commits by"
+        " what its followers had before.",
+        applies=lambda case: case.is_committed and not case.observed.rules.elected_again_is_new,
+        evidence=evidence.committed_by_old_state,
+    ),
+    LossRule(
         name="late_fenced",
         says="A follower takes a late answer of an older leader epoch (KAFKA-18991).",
         applies=lambda case: case.is_committed and not case.observed.rules.late_fenced,

@@ -168,6 +168,18 @@ LATE = Situation(
     late=(LATE_ANSWER,),
 )
 
+
+def leads(epoch: int, at_ns: int, kind: str = "leader") -> BrokerLogLine:
+    text = f"Leader events-0 starts at leader epoch {epoch} from offset 3"
+    return BrokerLogLine(time_ns=at_ns, broker=1, kind=kind, offset=3, text=text)
+
+
+BETWEEN = replace(NEXT, time_ns=SENT + 1, leader=3)
+AGAIN = Situation(
+    rows=(QUIET, BETWEEN, replace(QUIET, time_ns=SENT + 2, epoch=2), replace(NEXT, epoch=3)),
+    lines=(leads(0, 0), cut(3, SENT + 1), leads(2, ACKED - 1)),
+)
+
 EXPLAINED = {
     "fault": replace(CALM, faults=(fault("kill", 1, SENT),)),
     "retry": replace(CALM, clients=(ClientLogLine(SENT + SECOND, "Timed out"),)),
@@ -188,6 +200,7 @@ EXPLAINED = {
     "join_from_epoch_start": Situation(
         kafka="2.0.0", rows=JOIN, tracks={2: Track.of(2, [(SENT, 3, 3)])}
     ),
+    "elected_again_is_new": AGAIN,
     "late_fenced": LATE,
     "zombie": DEPOSED,
     "reused-sequence": REUSED,
@@ -217,6 +230,9 @@ NOT_EXPLAINED = {
     "epoch_on_election": Situation(kafka="2.0.1", lines=(unknown_epoch(ELECTED - SECOND), cut(3))),
     "join_from_epoch_start": Situation(
         kafka="2.0.1", rows=JOIN, tracks={2: Track.of(2, [(SENT, 3, 3)])}
+    ),
+    "elected_again_is_new": replace(
+        AGAIN, lines=(*AGAIN.lines[:2], leads(1, SENT + 2, "follower"), AGAIN.lines[2])
     ),
     "late_fenced": replace(LATE, kafka="3.9.2"),
     "zombie": replace(DEPOSED, acks="all"),
@@ -272,6 +288,25 @@ def test_a_paused_leader_may_answer_before_it_learns_that_it_is_deposed() -> Non
 )
 def test_an_answer_truncates_when_it_comes_to_the_new_leader_late(situation: Situation) -> None:
     assert RULES["late_fenced"].links(situation.record()) == ()
+
+
+@pytest.mark.parametrize(
+    "situation",
+    [
+        replace(AGAIN, rows=(QUIET, replace(QUIET, epoch=2), NEXT)),  # no other led between
+        replace(AGAIN, lines=(AGAIN.lines[0], AGAIN.lines[2])),  # the new leader truncated nothing
+        replace(AGAIN, lines=(*AGAIN.lines[::2], cut(3, ACKED + SECOND))),
+        replace(AGAIN, lines=AGAIN.lines[:2]),
+    ],
+)
+def test_a_leader_that_is_elected_again_is_told_by_what_it_missed(situation: Situation) -> None:
+    assert RULES["elected_again_is_new"].links(situation.record()) == ()
+    links = RULES["elected_again_is_new"].links(AGAIN.record())
+    assert [link.rule for link in links] == [
+        "cut", "elected_again_is_new", "acks=all", "elections",
+    ]  # fmt: skip
+    assert "never heard that broker 3 led between, in epoch 1" in links[1].says
+    assert "that broker 2 had m3" in links[1].says
 
 
 def test_a_late_answer_is_told_with_who_led_meanwhile() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import TypeAlias
 
 import pyarrow.compute as pc
@@ -266,26 +266,35 @@ def committed_by_old_state(case: LostRecord) -> Links:
     cut = _cut(case, case.start)
     if ack is None or cut is None or cut.time_ns > until_ns:
         return ()
-    roles = trace.of_kind(ack.leader, "leader", "follower", "fetcher")
-    last = [line for line in roles if line.time_ns <= until_ns][-2:]
-    if [line.kind for line in last] != ["leader", "leader"]:
-        return ()
-    before, again = last
-    between = [
-        now
-        for now in trace.leaderships
-        if before.time_ns <= now.time_ns <= until_ns and now.leader not in (ack.leader, -1)
+    roles = [
+        line
+        for line in trace.of_kind(ack.leader, "leader", "follower", "fetcher")
+        if line.time_ns <= until_ns
     ]
-    if not between:
-        return ()
+    for before, again in pairwise(roles):
+        between = [
+            now
+            for now in trace.leaderships
+            if before.time_ns <= now.time_ns <= again.time_ns + WITHIN.look
+            and now.leader not in (ack.leader, -1)
+        ]
+        if {before.kind, again.kind} == {"leader"} and between and cut.time_ns <= again.time_ns:
+            link = _missed_leader(case, before, again, between[0])
+            return _links(cut_link(cut), link, case.ack, _election(case))
+    return ()
+
+
+def _missed_leader(
+    case: LostRecord, before: BrokerLogLine, again: BrokerLogLine, missed: Leadership
+) -> ExplanationLink:
+    assert case.start is not None
     says = (
-        f"Broker {ack.leader} began to lead in epoch {again.epoch}, and had led in epoch"
-        f" {before.epoch} before; it never heard that broker {between[0].leader} led between, in"
-        f" epoch {between[0].epoch}. So it kept what it knew of its followers: that broker"
-        f" {cut.broker} had {case.send['value']}."
+        f"Broker {again.broker} began to lead in epoch {again.epoch}, and had led in epoch"
+        f" {before.epoch} before; it never heard that broker {missed.leader} led between, in epoch"
+        f" {missed.epoch}. So it kept what it knew of its followers: that broker"
+        f" {case.start.broker} had {case.send['value']}."
     )
-    link = event_link("elected_again_is_new", says, again, ack.leader)
-    return _links(cut_link(cut), link, case.ack, _election(case))
+    return event_link("elected_again_is_new", says, again, again.broker)
 
 
 def cut_by_late_answer(case: LostRecord) -> Links:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import TypeAlias
 
 import pyarrow.compute as pc
@@ -80,7 +80,8 @@ class LostRecord:
                 yield fault
 
 
-def _links(*links: ExplanationLink | None) -> Links:
+def present(*links: ExplanationLink | None) -> Links:
+    """Return the links that there are."""
     return tuple(link for link in links if link)
 
 
@@ -203,12 +204,12 @@ def successors(case: LostRecord) -> list[LeadershipStart]:
 
 def elected_uncleanly(case: LostRecord) -> Links:
     """Return the unclean election of a leader without the record."""
-    return _links(case.ack, _election(case))
+    return present(case.ack, election(case))
 
 
 def elected_without(case: LostRecord) -> Links:
     """Return what happened to the old leader, the truncation, and the new leader's election."""
-    return _links(case.ack, _outage(case), truncation(case), _election(case))
+    return present(case.ack, _outage(case), truncation(case), election(case))
 
 
 def removed_by_fault(case: LostRecord) -> Links:
@@ -217,7 +218,7 @@ def removed_by_fault(case: LostRecord) -> Links:
     for fault in case.faults_removing:
         before = case.begun_ns <= fault.effect_ns and fault.start_ns <= case.start.time_ns
         if fault.broker == case.start.broker and before:
-            return _links(case.ack, fault_link(fault), _election(case))
+            return present(case.ack, fault_link(fault), election(case))
     return ()
 
 
@@ -230,7 +231,7 @@ def cut_to_its_hw(case: LostRecord) -> Links:
 def cut_at_unknown_epoch(case: LostRecord) -> Links:
     """Return the truncation of the new leader to its HW because its leader knew no such epoch."""
     assert case.start is not None
-    cut = _cut(case, case.start)
+    cut = first_cut(case, case.start)
     says = "its own HW, because its leader knew no such epoch."
     answers = case.trace.of_kind(case.start.broker, "answer") if cut else []
     unknown = [line.time_ns for line in answers if "unknown offset" in line.text]
@@ -250,96 +251,9 @@ def joined_without(case: LostRecord) -> Links:
             says = f"Broker {broker} joined the ISR with LEO {sample.leo}, without"
             says += f" {case.send['value']}."
             link = event_link("join_from_epoch_start", says, row, broker)
-            return _links(case.ack, link, _election(case))
+            return present(case.ack, link, election(case))
         isr = row.isr
     return ()
-
-
-def committed_by_old_state(case: LostRecord) -> Links:
-    """Return the epoch that a leader began without having heard of the leader before it.
-
-    Its log has no line of its following another broker between two that it leads.
-    """
-    assert case.start is not None
-    trace, until_ns = case.trace, case.ended_ns + WITHIN.look
-    ack = trace.leadership(until_ns)
-    cut = _cut(case, case.start)
-    if ack is None or cut is None or cut.time_ns > until_ns:
-        return ()
-    roles = [
-        line
-        for line in trace.of_kind(ack.leader, "leader", "follower", "fetcher")
-        if line.time_ns <= until_ns
-    ]
-    for before, again in pairwise(roles):
-        between = [
-            now
-            for now in trace.leaderships
-            if before.time_ns <= now.time_ns <= again.time_ns + WITHIN.look
-            and now.leader not in (ack.leader, -1)
-        ]
-        if {before.kind, again.kind} == {"leader"} and between and cut.time_ns <= again.time_ns:
-            link = _missed_leader(case, before, again, between[0])
-            return _links(cut_link(cut), link, case.ack, _election(case))
-    return ()
-
-
-def _missed_leader(
-    case: LostRecord, before: BrokerLogLine, again: BrokerLogLine, missed: Leadership
-) -> ExplanationLink:
-    assert case.start is not None
-    says = (
-        f"Broker {again.broker} began to lead in epoch {again.epoch}, and had led in epoch"
-        f" {before.epoch} before; it never heard that broker {missed.leader} led between, in epoch"
-        f" {missed.epoch}. So it kept what it knew of its followers: that broker"
-        f" {case.start.broker} had {case.send['value']}."
-    )
-    return event_link("elected_again_is_new", says, again, again.broker)
-
-
-def cut_by_late_answer(case: LostRecord) -> Links:
-    """Return the late answer of an older epoch by which the new leader truncated (KAFKA-18991).
-
-    Only an answer that the wire had kept is known to be so late.
-    """
-    assert case.start is not None
-    broker, trace = case.start.broker, case.trace
-    for row in case.observed.late_answers:
-        here = row["topic"] == case.observed.topic and row["partition"] == trace.partition
-        to_follower = row["api"] == "Fetch" and row["target"] == f"broker-{broker}"
-        now = trace.leadership(row["time_ns"])
-        if not (here and to_follower) or now is None or now.epoch <= row["epoch"]:
-            continue
-        since_ns = max(row["time_ns"] - WITHIN.look, case.ended_ns)
-        cut = _cut_since(case, since_ns)
-        if cut is not None and cut.time_ns < since_ns + WITHIN.log:
-            return _links(case.ack, _late_answer(trace, row, now), cut_link(cut), _election(case))
-    return ()
-
-
-def _cut_since(case: LostRecord, since_ns: int) -> BrokerLogLine | None:
-    assert case.start is not None
-    cuts = case.trace.of_kind(case.start.broker, "truncation")
-    later = (line for line in cuts if line.time_ns >= since_ns)
-    return next((line for line in later if line.offset <= case.send["offset"]), None)
-
-
-def _late_answer(trace: Trace, row: Row, now: Leadership) -> ExplanationLink:
-    epoch = row["epoch"]
-    sender, follower = (row[end].removeprefix("broker-") for end in ("source", "target"))
-    between = [seen for seen in trace.leaderships if epoch < seen.epoch < now.epoch]
-    epochs = {seen.leader: seen.epoch for seen in reversed(between) if seen.leader != now.leader}
-    others = "".join(f" Then broker {leader} led in epoch {n}." for leader, n in epochs.items())
-    return ExplanationLink(
-        rule="late_fenced",
-        says=f"Broker {sender} had answered a fetch of broker {follower} in epoch {epoch}, and the"
-        f" wire kept the answer.{others} It arrived when broker {now.leader} led in epoch"
-        f" {now.epoch}. Broker {follower} fetched from the same offset as in epoch {epoch}, and"
-        " took it for the answer to its last fetch.",
-        event=f"Fetch.answer {row['event']}: epoch {epoch}, message {row['message']}",
-        broker=int(follower),
-        time_ns=row["time_ns"],
-    )
 
 
 def acknowledged_by_deposed(case: LostRecord) -> Links:
@@ -397,11 +311,12 @@ def taken_for_another(case: LostRecord) -> Links:
 
 def truncation(case: LostRecord) -> ExplanationLink | None:
     """Return the truncation by which the new leader removed an offset that it may have held."""
-    cut = None if case.start is None else _cut(case, case.start)
+    cut = None if case.start is None else first_cut(case, case.start)
     return None if cut is None else cut_link(cut)
 
 
-def _cut(case: LostRecord, start: LeadershipStart) -> BrokerLogLine | None:
+def first_cut(case: LostRecord, start: LeadershipStart) -> BrokerLogLine | None:
+    """Return the first truncation of a new leader's log to the record or below, since its send."""
     for line in case.trace.of_kind(start.broker, "truncation"):
         if line.offset <= case.send["offset"] and line.time_ns >= case.begun_ns - WITHIN.look:
             return line
@@ -411,14 +326,15 @@ def _cut(case: LostRecord, start: LeadershipStart) -> BrokerLogLine | None:
 def _cut_before(case: LostRecord, rule: str, says: str) -> Links:
     """Return the new leader's truncation, if it came before its election, with its reason."""
     assert case.start is not None
-    cut = _cut(case, case.start)
+    cut = first_cut(case, case.start)
     if cut is None or cut.time_ns > case.start.time_ns + WITHIN.log:
         return ()
     says = f"Broker {cut.broker} cut its log to {cut.offset}, {says}"
-    return _links(case.ack, event_link(rule, says, cut, cut.broker), _election(case))
+    return present(case.ack, event_link(rule, says, cut, cut.broker), election(case))
 
 
-def _election(case: LostRecord) -> ExplanationLink | None:
+def election(case: LostRecord) -> ExplanationLink | None:
+    """Return the election of the new leader."""
     return None if case.start is None else led_without(case.start, case.send)
 
 
@@ -436,7 +352,7 @@ def _lacks(case: LostRecord, start: LeadershipStart) -> bool:
 
 def _gave_up(case: LostRecord, start: LeadershipStart) -> bool:
     """Return whether the new leader, by its log, did not have the offset when it began to lead."""
-    cut = _cut(case, start)
+    cut = first_cut(case, start)
     return start.logged or (cut is not None and cut.time_ns <= start.time_ns)
 
 

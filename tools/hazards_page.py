@@ -96,9 +96,10 @@ def _is_of(harm: HazardEnding | None, hazard: Hazard) -> bool:
 
 
 def _sentence(runs: story_runs.StoryRuns) -> str:
+    min_isr = f", min.insync.replicas={runs.min_isr}" if runs.min_isr > 1 else ""
     return (
-        f"{runs.kafka}: broken {runs.broken} of {runs.runs}, as predicted {runs.as_predicted}"
-        f" ({runs.day})"
+        f"{runs.kafka}{min_isr}: broken {runs.broken} of {runs.runs},"
+        f" as predicted {runs.as_predicted} ({runs.day})"
     )
 
 

@@ -60,6 +60,27 @@ _ENTRIES: Final = (
         played_from=(3, 7),
     ),
     Hazard(
+        id="missed-decisions",
+        title="A leader that missed decisions of a dead controller keeps its old followers' state.",
+        loses=_SILENT,
+        conditions=(On("zookeeper"), Replicas(">=", 3)),
+        schedule=(
+            "Leadership moves away from a broker that the controller does not reach, and back."
+            " Then the controller dies, and with it the decisions that it has not delivered. By the"
+            " next controller's word that broker leads in a new epoch; it keeps its old state of"
+            " the followers, and acknowledges what they have since truncated. Then leadership moves"
+            " on. It is elected-again, which KRaft has without a controller that dies."
+        ),
+        cure=(
+            "No setting helps. After each planned move wait until every broker has applied it"
+            " before the next one, and move none while a broker does not answer."
+        ),
+        cost="Slower rolling restarts and rebalancing.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story missed-decisions",
+        played_on="3.9.2-zk",
+    ),
+    Hazard(
         id="KIP-101",
         title="A follower truncates committed records to its own high watermark.",
         loses=_SILENT,
@@ -259,6 +280,28 @@ _ENTRIES: Final = (
         " --kafka {kafka}",
         counterexample="kafka-13141-2.8.0.json",
         played_on="2.8.0",
+    ),
+    Hazard(
+        id="KAFKA-18991",
+        aliases=("late-answer",),
+        title="A late fetch answer of an older leader epoch truncates committed records.",
+        loses=_SILENT,
+        conditions=(
+            Releases((((2, 8), (3, 9, 1)), ((4, 0), (4, 0, 1)))),
+            Setting(_PROTOCOL, ">=", "2.7", scope="broker", absent="yes"),
+            Replicas(">=", 3),
+        ),
+        schedule=(
+            "A follower has a record that its new leader lacks. The answer that tells it so is slow"
+            " on its way; leadership moves on, and back to that leader. Meanwhile the follower has"
+            " truncated by the word of another leader, and fetched as many records again. Then the"
+            " answer arrives, and it truncates those; before it has fetched them again, it leads."
+        ),
+        cure="Upgrade the brokers to 3.9.1, 4.0.1 or later.",
+        cost="An upgrade.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story late-answer",
+        played_on="3.9.0",
     ),
     Hazard(
         id="acks-1",

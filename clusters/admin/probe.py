@@ -21,6 +21,7 @@ _DEBUGGING_CONSUMER = -2
 _LATEST = -1
 _OFFSET_OUT_OF_RANGE = 1
 _LEADER_ERRORS = frozenset({0, 5})  # 5: a new leader, whose HW is still below its epoch (KIP-207)
+_UNKNOWN_LEADER_EPOCH = 75
 _SESSIONLESS = -1
 
 
@@ -96,6 +97,14 @@ class ClusterProbe:
         [listed] = self._client.ask(broker, request)
         return listed.topics[0].partitions[0].error_code in _LEADER_ERRORS
 
+    def knows_epoch(self, broker: int, topic: str, partition: int, epoch: int) -> bool:
+        """Return whether a broker knows of a leader epoch: else a fetch in it is refused."""
+        fetch = self._fetch(broker, topic, partition, 0, epoch=epoch)
+        [fetched] = self._client.ask(broker, fetch)
+        if fetched.error_code or not fetched.responses:
+            raise UnreachableError(f"broker {broker} refused a fetch: error {fetched.error_code}")
+        return bool(fetched.responses[0].partitions[0].error_code != _UNKNOWN_LEADER_EPOCH)
+
     def close(self) -> None:
         """Close every connection."""
         self._client.close()
@@ -112,11 +121,13 @@ class ClusterProbe:
             raise UnreachableError(f"broker {broker} refused a fetch: error {fetched.error_code}")
         return fetched.responses[0].partitions[0], listed
 
-    def _fetch(self, broker: int, topic: str, partition: int, offset: int) -> Request:
+    def _fetch(
+        self, broker: int, topic: str, partition: int, offset: int, *, epoch: int = -1
+    ) -> Request:
         versions = self._versions(broker)
         fetched_partition = FetchRequest.FetchTopic.FetchPartition(
             partition=partition,
-            current_leader_epoch=-1,
+            current_leader_epoch=epoch,
             fetch_offset=offset,
             last_fetched_epoch=-1,
             log_start_offset=-1,

@@ -137,6 +137,13 @@ class Probe(Protocol):
             UnreachableError: it is down or paused.
         """
 
+    def knows_epoch(self, broker: int, topic: str, partition: int, epoch: int) -> bool:
+        """Return whether a broker knows of a leader epoch, whoever leads in it (2.1 and later).
+
+        Raises:
+            UnreachableError: it is down or paused.
+        """
+
     def live_brokers(self) -> frozenset[int]:
         """Return ids of brokers that have a session (ZooKeeper) or are unfenced (KRaft)."""
 

@@ -236,6 +236,15 @@ _ENTRIES = (
         note="The same jars as 3.9.2, on ZooKeeper. KAFKA-18991 is fixed.",
     ),
     Release(
+        name="4.0.0",
+        extra_jars=_LOG4J_2,
+        logging=2,
+        note=(
+            "The first line without ZooKeeper. Has KAFKA-18991, as 3.9.0 before it; has KAFKA-19522"
+            " as 4.0.1."
+        ),
+    ),
+    Release(
         name="4.0.1",
         extra_jars=_LOG4J_2,
         logging=2,

@@ -179,13 +179,15 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     plan = Plan(
         kafka=kafka,
         driver=cluster,
-        brokers=brokers,
+        brokers=max(brokers, script.brokers) if script else brokers,
         controllers=controllers,
         log_dirs=log_dirs,
         racks=racks,
         topic=Topic(
-            partitions=(1 if story else 3) if partitions is None else partitions,
-            replication_factor=brokers,
+            partitions=(script.needs.partitions if script else 3)
+            if partitions is None
+            else partitions,
+            replication_factor=script.replicas(brokers) if script else brokers,
             min_insync_replicas=min_isr,
             unclean_leader_election=unclean,
             config=dict(script.topic_config) if script else {},

@@ -16,7 +16,7 @@ from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.schedules.generator import check_duration
 from highwater.nemesis.schedules.upgrade_path import check_levels
 from highwater.nemesis.schedules.validation import check_budget, check_steps
-from highwater.nemesis.stories.registry import find_story
+from highwater.nemesis.stories.registry import Story, find_story
 
 EXTERNAL: Final = "external"
 """The driver of external clusters."""
@@ -159,24 +159,36 @@ def _check_schedule(plan: Plan) -> None:
     check_budget(plan)
     _check_nemesis(plan)
     find_script(plan)
-    if plan.story is None:
-        return
+    if plan.story is not None:
+        _check_story(plan, find_story(plan.story))
+
+
+def _check_story(plan: Plan, story: Story) -> None:
     if plan.topic.replication_factor < 3:  # noqa: PLR2004 - its A, B and C
         raise UsageError("a story needs three replicas", hint="Use --brokers 3.")
-    if reason := find_story(plan.story).why_not(release(plan.kafka)):
+    if plan.brokers < story.brokers:
         raise UsageError(
-            f"the story {plan.story} cannot be told on Kafka {plan.kafka}: {reason}",
+            f"the story {story.name} needs {story.brokers} brokers: one is the controller alone",
+            hint=f"Use --brokers {story.brokers}.",
+        )
+    if reason := story.why_not(release(plan.kafka)):
+        raise UsageError(
+            f"the story {story.name} cannot be told on Kafka {plan.kafka}: {reason}",
             hint="Choose another release, or another story.",
         )
-    most = find_story(plan.story).min_isr_most
-    if plan.topic.min_insync_replicas > most:
+    if plan.topic.min_insync_replicas > story.min_isr_most:
         raise UsageError(
             "a story leaves one replica alive, which must go on by itself",
-            hint=f"Use --min-isr {most}; a nemesis takes any.",
+            hint=f"Use --min-isr {story.min_isr_most}; a nemesis takes any.",
         )
-    if plan.controllers > 1 and find_story(plan.story).needs.one_controller:
+    if plan.topic.partitions < story.needs.partitions:
         raise UsageError(
-            f"the story {plan.story} is one of a single controller",
+            f"the story {story.name} is one of {story.needs.partitions} partitions",
+            hint="Leave --partitions out.",
+        )
+    if plan.controllers > 1 and story.needs.one_controller:
+        raise UsageError(
+            f"the story {story.name} is one of a single controller",
             hint="Leave --controllers out.",
         )
     if plan.workload.producers:

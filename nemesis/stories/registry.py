@@ -16,6 +16,8 @@ _FAMILIES: Final = (
     "network",
     "restarts",
     "replaced_disk",
+    "late_answer",
+    "missed_decisions",
     "controller_disk",
     "transactions",
 )

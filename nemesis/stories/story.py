@@ -71,13 +71,18 @@ class HazardEnding:
     Attributes:
         hazard: its id in ``checkers.hazards.catalogue``.
         ending: what becomes of the records on its releases; on others nothing does.
+        uncommitted: records that one replica alone has, and that are lost on every release; with
+            acks=0 and 1 they are acknowledged.
     """
 
     hazard: str
     ending: Prediction
+    uncommitted: frozenset[str] = frozenset()
 
 
-Role = Literal["A", "C"]
+_REPLICAS: Final = 3
+
+Role = Literal["A", "C", "D"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +93,13 @@ class StoryNeeds:
         wire: between whom the wire has to stand.
         transactions: whether its client is transactional, which takes acks=all.
         one_controller: whether it is about a cluster with a single one.
+        partitions: how many its topic has to have.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
     transactions: bool = False
     one_controller: bool = False
+    partitions: int = 1
 
 
 NOTHING: Final = StoryNeeds()
@@ -108,7 +115,7 @@ class Story:
             the model lacks words for it, and ``harm`` is there instead.
         harm: how it ends where the hazard is.
         outcome: what it comes to and where, one sentence for a person.
-        controller: who is the controller on ZooKeeper, of A, B and C.
+        controller: who is the controller on ZooKeeper: A, C, or D, which has no replica.
         topic_config: settings of the topic that it needs.
         min_isr_most: the largest min.insync.replicas that lets it be played.
         why_not: why it cannot be played on a release; empty where it can.
@@ -125,6 +132,15 @@ class Story:
     topic_config: Mapping[str, str]
     min_isr_most: int
     why_not: Callable[[Release], str]
+
+    @property
+    def brokers(self) -> int:
+        """The number of brokers that it needs: its replicas, and a controller without one."""
+        return _REPLICAS + (self.controller == "D")
+
+    def replicas(self, brokers: int) -> int:
+        """Return the replication factor on so many brokers."""
+        return _REPLICAS if self.brokers > _REPLICAS else brokers
 
     @property
     def summary(self) -> str:
@@ -170,7 +186,10 @@ class Story:
         """Return what becomes of the records on this release under the plan's settings."""
         if self.harm is not None:
             there = of_release(find_hazard(self.harm.hazard), release)
-            return _about(plan.topic.name, self.harm.ending) if there else Prediction()
+            ending = _about(plan.topic.name, self.harm.ending) if there else Prediction()
+            acknowledged = plan.workload.acks != "all"
+            lost = ending.lost | (self.harm.uncommitted if acknowledged else frozenset())
+            return replace(ending, lost=lost)
         outcome = self.foretell(release, plan)
         return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))
 
@@ -190,10 +209,9 @@ class Story:
             limit_s=30,
             passing=(UnreachableError,),
         )
-        first, *others = sorted(cluster.brokers, key=lambda broker: (broker != controller, broker))[
-            :3
-        ]
-        a, b, c = (first, *others) if self.controller == "A" else (*others, first)
+        first, *others = sorted(cluster.brokers, key=lambda broker: (broker != controller, broker))
+        orders = {"A": (first, *others), "C": (*others[:2], first), "D": (*others, first)}
+        a, b, c = orders[self.controller][:_REPLICAS]
         return a, b, c
 
     def plan(
@@ -209,10 +227,13 @@ class Story:
         return Plan(
             kafka=kafka,
             driver=driver,
+            brokers=self.brokers,
             story=self.name,
             seed=seed,
             topic=Topic(
-                partitions=1, unclean_leader_election=unclean, config=dict(self.topic_config)
+                partitions=self.needs.partitions,
+                unclean_leader_election=unclean,
+                config=dict(self.topic_config),
             ),
             workload=Workload(
                 producers=0,

@@ -9,6 +9,7 @@ from typing import Final
 
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, rules_of
 from highwater.checkers.model.report_types import ModelFinding, Reconciliation
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import Plan
 from highwater.reports.model_text import rule_says
 
@@ -50,14 +51,22 @@ def _of(plan: Plan, finding: ModelFinding) -> Iterator[str]:
                 f"Kafka {plan.played_on}'s own inter.broker.protocol.version and"
                 f" log.message.format.version. {says}"
             )
-        elif first := _first_with(rule, plan.played_on):
+        elif releases := _releases_with(rule, plan.played_on):
             alone = rule == "elr" and plan.topic.min_insync_replicas < _TWO
             with_ = ", with min.insync.replicas=2" if alone else ""
-            yield f"Kafka {first} or later{with_}. {says}"
+            yield f"Kafka {releases}{with_}. {says}"
 
 
-def _first_with(rule: str, kafka: str) -> str | None:
-    """Return the next release of the catalogue that has a rule."""
+def _releases_with(rule: str, kafka: str) -> str:
+    """Return the next release of the catalogue that has a rule, and those after it that have not.
+
+    A fix may come to a new line after it has come to an older one.
+    """
     names = list(RELEASES)
     later = names[names.index(kafka) + 1 :]
-    return next((name for name in later if getattr(rules_of(name), rule)), None)
+    first = next((name for name in later if getattr(rules_of(name), rule)), None)
+    if first is None:
+        return ""
+    newer = [name for name in later if release(name).number > release(first).number]
+    without = [name for name in newer if not getattr(rules_of(name), rule)]
+    return f"{first} or later{', except ' if without else ''}{', '.join(without)}"

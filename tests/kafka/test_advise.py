@@ -211,15 +211,18 @@ def test_a_healthy_cluster_of_three_controllers_has_what_has_no_cure(tmp_path: P
         assert code == 0, (document, errors)
 
 
+OF_2_8_2 = ("KAFKA-14139", "KAFKA-18991", "missed-decisions")
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("upgrade", "expected"),
     [
         (
             Plan(kafka="0.10.2.2", to=("2.8.2",), format="0.10.2"),
-            {"old-format", "no-elr-before-4.0", "KAFKA-14139"},
+            {"old-format", "no-elr-before-4.0", *OF_2_8_2},
         ),
-        (Plan(kafka="0.10.2.2", to=("2.8.2",)), {"no-elr-before-4.0", "KAFKA-14139"}),
+        (Plan(kafka="0.10.2.2", to=("2.8.2",)), {"no-elr-before-4.0", *OF_2_8_2}),
         (
             Plan(kafka="3.9.2", to=("4.4.0",), protocol="3.9", controllers=3),
             {"upgrade-without-elr", "elected-again"},

@@ -80,7 +80,8 @@ class LostRecord:
                 yield fault
 
 
-def _links(*links: ExplanationLink | None) -> Links:
+def present(*links: ExplanationLink | None) -> Links:
+    """Return the links that there are."""
     return tuple(link for link in links if link)
 
 
@@ -203,12 +204,12 @@ def successors(case: LostRecord) -> list[LeadershipStart]:
 
 def elected_uncleanly(case: LostRecord) -> Links:
     """Return the unclean election of a leader without the record."""
-    return _links(case.ack, _election(case))
+    return present(case.ack, election(case))
 
 
 def elected_without(case: LostRecord) -> Links:
     """Return what happened to the old leader, the truncation, and the new leader's election."""
-    return _links(case.ack, _outage(case), truncation(case), _election(case))
+    return present(case.ack, _outage(case), truncation(case), election(case))
 
 
 def removed_by_fault(case: LostRecord) -> Links:
@@ -217,7 +218,7 @@ def removed_by_fault(case: LostRecord) -> Links:
     for fault in case.faults_removing:
         before = case.begun_ns <= fault.effect_ns and fault.start_ns <= case.start.time_ns
         if fault.broker == case.start.broker and before:
-            return _links(case.ack, fault_link(fault), _election(case))
+            return present(case.ack, fault_link(fault), election(case))
     return ()
 
 
@@ -230,7 +231,7 @@ def cut_to_its_hw(case: LostRecord) -> Links:
 def cut_at_unknown_epoch(case: LostRecord) -> Links:
     """Return the truncation of the new leader to its HW because its leader knew no such epoch."""
     assert case.start is not None
-    cut = _cut(case, case.start)
+    cut = first_cut(case, case.start)
     says = "its own HW, because its leader knew no such epoch."
     answers = case.trace.of_kind(case.start.broker, "answer") if cut else []
     unknown = [line.time_ns for line in answers if "unknown offset" in line.text]
@@ -250,7 +251,7 @@ def joined_without(case: LostRecord) -> Links:
             says = f"Broker {broker} joined the ISR with LEO {sample.leo}, without"
             says += f" {case.send['value']}."
             link = event_link("join_from_epoch_start", says, row, broker)
-            return _links(case.ack, link, _election(case))
+            return present(case.ack, link, election(case))
         isr = row.isr
     return ()
 
@@ -310,11 +311,12 @@ def taken_for_another(case: LostRecord) -> Links:
 
 def truncation(case: LostRecord) -> ExplanationLink | None:
     """Return the truncation by which the new leader removed an offset that it may have held."""
-    cut = None if case.start is None else _cut(case, case.start)
+    cut = None if case.start is None else first_cut(case, case.start)
     return None if cut is None else cut_link(cut)
 
 
-def _cut(case: LostRecord, start: LeadershipStart) -> BrokerLogLine | None:
+def first_cut(case: LostRecord, start: LeadershipStart) -> BrokerLogLine | None:
+    """Return the first truncation of a new leader's log to the record or below, since its send."""
     for line in case.trace.of_kind(start.broker, "truncation"):
         if line.offset <= case.send["offset"] and line.time_ns >= case.begun_ns - WITHIN.look:
             return line
@@ -324,14 +326,15 @@ def _cut(case: LostRecord, start: LeadershipStart) -> BrokerLogLine | None:
 def _cut_before(case: LostRecord, rule: str, says: str) -> Links:
     """Return the new leader's truncation, if it came before its election, with its reason."""
     assert case.start is not None
-    cut = _cut(case, case.start)
+    cut = first_cut(case, case.start)
     if cut is None or cut.time_ns > case.start.time_ns + WITHIN.log:
         return ()
     says = f"Broker {cut.broker} cut its log to {cut.offset}, {says}"
-    return _links(case.ack, event_link(rule, says, cut, cut.broker), _election(case))
+    return present(case.ack, event_link(rule, says, cut, cut.broker), election(case))
 
 
-def _election(case: LostRecord) -> ExplanationLink | None:
+def election(case: LostRecord) -> ExplanationLink | None:
+    """Return the election of the new leader."""
     return None if case.start is None else led_without(case.start, case.send)
 
 
@@ -349,7 +352,7 @@ def _lacks(case: LostRecord, start: LeadershipStart) -> bool:
 
 def _gave_up(case: LostRecord, start: LeadershipStart) -> bool:
     """Return whether the new leader, by its log, did not have the offset when it began to lead."""
-    cut = _cut(case, start)
+    cut = first_cut(case, start)
     return start.logged or (cut is not None and cut.time_ns <= start.time_ns)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from highwater.checkers.model.explain import epoch_evidence
 from highwater.checkers.model.explain import loss_evidence as evidence
 from highwater.checkers.model.explain.evidence_links import (
     Chain,
@@ -121,6 +122,19 @@ SUCCESSION: Final = (
         says="A follower joined the ISR below the start of the leader's epoch (KAFKA-7128).",
         applies=lambda case: case.is_committed and not case.observed.rules.join_from_epoch_start,
         evidence=evidence.joined_without,
+    ),
+    LossRule(
+        name="elected_again_is_new",
+        says="A leader that is elected again, and never heard of another one between, commits by"
+        " what its followers had before.",
+        applies=lambda case: case.is_committed and not case.observed.rules.elected_again_is_new,
+        evidence=epoch_evidence.committed_by_old_state,
+    ),
+    LossRule(
+        name="late_fenced",
+        says="A follower takes a late answer of an older leader epoch (KAFKA-18991).",
+        applies=lambda case: case.is_committed and not case.observed.rules.late_fenced,
+        evidence=epoch_evidence.cut_by_late_answer,
     ),
 )
 

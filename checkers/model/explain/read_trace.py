@@ -85,7 +85,8 @@ def observe(run: Run) -> RunTraces:
         ops=ops,
         clients=_unanswered(run),
         left_ns=_left(ops),
-        messages=_late_requests(run),
+        messages=_late_messages(run, "request"),
+        late_answers=_late_messages(run, "answer"),
     )
 
 
@@ -130,14 +131,12 @@ def _rows(run: Run, name: str) -> list[dict[str, Any]]:
     return sorted((row for row in rows if row["time_ns"] is not None), key=lambda r: r["time_ns"])
 
 
-def _late_requests(run: Run) -> list[dict[str, Any]]:
-    """Return the requests that the wire had kept and let go on; none without a wire."""
+def _late_messages(run: Run, side: str) -> list[dict[str, Any]]:
+    """Return the requests, or answers, that the wire had kept and let go on; none without it."""
     if not run.parquet(MESSAGES_TABLE).exists():
         return []
     rows = _rows(run, MESSAGES_TABLE)
-    return [
-        row for row in rows if row["event"] in ("sent", "repeated") and row["side"] == "request"
-    ]
+    return [row for row in rows if row["event"] in ("sent", "repeated") and row["side"] == side]
 
 
 def _faults(run: Run, lines: dict[int, list[BrokerLogLine]]) -> list[FaultInterval]:

@@ -252,6 +252,7 @@ class RunTraces:
         left_ns: when a producer whose place another took had its last answer, by their names.
         messages: single messages that the wire held, repeated or delayed, and let go on: the rows
             ``sent`` and ``repeated`` of ``events/messages``.
+        late_answers: the answers of brokers to other brokers that it held and let go on.
         suspects: the sends of the records that anomalies are about, by the records' ids.
     """
 
@@ -264,6 +265,7 @@ class RunTraces:
     clients: dict[str, list[ClientLogLine]] = field(default_factory=dict)
     left_ns: dict[str, int] = field(default_factory=dict)
     messages: list[dict[str, Any]] = field(default_factory=list)
+    late_answers: list[dict[str, Any]] = field(default_factory=list)
     suspects: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property

@@ -102,7 +102,8 @@ class Rules:
     elected_again_is_new: bool = _switch(
         "A leader that is elected again after another, of whom it never heard, forgets how far its"
         " followers were; without it, it commits by what they held before they were cut. No"
-        " release does; only KRaft brokers pass over decisions.",
+        " release does. KRaft brokers pass over decisions; with ZooKeeper those of a controller"
+        " that died are missed, which the model does not have.",
         "none yet, see docs/findings.md; Partition.makeLeader, isNewLeader",
     )
     async_isr: bool = _switch(

@@ -27,6 +27,7 @@ RULES: Final[dict[str, Callable[[Rules], bool]]] = {
     "KAFKA-7164": lambda rules: rules.epochs and not rules.cut_on_missed_epoch,
     "KAFKA-7128": lambda rules: rules.epochs and not rules.join_from_epoch_start,
     "KAFKA-13141": lambda rules: rules.cut_on_fetch and not rules.diverging_is_no_progress,
+    "KAFKA-18991": lambda rules: rules.cut_on_fetch and not rules.late_fenced,
 }
 """The rules of the model by which a release has a hazard."""
 

@@ -147,7 +147,7 @@ def test_nobody_at_bootstrap_is_an_error_with_every_address(tmp_path: Path) -> N
         (7, False, {"1.1.1"}),
         (11, False, {"2.4.1"}),
         (15, False, {"3.3.2"}),  # 3.5 and 3.6 are not in the catalogue
-        (17, True, {"3.9.0", "3.9.2", "4.0.1", "4.0.2"}),
+        (17, True, {"3.9.0", "3.9.2", "4.0.0", "4.0.1", "4.0.2"}),
         (17, False, {"3.9.2-zk"}),
         (18, True, {"4.1.2", "4.2.1", "4.3.1", "4.4.0"}),
         (19, True, {"4.1.2", "4.2.1", "4.3.1", "4.4.0"}),

@@ -163,6 +163,47 @@ def test_an_emptied_replica_leads_on_zookeeper_alone(kafka: str) -> None:
     assert predicted("replaced-disk", kafka, acks="all") == (gone if on_zookeeper else Prediction())
 
 
+@pytest.mark.parametrize("min_isr", [1, 2, 3])
+@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).number >= (2, 8)])
+def test_a_late_answer_truncates_where_epochs_are_not_compared(kafka: str, min_isr: int) -> None:
+    story = find_story("late-answer")
+    fixed = kafka in {"3.9.2", "3.9.2-zk"} or (4, 0) < release(kafka).number != (4, 0, 0)
+    for acks in ACKS:
+        plan = story.plan(kafka, acks=acks)
+        topic = msgspec.structs.replace(plan.topic, min_insync_replicas=min_isr)
+        plan = msgspec.structs.replace(plan, topic=topic)
+        check_plan(plan)
+        assert wired(plan)
+        lost = (set() if fixed else {"m3"}) | (set() if acks == "all" else {"x"})
+        assert story.predict(release(kafka), plan) == Prediction(lost=frozenset(lost))
+
+
+def test_a_late_answer_needs_a_second_partition_and_answers_that_tell_where_to_truncate() -> None:
+    plan = find_story("late-answer").plan("4.4.0")
+    assert plan.topic.partitions == 2
+    alone = msgspec.structs.replace(plan.topic, partitions=1)
+    with pytest.raises(UsageError, match="one of 2 partitions"):
+        check_plan(msgspec.structs.replace(plan, topic=alone))
+    with pytest.raises(UsageError, match="ask where to truncate"):
+        check_plan(find_story("late-answer").plan("2.4.1"))
+
+
+@pytest.mark.parametrize("acks", ACKS)
+@pytest.mark.parametrize("kafka", CATALOGUE)
+def test_decisions_are_missed_with_zookeeper_alone(kafka: str, acks: Acks) -> None:
+    plan = find_story("missed-decisions").plan(kafka, acks=acks)
+    assert (plan.brokers, plan.topic.replication_factor) == (4, 3)
+    assert wired(plan)
+    if release(kafka).coordination == "kraft":
+        with pytest.raises(UsageError, match="read every decision in the metadata log"):
+            check_plan(plan)
+        return
+    check_plan(plan)
+    assert find_story("missed-decisions").predict(release(kafka), plan) == LOST
+    with pytest.raises(UsageError, match="needs 4 brokers"):
+        check_plan(msgspec.structs.replace(plan, brokers=3))
+
+
 @pytest.mark.parametrize("topic", ["events", "events-7"])
 def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None:
     plan = find_story("lost-metadata").plan("4.4.0")
@@ -220,8 +261,9 @@ def test_every_story_can_be_asked_for_and_speaks_for_itself(name: str) -> None:
     story = STORIES[name]
     assert story.summary.endswith(".")
     assert story.outcome.endswith(".")
+    kafka = "3.9.2-zk" if story.why_not(release("4.3.1")) else "4.3.1"
     for acks in ACKS:
-        plan = story.plan("4.3.1", seed=7, acks=acks, unclean=True)
+        plan = story.plan(kafka, seed=7, acks=acks, unclean=True)
         if story.needs.transactions and acks != "all":
             with pytest.raises(UsageError, match="waits for all in-sync replicas"):
                 check_plan(plan)
@@ -229,7 +271,7 @@ def test_every_story_can_be_asked_for_and_speaks_for_itself(name: str) -> None:
         check_plan(plan)
         assert (plan.workload.acks, plan.workload.producers, plan.seed) == (acks, 0, 7)
         assert plan.topic.unclean_leader_election
-    assert story.plan("4.3.1", driver="docker").driver == "docker"
+    assert story.plan(kafka, driver="docker").driver == "docker"
 
 
 def test_one_warm_cluster_can_play_every_story() -> None:
@@ -323,6 +365,16 @@ class Asked:
 
     def live_brokers(self) -> set[int]:
         return next(self._live)
+
+
+@pytest.mark.parametrize(("controller", "expected"), [(1, (2, 3, 4)), (3, (1, 2, 4))])
+def test_a_controller_may_have_no_replica(
+    controller: int, expected: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Brokers, "brokers", dict.fromkeys((1, 2, 3, 4)))
+    monkeypatch.setattr(Asked, "live_brokers", lambda _: {1, 2, 3, 4})
+    cluster, probe = cast("Cluster", Brokers()), cast("Probe", Asked(controller))
+    assert find_story("missed-decisions").cast(cluster, probe) == expected
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,10 @@ def said(kafka: str, *rules: str, kind: str = "lost-write") -> Reconciliation:
             ("power-failure", "elr"),
             ["Kafka 4.1.2 or later."],
         ),
+        (Plan(kafka="3.9.0"), ("late_fenced",), ["Kafka 3.9.2 or later, except 4.0.0."]),
+        (Plan(kafka="2.8.2"), ("late_fenced",), ["Kafka 3.9.2-zk or later, except 4.0.0."]),
+        (Plan(kafka="4.0.0"), ("late_fenced",), ["Kafka 4.0.1 or later."]),
+        (Plan(kafka="4.4.0"), ("elected_again_is_new",), []),
         (Plan(kafka="9.9.9"), ("acks=1",), []),
     ],
 )

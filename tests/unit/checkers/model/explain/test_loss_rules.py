@@ -65,6 +65,8 @@ class Situation:
     transactions: bool = False
     aborted: str = ""
     """Record that the producer had sent before, in a transaction that was aborted, unanswered."""
+    late: tuple[dict[str, Any], ...] = ()
+    """Answers to fetches that the wire let go on."""
 
     def record(self) -> LostRecord:
         """The record as the explanation has it."""
@@ -101,6 +103,7 @@ class Situation:
             ops=pa.Table.from_pylist(later, schema=OPERATIONS),
             clients={"p0": list(self.clients)},
             left_ns={} if self.left_ns is None else {"p0": self.left_ns},
+            late_answers=list(self.late),
         )
         ack = ExplanationLink(rule=f"acks={self.acks}", says="It was acknowledged.", broker=1)
         return LostRecord(observed=observed, trace=trace, send=send, ack=ack, start=self.start)
@@ -153,6 +156,30 @@ REUSED = Situation(
     rows=(replace(QUIET, leader=2),), start=None, starts=(), transactions=True, aborted="m4"
 )
 
+ARRIVED = ACKED + SECOND
+LATE_ANSWER = {
+    "time_ns": ARRIVED, "event": "sent", "side": "answer", "api": "Fetch", "source": "broker-3",
+    "target": "broker-2", "topic": "events", "partition": 0, "epoch": 0, "message": 1,
+}  # fmt: skip
+LATE = Situation(
+    kafka="3.9.0",
+    rows=(QUIET, replace(QUIET, time_ns=ARRIVED - 1, leader=3, epoch=2), replace(NEXT, epoch=3)),
+    lines=(cut(3, ARRIVED - 2 * SECOND), cut(3, ARRIVED + SECOND // 10)),
+    late=(LATE_ANSWER,),
+)
+
+
+def leads(epoch: int, at_ns: int, kind: str = "leader") -> BrokerLogLine:
+    text = f"Leader events-0 starts at leader epoch {epoch} from offset 3"
+    return BrokerLogLine(time_ns=at_ns, broker=1, kind=kind, offset=3, text=text)
+
+
+BETWEEN = replace(NEXT, time_ns=SENT + 1, leader=3)
+AGAIN = Situation(
+    rows=(QUIET, BETWEEN, replace(QUIET, time_ns=SENT + 2, epoch=2), replace(NEXT, epoch=3)),
+    lines=(leads(0, 0), cut(3, SENT + 1), leads(2, ACKED - 1)),
+)
+
 EXPLAINED = {
     "fault": replace(CALM, faults=(fault("kill", 1, SENT),)),
     "retry": replace(CALM, clients=(ClientLogLine(SENT + SECOND, "Timed out"),)),
@@ -173,6 +200,8 @@ EXPLAINED = {
     "join_from_epoch_start": Situation(
         kafka="2.0.0", rows=JOIN, tracks={2: Track.of(2, [(SENT, 3, 3)])}
     ),
+    "elected_again_is_new": AGAIN,
+    "late_fenced": LATE,
     "zombie": DEPOSED,
     "reused-sequence": REUSED,
     "segment-deleted": Situation(
@@ -202,6 +231,10 @@ NOT_EXPLAINED = {
     "join_from_epoch_start": Situation(
         kafka="2.0.1", rows=JOIN, tracks={2: Track.of(2, [(SENT, 3, 3)])}
     ),
+    "elected_again_is_new": replace(
+        AGAIN, lines=(*AGAIN.lines[:2], leads(1, SENT + 2, "follower"), AGAIN.lines[2])
+    ),
+    "late_fenced": replace(LATE, kafka="3.9.2"),
     "zombie": replace(DEPOSED, acks="all"),
     "reused-sequence": replace(REUSED, aborted="m2"),  # which has another offset
     "segment-deleted": Situation(
@@ -238,6 +271,55 @@ def test_a_paused_leader_may_answer_before_it_learns_that_it_is_deposed() -> Non
     assert [link.rule for link in rule.links(replace(late, faults=(PAUSED,)).record())] == [
         "elections", "zombie", "acks=1",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "situation",
+    [
+        replace(LATE, late=()),
+        replace(LATE, late=({**LATE_ANSWER, "epoch": 2},)),  # of this epoch
+        replace(LATE, late=({**LATE_ANSWER, "target": "broker-3"},)),
+        replace(LATE, late=({**LATE_ANSWER, "partition": 1},)),
+        replace(LATE, late=({**LATE_ANSWER, "api": "Produce"},)),
+        replace(LATE, lines=(cut(3, ARRIVED - 2 * SECOND),)),  # before it arrived
+        replace(LATE, lines=(cut(4, ARRIVED + SECOND // 10),)),
+        replace(LATE, lines=(cut(3, ARRIVED + 2 * SECOND),)),
+    ],
+)
+def test_an_answer_truncates_when_it_comes_to_the_new_leader_late(situation: Situation) -> None:
+    assert RULES["late_fenced"].links(situation.record()) == ()
+
+
+@pytest.mark.parametrize(
+    "situation",
+    [
+        replace(AGAIN, rows=(QUIET, replace(QUIET, epoch=2), NEXT)),  # no other led between
+        replace(AGAIN, lines=(AGAIN.lines[0], AGAIN.lines[2])),  # the new leader truncated nothing
+        replace(AGAIN, lines=(*AGAIN.lines[::2], cut(3, ACKED + SECOND))),
+        replace(AGAIN, lines=AGAIN.lines[:2]),
+    ],
+)
+def test_a_leader_that_is_elected_again_is_told_by_what_it_missed(situation: Situation) -> None:
+    assert RULES["elected_again_is_new"].links(situation.record()) == ()
+    links = RULES["elected_again_is_new"].links(AGAIN.record())
+    assert [link.rule for link in links] == [
+        "cut", "elected_again_is_new", "acks=all", "elections",
+    ]  # fmt: skip
+    assert "never heard that broker 3 led between, in epoch 1" in links[1].says
+    assert "that broker 2 had m3" in links[1].says
+
+
+def test_a_late_answer_is_told_with_who_led_meanwhile() -> None:
+    rows = (QUIET, *(replace(QUIET, leader=n, epoch=e, time_ns=e) for n, e in [(3, 1), (1, 2)]))
+    rows += (replace(QUIET, leader=3, epoch=4, time_ns=ARRIVED - 1),)
+    late = ({**LATE_ANSWER, "epoch": 1},)
+    links = RULES["late_fenced"].links(replace(LATE, rows=rows, late=late).record())
+    assert [link.rule for link in links] == ["acks=all", "late_fenced", "cut", "elections"]
+    assert links[1].says == (
+        "Broker 3 had answered a fetch of broker 2 in epoch 1, and the wire kept the answer. Then"
+        " broker 1 led in epoch 2. It arrived when broker 3 led in epoch 4. Broker 2 fetched from"
+        " the same offset as in epoch 1, and took it for the answer to its last fetch."
+    )
 
 
 @pytest.mark.parametrize("name", ["disk", "segment-deleted"])

@@ -288,11 +288,17 @@ SINCE = {
 }
 """The last release of the catalogue without a rule, and the first with it."""
 
+BEFORE_THE_FIX = {"late_fenced": {"4.0.0"}}
+"""Releases without a rule that an older line has: they came out before it got the fix."""
+
 
 @pytest.mark.parametrize(("switch", "around"), SINCE.items(), ids=SINCE)
 def test_a_rule_comes_with_its_release_and_stays(switch: str, around: tuple[str, str]) -> None:
-    having = [getattr(rules_of(name), switch) for name in sorted(RELEASES, key=_number)]
+    late = BEFORE_THE_FIX.get(switch, set())
+    names = [name for name in sorted(RELEASES, key=_number) if name not in late]
+    having = [getattr(rules_of(name), switch) for name in names]
     assert having == sorted(having)
+    assert not any(getattr(rules_of(name), switch) for name in late)
     assert [getattr(rules_of(name), switch) for name in around] == [False, True]
 
 

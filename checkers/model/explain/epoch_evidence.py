@@ -1,0 +1,103 @@
+"""The observed events of losses by which a broker acts in one epoch on what it knew in another."""
+
+from itertools import pairwise
+
+from highwater.checkers.model.explain.evidence_links import Row, cut_link, event_link
+from highwater.checkers.model.explain.loss_evidence import (
+    Links,
+    LostRecord,
+    election,
+    first_cut,
+    present,
+)
+from highwater.checkers.model.explain.tolerances import WITHIN
+from highwater.checkers.model.explain.trace import BrokerLogLine, Trace
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.partition_trace import Leadership
+
+
+def committed_by_old_state(case: LostRecord) -> Links:
+    """Return the epoch that a leader began without having heard of the leader before it.
+
+    Its log has no line of its following another broker between two that it leads.
+    """
+    assert case.start is not None
+    trace, until_ns = case.trace, case.ended_ns + WITHIN.look
+    ack = trace.leadership(until_ns)
+    cut = first_cut(case, case.start)
+    if ack is None or cut is None or cut.time_ns > until_ns:
+        return ()
+    roles = [
+        line
+        for line in trace.of_kind(ack.leader, "leader", "follower", "fetcher")
+        if line.time_ns <= until_ns
+    ]
+    for before, again in pairwise(roles):
+        between = [
+            now
+            for now in trace.leaderships
+            if before.time_ns <= now.time_ns <= again.time_ns + WITHIN.look
+            and now.leader not in (ack.leader, -1)
+        ]
+        if {before.kind, again.kind} == {"leader"} and between and cut.time_ns <= again.time_ns:
+            link = _missed_leader(case, before, again, between[0])
+            return present(cut_link(cut), link, case.ack, election(case))
+    return ()
+
+
+def _missed_leader(
+    case: LostRecord, before: BrokerLogLine, again: BrokerLogLine, missed: Leadership
+) -> ExplanationLink:
+    assert case.start is not None
+    says = (
+        f"Broker {again.broker} began to lead in epoch {again.epoch}, and had led in epoch"
+        f" {before.epoch} before; it never heard that broker {missed.leader} led between, in epoch"
+        f" {missed.epoch}. So it kept what it knew of its followers: that broker"
+        f" {case.start.broker} had {case.send['value']}."
+    )
+    return event_link("elected_again_is_new", says, again, again.broker)
+
+
+def cut_by_late_answer(case: LostRecord) -> Links:
+    """Return the late answer of an older epoch by which the new leader truncated (KAFKA-18991).
+
+    Only an answer that the wire had kept is known to be so late.
+    """
+    assert case.start is not None
+    broker, trace = case.start.broker, case.trace
+    for row in case.observed.late_answers:
+        here = row["topic"] == case.observed.topic and row["partition"] == trace.partition
+        to_follower = row["api"] == "Fetch" and row["target"] == f"broker-{broker}"
+        now = trace.leadership(row["time_ns"])
+        if not (here and to_follower) or now is None or now.epoch <= row["epoch"]:
+            continue
+        since_ns = max(row["time_ns"] - WITHIN.look, case.ended_ns)
+        cut = _cut_since(case, since_ns)
+        if cut is not None and cut.time_ns < since_ns + WITHIN.log:
+            return present(case.ack, _late_answer(trace, row, now), cut_link(cut), election(case))
+    return ()
+
+
+def _cut_since(case: LostRecord, since_ns: int) -> BrokerLogLine | None:
+    assert case.start is not None
+    cuts = case.trace.of_kind(case.start.broker, "truncation")
+    later = (line for line in cuts if line.time_ns >= since_ns)
+    return next((line for line in later if line.offset <= case.send["offset"]), None)
+
+
+def _late_answer(trace: Trace, row: Row, now: Leadership) -> ExplanationLink:
+    epoch = row["epoch"]
+    sender, follower = (row[end].removeprefix("broker-") for end in ("source", "target"))
+    between = [seen for seen in trace.leaderships if epoch < seen.epoch < now.epoch]
+    epochs = {seen.leader: seen.epoch for seen in reversed(between) if seen.leader != now.leader}
+    others = "".join(f" Then broker {leader} led in epoch {n}." for leader, n in epochs.items())
+    return ExplanationLink(
+        rule="late_fenced",
+        says=f"Broker {sender} had answered a fetch of broker {follower} in epoch {epoch}, and the"
+        f" wire kept the answer.{others} It arrived when broker {now.leader} led in epoch"
+        f" {now.epoch}. Broker {follower} fetched from the same offset as in epoch {epoch}, and"
+        " took it for the answer to its last fetch.",
+        event=f"Fetch.answer {row['event']}: epoch {epoch}, message {row['message']}",
+        broker=int(follower),
+        time_ns=row["time_ns"],
+    )

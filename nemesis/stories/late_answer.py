@@ -1,0 +1,181 @@
+"""The story of a fetch answer that is late: it is of a leader epoch that has passed.
+
+A leader tells a follower by its answer to a fetch where their logs diverge (KIP-595, since 2.8),
+and the follower truncates there. Up to 3.9.0 and in 4.0.0 a follower takes such an answer, however
+late it is, if it follows the same leader again and fetches from the same offset as then; it does
+not compare leader epochs (KAFKA-18991, ``AbstractFetcherThread.processFetchRequest``). What it has
+fetched from another leader meanwhile is truncated.
+
+The answer is awaited by a fetcher thread, which ends with the last partition that it fetches. So B
+leads a second partition all the time, which A follows.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from highwater.clusters.core.interfaces import CaughtMessages, UnreachableError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.release import Release
+from highwater.harness.runs.history import OK
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.stories.helpers import (
+    VICTIM,
+    await_replicas,
+    missed_if_late,
+    settle,
+)
+from highwater.nemesis.stories.network import network_of
+from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
+
+ALONE: Final = "x"
+"""The record that A alone has, and nobody commits; by it the logs of A and B diverge."""
+
+_LIMIT_S: Final = 10.0
+_ADDED_S: Final = 0.3
+"""So long after it has learned of its leader a broker may take to add it to a fetcher thread."""
+
+_CUTS_ON_FETCH: Final = (2, 8)
+
+
+def _asks_first(release: Release) -> str:
+    if release.number >= _CUTS_ON_FETCH:
+        return ""
+    return "its followers ask where to truncate before they fetch (KIP-595)"
+
+
+@story(
+    "late-answer",
+    HazardEnding(
+        hazard="KAFKA-18991",
+        ending=Prediction(lost=frozenset({VICTIM})),
+        uncommitted=frozenset({ALONE}),
+    ),
+    needs=StoryNeeds(wire="nodes", partitions=2),
+    outcome=(
+        "Up to 3.9.0, and on 4.0.0, a committed record is lost, whatever the acks; later releases"
+        " drop an answer of another epoch, and keep it."
+    ),
+    min_isr_most=3,
+    why_not=_asks_first,
+)
+def late_answer(scene: ScheduleContext) -> None:
+    """Lose a committed record, and nothing fails: A truncates by an answer of an older epoch."""
+    a, b, c = scene.replicas
+    committed = settle(scene)
+    with contextlib.ExitStack() as ending:
+        answer = ending.enter_context(_diverging_answer(scene, committed))
+        _move(scene, c)
+        _await_leo(scene, committed, f"broker {a} to have truncated {ALONE}", a)
+        _send(scene, VICTIM, c)
+        await_replicas(
+            scene,
+            lambda seen: (
+                seen[c].hw == committed + 1
+                and all(state.leo == committed + 1 for state in seen.values())
+            ),
+            what=f"every replica to hold {VICTIM}, and broker {c} to have committed it",
+            limit_s=_LIMIT_S,
+        )
+        scene.note(f"every replica holds {VICTIM} at offset {committed}; it is committed", c)
+        fetches = ending.enter_context(scene.intercept(f"hold Fetch broker-{a}>broker-{b} times=0"))
+        _move(scene, b)
+        scene.hold(_ADDED_S)
+        answer.release("schedule")
+        scene.note(f"broker {a} gets the answer that broker {b} sent before broker {c} led", a)
+        _await_caught(fetches)
+        _require_followed(scene, fetches)
+        leo = scene.probe.replica(a, scene.topic, 0).leo
+        scene.note(f"broker {a} fetches again; its log ends at {leo}", a)
+        _move(scene, a)
+
+
+@contextlib.contextmanager
+def _diverging_answer(scene: ScheduleContext, committed: int) -> Iterator[CaughtMessages]:
+    """Hold B's answer that A's log diverges, in an epoch that B leads and A follows."""
+    a, b, c = scene.replicas
+    with contextlib.ExitStack() as holds:
+        of_followers = [
+            holds.enter_context(scene.intercept(f"hold Fetch broker-{n}>broker-{a} times=0"))
+            for n in (b, c)
+        ]
+        for fetches in of_followers:
+            _await_caught(fetches)
+        scene.note(f"the wire holds what brokers {b} and {c} would fetch from broker {a}")
+        _send(scene, ALONE, a, answered=False)
+        _await_leo(scene, committed + 1, f"broker {a} to append {ALONE}", a)
+        scene.note(f"broker {a} alone has {ALONE}, at offset {committed}", a)
+        of_a = holds.enter_context(scene.intercept(f"hold Fetch broker-{a}>broker-{b} times=0"))
+        _await_caught(of_a)
+        epoch = _move(scene, b)
+        with scene.intercept(f"hold Fetch.answer broker-{b}>broker-{a} partition=0") as answer:
+            holds.close()
+            _await_caught(answer)
+            scene.note(
+                f"the wire holds the answer of broker {b} that says that broker {a} diverges from"
+                f" it at offset {committed}, in epoch {epoch}",
+                a,
+            )
+            yield answer
+
+
+def _send(scene: ScheduleContext, value: str, broker: int, *, answered: bool = True) -> None:
+    """Send a record to a broker, once; a client that looked up the leader might send it twice."""
+    scene.direct.send(value, 0, address=scene.cluster.brokers[broker].address)
+    if not answered:
+        return
+    _await(lambda: scene.direct.answers[value] is not None, f"an answer about {value}")
+    answer = scene.direct.answers[value]
+    if answer is None or answer.outcome != OK:
+        raise ScheduleNotFollowedError(f"{value} was to be acknowledged, but got {answer}")
+
+
+def _move(scene: ScheduleContext, broker: int) -> int:
+    """Move leadership by plan; wait until it leads, and A knows it; return the epoch."""
+    with missed_if_late():
+        scene.cluster.move_leader(scene.topic, 0, broker)
+    _await(
+        lambda: scene.probe.leads(broker, scene.topic, 0), f"broker {broker} to know that it leads"
+    )
+    epoch = scene.probe.partition(scene.topic, 0).leader_epoch or 0
+    a = scene.replicas[0]
+    _await(
+        lambda: scene.probe.knows_epoch(a, scene.topic, 0, epoch),
+        f"broker {a} to know that broker {broker} leads in epoch {epoch}",
+    )
+    scene.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
+    return epoch
+
+
+def _await(condition: Callable[[], bool], what: str) -> None:
+    with missed_if_late():
+        await_condition(
+            condition, bool, what=what, limit_s=_LIMIT_S, every_s=0.01, passing=(UnreachableError,)
+        )
+
+
+def _await_leo(scene: ScheduleContext, leo: int, what: str, broker: int) -> None:
+    await_replicas(
+        scene, lambda seen: seen[broker].leo == leo, what=what, limit_s=_LIMIT_S, brokers=(broker,)
+    )
+
+
+def _await_caught(messages: CaughtMessages) -> None:
+    with missed_if_late():
+        messages.await_event("caught", limit_s=_LIMIT_S)
+
+
+def _require_followed(scene: ScheduleContext, fetches: CaughtMessages) -> None:
+    """Make sure that A had begun to follow B again before it got the answer.
+
+    Its next fetch then names the partition, in the new epoch; a fetch names what has changed.
+
+    Raises:
+        ScheduleNotFollowedError: it had not.
+    """
+    topic = {scene.topic, network_of(scene).topic_id(scene.topic)}
+    [first, *_] = fetches.events("caught")
+    if first["topic"] not in topic or first["partition"] != 0:
+        raise ScheduleNotFollowedError(
+            f"broker {scene.replicas[0]} got the answer before it followed its leader again"
+        )

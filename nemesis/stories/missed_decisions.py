@@ -1,0 +1,107 @@
+"""The story of a leader that never hears that it was deposed, with ZooKeeper.
+
+A controller has the decisions for each broker in a queue in its memory. If it dies, those that it
+has not delivered are gone; the next controller sends each broker the present state. A broker that
+led, and leads again by that state, takes it for a new epoch of the same leadership, and keeps what
+it knows of its followers (``Partition.makeLeader``, ``isNewLeader``). They have truncated since.
+
+On KRaft the same comes about without a controller that dies (docs/findings/elected-again.md).
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.relay.rules import RelayRule
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.release import Release
+from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.stories.helpers import VICTIM, await_replicas, missed_if_late, settle
+from highwater.nemesis.stories.network import network_of
+from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
+
+_LIMIT_S: Final = 20.0
+_FETCHED_S: Final = 0.5
+"""So long after a follower has appended a record its leader may take to learn of that."""
+
+
+def _log_of_metadata(release: Release) -> str:
+    if release.coordination == "zookeeper":
+        return ""
+    return "its brokers read every decision in the metadata log, whoever is the controller"
+
+
+@story(
+    "missed-decisions",
+    HazardEnding(hazard="missed-decisions", ending=Prediction(lost=frozenset({VICTIM}))),
+    needs=StoryNeeds(wire="nodes"),
+    outcome=(
+        "The record is lost on every release with ZooKeeper, whatever the acks and"
+        " min.insync.replicas."
+    ),
+    controller="D",
+    min_isr_most=3,
+    why_not=_log_of_metadata,
+)
+def missed_decisions(scene: ScheduleContext) -> None:
+    """Lose a committed record by two planned moves of which A never hears: the controller dies."""
+    network = network_of(scene)
+    a, b, c = scene.replicas
+    controller = scene.probe.controller()
+    leo = settle(scene)
+    undelivered = RelayRule(kind="hold", what="leadership", links=frozenset({(controller, a)}))
+    with network.under(undelivered):
+        with scene.intercept(f"hold Fetch broker-{c}>broker-{a} times=0") as of_c:
+            _await(lambda: of_c.caught > 0, f"broker {c} to fetch")
+            scene.direct.send(VICTIM, 0, address=scene.cluster.brokers[a].address)
+            _await_leo(scene, leo + 1, f"brokers {a} and {b} to hold {VICTIM}", a, b)
+            scene.hold(_FETCHED_S)
+            scene.note(f"brokers {a} and {b} have {VICTIM}, at offset {leo}", a)
+            _move(scene, c)
+            _await_leo(scene, leo, f"broker {b} to have truncated {VICTIM}", b)
+            scene.note(f"broker {b} has truncated {VICTIM}, which its new leader lacks", b)
+        with scene.intercept(f"hold Fetch broker-{b}>broker-{a} times=0") as of_b:
+            _move(scene, a)
+            _await(
+                lambda: not scene.probe.leads(c, scene.topic, 0),
+                f"broker {c} to know that it leads no more",
+            )
+            scene.note(f"the controller, broker {controller}, has told broker {a} nothing of that")
+            scene.nemesis.inject("kill", controller)
+            _await(
+                lambda: scene.probe.controller() != controller,
+                "another broker to be the controller",
+            )
+            scene.note(f"broker {scene.probe.controller()} is the controller")
+            _await_leo(scene, leo + 1, f"broker {c} to hold {VICTIM}", c)
+            _await(lambda: scene.direct.answers[VICTIM] is not None, f"an answer about {VICTIM}")
+            scene.note(f"broker {a} has acknowledged {VICTIM}, for it takes broker {b} to have it")
+            _await(lambda: of_b.caught > 0, f"broker {b} to fetch from broker {a}")
+            _move(scene, b)
+            _await(
+                lambda: scene.probe.leads(b, scene.topic, 0), f"broker {b} to know that it leads"
+            )
+
+
+def _move(scene: ScheduleContext, broker: int) -> None:
+    with missed_if_late():
+        scene.cluster.move_leader(scene.topic, 0, broker)
+    epoch = scene.probe.partition(scene.topic, 0).leader_epoch
+    scene.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
+
+
+def _await(condition: Callable[[], bool], what: str) -> None:
+    with missed_if_late():
+        await_condition(
+            condition, bool, what=what, limit_s=_LIMIT_S, every_s=0.01, passing=(UnreachableError,)
+        )
+
+
+def _await_leo(scene: ScheduleContext, leo: int, what: str, *brokers: int) -> None:
+    await_replicas(
+        scene,
+        lambda seen: all(state.leo == leo for state in seen.values()),
+        what=what,
+        limit_s=_LIMIT_S,
+        brokers=brokers,
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -71,6 +71,26 @@ class TransactionCounterexample(
     def to_json(self) -> bytes:
         """Return the counterexample as a file holds it."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain JSON, for a run's plan."""
+        content: dict[str, Any] = msgspec.to_builtins(self)
+        return content
+
+    @classmethod
+    def from_plain(cls, content: object) -> Self:
+        """Read what ``plain`` returned.
+
+        Raises:
+            UsageError: it is no counterexample of transactions.
+        """
+        try:
+            return msgspec.convert(content, cls)
+        except msgspec.ValidationError as error:
+            raise UsageError(
+                f"this is no counterexample of transactions: {error}",
+                hint="highwater model explore --transactions --out FILE writes one.",
+            ) from error
 
     @classmethod
     def load(cls, path: Path) -> Self:

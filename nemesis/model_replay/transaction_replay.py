@@ -127,7 +127,7 @@ class _TransactionPlayer:
     scene: ScheduleContext
     writer: TransactionalClient
     ending: contextlib.ExitStack
-    held: dict[str, CaughtMessages] = field(default_factory=dict)
+    messages: dict[str, CaughtMessages] = field(default_factory=dict)
     is_open: bool = False
 
     def take(self, action: TransactionAction) -> None:
@@ -171,12 +171,12 @@ class _TransactionPlayer:
         self.is_open = False
         outcome = self.writer.commit() if action.action == "commit" else self.writer.abort()
         self.scene.note(f"{action.action}: {outcome or 'done'}")
-        if action.held and not self.held[END].caught:
+        if action.held and not self.messages[END].caught:
             raise ScheduleNotFollowedError("its EndTxn was not held")
 
     def _release(self, action: TransactionAction) -> None:
         """Let a request go on; the answer to one of a closed connection is discarded."""
-        self.held[action.held].release("schedule")
+        self.messages[action.held].release("schedule")
         if action.record:
             self.writer.flush()
         else:
@@ -184,11 +184,11 @@ class _TransactionPlayer:
 
     def _hold(self, name: str, api: str) -> None:
         rule = f"hold {api} client:{_WRITER}>*"
-        self.held[name] = self.ending.enter_context(self.scene.intercept(rule))
+        self.messages[name] = self.ending.enter_context(self.scene.intercept(rule))
 
     def _await(self, name: str, event: str) -> None:
         with missed_if_late():
-            self.held[name].await_event(event, limit_s=_LIMIT_S)
+            self.messages[name].await_event(event, limit_s=_LIMIT_S)
 
     def _await_length(self, length: int) -> None:
         leader = self.scene.replicas[0]
@@ -213,8 +213,8 @@ def as_foretold_records(plan: Plan, anomalies: set[tuple[str, str]]) -> bool | N
         none were.
     """
     counterexample = TransactionReplay.of(plan.schedule or {}).counterexample
-    told = foretell_records(counterexample, plan.kafka)
-    expected = {("lost-write", record) for record in told.lost}
-    expected |= {("G1a", record) for record in told.published}
-    expected |= {("hanging-transaction", record) for record in told.hanging}
-    return told.harms if anomalies == expected else None
+    fate = foretell_records(counterexample, plan.kafka)
+    expected = {("lost-write", record) for record in fate.lost}
+    expected |= {("G1a", record) for record in fate.published}
+    expected |= {("hanging-transaction", record) for record in fate.hanging}
+    return fate.harms if anomalies == expected else None

@@ -67,11 +67,12 @@ class TransactionRules:
     )
     first_is_zero: bool = _switch(
         "The first record of a producer that a leader has no batch of has sequence number 0.",
-        "KIP-890; ProducerAppendInfo.checkSequence, supportsEpochBump (read in 4.1.2 and 4.4.0)",
+        "KAFKA-18202; ProducerAppendInfo.checkSequence (in 4.1.2 and 4.4.0; 4.0 was not read)",
     )
     marker_above: bool = _switch(
         "A marker of an epoch that the leader knows already ends no open transaction.",
-        "KIP-1228; ProducerAppendInfo.checkProducerEpoch (in 4.3.1 and 4.4.0, not in 4.1.2)",
+        "KIP-1228, KAFKA-19446; ProducerAppendInfo.checkProducerEpoch (in 4.3.1 and 4.4.0, not in"
+        " 4.1.2; 4.2 was not read)",
     )
     answers_first: bool = _switch(
         "The coordinator answers EndTxn when its decision is written, before the markers are.",
@@ -110,7 +111,7 @@ def transaction_rules_of(kafka: str, client: str) -> TransactionRules:
         open_in_epoch=version >= (4, 0),
         bumps_epoch=second,
         adds_by_produce=second,
-        first_is_zero=second,
+        first_is_zero=second and version >= (4, 1),
         marker_above=second and version >= (4, 3),
         answers_first=True,
         purges_unanswered=client == "librdkafka",

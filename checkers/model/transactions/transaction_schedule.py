@@ -62,7 +62,7 @@ class TransactionAction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of records in the end, on a release.
+    """The fate of records in the end, on a release.
 
     Attributes:
         lost: of committed transactions, and in no log or aborted there.
@@ -78,7 +78,7 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def harms(self) -> bool:
-        """Whether anything is broken in the end."""
+        """True if anything is broken in the end."""
         return bool(self.lost or self.published or self.hanging)
 
 
@@ -101,11 +101,11 @@ def transaction_schedule(
         TransactionAction(
             action=action,
             record=record,
-            held=held,
+            held=request,
             says=step.says,
             length=None if follows or undecided else length,
         )
-        for (action, record, held), step, length, follows, undecided in zip(
+        for (action, record, request), step, length, follows, undecided in zip(
             named, counterexample.steps, lengths, by_itself, pending, strict=True
         )
     )
@@ -123,8 +123,8 @@ def foretell_records(counterexample: TransactionCounterexample, kafka: str) -> F
         switched=counterexample.switched,
     )
     k = transaction_constants(settings.scope, settings.rules())
-    known, state, lengths = _states(counterexample), transaction_initial(), []
-    for before, row in zip(known, _rows(counterexample), strict=False):
+    state, lengths = transaction_initial(), list[int]()
+    for before, row in zip(_states(counterexample), _rows(counterexample), strict=False):
         for candidate in _same_request(row, before, state):
             after = state.copy()
             if take(after, k, *candidate):
@@ -159,11 +159,11 @@ def _same_request(row: Row, before: State, state: State) -> list[Row]:
     kind, slot, _ = row
     if kind != TransactionMove.ARRIVE:
         return [row]
-    wanted = request_in_words(before, slot)
+    request = request_in_words(before, slot)
     return [
         (kind, other, 0)
         for other in range(layout.MAX_MESSAGES)
-        if message(state, other, layout.M_KIND) and request_in_words(state, other) == wanted
+        if message(state, other, layout.M_KIND) and request_in_words(state, other) == request
     ]
 
 
@@ -214,8 +214,8 @@ def _action(rows: Sequence[Row], states: Sequence[State], number: int) -> tuple[
     if kind in (TransactionMove.COMMIT, TransactionMove.ABORT):
         action = "commit" if kind == TransactionMove.COMMIT else "abort"
         later = rows[number + 1 : number + 2]
-        held = bool(later) and later[0][0] == TransactionMove.GIVE_UP
-        return action, "", END if held else ""
+        is_late = bool(later) and later[0][0] == TransactionMove.GIVE_UP
+        return action, "", END if is_late else ""
     if kind == TransactionMove.GIVE_UP:
         return ("await", "", "") if b == COORDINATOR else ("given-up", "", _newest(before))
     if kind == TransactionMove.ARRIVE:

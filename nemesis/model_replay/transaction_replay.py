@@ -129,6 +129,7 @@ class _TransactionPlayer:
     ending: contextlib.ExitStack
     messages: dict[str, CaughtMessages] = field(default_factory=dict)
     is_open: bool = False
+    refused: bool = False
 
     def take(self, action: TransactionAction) -> None:
         """Take a step, and wait until the log is as long as the model says."""
@@ -145,21 +146,31 @@ class _TransactionPlayer:
             self._release(action)
         elif action.action == "answered":
             self.writer.flush()
+        elif action.action == "renew":
+            self.writer.renew()
         if action.length is not None:
             self._await_length(action.length)
 
     def finish(self) -> None:
         """Abort what is open, and let another producer commit a record behind it."""
+        refusal = self.writer.abort() if self.is_open else ""
         if self.is_open:
-            self.scene.note(f"the application aborts in the end: {self.writer.abort() or 'done'}")
+            self.scene.note(f"the application aborts in the end: {refusal or 'done'}")
+        if self.refused and not refusal:
+            raise ScheduleNotFollowedError("the producer was to fail, and has not")
         other = self.scene.transactional(_OTHER)
         other.begin()
         other.send(_LAST, 0)
         self.scene.note(f"another producer commits {_LAST}: {other.commit()}")
 
     def _send(self, action: TransactionAction) -> None:
+        self.refused = self.refused or action.refused
         if not action.held:
-            self.writer.send(action.record, 0)
+            if not action.refused:
+                self.writer.send(action.record, 0)
+                return
+            self.writer.send_on(action.record, 0)
+            self.writer.flush()
             return
         self._hold(action.held, "Produce")
         self.writer.send_on(action.record, 0)

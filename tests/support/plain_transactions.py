@@ -76,7 +76,7 @@ class World:
     shelves: list[Shelf] = field(default_factory=list)
     ways: dict[tuple[Any, ...], list[Letter]] = field(default_factory=dict)
     spent: dict[str, int] = field(default_factory=dict)
-    refused: bool = False
+    refused: set[str] = field(default_factory=set)
 
     @classmethod
     def begin(cls, scope: TransactionScope, rules: TransactionRules) -> "World":
@@ -92,7 +92,7 @@ class World:
         ways = sorted((repr(way), repr(letters)) for way, letters in self.ways.items() if letters)
         spent = sorted((name, number) for name, number in self.spent.items() if number)
         parts = (self.state, self.epoch, sorted(self.places), sorted(self.owed), self.works)
-        rest = (self.notes, self.writers, self.shelves, ways, spent, self.refused)
+        rest = (self.notes, self.writers, self.shelves, ways, spent, sorted(self.refused))
         return repr((parts, rest))
 
     def copied(self) -> "World":
@@ -144,6 +144,11 @@ class World:
         if name not in ("begin_work", "write", "commit", "abort", "enter"):
             return True
         if awaited or (name == "write" and any(note.state == "unanswered" for note in self.notes)):
+            return False
+        doings = [writer.doing for writer in self.writers]
+        if name == "enter" and doings[0] != "idle":
+            return False
+        if name == "begin_work" and rest[0] == 0 and doings[1:] not in ([], ["off"]):
             return False
         return name not in ("begin_work", "enter") or not self.state.startswith("prepare")
 
@@ -363,7 +368,8 @@ class World:
 
     def die(self, who: int) -> None:
         writer = self.writers[who]
-        self.refused |= not writer.fenced
+        if not writer.fenced:
+            self.refused |= {"goes-on", "successor-goes-on"} if who else {"goes-on"}
         if self.works[writer.work - 1] == "open":
             self.works[writer.work - 1] = "aborted"
         for note in self.own(writer):
@@ -463,7 +469,7 @@ class World:
     def broken(self) -> set[str]:
         """The promises that do not hold."""
         fates = {name: self.fate(name) for name in range(len(self.notes))}
-        found = {"goes-on"} if self.refused else set[str]()
+        found = set(self.refused)
         for name, note in enumerate(self.notes):
             said = self.works[note.work - 1]
             if PUBLISH in fates[name] and said in ("aborted", "open"):

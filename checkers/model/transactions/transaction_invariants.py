@@ -30,7 +30,7 @@ _STATUS_COMMIT_ASKED: Final = int(Status.COMMIT_ASKED)
 _STATUS_OPEN: Final = int(Status.OPEN)
 
 
-_ALL: Final = 9
+_ALL: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +181,12 @@ def goes_on(s: State) -> bool:
     return int(s[layout.FLAGS]) & layout.FLAG_REFUSED == 0
 
 
+@rule
+def successor_goes_on(s: State) -> bool:
+    """No producer fails that has taken another's place, unless its transaction lasts too long."""
+    return int(s[layout.FLAGS]) & layout.FLAG_SUCCESSOR_REFUSED == 0
+
+
 _CHECKS: Final[dict[str, Callable[[State], bool]]] = {
     "aborted-unread": aborted_unread,
     "committed-kept": committed_kept,
@@ -191,6 +197,7 @@ _CHECKS: Final[dict[str, Callable[[State], bool]]] = {
     "in-order": in_order,
     "ends": ends,
     "goes-on": goes_on,
+    "successor-goes-on": successor_goes_on,
 }
 
 TRANSACTION_INVARIANTS: Final = {
@@ -217,4 +224,5 @@ def broken_of(s: State, k: Constants) -> int:  # noqa: ARG001 - of all machines
         | int(not in_order(s)) << 6
         | int(not ends(s)) << 7
         | int(not goes_on(s)) << 8
+        | int(not successor_goes_on(s)) << 9
     )

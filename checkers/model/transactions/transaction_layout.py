@@ -155,6 +155,9 @@ FLAG_OVERFLOW: Final = 1
 FLAG_REFUSED: Final = 2
 """A producer was refused for good, which nobody had fenced."""
 
+FLAG_SUCCESSOR_REFUSED: Final = 4
+"""That producer was the second, which had taken the place of the first."""
+
 
 @rule
 def producer(s: State, c: int, field: int) -> int:

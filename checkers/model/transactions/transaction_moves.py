@@ -96,6 +96,7 @@ _UNANSWERED: Final = int(RecordState.UNANSWERED)
 _MARKER_LATE: Final = int(Request.MARKER)
 _FAILED: Final = int(Phase.FAILED)
 _OFF: Final = int(Phase.OFF)
+_READY: Final = int(Phase.READY)
 _OPENING: Final = int(Phase.OPENING)
 
 
@@ -156,7 +157,7 @@ def take(s: State, k: Constants, kind: int, a: int, b: int) -> bool:  # noqa: C9
 
 
 @rule
-def _is_its_turn(s: State, kind: int, a: int) -> bool:
+def _is_its_turn(s: State, kind: int, a: int) -> bool:  # noqa: PLR0911 - one for each case
     """Return whether a move comes in its turn (``TransactionScope.in_turn``)."""
     if kind == _ARRIVE:
         late = message(s, a, layout.M_CONNECTION) != 0
@@ -169,6 +170,10 @@ def _is_its_turn(s: State, kind: int, a: int) -> bool:
         for r in range(int(s[layout.SENT])):
             if int(s[layout.R_STATE + r]) == _UNANSWERED:
                 return False
+    if kind == _OPEN_PRODUCER and producer(s, 0, layout.PHASE) != _READY:
+        return False
+    if kind == _BEGIN and a == 0 and producer(s, 1, layout.PHASE) != _OFF:
+        return False
     return kind not in (_BEGIN, _OPEN_PRODUCER) or not is_preparing(s)
 
 

@@ -229,6 +229,8 @@ def fail(s: State, c: int) -> None:
     """
     if not producer(s, c, layout.FENCED):
         s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_REFUSED
+        if c > 0:
+            s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_SUCCESSOR_REFUSED
     number = producer(s, c, layout.TRANSACTION)
     if int(s[layout.STATUS + number - 1]) == _STATUS_OPEN:
         s[layout.STATUS + number - 1] = _STATUS_ABORTED

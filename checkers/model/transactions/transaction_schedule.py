@@ -52,6 +52,7 @@ class TransactionAction(msgspec.Struct, frozen=True, kw_only=True):
         held: name of the request that this step sends and the wire holds, or that it is about.
         says: the step of the counterexample as a sentence.
         length: entries of the log after it; None where the next step comes by itself.
+        refused: whether the record that it sends is refused for good.
     """
 
     action: str
@@ -59,6 +60,7 @@ class TransactionAction(msgspec.Struct, frozen=True, kw_only=True):
     held: str = ""
     says: str
     length: int | None
+    refused: bool = False
 
 
 class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,18 +70,20 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
         lost: of committed transactions, and in no log or aborted there.
         published: of transactions that the application aborted.
         hanging: first records of transactions that nobody ends.
+        refused: those with which a producer failed that nobody had fenced.
         lengths: entries of the log after each step.
     """
 
     lost: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
     hanging: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()
 
     @property
     def harms(self) -> bool:
         """True if anything is broken in the end."""
-        return bool(self.lost or self.published or self.hanging)
+        return bool(self.lost or self.published or self.hanging or self.refused)
 
 
 def transaction_schedule(
@@ -93,7 +97,7 @@ def transaction_schedule(
     _require_playable(counterexample)
     rows = _rows(counterexample)
     states = _states(counterexample)
-    lengths = foretell_records(counterexample, kafka).lengths
+    fate = foretell_records(counterexample, kafka)
     named = [_action(rows, states, number) for number in range(len(rows))]
     by_itself = [action == "await" for action, _, _ in [*named[1:], ("", "", "")]]
     pending = [int(state[layout.PENDING]) != 0 for state in states[1:]]
@@ -104,9 +108,10 @@ def transaction_schedule(
             held=request,
             says=step.says,
             length=None if follows or undecided else length,
+            refused=record in fate.refused,
         )
         for (action, record, request), step, length, follows, undecided in zip(
-            named, counterexample.steps, lengths, by_itself, pending, strict=True
+            named, counterexample.steps, fate.lengths, by_itself, pending, strict=True
         )
     )
 
@@ -123,11 +128,13 @@ def foretell_records(counterexample: TransactionCounterexample, kafka: str) -> F
         switched=counterexample.switched,
     )
     k = transaction_constants(settings.scope, settings.rules())
-    state, lengths = transaction_initial(), list[int]()
+    state, lengths, refused = transaction_initial(), list[int](), list[str]()
     for before, row in zip(_states(counterexample), _rows(counterexample), strict=False):
         for candidate in _same_request(row, before, state):
             after = state.copy()
             if take(after, k, *candidate):
+                if int(after[layout.FLAGS]) != int(state[layout.FLAGS]):
+                    refused.append(_subject(state, candidate[1]))
                 state = after
                 break
         lengths.append(leader(state, 0, layout.LENGTH))
@@ -150,8 +157,15 @@ def foretell_records(counterexample: TransactionCounterexample, kafka: str) -> F
         hanging=()
         if ends(state)
         else (record_name(leader(state, 0, layout.LOG + open_from - 1) - 1),),
+        refused=tuple(refused),
         lengths=tuple(lengths),
     )
+
+
+def _subject(state: State, slot: int) -> str:
+    """Return the record that a request sends, or ``end``."""
+    produces = message(state, slot, layout.M_KIND) == Request.PRODUCE
+    return record_name(message(state, slot, layout.M_ARGUMENT)) if produces else END
 
 
 def _same_request(row: Row, before: State, state: State) -> list[Row]:
@@ -175,7 +189,7 @@ def _require_playable(counterexample: TransactionCounterexample) -> None:
         "its application does not wait for answers": not scope.in_turn,
         "its rules are not those of a release": bool(counterexample.switched),
         "it has moves that brokers make by themselves": bool(
-            moves & {"expire", "forget", "repeat_marker", "open_producer"}
+            moves & {"expire", "forget", "repeat_marker"}
         ),
     }
     for why, there in problems.items():
@@ -220,7 +234,8 @@ def _action(rows: Sequence[Row], states: Sequence[State], number: int) -> tuple[
         return ("await", "", "") if b == COORDINATOR else ("given-up", "", _newest(before))
     if kind == TransactionMove.ARRIVE:
         return _arrival(before, a, rows, states, number)
-    return ("begin" if kind == TransactionMove.BEGIN else "await"), "", ""
+    names = {TransactionMove.BEGIN: "begin", TransactionMove.OPEN_PRODUCER: "renew"}
+    return names.get(TransactionMove(kind), "await"), "", ""
 
 
 def _arrival(

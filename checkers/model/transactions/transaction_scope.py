@@ -48,7 +48,8 @@ class TransactionScope:
         overdue: 1 if a late Produce may arrive after the end of its own transaction; 0 if it
             arrives before or never.
         in_turn: 1 if an application goes on only when there is an answer, or its connection is
-            given up: fewer interleavings, which can be replayed on brokers.
+            given up, and a second producer comes when the first has ended its transaction: fewer
+            interleavings, which can be replayed on brokers.
 
     Raises:
         UsageError: a bound that the model cannot hold.

@@ -11,9 +11,15 @@ from highwater.checkers.model.explain.lost_records import OTHERWISE, SUCCESSION,
 from highwater.checkers.model.protocol.invariants import INVARIANTS
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, rules_of
 from highwater.checkers.model.schedules.counterexample import Counterexample
-from highwater.cli.model_rules import ORDER, alike, ranges, says, source
+from highwater.checkers.model.transactions.transaction_counterexample import (
+    TransactionCounterexample,
+)
+from highwater.checkers.model.transactions.transaction_invariants import TRANSACTION_INVARIANTS
+from highwater.checkers.model.transactions.transaction_rules import CLIENTS
+from highwater.cli.model_rules import ORDER, alike, ranges, says, source, transaction_table
 from highwater.harness.base.wording import count
 from highwater.reports.drawings.counterexample_svg import whole
+from highwater.reports.drawings.transaction_svg import whole_transactions
 from highwater.reports.html import drawing_css
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
@@ -72,12 +78,30 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     scope: str
 
 
+class SearchedTransactions(msgspec.Struct, frozen=True, kw_only=True):
+    """One search of transactions: its bounds other than usual, and what it found.
+
+    Attributes:
+        broken: each invariant that can be broken, and in how many steps.
+    """
+
+    kafka: str
+    client: str
+    bounds: Mapping[str, int]
+    switched: Mapping[str, bool] = {}
+    states: int
+    depth: int
+    seconds: float
+    broken: Mapping[str, int]
+
+
 class Results(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was measured."""
 
     scopes: tuple[Searched, ...] = ()
     replays: tuple[MeasuredReplay, ...] = ()
     mutations: tuple[Mutation, ...] = ()
+    transactions: tuple[SearchedTransactions, ...] = ()
 
 
 def model() -> str:
@@ -91,6 +115,9 @@ def model() -> str:
         "replays": lambda: replays(results.replays),
         "mutations": lambda: mutations(results.mutations),
         "losses": losses,
+        "transaction-invariants": transaction_invariants,
+        "transaction-searches": lambda: transaction_searches(results.transactions),
+        "transaction-rules": transaction_rules,
     }
     for name, block in blocks.items():
         begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->"
@@ -120,6 +147,42 @@ def invariants() -> str:
         for name, invariant in INVARIANTS.items()
     ]
     return table(("invariant", "what must hold", "who relies on it"), rows)
+
+
+def transaction_invariants() -> str:
+    """Return what must hold in the model of transactions."""
+    rows = [(f"`{name}`", invariant.says) for name, invariant in TRANSACTION_INVARIANTS.items()]
+    return table(("invariant", "what must hold"), rows)
+
+
+def transaction_rules() -> str:
+    """Return the rules of transactions, and which releases have them with which client."""
+    rows = []
+    for number, (name, meaning, origin, _) in enumerate(transaction_table(CLIENTS[0])):
+        having = {client: transaction_table(client)[number][3] for client in CLIENTS}
+        releases = having[CLIENTS[0]]
+        if len(set(having.values())) > 1:
+            releases = "<br>".join(f"{client}: {names}" for client, names in having.items())
+        rows.append((f"`{name}`", meaning, origin, releases))
+    return table(("rule", "what it is", "source", "releases that have it"), rows)
+
+
+def transaction_searches(measured: Sequence[SearchedTransactions]) -> str:
+    """Return a row a search of transactions."""
+    rows = [
+        (
+            search.kafka,
+            search.client,
+            ", ".join(f"{name} {number}" for name, number in search.bounds.items())
+            + "".join(f", {name} {'on' if on else 'off'}" for name, on in search.switched.items()),
+            "<br>".join(f"**`{name}` {steps} steps**" for name, steps in search.broken.items())
+            or "all hold",
+            f"{search.states:,}",
+            str(search.depth),
+        )
+        for search in measured
+    ]
+    return table(("Kafka", "client", "bounds", "what breaks", "states", "depth"), rows)
 
 
 def losses() -> str:
@@ -221,6 +284,9 @@ def drawings() -> dict[str, Callable[[], str]]:
     """Return an SVG beside each counterexample in docs/counterexamples."""
 
     def drawing(path: Path) -> Callable[[], str]:
+        if path.stem.startswith("transactions-"):
+            counterexample = TransactionCounterexample.load(path)
+            return lambda: str(whole_transactions(counterexample, drawing_css())) + "\n"
         return lambda: str(whole(Counterexample.load(path), drawing_css())) + "\n"
 
     paths = sorted((DOCS / "counterexamples").glob("*.json"))

@@ -13,11 +13,23 @@ from highwater.api import JudgedRun, Progress, perform_groups
 from highwater.checkers.model.schedules.compile import compile_for
 from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.schedules.schedule import Schedule
+from highwater.checkers.model.transactions.transaction_counterexample import (
+    TransactionCounterexample,
+)
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Store
+from highwater.harness.runs.verdict import UNKNOWN as UNKNOWN_VERDICT
 from highwater.nemesis.model_replay.schedule_replay import plan
+from highwater.nemesis.model_replay.transaction_replay import (
+    as_foretold_records,
+    is_transaction_replay,
+    transaction_plan,
+)
+from highwater.reports.drawings.transaction_svg import whole_transactions
+from highwater.reports.html import drawing_css, save
 from highwater.reports.model_text import GOOD
 from highwater.reports.pages.counterexample import write
 from highwater.runtime.campaign import Campaign, PlannedRun
@@ -32,7 +44,7 @@ class Source:
     """A file that can be replayed: a counterexample or a schedule."""
 
     name: str
-    content: Counterexample | Schedule
+    content: Counterexample | Schedule | TransactionCounterexample
 
     @classmethod
     def load(cls, path: Path, *, min_isr: int | None = None) -> Self:
@@ -51,18 +63,32 @@ class Source:
                 f"{path} is neither a counterexample nor a schedule: {error}",
                 hint="highwater model explore --out FILE writes a counterexample.",
             ) from error
+        if "model" in fields:
+            return cls(name=path.name, content=TransactionCounterexample.load(path))
         kind = Counterexample if "invariant" in fields else Schedule
         content = kind.load(path)
         return cls(name=path.name, content=content if min_isr is None else _with(content, min_isr))
 
     def schedule(self, kafka: str) -> Schedule:
         """Return the schedule for a release."""
+        assert not isinstance(self.content, TransactionCounterexample)
         if isinstance(self.content, Schedule):
             return self.content
         return compile_for(self.content, kafka)
 
+    def planned(self, kafka: str, *, label: str, seed: int, driver: str) -> PlannedRun:
+        """Return a replay on a release."""
+        if not isinstance(self.content, TransactionCounterexample):
+            schedule = self.schedule(kafka)
+            return planned_replay(schedule, kafka, label=label, seed=seed, driver=driver)
+        made = transaction_plan(self.content, kafka, seed=seed, driver=driver)
+        files = {"schedule.json": self.content.to_json()}
+        return PlannedRun(plan=made, label=label, files=files)
+
     def draw(self, path: Path, judged: Sequence[JudgedRun]) -> Path:
         """Write the page of the counterexample together with the runs on real brokers."""
+        if isinstance(self.content, TransactionCounterexample):
+            return save(path, whole_transactions(self.content, drawing_css()))
         if isinstance(self.content, Schedule):
             raise UsageError(f"{self.name} is a schedule", hint="A counterexample can be drawn.")
         return write(self.content, path, [judged_run.run for judged_run in judged])
@@ -113,8 +139,7 @@ def perform(
     """
     groups = [
         [
-            planned_replay(
-                source.schedule(kafka),
+            source.planned(
                 kafka,
                 label=f"{kafka} replay {number + 1} of {runs}",
                 seed=seed + number,
@@ -155,18 +180,21 @@ def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
             counterexample=source.name,
             kafka=kafka,
             runs=len(group),
-            reproduced=sum(_as_foretold(judged_run) is True for judged_run in group),
-            kept=sum(_as_foretold(judged_run) is False for judged_run in group),
+            reproduced=sum(as_foretold(judged_run) is True for judged_run in group),
+            kept=sum(as_foretold(judged_run) is False for judged_run in group),
         )
         for kafka, group in groups.items()
     ]
 
 
-def _as_foretold(run: JudgedRun) -> bool | None:
+def as_foretold(run: JudgedRun) -> bool | None:
     """Return whether a run lost or forked records, or None if it did not end as the model says.
 
     It does not matter whether the model also explains the run's trace.
     """
+    plan = run.run.plan()
+    if is_transaction_replay(plan):
+        return _as_foretold_records(run, plan)
     model = run.model
     if model is None or model.predicted is None or model.status in {"not-reproduced", "unknown"}:
         return None
@@ -176,8 +204,20 @@ def _as_foretold(run: JudgedRun) -> bool | None:
     return bool(lost or forked)
 
 
+def _as_foretold_records(run: JudgedRun, plan: Plan) -> bool | None:
+    if run.verdict.verdict == UNKNOWN_VERDICT:
+        return None
+    anomalies = {
+        (anomaly.kind, anomaly.value or "") for anomaly in run.verdict.anomalies if anomaly.breaks
+    }
+    return as_foretold_records(plan, anomalies)
+
+
 def exit_code(judged: Sequence[JudgedRun]) -> int:
     """Return 0 when all runs ended as the model says, 1 when one is unexplained, else 3."""
+    transactional = [run for run in judged if is_transaction_replay(run.run.plan())]
+    if transactional:
+        return UNKNOWN if any(as_foretold(run) is None for run in transactional) else OK
     statuses = {judged_run.model.status if judged_run.model else "unknown" for judged_run in judged}
     if "unexplained" in statuses:
         return BROKEN

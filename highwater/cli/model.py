@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from highwater.checkers.model.protocol.scope import By
     from highwater.checkers.model.search.breadth_first import Limits, SearchProgress
     from highwater.checkers.model.search.result import SearchAnswer
+    from highwater.checkers.model.transactions.transaction_search import TransactionAnswer
 
 app = typer.Typer(
     name="model",
@@ -36,6 +37,11 @@ app = typer.Typer(
 )
 
 _DRAWING_SUFFIXES = (".html", ".svg")
+_REPLICAS_ONLY = (
+    *("acks", "brokers", "records", "failures", "moves", "late", "min_isr", "unclean", "by"),
+    *("stops", "old_format", "walks", "depth", "seed"),
+)
+"""Options of ``explore`` that the model of transactions does not have."""
 
 
 def _within(name: str) -> str:
@@ -52,6 +58,7 @@ app.command()(rules)
 
 @app.command()
 def explore(  # noqa: PLR0913 - a command's options are its arguments
+    context: typer.Context,
     *,
     kafka: Annotated[str, Option(help="Release, as highwater versions names it.")],
     acks: Annotated[str, Option(help="0, 1 or all.")] = "all",
@@ -83,6 +90,16 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     old_format: Annotated[
         bool, Option("--old-format", help="Write records as before 0.11, without epochs.")
     ] = False,
+    transactions: Annotated[
+        bool, Option("--transactions", help="Search the model of transactions instead.")
+    ] = False,
+    client: Annotated[
+        str, Option(help="With --transactions: librdkafka, java, or java-v1 (without KIP-890).")
+    ] = "librdkafka",
+    bound: Annotated[
+        list[str] | None,
+        Option(metavar="NAME=NUMBER", help="With --transactions: a bound, see docs/model.md."),
+    ] = None,
     rule: Annotated[
         list[str] | None, Option(metavar="NAME=on|off", help="Change a rule of the release.")
     ] = None,
@@ -105,6 +122,12 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Search all interleavings of a small cluster for the shortest way to break a promise."""
+    if transactions:
+        _only_for_replicas(context)
+        _explore_transactions(
+            kafka, client, bound or [], rule or [], invariant, (memory, limit, jobs), (out, report),
+            as_json=as_json,
+        )  # fmt: skip
     from highwater.checkers.model.protocol.scope import Scope
     from highwater.checkers.model.search import result
     from highwater.checkers.model.search.kafka_model import ModelSettings, invariants
@@ -150,6 +173,60 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     else:
         model.show(answer, written)
     raise typer.Exit(exit_code(answer))
+
+
+def _only_for_replicas(context: typer.Context) -> None:
+    """Refuse options that the model of transactions does not have."""
+    for name in _REPLICAS_ONLY:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{option} says nothing with --transactions",
+                hint="Bounds of transactions are --bound NAME=NUMBER, as in --bound records=3.",
+            )
+
+
+def _explore_transactions(
+    kafka: str,
+    client: str,
+    bound: Sequence[str],
+    rule: Sequence[str],
+    invariant: str,
+    effort: tuple[str | None, str | None, int],
+    files: tuple[Path | None, Path | None],
+    *,
+    as_json: bool,
+) -> None:
+    """Search the model of transactions, show the answers, and exit as ``explore`` does."""
+    from highwater.checkers.model.transactions.transaction_machine import (
+        TransactionSettings,
+        transaction_invariants,
+    )
+    from highwater.checkers.model.transactions.transaction_search import search_transactions
+    from highwater.cli.options import model_transactions as shown
+
+    settings = TransactionSettings(
+        kafka=kafka, client=client, scope=shown.scope_of(bound), switched=_switched(rule)
+    )
+    settings.rules()
+    names = transaction_invariants(parse_values.names(invariant))
+    memory, limit, jobs = effort
+    paths = [path for path in files if path is not None]
+    for path in paths:
+        require_writable(path, "--out" if path is files[0] else "--report")
+    if files[1] is not None and files[1].suffix != ".svg":
+        raise UsageError(f"{files[1]} is no drawing", hint="Call it FILE.svg.")
+    with _limits(memory, limit) as limits, console.progress() as progress:
+        answers = search_transactions(
+            settings, names, limits=limits, jobs=jobs, watch=_watch(progress, kafka)
+        )
+    written = [made for path in paths for made in shown.write_transactions(answers, path)]
+    if as_json:
+        console.print_all_json([answer.summary() for answer in answers])
+    else:
+        shown.show_transactions(answers, written)
+    raise typer.Exit(exit_code(answers))
 
 
 @app.command()
@@ -216,7 +293,7 @@ def _check_drawn(report: Path | None) -> None:
         require_writable(report, "--report")
 
 
-def exit_code(answers: "Sequence[SearchAnswer]") -> int:
+def exit_code(answers: "Sequence[SearchAnswer | TransactionAnswer]") -> int:
     """Return 1 if an invariant is broken, 3 if one is unknown, else 0."""
     if any(answer.holds is False for answer in answers):
         return BROKEN

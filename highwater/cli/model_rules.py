@@ -8,6 +8,12 @@ from typer import Option
 
 from highwater import console
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, Rules, rules_of
+from highwater.checkers.model.transactions.transaction_rules import (
+    TRANSACTION_RELEASES,
+    TRANSACTION_SWITCHES,
+    TransactionRules,
+    transaction_rules_of,
+)
 from highwater.harness.base.wording import count
 from highwater.harness.runs import parse_values
 
@@ -23,11 +29,20 @@ def rules(
     everything: Annotated[
         bool, Option("--all", help="With releases named: also what they have in common.")
     ] = False,
+    transactions: Annotated[
+        bool, Option("--transactions", help="The rules of transactions instead.")
+    ] = False,
+    client: Annotated[
+        str, Option(help="With --transactions: librdkafka, java, or java-v1 (without KIP-890).")
+    ] = "librdkafka",
     as_json: Annotated[
         bool, Option("--json", help="Print all of them as JSON, those in common, too.")
     ] = False,
 ) -> None:
     """List the rules that tell releases apart, and which release has which."""
+    if transactions:
+        _rules_of_transactions(kafka, client, as_json=as_json)
+        return
     releases = ORDER if kafka == "all" else parse_values.names(kafka)
     rules = {name: rules_of(name) for name in releases}
     if as_json:
@@ -59,6 +74,37 @@ def rules(
     if same := len(SWITCHES) - len(rows):
         rest = count(same, "other rule") if rows else f"all {len(SWITCHES)} rules"
         console.out.print(f"They have {rest} in common: --all lists these, too.")
+
+
+def transaction_table(
+    client: str, releases: Sequence[str] = TRANSACTION_RELEASES
+) -> list[tuple[str, str, str, str]]:
+    """Return a row a rule of transactions: its name, meaning, source, and releases with it."""
+    about = {switch.name: switch.metadata for switch in fields(TransactionRules)}
+    rules = {name: transaction_rules_of(name, client) for name in releases}
+    return [
+        (
+            switch,
+            str(about[switch]["says"]),
+            str(about[switch]["source"]),
+            ranges([name for name in releases if getattr(rules[name], switch)], releases),
+        )
+        for switch in TRANSACTION_SWITCHES
+    ]
+
+
+def _rules_of_transactions(kafka: str, client: str, *, as_json: bool) -> None:
+    releases = TRANSACTION_RELEASES if kafka == "all" else tuple(parse_values.names(kafka))
+    listed = transaction_table(client, releases)
+    if as_json:
+        heads = ("rule", "says", "source", "releases")
+        console.print_json([dict(zip(heads, row, strict=True)) for row in listed])
+        return
+    title = f"Rules of transactions with {client}"
+    columns = ["rule", "what it is", "source", "releases that have it"]
+    table = console.table(title, columns, [list(row) for row in listed])
+    table.columns[0].no_wrap = True
+    console.out.print(table)
 
 
 def differing(rules: Mapping[str, Rules]) -> tuple[str, ...]:

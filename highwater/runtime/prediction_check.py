@@ -10,6 +10,7 @@ from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import UNKNOWN, Verdict
+from highwater.nemesis.model_replay.transaction_replay import is_transaction_replay
 from highwater.nemesis.stories.registry import STORIES, find_story
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _teller(plan: Plan) -> "Callable[[Rules], PartitionOutcome] | None":
     kafka = release(plan.played_on)
     if plan.story in STORIES and STORIES[plan.story].script:
         return partial(find_story(plan.story).foretell, kafka, plan)
-    if plan.schedule is None:
+    if plan.schedule is None or is_transaction_replay(plan):
         return None
     schedule = Schedule.from_plain(plan.schedule)
     unclean = plan.topic.unclean_leader_election and kafka.elects_unclean

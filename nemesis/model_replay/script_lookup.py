@@ -7,6 +7,10 @@ from highwater.clusters.core.interfaces import Cluster, Probe
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.model_replay.schedule_replay import Replay
+from highwater.nemesis.model_replay.transaction_replay import (
+    TransactionReplay,
+    is_transaction_replay,
+)
 from highwater.nemesis.stories.registry import find_story
 
 
@@ -26,6 +30,8 @@ def find_script(plan: Plan) -> Script | None:
     Raises:
         UsageError: the plan names a story that there is not, or holds no proper schedule.
     """
+    if plan.schedule is not None and is_transaction_replay(plan):
+        return TransactionReplay.of(plan.schedule)
     if plan.schedule is not None:
         return Replay(Schedule.from_plain(plan.schedule))
     return find_story(plan.story) if plan.story else None

@@ -1,0 +1,1 @@
+"""The model of transactions: producers, leaders' states of them, and one coordinator."""

@@ -1,0 +1,228 @@
+"""Invariants of the model of transactions, each a function of a state."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.transactions import transaction_layout as layout
+from highwater.checkers.model.transactions.transaction_brokers import is_preparing
+from highwater.checkers.model.transactions.transaction_layout import (
+    CoordinatorState,
+    RecordState,
+    Status,
+    leader,
+)
+
+NOWHERE: Final = 0
+UNDECIDED: Final = 1
+PUBLISHED: Final = 2
+WITHDRAWN: Final = 4
+"""What a log says of a record, one bit for each place that it has there: no marker behind it, a
+commit, an abort. That is what a read_committed reader goes by (``Fetcher``, aborted transactions):
+the marker next behind a record decides."""
+
+_ACKNOWLEDGED: Final = int(RecordState.ACKNOWLEDGED)
+_ONGOING: Final = int(CoordinatorState.ONGOING)
+_STATUS_ABORTED: Final = int(Status.ABORTED)
+_STATUS_COMMITTED: Final = int(Status.COMMITTED)
+_STATUS_COMMIT_ASKED: Final = int(Status.COMMIT_ASKED)
+_STATUS_OPEN: Final = int(Status.OPEN)
+
+
+_ALL: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionInvariant:
+    """Something that must hold."""
+
+    bit: int
+    says: str
+
+
+@rule
+def verdict_of(s: State, r: int) -> int:
+    """Return what the log of its partition says of a record."""
+    p, fate = int(s[layout.R_PARTITION + r]), NOWHERE
+    for offset in range(leader(s, p, layout.LENGTH)):
+        if leader(s, p, layout.LOG + offset) == r + 1:
+            fate |= _next_marker(s, p, offset)
+    return fate
+
+
+@rule
+def _next_marker(s: State, p: int, offset: int) -> int:
+    for later in range(offset + 1, leader(s, p, layout.LENGTH)):
+        entry = leader(s, p, layout.LOG + later)
+        if entry == layout.COMMIT:
+            return PUBLISHED
+        if entry == layout.ABORT:
+            return WITHDRAWN
+    return UNDECIDED
+
+
+@rule
+def _status(s: State, r: int) -> int:
+    return int(s[layout.STATUS + int(s[layout.R_TRANSACTION + r]) - 1])
+
+
+@rule
+def aborted_unread(s: State) -> bool:
+    """No read_committed reader gets a record of a transaction that its application aborted."""
+    for r in range(int(s[layout.SENT])):
+        if _status(s, r) == _STATUS_ABORTED and verdict_of(s, r) & PUBLISHED:
+            return False
+    return True
+
+
+@rule
+def open_unread(s: State) -> bool:
+    """No read_committed reader gets a record before its application has asked for a commit."""
+    for r in range(int(s[layout.SENT])):
+        if _status(s, r) == _STATUS_OPEN and verdict_of(s, r) & PUBLISHED:
+            return False
+    return True
+
+
+@rule
+def committed_kept(s: State) -> bool:
+    """Every record of a transaction that its application committed is in its log, not aborted."""
+    for r in range(int(s[layout.SENT])):
+        if _status(s, r) == _STATUS_COMMITTED and not verdict_of(s, r) & (PUBLISHED | UNDECIDED):
+            return False
+    return True
+
+
+@rule
+def all_or_nothing(s: State) -> bool:
+    """No part alone is committed of a transaction that its application wanted to commit."""
+    for number in range(1, int(s[layout.BEGUN]) + 1):
+        status = int(s[layout.STATUS + number - 1])
+        if status not in (_STATUS_COMMIT_ASKED, _STATUS_COMMITTED):
+            continue
+        published, missing = False, False
+        for r in range(int(s[layout.SENT])):
+            if int(s[layout.R_TRANSACTION + r]) == number:
+                fate = verdict_of(s, r)
+                published = published or bool(fate & PUBLISHED)
+                missing = missing or fate in (NOWHERE, WITHDRAWN)
+        if published and missing:
+            return False
+    return True
+
+
+@rule
+def written_once(s: State) -> bool:
+    """No record is in a log twice."""
+    for r in range(int(s[layout.SENT])):
+        p, places = int(s[layout.R_PARTITION + r]), 0
+        for offset in range(leader(s, p, layout.LENGTH)):
+            places += int(leader(s, p, layout.LOG + offset) == r + 1)
+        if places > 1:
+            return False
+    return True
+
+
+@rule
+def gapless(s: State) -> bool:
+    """In a log the sequence numbers of a producer epoch begin with 0, without gap or repetition."""
+    for p in range(layout.MAX_PARTITIONS):
+        epoch, last = -1, -1
+        for offset in range(leader(s, p, layout.LENGTH)):
+            r = leader(s, p, layout.LOG + offset) - 1
+            if r + 1 >= layout.COMMIT:
+                continue
+            if int(s[layout.R_EPOCH + r]) != epoch:
+                epoch, last = int(s[layout.R_EPOCH + r]), -1
+            if int(s[layout.R_SEQUENCE + r]) != last + 1:
+                return False
+            last += 1
+    return True
+
+
+@rule
+def in_order(s: State) -> bool:
+    """In a log the records of a producer epoch are in the order in which they were sent."""
+    for p in range(layout.MAX_PARTITIONS):
+        epoch, last = -1, -1
+        for offset in range(leader(s, p, layout.LENGTH)):
+            r = leader(s, p, layout.LOG + offset) - 1
+            if r + 1 >= layout.COMMIT:
+                continue
+            if int(s[layout.R_EPOCH + r]) != epoch:
+                epoch, last = int(s[layout.R_EPOCH + r]), -1
+            if r <= last:
+                return False
+            last = r
+    return True
+
+
+@rule
+def ends(s: State) -> bool:
+    """No transaction is open in a log that the coordinator has not: the LSO moves on."""
+    for p in range(layout.MAX_PARTITIONS):
+        if leader(s, p, layout.OPEN) == 0:
+            continue
+        if is_preparing(s):
+            owed = int(s[layout.PENDING])
+        elif int(s[layout.STATE]) == _ONGOING:
+            owed = int(s[layout.PARTS])
+        else:
+            owed = 0
+        if not owed >> p & 1:
+            return False
+    return True
+
+
+@rule
+def goes_on(s: State) -> bool:
+    """No producer fails, unless another has taken its place or its transaction lasted too long."""
+    return int(s[layout.FLAGS]) & layout.FLAG_REFUSED == 0
+
+
+@rule
+def successor_goes_on(s: State) -> bool:
+    """No producer fails that has taken another's place, unless its transaction lasts too long."""
+    return int(s[layout.FLAGS]) & layout.FLAG_SUCCESSOR_REFUSED == 0
+
+
+_CHECKS: Final[dict[str, Callable[[State], bool]]] = {
+    "aborted-unread": aborted_unread,
+    "committed-kept": committed_kept,
+    "all-or-nothing": all_or_nothing,
+    "open-unread": open_unread,
+    "written-once": written_once,
+    "gapless": gapless,
+    "in-order": in_order,
+    "ends": ends,
+    "goes-on": goes_on,
+    "successor-goes-on": successor_goes_on,
+}
+
+TRANSACTION_INVARIANTS: Final = {
+    name: TransactionInvariant(bit=bit, says=(check.__doc__ or "").partition("\n")[0])
+    for bit, (name, check) in enumerate(_CHECKS.items())
+}
+
+
+@rule
+def broken_of(s: State, k: Constants) -> int:  # noqa: ARG001 - of all machines
+    """Return a mask of the invariants that a state breaks, in the order of ``_CHECKS``.
+
+    A state in which something has no room breaks all of them: nothing holds then.
+    """
+    if int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW:
+        return (1 << _ALL) - 1
+    return (
+        int(not aborted_unread(s))
+        | int(not committed_kept(s)) << 1
+        | int(not all_or_nothing(s)) << 2
+        | int(not open_unread(s)) << 3
+        | int(not written_once(s)) << 4
+        | int(not gapless(s)) << 5
+        | int(not in_order(s)) << 6
+        | int(not ends(s)) << 7
+        | int(not goes_on(s)) << 8
+        | int(not successor_goes_on(s)) << 9
+    )

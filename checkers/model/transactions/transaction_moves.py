@@ -1,0 +1,285 @@
+"""Every move of the model of transactions, by number."""
+
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+
+from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.search.machine import Moves
+from highwater.checkers.model.transactions import transaction_layout as layout
+from highwater.checkers.model.transactions.transaction_brokers import (
+    LATER,
+    OK,
+    WAIT,
+    add_partition,
+    append_record,
+    complete,
+    end_transaction,
+    fence,
+    forget_producer,
+    is_preparing,
+    write_marker,
+)
+from highwater.checkers.model.transactions.transaction_layout import (
+    BROKERS_WAY,
+    CoordinatorState,
+    Phase,
+    RecordState,
+    Request,
+    message,
+    producer,
+    set_producer,
+)
+from highwater.checkers.model.transactions.transaction_messages import (
+    is_first,
+    put_message,
+    take_out,
+)
+from highwater.checkers.model.transactions.transaction_producers import (
+    abort,
+    begin,
+    commit,
+    fail,
+    give_up,
+    on_acknowledged,
+    on_added,
+    on_ended,
+    open_producer,
+    retry,
+    send,
+)
+from highwater.checkers.model.transactions.transaction_scope import (
+    K_EXPIRIES,
+    K_FORGETS,
+    K_IN_TURN,
+    K_LATE_MARKERS,
+    K_OVERDUE,
+    TransactionScope,
+)
+
+
+class TransactionMove(IntEnum):
+    """The kind of a move; its arguments are a producer, a partition or a message."""
+
+    BEGIN = 0
+    SEND = 1
+    COMMIT = 2
+    ABORT = 3
+    RETRY = 4
+    GIVE_UP = 5
+    ARRIVE = 6
+    MARKER = 7
+    REPEAT_MARKER = 8
+    OPEN_PRODUCER = 9
+    EXPIRE = 10
+    FORGET = 11
+
+
+_BEGIN: Final = int(TransactionMove.BEGIN)
+_SEND: Final = int(TransactionMove.SEND)
+_COMMIT: Final = int(TransactionMove.COMMIT)
+_ABORT: Final = int(TransactionMove.ABORT)
+_RETRY: Final = int(TransactionMove.RETRY)
+_GIVE_UP: Final = int(TransactionMove.GIVE_UP)
+_ARRIVE: Final = int(TransactionMove.ARRIVE)
+_MARKER: Final = int(TransactionMove.MARKER)
+_REPEAT_MARKER: Final = int(TransactionMove.REPEAT_MARKER)
+_OPEN_PRODUCER: Final = int(TransactionMove.OPEN_PRODUCER)
+_EXPIRE: Final = int(TransactionMove.EXPIRE)
+_PREPARE_COMMIT: Final = int(CoordinatorState.PREPARE_COMMIT)
+_ONGOING: Final = int(CoordinatorState.ONGOING)
+_PRODUCE: Final = int(Request.PRODUCE)
+_ADD: Final = int(Request.ADD_PARTITION)
+_END: Final = int(Request.END_TXN)
+_UNANSWERED: Final = int(RecordState.UNANSWERED)
+_MARKER_LATE: Final = int(Request.MARKER)
+_FAILED: Final = int(Phase.FAILED)
+_OFF: Final = int(Phase.OFF)
+_READY: Final = int(Phase.READY)
+_OPENING: Final = int(Phase.OPENING)
+
+
+def transaction_moves(scope: TransactionScope) -> Moves:
+    """Return every move that a scope allows."""
+    rows = []
+    for c in range(scope.producers):
+        kinds = (_BEGIN, _COMMIT, _ABORT)
+        rows += [(kind, c, 0) for kind in kinds]
+        for p in range(scope.partitions):
+            rows += [(_SEND, c, p), (_RETRY, c, p), (_GIVE_UP, c, p)]
+        rows.append((_GIVE_UP, c, layout.COORDINATOR))
+        if c:
+            rows.append((_OPEN_PRODUCER, c, 0))
+    rows += [(_ARRIVE, slot, 0) for slot in range(layout.MAX_MESSAGES)]
+    for p in range(scope.partitions):
+        rows.append((_MARKER, p, 0))
+        rows += [(_REPEAT_MARKER, p, 0)] if scope.late_markers else []
+        rows += [(int(TransactionMove.FORGET), p, 0)] if scope.forgets else []
+    rows += [(_EXPIRE, 0, 0)] if scope.expiries else []
+    return np.array(rows, dtype=np.int64)
+
+
+@rule
+def is_possible(s: State, k: Constants, kind: int, a: int) -> bool:  # noqa: ARG001 - of all machines
+    """Return whether a move may be possible, by a look at its message."""
+    return kind != _ARRIVE or message(s, a, layout.M_KIND) != 0
+
+
+@rule
+def take(s: State, k: Constants, kind: int, a: int, b: int) -> bool:  # noqa: C901, PLR0911 - one case a move
+    """Take a move in place; return False where it is not possible."""
+    if k[K_IN_TURN] and not _is_its_turn(s, kind, a):
+        return False
+    if kind == _BEGIN:
+        return begin(s, k, a)
+    if kind == _SEND:
+        return send(s, k, a, b)
+    if kind == _COMMIT:
+        return commit(s, a)
+    if kind == _ABORT:
+        return abort(s, k, a)
+    if kind == _RETRY:
+        return retry(s, a, b)
+    if kind == _GIVE_UP:
+        return give_up(s, k, a, b)
+    if kind == _ARRIVE:
+        return _arrive(s, k, a)
+    if kind == _MARKER:
+        return _write(s, k, a)
+    if kind == _REPEAT_MARKER:
+        return _repeat(s, k, a)
+    if kind == _OPEN_PRODUCER:
+        return open_producer(s, k, a)
+    if kind == _EXPIRE:
+        return _expire(s, k)
+    return _forget(s, k, a)
+
+
+@rule
+def _is_its_turn(s: State, kind: int, a: int) -> bool:  # noqa: PLR0911 - one for each case
+    """Return whether a move comes in its turn (``TransactionScope.in_turn``)."""
+    if kind == _ARRIVE:
+        late = message(s, a, layout.M_CONNECTION) != 0
+        return not late or not (is_preparing(s) or _is_awaited(s, _ADD, _END))
+    if kind not in (_BEGIN, _SEND, _COMMIT, _ABORT, _OPEN_PRODUCER):
+        return True
+    if _is_awaited(s, _ADD, _END) or _is_awaited(s, _PRODUCE, _PRODUCE):
+        return False
+    if kind == _SEND:
+        for r in range(int(s[layout.SENT])):
+            if int(s[layout.R_STATE + r]) == _UNANSWERED:
+                return False
+    if kind == _OPEN_PRODUCER and producer(s, 0, layout.PHASE) != _READY:
+        return False
+    if kind == _BEGIN and a == 0 and producer(s, 1, layout.PHASE) != _OFF:
+        return False
+    return kind not in (_BEGIN, _OPEN_PRODUCER) or not is_preparing(s)
+
+
+@rule
+def _is_awaited(s: State, kind: int, other: int) -> bool:
+    """Return whether a producer waits for the answer to a request of one of two kinds."""
+    for slot in range(layout.MAX_MESSAGES):
+        if message(s, slot, layout.M_KIND) in (kind, other) and not message(
+            s, slot, layout.M_CONNECTION
+        ):
+            return True
+    return False
+
+
+@rule
+def _arrive(s: State, k: Constants, slot: int) -> bool:
+    """Let a request reach its broker; its answer is there at once, or lost with its connection."""
+    kind = message(s, slot, layout.M_KIND)
+    if kind == 0 or not is_first(s, slot):
+        return False
+    way, argument = message(s, slot, layout.M_WAY), message(s, slot, layout.M_ARGUMENT)
+    epoch, awaited = message(s, slot, layout.M_EPOCH), message(s, slot, layout.M_CONNECTION) == 0
+    if kind == _PRODUCE:
+        if not awaited and not k[K_OVERDUE] and _is_overdue(s, way, argument):
+            return False
+        answer = append_record(s, k, argument)
+    elif kind == _ADD:
+        answer = add_partition(s, argument, epoch)
+    elif kind == _MARKER_LATE:
+        write_marker(s, k, argument >> 1, argument & 1, epoch)
+        answer = OK
+    else:
+        answer = end_transaction(s, k, argument, epoch)
+    if answer == LATER:
+        if not awaited:
+            take_out(s, slot)
+        return True
+    if answer == WAIT and awaited:
+        return False
+    take_out(s, slot)
+    if awaited:
+        _answer(s, k, kind, way // (layout.MAX_PARTITIONS + 1), argument, answer)
+    return True
+
+
+@rule
+def _is_overdue(s: State, way: int, r: int) -> bool:
+    """Return whether the producer of a record is in its transaction no more."""
+    c = way // (layout.MAX_PARTITIONS + 1)
+    return producer(s, c, layout.TRANSACTION) != int(s[layout.R_TRANSACTION + r])
+
+
+@rule
+def _answer(s: State, k: Constants, kind: int, c: int, argument: int, answer: int) -> None:
+    if answer != OK:
+        fail(s, c)
+    elif kind == _PRODUCE:
+        on_acknowledged(s, c, argument)
+    elif kind == _ADD:
+        on_added(s, c, argument)
+    else:
+        on_ended(s, k, c)
+
+
+@rule
+def _write(s: State, k: Constants, p: int) -> bool:
+    """Write the marker of a partition."""
+    if not is_preparing(s) or not int(s[layout.PENDING]) >> p & 1:
+        return False
+    commits = int(int(s[layout.STATE]) == _PREPARE_COMMIT)
+    if not write_marker(s, k, p, commits, int(s[layout.EPOCH])):
+        return False
+    complete(s, p)
+    return True
+
+
+@rule
+def _repeat(s: State, k: Constants, p: int) -> bool:
+    """Send a marker that is late; the coordinator sends it again."""
+    number = int(s[layout.LATE_MARKERS]) + 1
+    if number > k[K_LATE_MARKERS] or not is_preparing(s):
+        return False
+    if not int(s[layout.PENDING]) >> p & 1:
+        return False
+    s[layout.LATE_MARKERS] = number
+    commits = int(int(s[layout.STATE]) == _PREPARE_COMMIT)
+    put_message(s, _MARKER_LATE, BROKERS_WAY, number, p << 1 | commits, int(s[layout.EPOCH]))
+    return True
+
+
+@rule
+def _expire(s: State, k: Constants) -> bool:
+    """Abort a transaction that lasts too long (``abortTimedOutTransactions``)."""
+    if int(s[layout.STATE]) != _ONGOING or s[layout.EXPIRIES] >= k[K_EXPIRIES]:
+        return False
+    s[layout.EXPIRIES] = int(s[layout.EXPIRIES]) + 1
+    fence(s, k)
+    for c in range(layout.MAX_PRODUCERS):
+        if producer(s, c, layout.PHASE) not in (_FAILED, _OFF, _OPENING):
+            set_producer(s, c, layout.FENCED, 1)
+    return True
+
+
+@rule
+def _forget(s: State, k: Constants, p: int) -> bool:
+    if s[layout.FORGETS] >= k[K_FORGETS]:
+        return False
+    s[layout.FORGETS] = int(s[layout.FORGETS]) + 1
+    return forget_producer(s, p)

@@ -1,0 +1,315 @@
+"""The producers' part: what an application asks for, what is sent, and what answers do."""
+
+from typing import Final
+
+from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.transactions import transaction_layout as layout
+from highwater.checkers.model.transactions.transaction_brokers import fence, is_preparing
+from highwater.checkers.model.transactions.transaction_layout import (
+    COORDINATOR,
+    CoordinatorState,
+    Phase,
+    RecordState,
+    Request,
+    Status,
+    message,
+    producer,
+    set_message,
+    set_producer,
+)
+from highwater.checkers.model.transactions.transaction_messages import (
+    message_count,
+    put_message,
+    way_of,
+)
+from highwater.checkers.model.transactions.transaction_scope import (
+    K_ADDS_BY_PRODUCE,
+    K_BUMPS_EPOCH,
+    K_LATE,
+    K_LATE_CONTROLS,
+    K_PARTITIONS,
+    K_PRODUCERS,
+    K_PURGES_UNANSWERED,
+    K_RECORDS,
+    K_TRANSACTIONS,
+)
+
+_OFF: Final = int(Phase.OFF)
+_OPENING: Final = int(Phase.OPENING)
+_READY: Final = int(Phase.READY)
+_OPEN: Final = int(Phase.OPEN)
+_DRAINING: Final = int(Phase.DRAINING)
+_COMMITTING: Final = int(Phase.COMMITTING)
+_ABORTING: Final = int(Phase.ABORTING)
+_FAILED: Final = int(Phase.FAILED)
+
+_QUEUED: Final = int(RecordState.QUEUED)
+_IN_FLIGHT: Final = int(RecordState.IN_FLIGHT)
+_UNANSWERED: Final = int(RecordState.UNANSWERED)
+_ACKNOWLEDGED: Final = int(RecordState.ACKNOWLEDGED)
+_DROPPED: Final = int(RecordState.DROPPED)
+
+_ADD: Final = int(Request.ADD_PARTITION)
+_PRODUCE: Final = int(Request.PRODUCE)
+_END: Final = int(Request.END_TXN)
+_EMPTY: Final = int(CoordinatorState.EMPTY)
+_ONGOING: Final = int(CoordinatorState.ONGOING)
+_STATUS_ABORTED: Final = int(Status.ABORTED)
+_STATUS_COMMITTED: Final = int(Status.COMMITTED)
+_STATUS_COMMIT_ASKED: Final = int(Status.COMMIT_ASKED)
+_STATUS_OPEN: Final = int(Status.OPEN)
+
+
+@rule
+def open_producer(s: State, k: Constants, c: int) -> bool:
+    """Take the place of the first producer (InitProducerId), which is fenced by it."""
+    if c == 0 or c >= k[K_PRODUCERS] or producer(s, c, layout.PHASE) not in (_OFF, _OPENING):
+        return False
+    if is_preparing(s):
+        return False
+    set_producer(s, 0, layout.FENCED, 1)
+    if int(s[layout.STATE]) == _ONGOING:
+        fence(s, k)
+        set_producer(s, c, layout.PHASE, _OPENING)
+        return True
+    s[layout.EPOCH] = int(s[layout.EPOCH]) + 1
+    s[layout.STATE] = _EMPTY
+    set_producer(s, c, layout.OWN_EPOCH, int(s[layout.EPOCH]))
+    set_producer(s, c, layout.PHASE, _READY)
+    return True
+
+
+@rule
+def begin(s: State, k: Constants, c: int) -> bool:
+    """Begin a transaction."""
+    if producer(s, c, layout.PHASE) != _READY or s[layout.BEGUN] >= k[K_TRANSACTIONS]:
+        return False
+    s[layout.BEGUN] = int(s[layout.BEGUN]) + 1
+    s[layout.STATUS + int(s[layout.BEGUN]) - 1] = _STATUS_OPEN
+    set_producer(s, c, layout.PHASE, _OPEN)
+    set_producer(s, c, layout.TRANSACTION, int(s[layout.BEGUN]))
+    return True
+
+
+@rule
+def send(s: State, k: Constants, c: int, p: int) -> bool:
+    """Give the producer a record; it is sent as soon as its partition is in the transaction.
+
+    Partitions are interchangeable, so the first record of all goes to the first.
+    """
+    r = int(s[layout.SENT])
+    if producer(s, c, layout.PHASE) != _OPEN or r >= k[K_RECORDS] or p >= k[K_PARTITIONS]:
+        return False
+    if r == 0 and p > 0:
+        return False
+    s[layout.SENT] = r + 1
+    s[layout.R_TRANSACTION + r] = producer(s, c, layout.TRANSACTION)
+    s[layout.R_PARTITION + r] = p
+    s[layout.R_EPOCH + r] = producer(s, c, layout.OWN_EPOCH)
+    s[layout.R_STATE + r] = _QUEUED
+    if k[K_ADDS_BY_PRODUCE] or producer(s, c, layout.ADDED) >> p & 1:
+        if not _has(s, c, p, _UNANSWERED):
+            _produce(s, c, p)
+    elif not producer(s, c, layout.ADDING) >> p & 1:
+        set_producer(s, c, layout.ADDING, producer(s, c, layout.ADDING) | 1 << p)
+        _request(s, c, COORDINATOR, _ADD, p)
+    return True
+
+
+@rule
+def retry(s: State, c: int, p: int) -> bool:
+    """Send again what has no answer, and what waits behind it."""
+    if producer(s, c, layout.PHASE) not in (_OPEN, _DRAINING) or not _has(s, c, p, _UNANSWERED):
+        return False
+    _produce(s, c, p)
+    return True
+
+
+@rule
+def commit(s: State, c: int) -> bool:
+    """Commit, when there is an answer about each record."""
+    number = producer(s, c, layout.TRANSACTION)
+    if producer(s, c, layout.PHASE) != _OPEN or not _count(s, number, _ACKNOWLEDGED):
+        return False
+    if _count(s, number, _QUEUED) + _outstanding(s, number):
+        return False
+    s[layout.STATUS + number - 1] = _STATUS_COMMIT_ASKED
+    set_producer(s, c, layout.PHASE, _COMMITTING)
+    _request(s, c, COORDINATOR, _END, 1)
+    return True
+
+
+@rule
+def abort(s: State, k: Constants, c: int) -> bool:
+    """Abort: drop what was never sent, and by its rule what waits to be sent again."""
+    number = producer(s, c, layout.TRANSACTION)
+    if producer(s, c, layout.PHASE) != _OPEN:
+        return False
+    sent = False
+    for r in range(int(s[layout.SENT])):
+        if int(s[layout.R_TRANSACTION + r]) != number:
+            continue
+        sent = True
+        state, p = int(s[layout.R_STATE + r]), int(s[layout.R_PARTITION + r])
+        if state == _QUEUED:
+            s[layout.R_STATE + r] = _DROPPED
+        elif state == _UNANSWERED and k[K_PURGES_UNANSWERED]:
+            s[layout.R_STATE + r] = _DROPPED
+            set_producer(s, c, layout.NEXT + p, producer(s, c, layout.NEXT + p) - 1)
+    if not sent:
+        return False
+    s[layout.STATUS + number - 1] = _STATUS_ABORTED
+    set_producer(s, c, layout.PHASE, _DRAINING)
+    _end_drained(s, c)
+    return True
+
+
+@rule
+def give_up(s: State, k: Constants, c: int, receiver: int) -> bool:
+    """Close a connection with requests on their way; those to the coordinator are sent again."""
+    spent, limit = layout.LATES, int(k[K_LATE])
+    if receiver == COORDINATOR:
+        spent, limit = layout.LATE_CONTROLS, int(k[K_LATE_CONTROLS])
+    if int(s[spent]) >= limit:
+        return False
+    way, given = way_of(c, receiver), 0
+    connection = int(s[layout.LATES]) + int(s[layout.LATE_CONTROLS]) + 1
+    for slot in range(message_count(s)):
+        kind = message(s, slot, layout.M_KIND)
+        if message(s, slot, layout.M_WAY) != way or message(s, slot, layout.M_CONNECTION) != 0:
+            continue
+        given += 1
+        set_message(s, slot, layout.M_CONNECTION, connection)
+        argument, epoch = message(s, slot, layout.M_ARGUMENT), message(s, slot, layout.M_EPOCH)
+        if kind == _PRODUCE:
+            s[layout.R_STATE + argument] = _UNANSWERED
+        else:
+            put_message(s, kind, way, 0, argument, epoch)
+    s[spent] = int(s[spent]) + 1
+    return given > 0
+
+
+@rule
+def on_added(s: State, c: int, p: int) -> None:
+    """Note that the coordinator has a partition, and send what has waited for it."""
+    set_producer(s, c, layout.ADDED, producer(s, c, layout.ADDED) | 1 << p)
+    set_producer(s, c, layout.ADDING, producer(s, c, layout.ADDING) & ~(1 << p))
+    if producer(s, c, layout.PHASE) == _OPEN:
+        _produce(s, c, p)
+
+
+@rule
+def on_acknowledged(s: State, c: int, r: int) -> None:
+    """Note that a record is in the log, as its leader says."""
+    s[layout.R_STATE + r] = _ACKNOWLEDGED
+    if producer(s, c, layout.PHASE) == _DRAINING:
+        _end_drained(s, c)
+
+
+@rule
+def on_ended(s: State, k: Constants, c: int) -> None:
+    """Note that the transaction has ended as the application wanted."""
+    if producer(s, c, layout.PHASE) == _COMMITTING:
+        s[layout.STATUS + producer(s, c, layout.TRANSACTION) - 1] = _STATUS_COMMITTED
+    set_producer(s, c, layout.PHASE, _READY)
+    set_producer(s, c, layout.TRANSACTION, 0)
+    set_producer(s, c, layout.ADDED, 0)
+    set_producer(s, c, layout.ADDING, 0)
+    if k[K_BUMPS_EPOCH]:
+        set_producer(s, c, layout.OWN_EPOCH, int(s[layout.EPOCH]))
+        for p in range(layout.MAX_PARTITIONS):
+            set_producer(s, c, layout.NEXT + p, 0)
+
+
+@rule
+def fail(s: State, c: int) -> None:
+    """End a producer by an error for good; what it has sent may still arrive.
+
+    An application that has not asked for a commit takes its transaction for aborted.
+    """
+    if not producer(s, c, layout.FENCED):
+        s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_REFUSED
+        if c > 0:
+            s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_SUCCESSOR_REFUSED
+    number = producer(s, c, layout.TRANSACTION)
+    if int(s[layout.STATUS + number - 1]) == _STATUS_OPEN:
+        s[layout.STATUS + number - 1] = _STATUS_ABORTED
+    for r in range(int(s[layout.SENT])):
+        if int(s[layout.R_TRANSACTION + r]) == number and int(s[layout.R_STATE + r]) in (
+            _QUEUED,
+            _IN_FLIGHT,
+            _UNANSWERED,
+        ):
+            s[layout.R_STATE + r] = _DROPPED
+    for field in range(layout.PRODUCER):
+        set_producer(s, c, field, 0)
+    set_producer(s, c, layout.PHASE, _FAILED)
+    for slot in range(layout.MAX_MESSAGES):
+        if (
+            message(s, slot, layout.M_KIND)
+            and message(s, slot, layout.M_CONNECTION) == 0
+            and message(s, slot, layout.M_WAY) // (layout.MAX_PARTITIONS + 1) == c
+        ):
+            set_message(s, slot, layout.M_CONNECTION, layout.CLOSED)
+
+
+@rule
+def _request(s: State, c: int, receiver: int, kind: int, argument: int) -> None:
+    epoch = producer(s, c, layout.OWN_EPOCH)
+    put_message(s, kind, way_of(c, receiver), 0, argument, epoch)
+
+
+@rule
+def _produce(s: State, c: int, p: int) -> None:
+    """Send every record of a partition that waits, in order."""
+    number = producer(s, c, layout.TRANSACTION)
+    for r in range(int(s[layout.SENT])):
+        state = int(s[layout.R_STATE + r])
+        if (
+            int(s[layout.R_TRANSACTION + r]) != number
+            or int(s[layout.R_PARTITION + r]) != p
+            or state not in (_QUEUED, _UNANSWERED)
+        ):
+            continue
+        if state == _QUEUED:
+            s[layout.R_SEQUENCE + r] = producer(s, c, layout.NEXT + p)
+            set_producer(s, c, layout.NEXT + p, producer(s, c, layout.NEXT + p) + 1)
+        s[layout.R_STATE + r] = _IN_FLIGHT
+        _request(s, c, p, _PRODUCE, r)
+
+
+@rule
+def _end_drained(s: State, c: int) -> None:
+    """Ask for the abort, if no record waits for its answer."""
+    if _outstanding(s, producer(s, c, layout.TRANSACTION)) == 0:
+        set_producer(s, c, layout.PHASE, _ABORTING)
+        _request(s, c, COORDINATOR, _END, 0)
+
+
+@rule
+def _count(s: State, number: int, state: int) -> int:
+    """Return how many records of a transaction are in a state."""
+    count = 0
+    for r in range(int(s[layout.SENT])):
+        if int(s[layout.R_TRANSACTION + r]) == number and int(s[layout.R_STATE + r]) == state:
+            count += 1
+    return count
+
+
+@rule
+def _outstanding(s: State, number: int) -> int:
+    return _count(s, number, _IN_FLIGHT) + _count(s, number, _UNANSWERED)
+
+
+@rule
+def _has(s: State, c: int, p: int, state: int) -> bool:
+    """Return whether a record of a partition, of the open transaction, is in a state."""
+    number = producer(s, c, layout.TRANSACTION)
+    for r in range(int(s[layout.SENT])):
+        if (
+            int(s[layout.R_TRANSACTION + r]) == number
+            and int(s[layout.R_PARTITION + r]) == p
+            and int(s[layout.R_STATE + r]) == state
+        ):
+            return True
+    return False

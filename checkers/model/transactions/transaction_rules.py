@@ -1,0 +1,124 @@
+"""The rules of transactions, by the release of the brokers and by the client.
+
+Each switch cites the KIP or issue that brought it and the class in which it was read. A client is
+a library with a version of transactions: Java's of 4.0 and later has version 2 with brokers that
+have it, too (KIP-890), and ``librdkafka`` has version 1 alone (confluentinc/librdkafka#5423).
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal
+
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
+from highwater.harness.releases.catalogue import CATALOGUE
+
+TransactionClient = Literal["librdkafka", "java", "java-v1"]
+
+CLIENTS: Final[tuple[TransactionClient, ...]] = ("librdkafka", "java", "java-v1")
+"""Clients that the model knows: ``java-v1`` is Java's with ``transaction.version`` below 2."""
+
+FIRST: Final = (0, 11)
+"""The first release with transactions (KIP-98)."""
+
+
+def _switch(says: str, source: str) -> Any:  # noqa: ANN401 - as dataclasses.field is typed
+    return field(metadata={"says": says, "source": source})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionRules:
+    """The rules of one release together with one client."""
+
+    duplicates_cached: bool = _switch(
+        "A leader knows the last five batches of a producer, and acknowledges a copy of any;"
+        " without it, a copy of the last one alone.",
+        "KAFKA-5494; ProducerStateEntry.findDuplicateBatch (1.0)",
+    )
+    unknown_accepted: bool = _switch(
+        "A leader without a state of a producer takes any sequence number of it; without it, 0"
+        " alone.",
+        "KIP-360; ProducerAppendInfo.checkSequence (2.5)",
+    )
+    verification: bool = _switch(
+        "Before a leader appends the first record of a transaction it asks the coordinator whether"
+        " that has the partition.",
+        "KIP-890, KAFKA-14402; UnifiedLog.analyzeAndValidateProducerState,"
+        " TransactionCoordinator.handleVerifyPartitionsInTransaction (3.6)",
+    )
+    lowest_sequence: bool = _switch(
+        "After a record that the coordinator did not confirm a leader takes no higher sequence"
+        " number, until it has appended one or a marker.",
+        "KAFKA-14920; VerificationStateEntry, ProducerAppendInfo.checkSequence (3.6)",
+    )
+    open_in_epoch: bool = _switch(
+        "A leader takes an open transaction of an older epoch for another one, and asks about the"
+        " first record of the new epoch, too.",
+        "KIP-890; UnifiedLog.hasOngoingTransaction (with an epoch in 4.1.2, without it in 3.9.2)",
+    )
+    bumps_epoch: bool = _switch(
+        "The producer epoch rises at each end of a transaction, and the next begins with"
+        " sequence number 0.",
+        "KIP-890, transaction.version 2; TransactionMetadata.prepareAbortOrCommit (4.0)",
+    )
+    adds_by_produce: bool = _switch(
+        "The leader adds the partition to the transaction when the first record comes; without"
+        " it, the client does so before, by AddPartitionsToTxn.",
+        "KIP-890, transaction.version 2; AddPartitionsToTxnManager (4.0)",
+    )
+    first_is_zero: bool = _switch(
+        "The first record of a producer that a leader has no batch of has sequence number 0.",
+        "KAFKA-18202; ProducerAppendInfo.checkSequence (in 4.1.2 and 4.4.0; 4.0 was not read)",
+    )
+    marker_above: bool = _switch(
+        "A marker of an epoch that the leader knows already ends no open transaction.",
+        "KIP-1228, KAFKA-19446; ProducerAppendInfo.checkProducerEpoch (in 4.3.1 and 4.4.0, not in"
+        " 4.1.2; 4.2 was not read)",
+    )
+    answers_first: bool = _switch(
+        "The coordinator answers EndTxn when its decision is written, before the markers are.",
+        "KIP-98; TransactionCoordinator.endTransaction",
+    )
+    purges_unanswered: bool = _switch(
+        "An abort drops a record that waits to be sent again, and the client gives its sequence"
+        " number to the next; without it, the abort waits for the answer.",
+        "docs/findings/reused-sequence.md; rd_kafka_toppar_purge_queues. Java waits:"
+        " RecordAccumulator.abortUndrainedBatches",
+    )
+
+
+TRANSACTION_SWITCHES: Final = tuple(switch.name for switch in fields(TransactionRules))
+
+
+def transaction_rules_of(kafka: str, client: str) -> TransactionRules:
+    """Return the rules of brokers of a catalogued release with a client.
+
+    Raises:
+        UsageError: no such release or client is known, or the release has no transactions.
+    """
+    if kafka not in CATALOGUE:
+        raise UsageError(f"the model knows no Kafka {kafka!r}", hint=nearest(kafka, CATALOGUE))
+    if client not in CLIENTS:
+        raise UsageError(f"the model knows no client {client!r}", hint=nearest(client, CLIENTS))
+    version = CATALOGUE[kafka].number
+    if version < FIRST:
+        raise UsageError(f"Kafka {kafka} has no transactions", hint="They came with 0.11.")
+    second = client == "java" and version >= (4, 0)
+    return TransactionRules(
+        duplicates_cached=version >= (1, 0),
+        unknown_accepted=version >= (2, 5),
+        verification=version >= (3, 6),
+        lowest_sequence=version >= (3, 6),
+        open_in_epoch=version >= (4, 0),
+        bumps_epoch=second,
+        adds_by_produce=second,
+        first_is_zero=second and version >= (4, 1),
+        marker_above=second and version >= (4, 3),
+        answers_first=True,
+        purges_unanswered=client == "librdkafka",
+    )
+
+
+TRANSACTION_RELEASES: Final = tuple(
+    name for name, release in CATALOGUE.items() if release.number >= FIRST
+)
+"""Every catalogued release with transactions."""

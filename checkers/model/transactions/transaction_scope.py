@@ -1,0 +1,119 @@
+"""The bounds of a search of transactions, and the constants vector that every rule reads."""
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+
+from highwater.checkers.model.protocol.compiled import Constants, State
+from highwater.checkers.model.transactions import transaction_layout as layout
+from highwater.checkers.model.transactions.transaction_layout import Phase
+from highwater.checkers.model.transactions.transaction_rules import TransactionRules
+from highwater.harness.base.errors import UsageError
+
+TRANSACTION_BOUNDS: Final = {
+    "partitions": (1, layout.MAX_PARTITIONS),
+    "records": (1, layout.MAX_RECORDS),
+    "transactions": (1, layout.MAX_TRANSACTIONS),
+    "producers": (1, layout.MAX_PRODUCERS),
+    "late": (0, 3),
+    "late_controls": (0, 3),
+    "late_markers": (0, 2),
+    "expiries": (0, 2),
+    "forgets": (0, 2),
+    "overdue": (0, 1),
+    "in_turn": (0, 1),
+}
+"""The least and the most of a scope's numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionScope:
+    """The bounds of a search of transactions.
+
+    Attributes:
+        partitions: of the topic, each with a leader of its own.
+        records: sent at most, by all producers.
+        transactions: begun at most, by all producers.
+        producers: of one ``transactional.id``; the second takes the place of the first, which does
+            not know it and goes on.
+        late: connections to leaders at most that a producer gives up while a Produce is on its way,
+            which arrives later or never.
+        late_controls: connections to the coordinator at most that it gives up so, with an
+            AddPartitionsToTxn or EndTxn.
+        late_markers: markers at most that the coordinator sends a second time, the first being
+            late.
+        expiries: transactions at most that the coordinator ends, for they last too long.
+        forgets: leaders at most that forget a producer (``producer.id.expiration.ms``).
+        overdue: 1 if a late Produce may arrive after the end of its own transaction; 0 if it
+            arrives before or never.
+        in_turn: 1 if an application goes on only when there is an answer, or its connection is
+            given up, and a second producer comes when the first has ended its transaction: fewer
+            interleavings, which can be replayed on brokers.
+
+    Raises:
+        UsageError: a bound that the model cannot hold.
+    """
+
+    partitions: int = 1
+    records: int = 3
+    transactions: int = 2
+    producers: int = 1
+    late: int = 1
+    late_controls: int = 0
+    late_markers: int = 0
+    expiries: int = 0
+    forgets: int = 0
+    overdue: int = 1
+    in_turn: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise an error for bounds that do not fit in a state."""
+        for name, (low, high) in TRANSACTION_BOUNDS.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise UsageError(
+                    f"the model cannot do {name} = {value}", hint=f"Choose from {low} to {high}."
+                )
+
+
+_SCOPE: Final = {field.name: number for number, field in enumerate(fields(TransactionScope))}
+_RULES: Final = {
+    field.name: len(_SCOPE) + number for number, field in enumerate(fields(TransactionRules))
+}
+
+K_PARTITIONS: Final = _SCOPE["partitions"]
+K_RECORDS: Final = _SCOPE["records"]
+K_TRANSACTIONS: Final = _SCOPE["transactions"]
+K_PRODUCERS: Final = _SCOPE["producers"]
+K_LATE: Final = _SCOPE["late"]
+K_LATE_CONTROLS: Final = _SCOPE["late_controls"]
+K_LATE_MARKERS: Final = _SCOPE["late_markers"]
+K_EXPIRIES: Final = _SCOPE["expiries"]
+K_FORGETS: Final = _SCOPE["forgets"]
+K_OVERDUE: Final = _SCOPE["overdue"]
+K_IN_TURN: Final = _SCOPE["in_turn"]
+K_DUPLICATES_CACHED: Final = _RULES["duplicates_cached"]
+K_UNKNOWN_ACCEPTED: Final = _RULES["unknown_accepted"]
+K_OPEN_IN_EPOCH: Final = _RULES["open_in_epoch"]
+K_VERIFICATION: Final = _RULES["verification"]
+K_LOWEST_SEQUENCE: Final = _RULES["lowest_sequence"]
+K_BUMPS_EPOCH: Final = _RULES["bumps_epoch"]
+K_ADDS_BY_PRODUCE: Final = _RULES["adds_by_produce"]
+K_FIRST_IS_ZERO: Final = _RULES["first_is_zero"]
+K_MARKER_ABOVE: Final = _RULES["marker_above"]
+K_ANSWERS_FIRST: Final = _RULES["answers_first"]
+K_PURGES_UNANSWERED: Final = _RULES["purges_unanswered"]
+
+
+def transaction_constants(scope: TransactionScope, rules: TransactionRules) -> Constants:
+    """Return the scope and the rules as the vector that compiled code reads."""
+    bounds = [int(getattr(scope, name)) for name in _SCOPE]
+    return np.array([*bounds, *(int(getattr(rules, name)) for name in _RULES)], dtype=np.int64)
+
+
+def transaction_initial() -> State:
+    """Return the first state: the first producer is open, in epoch 0, and nothing is written."""
+    s = np.zeros(layout.WIDTH, dtype=np.int8)
+    s[layout.PRODUCERS + layout.PHASE] = Phase.READY
+    return s

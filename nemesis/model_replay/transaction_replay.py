@@ -1,0 +1,231 @@
+"""Plays a counterexample of transactions on real brokers.
+
+The producer is librdkafka's, behind the wire: a request that is late in the counterexample is held
+there, on a connection that its producer has given up. After each step the log's length must be the
+one that the model foretells for this release.
+"""
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from highwater.checkers.model.transactions.transaction_counterexample import (
+    TransactionCounterexample,
+)
+from highwater.checkers.model.transactions.transaction_schedule import (
+    END,
+    TransactionAction,
+    foretell_records,
+    transaction_schedule,
+)
+from highwater.clusters.core.interfaces import CaughtMessages, Cluster, Probe, UnreachableError
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.faults.missed_step import MissedStep
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.nemesis.context import (
+    ScheduleContext,
+    ScheduleNotFollowedError,
+    TransactionalClient,
+)
+from highwater.nemesis.stories.helpers import await_replicas, missed_if_late
+from highwater.nemesis.stories.story import BROKER_CONFIG
+
+MODEL: Final = "transactions"
+"""The ``model`` of such a counterexample's file."""
+
+_WRITER: Final = "writer"
+_OTHER: Final = "other"
+_LAST: Final = "last"
+_LIMIT_S: Final = 15.0
+_CAST_LIMIT_S: Final = 30.0
+_REPLICAS: Final = 3
+
+
+def is_transaction_replay(plan: Plan) -> bool:
+    """Return whether a plan replays a counterexample of transactions."""
+    return (plan.schedule or {}).get("model") == MODEL
+
+
+def transaction_plan(
+    counterexample: TransactionCounterexample, kafka: str, *, seed: int = 0, driver: str = "local"
+) -> Plan:
+    """Return the run of a counterexample on a release, which need not be that of its search.
+
+    Raises:
+        UsageError: it cannot be replayed.
+    """
+    transaction_schedule(counterexample, kafka)
+    return Plan(
+        kafka=kafka,
+        driver=driver,
+        schedule={"name": counterexample.headline, **counterexample.plain()},
+        seed=seed,
+        topic=Topic(partitions=1),
+        workload=Workload(
+            producers=0, consumers=1, acks="all", idempotence=True, transactions=True
+        ),
+        broker_config=dict(BROKER_CONFIG),
+        wire_clients=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionReplay:
+    """A counterexample of transactions as something that can be cast and played."""
+
+    counterexample: TransactionCounterexample
+
+    @classmethod
+    def of(cls, schedule: dict[str, Any]) -> "TransactionReplay":
+        """Return that of a plan's schedule."""
+        plain = {name: value for name, value in schedule.items() if name != "name"}
+        return cls(TransactionCounterexample.from_plain(plain))
+
+    def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
+        """Return the brokers of the partition, when every broker has a session.
+
+        Raises:
+            WaitTimeoutError: that is not so within the limit.
+        """
+        await_condition(
+            probe.live_brokers,
+            lambda live: live == set(cluster.brokers),
+            what="every broker to have a session",
+            limit_s=_CAST_LIMIT_S,
+            passing=(UnreachableError,),
+        )
+        return tuple(sorted(cluster.brokers)[:_REPLICAS])
+
+    def play(self, scene: ScheduleContext) -> None:
+        """Play it.
+
+        Raises:
+            ScheduleNotFollowedError: a step could not be taken, or had another effect.
+        """
+        kafka = scene.plan.kafka
+        actions = transaction_schedule(self.counterexample, kafka)
+        total = len(actions)
+        with contextlib.ExitStack() as ending:
+            player = _TransactionPlayer(scene, scene.transactional(_WRITER), ending)
+            for number, action in enumerate(actions, start=1):
+                scene.check()
+                title = f"step {number} of {total}: {action.says}"
+                try:
+                    player.take(action)
+                except HarnessError as error:
+                    scene.check()  # the end of the run is no missed step
+                    missed = MissedStep(number=number, differences=())
+                    message = f"{title}: {error.message}"
+                    raise ScheduleNotFollowedError(message, missed) from error
+                scene.note(title, step=number)
+        player.finish()
+
+
+@dataclass(slots=True)
+class _TransactionPlayer:
+    scene: ScheduleContext
+    writer: TransactionalClient
+    ending: contextlib.ExitStack
+    messages: dict[str, CaughtMessages] = field(default_factory=dict)
+    is_open: bool = False
+    refused: bool = False
+
+    def take(self, action: TransactionAction) -> None:
+        """Take a step, and wait until the log is as long as the model says."""
+        if action.action == "begin":
+            self.writer.begin()
+            self.is_open = True
+        elif action.action == "send":
+            self._send(action)
+        elif action.action in ("commit", "abort"):
+            self._end(action)
+        elif action.action == "given-up":
+            self._await(action.held, "client-gone")
+        elif action.action == "release":
+            self._release(action)
+        elif action.action == "answered":
+            self.writer.flush()
+        elif action.action == "renew":
+            self.writer.renew()
+        if action.length is not None:
+            self._await_length(action.length)
+
+    def finish(self) -> None:
+        """Abort what is open, and let another producer commit a record behind it."""
+        refusal = self.writer.abort() if self.is_open else ""
+        if self.is_open:
+            self.scene.note(f"the application aborts in the end: {refusal or 'done'}")
+        if self.refused and not refusal:
+            raise ScheduleNotFollowedError("the producer was to fail, and has not")
+        other = self.scene.transactional(_OTHER)
+        other.begin()
+        other.send(_LAST, 0)
+        self.scene.note(f"another producer commits {_LAST}: {other.commit()}")
+
+    def _send(self, action: TransactionAction) -> None:
+        self.refused = self.refused or action.refused
+        if not action.held:
+            if not action.refused:
+                self.writer.send(action.record, 0)
+                return
+            self.writer.send_on(action.record, 0)
+            self.writer.flush()
+            return
+        self._hold(action.held, "Produce")
+        self.writer.send_on(action.record, 0)
+        self._await(action.held, "caught")
+
+    def _end(self, action: TransactionAction) -> None:
+        if action.held:
+            self._hold(END, "EndTxn")
+        self.is_open = False
+        outcome = self.writer.commit() if action.action == "commit" else self.writer.abort()
+        self.scene.note(f"{action.action}: {outcome or 'done'}")
+        if action.held and not self.messages[END].caught:
+            raise ScheduleNotFollowedError("its EndTxn was not held")
+
+    def _release(self, action: TransactionAction) -> None:
+        """Let a request go on; the answer to one of a closed connection is discarded."""
+        self.messages[action.held].release("schedule")
+        if action.record:
+            self.writer.flush()
+        else:
+            self._await(action.held, "discarded")
+
+    def _hold(self, name: str, api: str) -> None:
+        rule = f"hold {api} client:{_WRITER}>*"
+        self.messages[name] = self.ending.enter_context(self.scene.intercept(rule))
+
+    def _await(self, name: str, event: str) -> None:
+        with missed_if_late():
+            self.messages[name].await_event(event, limit_s=_LIMIT_S)
+
+    def _await_length(self, length: int) -> None:
+        leader = self.scene.replicas[0]
+        await_replicas(
+            self.scene,
+            lambda seen: seen[leader].leo == length,
+            what=f"the log of broker {leader} to have {length} entries",
+            limit_s=_LIMIT_S,
+            brokers=(leader,),
+        )
+
+
+def as_foretold_records(plan: Plan, anomalies: set[tuple[str, str]]) -> bool | None:
+    """Return whether a run broke what the model foretells; None if it ended in another way.
+
+    Args:
+        plan: of a replay.
+        anomalies: kind and value of those that break a promise.
+
+    Returns:
+        True if records were lost, published or left hanging as foretold; False if, as foretold,
+        none were.
+    """
+    counterexample = TransactionReplay.of(plan.schedule or {}).counterexample
+    fate = foretell_records(counterexample, plan.kafka)
+    expected = {("lost-write", record) for record in fate.lost}
+    expected |= {("G1a", record) for record in fate.published}
+    expected |= {("hanging-transaction", record) for record in fate.hanging}
+    return fate.harms if anomalies == expected else None

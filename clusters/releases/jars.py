@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import exclusive
@@ -24,6 +25,13 @@ from highwater.harness.base.user_dirs import cache_directory
 from highwater.harness.releases.catalogue import Release
 
 _LOCKS = Path(__file__).parent / "locks"
+
+REMOTE_STORAGE: Final = "kafka-storage"
+REMOTE_STORAGE_LOCK: Final = _LOCKS / "remote-storage.toml"
+"""The lock file of the jars with LocalTieredStorage, one for each release that published it."""
+
+TIERED_SINCE: Final = (3, 6)
+"""Since then brokers have a remote tier (KIP-405)."""
 _DOWNLOADS_AT_ONCE = 8
 _DOWNLOAD_TIMEOUT_S = 60
 
@@ -36,11 +44,13 @@ class Jar:
     artifact: str
     version: str
     sha256: str
+    classifier: str = ""
 
     @property
     def file_name(self) -> str:
         """Name in the cache; it carries the version, so all releases share one folder."""
-        return f"{self.artifact}-{self.version}.jar"
+        kind = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{kind}.jar"
 
 
 def lock_file(release: Release) -> Path:
@@ -58,9 +68,44 @@ def read_lock(path: Path) -> list[Jar]:
     table: Mapping[str, str] = tomllib.loads(path.read_text("utf-8"))["jars"]
     jars = []
     for coordinate, digest in table.items():
-        group, artifact, version = coordinate.split(":")
-        jars.append(Jar(group=group, artifact=artifact, version=version, sha256=digest))
+        group, artifact, version, *classifier = coordinate.split(":")
+        jar = Jar(
+            group=group,
+            artifact=artifact,
+            version=version,
+            sha256=digest,
+            classifier="".join(classifier),
+        )
+        jars.append(jar)
     return jars
+
+
+def remote_storage_jar(release: Release) -> Jar | None:
+    """Return the jar with LocalTieredStorage for a release; None where there is none.
+
+    Not every release published it. Its interface, RemoteStorageManager, is public and has been the
+    same since KIP-405, so that of the release before does, too.
+    """
+    if release.number < TIERED_SINCE:
+        return None
+    older = [jar for jar in read_lock(REMOTE_STORAGE_LOCK) if _number(jar) <= release.number]
+    return max(older, key=_number, default=None)
+
+
+def remote_storage_classpath(release: Release) -> list[Path]:
+    """Return the path of the jar with LocalTieredStorage for a release; see ``fetch``.
+
+    Raises:
+        HarnessError: the release has none, or see ``fetch``.
+    """
+    jar = remote_storage_jar(release)
+    if jar is None:
+        raise HarnessError(f"Kafka {release.name} has no tiered storage")
+    return fetch(f"{REMOTE_STORAGE}-{jar.version}", [jar])
+
+
+def _number(jar: Jar) -> tuple[int, ...]:
+    return tuple(int(part) for part in jar.version.split("."))
 
 
 def digests(release: Release) -> dict[str, str]:
@@ -128,7 +173,7 @@ def _download(jar: Jar, staging: Path, folder: Path) -> None:
     context = MavenContext(repo_cache=staging / jar.file_name, timeout=_DOWNLOAD_TIMEOUT_S)
     component = context.project(jar.group, jar.artifact).at_version(jar.version)
     try:
-        fetched = component.artifact().resolve()
+        fetched = component.artifact(classifier=jar.classifier).resolve()
     except (requests.RequestException, RuntimeError) as error:
         raise HarnessError(
             f"{jar.file_name} could not be downloaded: {type(error).__name__}",

@@ -47,6 +47,9 @@ COORDINATOR_TOPICS: Final = ("__transaction_state", "__consumer_offsets")
 MORE_LOG_DIRS: Final = "log-dirs"
 """The folder of a cluster with the further log directories of brokers: ``<broker id>/<number>``."""
 
+REMOTE_TIER: Final = "kafka-tiered-storage"
+"""The folder of a run with its remote tier, as LocalTieredStorage calls it."""
+
 COORDINATORS_FOLDER: Final = "coordinator-topics"
 """The folder of a run that has their replicas."""
 
@@ -143,6 +146,11 @@ class Run:
     def coordinators(self) -> Path:
         """The same of the coordinators' topics, if several brokers had replicas of them."""
         return self.path / COORDINATORS_FOLDER
+
+    @property
+    def remote_tier(self) -> Path:
+        """The remote tier: a folder ``<topic>-<partition>-<topic id>`` for each partition."""
+        return self.path / REMOTE_TIER
 
     @property
     def disks_here(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.nodes.jvm import java_version
-from highwater.clusters.releases.jars import digests
+from highwater.clusters.releases.jars import digests, remote_storage_jar
 from highwater.clusters.releases.software_level import Level, numbers
 from highwater.harness.runs.store import Environment
 

@@ -90,6 +90,7 @@ def node_options(plan: Plan) -> NodeOptions:
         log_dirs=plan.log_dirs,
         racks=plan.racks,
         dynamic_quorum=dynamic_quorum(plan),
+        tiered=plan.tiered,
     )
 
 

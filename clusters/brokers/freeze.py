@@ -29,7 +29,8 @@ _DERIVED = {".index", ".timeindex", ".txnindex"}
 def prune(replicas: Path, coordination: Path) -> Path:
     """Remove internal topics below ``replicas/<broker id>``, and index files everywhere.
 
-    The remote tier is beside ``replicas``. Coordinators' topics of which several brokers have replicas are moved beside ``replicas``.
+    The remote tier is beside ``replicas``, too. Coordinators' topics of which several brokers have
+    replicas are moved there.
 
     Raises:
         HarnessError: a file cannot be removed.

@@ -210,7 +210,7 @@ def format_node(
     (folder / "meta.properties").write_text(text(properties), encoding="ascii")
 
 
-TIER_TASK_S = 8.0
+TIER_TASK_S = 10.0
 """How often a broker copies segments, and looks what has expired; 30 s by default."""
 
 TIERED: Mapping[str, str] = MappingProxyType({"remote.log.storage.system.enable": "true"})

@@ -80,37 +80,36 @@ def read_lock(path: Path) -> list[Jar]:
     return jars
 
 
-def remote_storage_jar(release: Release) -> Jar | None:
-    """Return the jar with LocalTieredStorage for a release; None where there is none.
+def remote_storage_jars(release: Release) -> list[Jar]:
+    """Return what a release's class path needs behind its own jars for LocalTieredStorage.
 
-    Not every release published it. Its interface, RemoteStorageManager, is public and has been the
-    same since KIP-405, so that of the release before does, too.
+    None where the release has no tiered storage. Not every release published its tests: then it
+    gets those of the release before, and that one's clients for classes that have moved since. The
+    interface, RemoteStorageManager, is public (KIP-405).
     """
     if release.number < TIERED_SINCE:
-        return None
+        return []
     older = [jar for jar in read_lock(REMOTE_STORAGE_LOCK) if _number(jar) <= release.number]
-    return max(older, key=_number, default=None)
+    nearest = max(older, key=_number)
+    if nearest.version == release.version:
+        return [nearest]
+    of_nearest = read_lock(_LOCKS / f"{nearest.version}.toml")
+    return [nearest, *(jar for jar in of_nearest if jar.artifact == "kafka-clients")]
 
 
 def remote_storage_classpath(release: Release) -> list[Path]:
-    """Return the path of the jar with LocalTieredStorage for a release; see ``fetch``.
-
-    Raises:
-        HarnessError: the release has none, or see ``fetch``.
-    """
-    jar = remote_storage_jar(release)
-    if jar is None:
-        raise HarnessError(f"Kafka {release.name} has no tiered storage")
-    return fetch(f"{REMOTE_STORAGE}-{jar.version}", [jar])
+    """Return the paths of these jars; see ``fetch``."""
+    return fetch(f"{REMOTE_STORAGE}-{release.version}", remote_storage_jars(release))
 
 
 def _number(jar: Jar) -> tuple[int, ...]:
     return tuple(int(part) for part in jar.version.split("."))
 
 
-def digests(release: Release) -> dict[str, str]:
+def digests(release: Release, *, tiered: bool = False) -> dict[str, str]:
     """Return jar name to locked sha256, for a run's environment."""
-    return {jar.file_name: jar.sha256 for jar in locked_jars(release)}
+    more = remote_storage_jars(release) if tiered else []
+    return {jar.file_name: jar.sha256 for jar in [*locked_jars(release), *more]}
 
 
 def classpath(release: Release) -> list[Path]:

@@ -45,7 +45,8 @@ def resolve_remote_storage(repository: Path) -> dict[str, str]:
     context = MavenContext(repo_cache=repository, timeout=60)
     project = context.project("org.apache.kafka", REMOTE_STORAGE)
     jars = {}
-    for version in {entry.version: 1 for entry in CATALOGUE.values() if entry.number >= TIERED_SINCE}:
+    tiered = [entry.version for entry in CATALOGUE.values() if entry.number >= TIERED_SINCE]
+    for version in dict.fromkeys(tiered):
         try:
             jar = project.at_version(version).artifact(classifier=_CLASSIFIER).resolve()
         except RuntimeError as error:  # not published, or out of reach

@@ -202,7 +202,9 @@ def _of_remote_tier(run: Run, topic: str) -> Iterator[str]:
         path, inside = f"{run.remote_tier.name}/{name}", _names(run.remote_tier / name)
         if inside is None:
             yield path
-        yield from (f"{path}/{entry}" for entry in inside or () if remote_segment(entry) is not None)
+        yield from (
+            f"{path}/{entry}" for entry in inside or () if remote_segment(entry) is not None
+        )
 
 
 def _of_controllers(run: Run) -> Iterator[str]:

@@ -5,7 +5,7 @@ from typing import Final
 
 from highwater.clusters.drivers import require_driver
 from highwater.clusters.nodes.flush_trace import STRACE
-from highwater.clusters.releases.jars import remote_storage_jar
+from highwater.clusters.releases.jars import remote_storage_jars
 from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
@@ -144,7 +144,7 @@ def _check_remote_tier(plan: Plan, kafka: Release) -> None:
         raise UsageError(
             "containers share no folder that could be the remote tier", hint="Use --cluster local."
         )
-    if remote_storage_jar(kafka) is None:
+    if not remote_storage_jars(kafka):
         raise UsageError(
             f"Kafka {kafka.name} has no tiered storage", hint="It came with 3.6 (KIP-405)."
         )

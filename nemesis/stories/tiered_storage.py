@@ -38,6 +38,7 @@ _COPYING_STOPS: Final = (3, 9)
 """Since then copying can be disabled (KIP-950), and is a task of its own."""
 
 _LIMIT_S: Final = 30.0
+_LOOK_S: Final = 1.0
 
 
 def _cannot_stop_copying(release: Release) -> str:
@@ -80,8 +81,8 @@ def tiered_new_leader(scene: ScheduleContext) -> None:
     _set_copying(scene, "true")
     scene.note("copying to the remote tier is disabled")
     scene.nemesis.inject("stop", b)
-    started = scene.clock()
     scene.nemesis.heal(b)
+    started = scene.clock()
     _await_in_sync(scene)
     scene.cluster.move_leader(scene.topic, 0, b)
     if scene.clock() - started > TIER_TASK_S:
@@ -90,8 +91,7 @@ def tiered_new_leader(scene: ScheduleContext) -> None:
             " after its start"
         )
     scene.note(f"broker {b} has started again and leads; no broker has failed", b)
-    _let_leader_look(scene)
-    remaining = _copies(scene)
+    remaining = _let_leader_look(scene, copied)
     scene.note(f"the remote tier holds {len(remaining)} of {len(copied)} segments", b)
     _set_copying(scene, "false")
     scene.note("copying to the remote tier is enabled again")
@@ -133,6 +133,13 @@ def _await_in_sync(scene: ScheduleContext) -> None:
         )
 
 
-def _let_leader_look(scene: ScheduleContext) -> None:
-    """Let the new leader look twice for expired segments: at first it may not know any."""
-    scene.hold(2 * TIER_TASK_S)
+def _let_leader_look(scene: ScheduleContext, copied: set[int]) -> set[int]:
+    """Let the new leader look for expired segments, twice if it finds none; return what is left.
+
+    At its first look it may know no remote segment yet.
+    """
+    deadline = scene.clock() + 2 * TIER_TASK_S
+    while scene.clock() < deadline and _copies(scene) == copied:
+        scene.hold(_LOOK_S)
+    scene.hold(_LOOK_S)
+    return _copies(scene)

@@ -7,6 +7,7 @@ store/<run>/
   steps.json                                   the steps of its schedule, to be taken again
   manifest.json                                every file that is judged, and the tables' rows
   replicas/<broker>/<topic>-<partition>/…      frozen log directories, with the checkpoint files
+  kafka-tiered-storage/<topic>-<partition>-<id>/…  the remote tier, if there is one
   coordination/controller*/__cluster_metadata-0/…  each KRaft controller's metadata log
   logs/      broker and controller logs
   analysis/  verdict.json  anomalies.parquet

@@ -214,7 +214,7 @@ class Run:
 
     def judged_bytes(self) -> int:
         """Return how much its history and its replicas' files are, as far as they can be listed."""
-        places = (self.replicas, self.parquet("history/ops").parent)
+        places = (self.replicas, self.remote_tier, self.parquet("history/ops").parent)
         walks = (walk for place in places for walk in os.walk(place))
         files = (Path(home, name) for home, _, names in walks for name in names)
         return sum(file.stat().st_size for file in files if is_file(file))

@@ -20,6 +20,7 @@ _FAMILIES: Final = (
     "missed_decisions",
     "controller_disk",
     "transactions",
+    "tiered_storage",
 )
 
 for _family in _FAMILIES:

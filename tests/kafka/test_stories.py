@@ -73,6 +73,7 @@ AT_NIGHT = {
         Cell("flushed-abort"),
         Cell("late-answer", min_isr=3),
         Cell("lost-metadata"),
+        Cell("tiered-new-leader"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""

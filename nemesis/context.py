@@ -65,6 +65,10 @@ class DirectedClient(Protocol):
 class TransactionalClient(Protocol):
     """Sends named records in transactions and records them in the history. For one thread."""
 
+    @property
+    def appended(self) -> int:
+        """The number of records of the last transaction whose leader has told their offset."""
+
     def begin(self) -> None:
         """Begin a transaction."""
 

@@ -13,6 +13,7 @@ from highwater.checkers.hazards.catalogue import HAZARDS
 from highwater.checkers.hazards.evaluate import default_command
 from highwater.checkers.hazards.hazard import EVIDENCE, Hazard
 from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import HazardEnding
 from tools import story_runs
@@ -96,8 +97,9 @@ def _is_of(harm: HazardEnding | None, hazard: Hazard) -> bool:
 
 
 def _sentence(runs: story_runs.StoryRuns) -> str:
+    client = "" if runs.client == LIBRDKAFKA else f" with {runs.client}"
     return (
-        f"{runs.kafka}: broken {runs.broken} of {runs.runs}, as predicted {runs.as_predicted}"
+        f"{runs.kafka}{client}: broken {runs.broken} of {runs.runs}, as predicted {runs.as_predicted}"
         f" ({runs.day})"
     )
 

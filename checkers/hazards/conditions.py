@@ -19,7 +19,8 @@ from highwater.harness.releases.cluster_facts import (
     numbers,
     successor,
 )
-from highwater.harness.releases.release import Coordination
+from highwater.harness.releases.client_choice import JAVA, LIBRDKAFKA, ClientChoice
+from highwater.harness.releases.release import Coordination, Release
 
 Holds = Literal["yes", "no", "unknown"]
 Comparison = Literal["=", "<", ">=", "in"]
@@ -27,6 +28,9 @@ Comparison = Literal["=", "<", ">=", "in"]
 NEWEST: Final = max(release.number for release in CATALOGUE.values())
 END: Final = successor(NEWEST[:2])
 """The line after the newest of the catalogue: nothing is known from there on."""
+
+RENEWED_FROM: Final = (4, 0)
+"""Brokers that are new from this release on have the feature at level 2, and Java's heed it."""
 
 CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "acks": "--acks 0, 1 or all",
@@ -313,6 +317,13 @@ class TransactionalClients:
             why = f"{TRANSACTION_FEATURE}={level}, which Java's clients heed from 4.0 on"
             return ConditionAnswer(holds="no", why=why)
         return YES
+
+    def holds_for(self, client: ClientChoice, brokers: Release) -> bool:
+        """Return whether the clients of a run have it, on new brokers of a release."""
+        if client.release is None:
+            return LIBRDKAFKA in self.kinds
+        renewed = min(client.release.number, brokers.number) >= RENEWED_FROM
+        return JAVA in self.kinds and not (self.renewed and renewed)
 
 
 def _within(release: ReleaseRange, first: Number, fixed: Number | None) -> Holds:

@@ -25,6 +25,7 @@ from highwater.harness.releases.catalogue import Release
 
 _LOCKS = Path(__file__).parent / "locks"
 _DOWNLOADS_AT_ONCE = 8
+_OF_CLIENTS = ("kafka-clients", "slf4j-", "log4j", "reload4j", "lz4", "snappy-java", "zstd-jni")
 _DOWNLOAD_TIMEOUT_S = 60
 
 
@@ -71,6 +72,14 @@ def digests(release: Release) -> dict[str, str]:
 def classpath(release: Release) -> list[Path]:
     """Return the paths of the release's jars, in class path order; see ``fetch``."""
     return fetch(release.version, locked_jars(release))
+
+
+def clients_classpath(release: Release) -> list[Path]:
+    """Return the paths of the jars that the release's Java clients need; see ``fetch``."""
+    return fetch(
+        f"{release.version}-clients",
+        [jar for jar in locked_jars(release) if jar.artifact.startswith(_OF_CLIENTS)],
+    )
 
 
 def fetch(name: str, jars: list[Jar]) -> list[Path]:

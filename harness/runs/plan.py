@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from highwater.harness.base.errors import StoreError
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.faults.steps import ROLLING, Steps, current_fault
 
 SCHEMA_VERSION = 1
@@ -120,6 +121,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         trace_flushes: whether the flushes of brokers' files are traced.
         log_dirs: number of log directories of each broker.
         racks: number of racks that brokers and readers are in by turns; 0: none.
+        client: library that producers are of: ``librdkafka``, ``java`` of the brokers' release, or
+            of another, ``java:3.9.2``.
         external: the cluster, where the driver is ``external``.
     """
 
@@ -147,6 +150,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     trace_flushes: bool = False
     log_dirs: int = 1
     racks: int = 0
+    client: str = LIBRDKAFKA
     external: External | None = None
 
     def __post_init__(self) -> None:
@@ -262,6 +266,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         words += ["--trace-flushes"] if self.trace_flushes else []
         words += [f"--log-dirs {self.log_dirs}"] if self.log_dirs > 1 else []
         words += [f"--racks {self.racks}"] if self.racks else []
+        words += [f"--client {self.client}"] if self.client != LIBRDKAFKA else []
         words += ["--wire"] if self.wire else []
         words += ["--wire-clients"] if self.wire_clients else []
         words += [] if rolls else [f"--seed {self.seed}"]

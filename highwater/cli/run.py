@@ -16,6 +16,7 @@ from highwater.cli.options.common import (
 )
 from highwater.cli.options.workload import (
     AcksOption,
+    ClientOption,
     CompressionOption,
     ConsumersOption,
     DeliveryTimeoutOption,
@@ -105,6 +106,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         ),
     ] = "none",
     delivery_timeout: DeliveryTimeoutOption = "30s",
+    client: ClientOption = "librdkafka",
     budget: Annotated[
         str,
         Option(
@@ -205,6 +207,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
             read_option(text, until_s=parse_values.duration(duration)) for text in message or ()
         ),
         to=parse_values.names(to),
+        client=client,
         protocol=protocol,
         format=message_format,
     )

@@ -31,6 +31,7 @@ from highwater.harness.runs.history import OK, READ, RUN, SEND
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.store import Run
+from highwater.runtime.client_libraries import open_library
 
 _GRACE_S: Final = 2.0
 _WARM_S: Final = 30.0
@@ -93,6 +94,7 @@ class RunningWorkload:
         self._access = release(plan.kafka).client if access is None else access
         self._recorder = recorder
         self._log = clients.open_log(run.logs / "clients.log")
+        self._clients = open_library(plan, run.logs)
         self._stop = threading.Event()
         self._answer_limit_s = plan.workload.delivery_timeout_s + _GRACE_S
         self._producers: dict[str, ProducerLoop | TransactionLoop] = {}
@@ -121,7 +123,9 @@ class RunningWorkload:
         for index in range(workload.producers):
             name = f"producer-{index}"
             if workload.transactions:
-                loop = TransactionLoop(self._plan, self._recorder, self._common, index)
+                loop = TransactionLoop(
+                    self._plan, self._recorder, self._common, index, self._clients.library
+                )
                 self._producers[name] = loop
                 self._spawn(name, partial(loop.run, self._stop, lambda: self._answer_limit_s))
             else:
@@ -132,7 +136,7 @@ class RunningWorkload:
 
         A producer that crashes does not wait for its answers.
         """
-        plan, clock = self._plan, self._recorder.clock
+        plan, clock, library = self._plan, self._recorder.clock, self._clients.library
         pace = RateLimiter(plan.workload.rate / plan.workload.producers, clock)
         lengths = draws(plan, f"{name} lives")
         sent = 0
@@ -144,9 +148,11 @@ class RunningWorkload:
                 topic=plan.topic,
                 acks=plan.workload.acks,
                 prefix=prefix,
+                outcomes=library.outcomes,
             )
             settings = clients.producer(plan, self._common(process))
-            loop = ProducerLoop(settings, plan, tape, prefix, pace, first=sent)
+            opened = partial(library.producer, settings)
+            loop = ProducerLoop(opened, plan, tape, prefix, pace, first=sent)
             self._producers[name] = loop
             loop.run(life, partial(self._last_wait_s, life))
             sent = loop.sent
@@ -213,7 +219,14 @@ class RunningWorkload:
         """
         topic, size = self._plan.topic.name, self._plan.workload.record_bytes
         settings = clients.transactional(self._plan, self._common(name), f"{topic}-{name}")
-        client = NamedTransactions(self._recorder, settings, process=name, topic=topic, size=size)
+        client = NamedTransactions(
+            self._recorder,
+            settings,
+            process=name,
+            topic=topic,
+            size=size,
+            library=self._clients.library,
+        )
         self._transactional.append(client)
         return client
 
@@ -237,6 +250,7 @@ class RunningWorkload:
         try:
             self.stop()
         finally:
+            self._clients.close()
             clients.close_log(self._log)
 
     def __enter__(self) -> Self:

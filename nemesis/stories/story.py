@@ -12,10 +12,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from highwater.checkers.hazards.catalogue import find_hazard
-from highwater.checkers.hazards.evaluate import of_release
+from highwater.checkers.hazards.evaluate import of_clients, of_release
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import Release
+from highwater.harness.releases.client_choice import read_client
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.hw_lag_window import widen
@@ -169,7 +170,8 @@ class Story:
     def predict(self, release: Release, plan: Plan) -> Prediction:
         """Return what becomes of the records on this release under the plan's settings."""
         if self.harm is not None:
-            there = of_release(find_hazard(self.harm.hazard), release)
+            hazard, client = find_hazard(self.harm.hazard), read_client(plan.client, release.name)
+            there = of_release(hazard, release) and of_clients(hazard, client, release)
             return _about(plan.topic.name, self.harm.ending) if there else Prediction()
         outcome = self.foretell(release, plan)
         return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))

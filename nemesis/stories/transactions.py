@@ -139,7 +139,7 @@ def hanging_transaction(scene: ScheduleContext) -> None:
         _await_event(scene, produce, "client-gone", says, limit_s=_GIVES_UP_S)
         refusal = writer.abort()
         scene.note(f"the application aborts m2: {refusal or 'done'}")
-        _await_markers(scene, committed, "the marker of that abort is in the log")
+        _await_markers(scene, writer, committed, "the marker of that abort is in the log")
         produce.release("schedule")
         _await_event(scene, produce, "discarded", "the leader has answered the Produce of m2")
     _commit(scene, scene.transactional(_OTHER), "m3")
@@ -190,7 +190,7 @@ def _in_the_next(scene: ScheduleContext, *, renewed: bool) -> None:
         says = "the client has no answer about m2, and gives that connection up"
         _await_event(scene, late, "client-gone", says, limit_s=_GIVES_UP_S)
         scene.note(f"the application aborts m2: {writer.abort() or 'done'}")
-        _await_markers(scene, committed, "the marker of that abort is in the log")
+        _await_markers(scene, writer, committed, "the marker of that abort is in the log")
         if renewed:
             writer.renew()
             scene.note("a new producer has taken the place of the writer")
@@ -259,16 +259,21 @@ def _end(scene: ScheduleContext, writer: TransactionalClient, *values: str) -> N
     scene.note(f"the application has committed {', '.join(values)}")
 
 
-def _await_markers(scene: ScheduleContext, committed: int, says: str) -> None:
+def _await_markers(
+    scene: ScheduleContext, writer: TransactionalClient, committed: int, says: str
+) -> None:
     """Wait for the markers of two transactions behind a record, and note it.
 
+    The second one has the records that its client was told of: librdkafka aborts at once, and Java
+    sends first again what has no answer.
     A coordinator answers an EndTxn as soon as it has decided, and writes the markers then.
     """
     leader = scene.replicas[0]
+    end = committed + 3 + writer.appended
     await_replicas(
         scene,
-        lambda seen: seen[leader].leo == committed + 3,
-        what=f"broker {leader} to have two markers behind offset {committed}",
+        lambda seen: seen[leader].leo == end,
+        what=f"broker {leader} to have two markers behind offset {committed}, and to end at {end}",
         limit_s=_ARRIVES_S,
         brokers=(leader,),
     )

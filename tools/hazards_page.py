@@ -98,10 +98,8 @@ def _is_of(harm: HazardEnding | None, hazard: Hazard) -> bool:
 
 def _sentence(runs: story_runs.StoryRuns) -> str:
     client = "" if runs.client == LIBRDKAFKA else f" with {runs.client}"
-    return (
-        f"{runs.kafka}{client}: broken {runs.broken} of {runs.runs}, as predicted {runs.as_predicted}"
-        f" ({runs.day})"
-    )
+    counts = f"broken {runs.broken} of {runs.runs}, as predicted {runs.as_predicted}"
+    return f"{runs.kafka}{client}: {counts} ({runs.day})"
 
 
 def _counted(replays: Sequence[MeasuredReplay]) -> str:

@@ -9,6 +9,7 @@ from highwater.checkers.hazards.conditions import (
     END,
     NEWEST,
     ConditionAnswer,
+    JavaProducers,
     On,
     Releases,
     Situation,
@@ -159,7 +160,7 @@ def of_clients(hazard: Hazard, client: ClientChoice, brokers: Release) -> bool:
     return all(
         part.holds_for(client, brokers)
         for part in hazard.conditions
-        if isinstance(part, TransactionalClients)
+        if isinstance(part, JavaProducers | TransactionalClients)
     )
 
 

@@ -73,9 +73,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
 
 
-def write_logging(
-    release: Release, directory: Path, *, into: Path | None = None
-) -> dict[str, str]:
+def write_logging(release: Release, directory: Path, *, into: Path | None = None) -> dict[str, str]:
     """Write a log4j configuration; return the system property that names it.
 
     Args:

@@ -75,9 +75,7 @@ class SendBuffer:
         """Return the callback for the delivery reports of records that are sent from now on."""
         invoke_ns = self._clock()
 
-        def answered(
-            sequence: int, error: ClientError | None, message: DeliveredRecord
-        ) -> None:
+        def answered(sequence: int, error: ClientError | None, message: DeliveredRecord) -> None:
             if error is None:
                 offset = message.offset()
                 self._answers.extend((invoke_ns, sequence, _NOT_TOLD if offset is None else offset))
@@ -121,7 +119,8 @@ class SendBuffer:
         self._recorder.operation(
             **self._row, outcome=outcome, invoke_ns=invoke_ns,
             complete_ns=None if self._outcomes.unanswered(error) else self._clock(),
-            partition=message.partition(), value=record_id(message.value() or b""), error=error.name(), op=sequence,
+            partition=message.partition(), value=record_id(message.value() or b""),
+            error=error.name(), op=sequence,
         )  # fmt: skip
 
     def _columns(self, answers: list[int], polls: list[tuple[int, int]]) -> Columns:

@@ -1,4 +1,4 @@
-"""The choice of a client: ``librdkafka``, ``java``, or Java's of another release, ``java:3.9.2``."""
+"""The choice of a client: ``librdkafka``, ``java``, or ``java:3.9.2`` of another release."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -41,13 +41,15 @@ class ClientChoice:
         """Return why it cannot speak to brokers of a release; empty where it can."""
         if self.release is None:
             return ""
-        ours, theirs = self.release.number, brokers.number
-        if ours >= _KIP_896 and theirs < _LEAST:
+        clients, servers = self.release.number, brokers.number
+        if clients >= _KIP_896 and servers < _LEAST:
             return "since 4.0 they speak to brokers of 2.1 and later only (KIP-896)"
-        if theirs >= _KIP_896 and ours < _LEAST:
+        if servers >= _KIP_896 and clients < _LEAST:
             return "brokers of 4.0 and later speak to clients of 2.1 and later only (KIP-896)"
-        if ours > theirs and (ours < _NEGOTIATES or theirs < _ASKED_FIRST):
-            return "clients before 0.10.2, and brokers before 0.10.0, need clients that are no newer"
+        if clients > servers and (clients < _NEGOTIATES or servers < _ASKED_FIRST):
+            return (
+                "clients before 0.10.2, and brokers before 0.10.0, need clients that are no newer"
+            )
         return ""
 
 

@@ -18,6 +18,7 @@ from highwater.nemesis.schedules.generator import check_duration
 from highwater.nemesis.schedules.upgrade_path import check_levels
 from highwater.nemesis.schedules.validation import check_budget, check_steps
 from highwater.nemesis.stories.registry import find_story
+from highwater.nemesis.stories.story import NOTHING
 
 EXTERNAL: Final = "external"
 """The driver of external clusters."""
@@ -221,9 +222,19 @@ def _check_client(plan: Plan, kafka: Release) -> None:
 def _check_library(plan: Plan) -> None:
     """Refuse Java's clients where they have no say, or cannot speak to the brokers."""
     choice = read_client(plan.client, plan.played_on)
+    needs = NOTHING if plan.story is None else find_story(plan.story).needs
+    if needs.java and not choice.is_java:
+        raise UsageError(
+            f"the story {plan.story} is one of Kafka's own producer", hint="Use --client java."
+        )
+    if needs.java and plan.workload.acks != "all":
+        raise UsageError(
+            f"the story {plan.story} waits for all in-sync replicas", hint="Use --acks all."
+        )
     if choice.release is None:
         return
-    by_story = plan.story is not None and not find_story(plan.story).needs.transactions
+    by_story = plan.story is not None and not (needs.transactions or needs.java)
+    codec = plan.workload.compression
     refused = {
         "an external cluster's settings of clients are librdkafka's": plan.external is not None,
         "a transaction that reads does so with librdkafka's consumer": plan.workload.transform,
@@ -236,14 +247,14 @@ def _check_library(plan: Plan) -> None:
         f"Java's clients of {choice.release.name} have no idempotent producer": (
             plan.workload.idempotence and not choice.release.idempotence
         ),
-        f"Java's clients of {choice.release.name} have no compression {plan.workload.compression}": (
-            plan.workload.compression not in choice.release.compressions
+        f"Java's clients of {choice.release.name} have no compression {codec}": (
+            codec not in choice.release.compressions
         ),
     }
     for brokers in (plan.kafka, *plan.to):
         why = choice.why_not(release(brokers))
-        refused[f"Java's clients of {choice.release.name} cannot speak to {brokers}: {why}"] = (
-            bool(why)
+        refused[f"Java's clients of {choice.release.name} cannot speak to {brokers}: {why}"] = bool(
+            why
         )
     for why, requested in refused.items():
         if requested:

@@ -20,6 +20,7 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.consumer_loop import ConsumerLoop
 from highwater.harness.clients.final_read import PartitionRead, final_read
+from highwater.harness.clients.named_records import NamedRecords
 from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.clients.operation_buffers import SendBuffer
 from highwater.harness.clients.producer_loop import ProducerLoop
@@ -104,6 +105,7 @@ class RunningWorkload:
         self._sender = Sender(recorder, settings, row, size=plan.workload.record_bytes)
         self.direct = DirectSender(plan, recorder)
         self._transactional: list[NamedTransactions] = []
+        self._named: list[NamedRecords] = []
         self._all_ended = True
         self._failure: BaseException | None = None
 
@@ -173,6 +175,9 @@ class RunningWorkload:
         self._threads = []
         self._sender.close(limit_s=self._answer_limit_s)
         self.direct.close(limit_s=self._answer_limit_s)
+        for records in self._named:
+            records.close()
+        self._named = []
         while self._transactional:
             named = self._transactional.pop()
             named.close()
@@ -192,7 +197,13 @@ class RunningWorkload:
     def counts(self) -> Counts:
         """Return the operations so far; fences count in the outcomes, but not in ``sent``."""
         counts = self._recorder.counts()
-        senders = [*self._producers.values(), *self._transactional, self._sender, self.direct]
+        senders = [
+            *self._producers.values(),
+            *self._transactional,
+            *self._named,
+            self._sender,
+            self.direct,
+        ]
         sent = sum(sender.sent for sender in senders)
         return Counts(sent=sent, ok=counts.get((SEND, OK), 0), read=counts.get((READ, OK), 0))
 
@@ -228,6 +239,22 @@ class RunningWorkload:
             library=self._clients.library,
         )
         self._transactional.append(client)
+        return client
+
+    def producer(self, name: str, settings: Mapping[str, object]) -> NamedRecords:
+        """Open a client that sends single records without transactions; it is that process.
+
+        Args:
+            settings: beside those of the workload's producers, and instead of them.
+        """
+        client = NamedRecords(
+            self._recorder,
+            {**clients.producer(self._plan, self._common(name)), **settings},
+            process=name,
+            topic=self._plan.topic.name,
+            library=self._clients.library,
+        )
+        self._named.append(client)
         return client
 
     def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:

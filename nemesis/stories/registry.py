@@ -18,6 +18,7 @@ _FAMILIES: Final = (
     "replaced_disk",
     "controller_disk",
     "transactions",
+    "java_producer",
 )
 
 for _family in _FAMILIES:

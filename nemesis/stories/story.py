@@ -16,7 +16,7 @@ from highwater.checkers.hazards.evaluate import of_clients, of_release
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import Release
-from highwater.harness.releases.client_choice import read_client
+from highwater.harness.releases.client_choice import JAVA, LIBRDKAFKA, read_client
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.hw_lag_window import widen
@@ -89,11 +89,20 @@ class StoryNeeds:
         wire: between whom the wire has to stand.
         transactions: whether its client is transactional, which takes acks=all.
         one_controller: whether it is about a cluster with a single one.
+        java: whether it is about Kafka's own producer.
+        partitions: number of partitions of its topic.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
     transactions: bool = False
     one_controller: bool = False
+    java: bool = False
+    partitions: int = 1
+
+    @property
+    def client(self) -> str:
+        """The library of its clients, as a plan has it, unless somebody asks for another."""
+        return JAVA if self.java else LIBRDKAFKA
 
 
 NOTHING: Final = StoryNeeds()
@@ -214,7 +223,9 @@ class Story:
             story=self.name,
             seed=seed,
             topic=Topic(
-                partitions=1, unclean_leader_election=unclean, config=dict(self.topic_config)
+                partitions=self.needs.partitions,
+                unclean_leader_election=unclean,
+                config=dict(self.topic_config),
             ),
             workload=Workload(
                 producers=0,
@@ -224,6 +235,7 @@ class Story:
                 transactions=self.needs.transactions,
             ),
             broker_config=dict(self.broker_config),
+            client=self.needs.client,
             wire_clients=self.needs.wire == "clients",
         )
 

@@ -25,11 +25,12 @@ class Cell(NamedTuple):
     acks: Acks = "all"
     unclean: bool = False
     min_isr: int = 1
+    client: str = ""
 
     def plan(self, kafka: str) -> Plan:
         plan = find_story(self.story).plan(kafka, acks=self.acks, unclean=self.unclean)
         topic = msgspec.structs.replace(plan.topic, min_insync_replicas=self.min_isr)
-        return msgspec.structs.replace(plan, topic=topic)
+        return msgspec.structs.replace(plan, topic=topic, client=self.client or plan.client)
 
     def can_be_told(self, kafka: str) -> bool:
         return not find_story(self.story).why_not(release(kafka))
@@ -70,6 +71,12 @@ AT_NIGHT = {
         Cell("fenced-transaction"),
         Cell("flushed-abort"),
         Cell("lost-metadata"),
+        Cell("torn-transaction", client="java"),
+        Cell("torn-transaction", client="java:3.9.2"),
+        Cell("late-produce", client="java"),
+        Cell("reused-sequence", client="java"),
+        Cell("wrong-topic"),
+        Cell("wrong-topic", client="java:4.0.1"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""

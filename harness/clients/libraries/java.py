@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -24,7 +24,6 @@ from highwater.harness.clients.libraries.java_gateway import KafkaGateway
 _LOOK_S: Final = 0.002
 _QUEUE_RECORDS: Final = 2_000
 _FAILED: Final = "FutureFailure"
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +155,7 @@ class JavaProducer:
         if not self._call.done.wait(timeout):
             raise KafkaException(JavaError(classes=(SLOW,), message=f"{method} has not returned"))
         raised, self._call = self._call.raised, None
+        self._serve()  # of records about which the call has waited
         if raised is not None:
             raise self._gateway.refusal(raised) from raised
 

@@ -60,7 +60,6 @@ FATAL: Final = frozenset(
     {
         "ProducerFencedException",
         "InvalidProducerEpochException",
-        "OutOfOrderSequenceException",
         "AuthenticationException",
         "AuthorizationException",
         "UnsupportedVersionException",
@@ -72,7 +71,8 @@ FATAL: Final = frozenset(
         "InvalidConfigurationException",
     }
 )
-"""After these a transactional producer is to be closed (Javadoc of ``KafkaProducer``, KIP-1050)."""
+"""After these a transactional producer is to be closed (Javadoc of ``KafkaProducer``, KIP-1050).
+Since 2.5 OutOfOrderSequenceException is not among them (KIP-360); before, its abort fails, too."""
 
 LOST_PRODUCER: Final = frozenset({"UnknownProducerIdException", "InvalidPidMappingException"})
 """The coordinator no longer knows who asks; the client skips the EndTxn of an abort then."""

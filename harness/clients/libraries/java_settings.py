@@ -26,12 +26,15 @@ _SAME: Final = (
     "retry.backoff.ms",
     "retry.backoff.max.ms",
     "linger.ms",
+    "batch.size",
     "transactional.id",
     "transaction.timeout.ms",
 )
 _RENAMED: Final = {
     "message.timeout.ms": "delivery.timeout.ms",
     "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.ms",
+    "message.max.bytes": "max.request.size",
+    "socket.send.buffer.bytes": "send.buffer.bytes",
     "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
 }
 _PIPELINED: Final = (1, 0)
@@ -47,7 +50,9 @@ def producer(settings: Settings, release: Number) -> dict[str, str]:
     """
     names = {**{name: name for name in _SAME}, **_RENAMED}
     ours = {
-        java: _text(settings[name]) for name, java in names.items() if settings.get(name) is not None
+        java: _text(settings[name])
+        for name, java in names.items()
+        if settings.get(name) is not None
     }
     linger_ms, delivery_ms = int(ours["linger.ms"]), int(ours["delivery.timeout.ms"])
     # An answer is waited for as long as by librdkafka; Java wants a delivery to take longer.

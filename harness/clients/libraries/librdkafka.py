@@ -5,8 +5,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError
 
 from highwater.harness.clients import delivery_outcomes
-from highwater.harness.clients.checked_producer import Producer
 from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.libraries.checked_producer import Producer
 
 
 class _Outcomes:

@@ -25,9 +25,11 @@ DeliveryTimeoutOption = Annotated[
     ),
 ]
 ClientOption = Annotated[
-    str,
+    str | None,
     Option(
         "--client",
-        help="Library of the producers: librdkafka, java, or Java's of a release: java:3.9.2.",
+        help="Library of the producers: librdkafka, java, or Java's of a release: java:3.9.2."
+        "  [default: librdkafka]",
+        show_default=False,
     ),
 ]

@@ -88,6 +88,32 @@ def test_while_the_isr_is_too_small_somebody_eligible_may_lead(
 
 
 @pytest.mark.parametrize(
+    ("client", "error", "partition", "word"),
+    [
+        ("java:3.9.0", "TimeoutException", 0, "explained"),
+        ("java:3.9.2", "TimeoutException", 0, "unexplained"),
+        ("librdkafka", "_MSG_TIMED_OUT", 0, "unexplained"),
+        ("java:3.9.0", "NotEnoughReplicasException", 0, "unexplained"),
+        ("java:3.9.0", "TimeoutException", 1, "unexplained"),
+    ],
+)
+def test_a_record_that_nobody_sent_was_in_the_buffer_of_an_expired_batch(
+    tmp_path: Path, client: str, error: str, partition: int, word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="3.9.2", client=client)
+    run.leader(1, 0, [1, 2, 3])
+    run.send("m3", None, outcome="info", process="writer")
+    run.rows["history/ops"][-1] |= {"error": error, "partition": partition}
+    run.read("other", 0)
+    run.disk((1, 2, 3), [(0, 0, "other")])
+    stranger = {
+        "kind": "phantom", "topic": "events", "partition": 0, "offset": 0, "value": "other"
+    }  # fmt: skip
+    found = [each for each in findings(run, stranger) if each.kind == "phantom"]
+    assert [each.verdict for each in found] == [word]
+
+
+@pytest.mark.parametrize(
     ("api", "source", "when", "word"),
     [
         ("EndTxn", "client:writer", "within", "explained"),

@@ -91,6 +91,14 @@ class KafkaGateway:
             ) from raised
         return KafkaException(self.error_of(raised.java_exception, queued=queued))
 
+    def has_class(self, name: str) -> bool:
+        """Return whether a class of that whole name is there."""
+        try:
+            self._gateway.jvm.java.lang.Class.forName(name)
+        except Py4JJavaError:
+            return False
+        return True
+
     def forget(self, *objects: Any) -> None:  # noqa: ANN401 - of Java
         """Let the JVM forget objects of its own."""
         for reference in objects:

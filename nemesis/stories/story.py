@@ -16,7 +16,7 @@ from highwater.checkers.hazards.evaluate import of_clients, of_release
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import Release
-from highwater.harness.releases.client_choice import JAVA, LIBRDKAFKA, read_client
+from highwater.harness.releases.client_choice import JAVA, LIBRARIES, LIBRDKAFKA, read_client
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.hw_lag_window import widen
@@ -72,10 +72,12 @@ class HazardEnding:
     Attributes:
         hazard: its id in ``checkers.hazards.catalogue``.
         ending: what becomes of the records on its releases; on others nothing does.
+        libraries: those whose clients come to it by this schedule.
     """
 
     hazard: str
     ending: Prediction
+    libraries: tuple[str, ...] = LIBRARIES
 
 
 Role = Literal["A", "C"]
@@ -181,6 +183,7 @@ class Story:
         if self.harm is not None:
             hazard, client = find_hazard(self.harm.hazard), read_client(plan.client, release.name)
             there = of_release(hazard, release) and of_clients(hazard, client, release)
+            there = there and client.library in self.harm.libraries
             return _about(plan.topic.name, self.harm.ending) if there else Prediction()
         outcome = self.foretell(release, plan)
         return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))

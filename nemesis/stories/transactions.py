@@ -30,6 +30,7 @@ transactions has an epoch of its own.
 from typing import Final
 
 from highwater.clusters.core.interfaces import CaughtMessages
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.history import INFO, OK
 from highwater.nemesis.context import (
     ScheduleContext,
@@ -123,6 +124,7 @@ def flushed_abort(scene: ScheduleContext) -> None:
     HazardEnding(
         hazard=LATE_PRODUCE,
         ending=Prediction(others=frozenset({("hanging-transaction", "m2")})),
+        libraries=(LIBRDKAFKA,),
     ),
     needs=_NEEDS,
     outcome=(
@@ -171,6 +173,7 @@ def late_produce(scene: ScheduleContext) -> None:
     HazardEnding(
         hazard=LATE_PRODUCE,
         ending=Prediction(others=frozenset({("G1a", "m2")})),
+        libraries=(LIBRDKAFKA,),
     ),
     needs=_NEEDS,
     outcome=(

@@ -160,21 +160,29 @@ class JavaProducer:
             raise self._gateway.refusal(raised) from raised
 
     def _serve(self) -> int:
+        try:
+            return sum(
+                self._serve_partition(partition, waiting)
+                for partition, waiting in self._waiting.items()
+            )
+        except Py4JError as raised:
+            raise self._gateway.refusal(raised) from raised
+
+    def _serve_partition(self, partition: int, waiting: deque[_Waiting]) -> int:
         served = 0
-        for partition, waiting in self._waiting.items():
-            while waiting and waiting[0].future.isDone():
-                answered = waiting.popleft()
-                served += 1
-                try:
-                    metadata = answered.future.get()
-                    offset = metadata.offset()
-                    self._gateway.forget(metadata, answered.future)
-                except Py4JJavaError as raised:
-                    queued = answered.future.getClass().getSimpleName() != _FAILED
-                    error = self._gateway.error_of(raised.java_exception, queued=queued)
-                    self._report(partition, answered, error)
-                else:
-                    self._report(partition, answered, None, offset)
+        while waiting and waiting[0].future.isDone():
+            answered = waiting.popleft()
+            served += 1
+            try:
+                metadata = answered.future.get()
+                offset = metadata.offset()
+            except Py4JJavaError as raised:
+                queued = answered.future.getClass().getSimpleName() != _FAILED
+                error = self._gateway.error_of(raised.java_exception, queued=queued)
+                self._report(partition, answered, error)
+            else:
+                self._gateway.forget(metadata, answered.future)
+                self._report(partition, answered, None, offset)
         return served
 
     def _report(

@@ -157,6 +157,8 @@ def test_what_librdkafka_does_with_transactions_is_one_on_every_release(kafka: s
         ("late-produce", "4.4.0", "java", False),
         ("reused-sequence", "3.9.2", "java", False),
         ("hanging-transaction", "4.4.0", "java", False),
+        ("hanging-transaction", "2.8.2", "java", False),
+        ("fenced-produce", "2.8.2", "java", False),
         ("wrong-topic", "3.9.2", "java", False),
         ("wrong-topic", "3.9.2", "java:3.9.0", True),
         ("wrong-topic", "4.4.0", "java:4.0.1", True),

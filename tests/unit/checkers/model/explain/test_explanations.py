@@ -489,8 +489,25 @@ def test_a_broker_of_0_10_2_may_swap_the_last_requests_of_a_client_that_left(
     [("14:13:45", "explained"), ("14:13:39", "unexplained"), ("14:13:51", "unexplained")],
     ids=["between", "before", "after"],
 )
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("clients.log", "{}.000 REQTMOUT [producer-0#producer-1] Timed out 1 in-flight"),
+        (
+            "java-clients.log",
+            "2026-01-01T{}.000Z INFO [Producer clientId=producer-0] Disconnecting from node 1 due"
+            " to request timeout. (org.apache.kafka.clients.NetworkClient)",
+        ),
+        (
+            "java-clients.log",
+            "2026-01-01T{}.000Z INFO [Producer clientId=producer-0, transactionalId=t] Node 1"
+            " disconnected. (org.apache.kafka.clients.NetworkClient)",
+        ),
+    ],
+    ids=["librdkafka", "java", "java-transactional"],
+)
 def test_a_request_that_waited_at_its_broker_may_be_overtaken_on_the_next_connection(
-    tmp_path: Path, given_up: str, word: str
+    tmp_path: Path, log: str, line: str, given_up: str, word: str
 ) -> None:
     """A soak of 3.3.2 on a busy machine: with acks=0 nobody waits for what a broker has to do."""
     run = RunBuilder(tmp_path / "run", kafka="3.3.2", workload=Workload(acks="0"))
@@ -509,8 +526,7 @@ def test_a_request_that_waited_at_its_broker_may_be_overtaken_on_the_next_connec
     built = run.write()  # a run that began at 14:13:20
     anomalies(built, row | {"steps": steps})
     built.logs.mkdir(exist_ok=True)
-    line = f"{given_up}.000 REQTMOUT [producer-0#producer-1] Timed out 1 in-flight\n"
-    (built.logs / "clients.log").write_text(line, encoding="utf-8")
+    (built.logs / log).write_text(f"{line.format(given_up)}\n", encoding="utf-8")
     found = as_random(built, verdict(kafka="3.3.2")).findings
     [said] = [one for one in found if one.kind == "nonmonotonic-send"]
     assert said.verdict == word

@@ -125,8 +125,9 @@ def _assert_as_predicted(judged: JudgedRun) -> None:
     )
     assert verdict.verdict == _expected_word(plan), verdict.reasons
     assert verdict.ledger.errors() == []
-    aborted = int(find_story(plan.story or "").needs.transactions)
-    assert verdict.ledger.acknowledged == verdict.ledger.sent - aborted
+    needs = find_story(plan.story or "").needs
+    others = int(needs.transactions) + 2 * needs.java  # aborted, or expired in the socket
+    assert verdict.ledger.acknowledged == verdict.ledger.sent - others
     assert all("crashed" not in state for state in verdict.checkers.values()), verdict.checkers
     for anomaly in verdict.anomalies:
         assert anomaly.witnesses, anomaly

@@ -11,14 +11,16 @@ import statistics
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-from confluent_kafka import KafkaError, Message
 
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.clients import client_config as clients
+from highwater.harness.clients.libraries.interfaces import ClientError, DeliveredRecord
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.operation_buffers import Answered, OperationBuffer, SendBuffer
 from highwater.harness.clients.producer_loop import ProducerLoop
 from highwater.harness.clients.send_rate import RateLimiter
@@ -48,7 +50,7 @@ class NullTape:
     def __init__(self) -> None:
         self.acknowledged = 0
 
-    def answered(self, sequence: int, error: KafkaError | None, message: Message) -> None:
+    def answered(self, sequence: int, error: ClientError | None, message: DeliveredRecord) -> None:
         """Count."""
         del sequence, error, message
         self.acknowledged += 1
@@ -57,7 +59,7 @@ class NullTape:
         """One callback for all."""
         return self.answered
 
-    def refused(self, sequence: int, value: bytes, partition: int, error: KafkaError) -> None:
+    def refused(self, sequence: int, value: bytes, partition: int, error: ClientError) -> None:
         """Forget it."""
         del sequence, value, partition, error
 
@@ -70,7 +72,8 @@ class NullTape:
 
 def one_round(plan: Plan, settings: clients.Settings, tape: OperationBuffer) -> Round:
     """Send for ``ROUND_S`` and wait for every answer."""
-    loop = ProducerLoop(settings, plan, tape, "p0", RateLimiter(0.0, Clock()))
+    opened = partial(LIBRDKAFKA.producer, settings)
+    loop = ProducerLoop(opened, plan, tape, "p0", RateLimiter(0.0, Clock()))
     stop = threading.Event()
     timer = threading.Timer(ROUND_S, stop.set)
     started, cpu = time.perf_counter(), time.process_time()

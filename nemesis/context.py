@@ -65,6 +65,10 @@ class DirectedClient(Protocol):
 class TransactionalClient(Protocol):
     """Sends named records in transactions and records them in the history. For one thread."""
 
+    @property
+    def appended(self) -> int:
+        """The number of records of the last transaction whose leader has told their offset."""
+
     def begin(self) -> None:
         """Begin a transaction."""
 
@@ -85,6 +89,16 @@ class TransactionalClient(Protocol):
 
     def renew(self) -> None:
         """End this producer, without a word to its coordinator, and open one in its place."""
+
+
+class RecordsClient(Protocol):
+    """Sends named records without transactions and records them in the history. For one thread."""
+
+    def send_on(self, value: str, partition: int, *, size: int, topic: str = "") -> None:
+        """Send a record and do not wait for an answer; one of another topic is not recorded."""
+
+    def await_answers(self, *, limit_s: float) -> int:
+        """Wait until there is an answer about every record; return how many still have none."""
 
 
 class StepLog(Protocol):
@@ -111,6 +125,7 @@ class ScheduleContext:
         topic: the topic under test.
         replicas: brokers of partition 0, preferred leader first.
         transactional: opens a transactional client, whose name is that of its process.
+        producer: opens a client without transactions, with settings beside those of the workload.
         stop: set from outside to end the run early.
         checks: each raises when something that the run needs has failed.
         log: where a schedule of faults writes its steps.
@@ -125,6 +140,7 @@ class ScheduleContext:
     client: Client
     direct: DirectedClient
     transactional: Callable[[str], TransactionalClient]
+    producer: Callable[[str, Mapping[str, object]], RecordsClient]
     topic: str
     replicas: tuple[int, ...]
     stop: threading.Event

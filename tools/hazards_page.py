@@ -13,6 +13,7 @@ from highwater.checkers.hazards.catalogue import HAZARDS
 from highwater.checkers.hazards.evaluate import default_command
 from highwater.checkers.hazards.hazard import EVIDENCE, Hazard
 from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import HazardEnding
 from tools import story_runs
@@ -97,10 +98,9 @@ def _is_of(harm: HazardEnding | None, hazard: Hazard) -> bool:
 
 def _sentence(runs: story_runs.StoryRuns) -> str:
     min_isr = f", min.insync.replicas={runs.min_isr}" if runs.min_isr > 1 else ""
-    return (
-        f"{runs.kafka}{min_isr}: broken {runs.broken} of {runs.runs},"
-        f" as predicted {runs.as_predicted} ({runs.day})"
-    )
+    client = "" if runs.client == LIBRDKAFKA else f" with {runs.client}"
+    counts = f"broken {runs.broken} of {runs.runs}, as predicted {runs.as_predicted}"
+    return f"{runs.kafka}{min_isr}{client}: {counts} ({runs.day})"
 
 
 def _counted(replays: Sequence[MeasuredReplay]) -> str:

@@ -15,15 +15,17 @@ from typing import Final
 
 import msgspec
 
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.matrix_cells import MatrixFolder, MatrixRow
 
 RESULTS: Final = Path(__file__).parent.parent / "docs" / "story-results.json"
 
 
-class StoryRuns(msgspec.Struct, frozen=True, kw_only=True, order=True):
+class StoryRuns(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The runs of one story with one setting on one release.
 
     Attributes:
+        client: library of the producers, as a plan has it.
         day: of the last run, as in 2026-11-25.
         as_predicted: in how many of the runs exactly what the release's rules say was lost, forked
             or read without right.
@@ -39,11 +41,12 @@ class StoryRuns(msgspec.Struct, frozen=True, kw_only=True, order=True):
     runs: int
     as_predicted: int
     broken: int
+    client: str = LIBRDKAFKA
 
     @property
-    def setting(self) -> tuple[str, str, str, int, bool]:
+    def setting(self) -> tuple[str, str, str, int, bool, str]:
         """All but the counts."""
-        return self.story, self.kafka, self.acks, self.min_isr, self.unclean
+        return self.story, self.kafka, self.acks, self.min_isr, self.unclean, self.client
 
 
 def read() -> tuple[StoryRuns, ...]:
@@ -57,7 +60,7 @@ def of_matrix(folder: MatrixFolder) -> Iterable[StoryRuns]:
     """Yield the runs of a judged matrix, by story, release and setting."""
     rows = [row for row in folder.rows() if row.story is not None]
     rows.sort(key=_setting)
-    for (story, kafka, acks, min_isr, unclean), group in groupby(rows, key=_setting):
+    for (story, kafka, acks, min_isr, unclean, client), group in groupby(rows, key=_setting):
         cells = list(group)
         started = max(folder.store.open(cell.run).environment().started_at_ns for cell in cells)
         yield StoryRuns(
@@ -70,11 +73,12 @@ def of_matrix(folder: MatrixFolder) -> Iterable[StoryRuns]:
             runs=len(cells),
             as_predicted=sum(cell.as_predicted is True for cell in cells),
             broken=sum(cell.verdict == "invalid" for cell in cells),
+            client=client,
         )
 
 
-def _setting(row: MatrixRow) -> tuple[str, str, str, int, bool]:
-    return row.story or "", row.kafka, row.acks, row.min_isr, row.unclean
+def _setting(row: MatrixRow) -> tuple[str, str, str, int, bool, str]:
+    return row.story or "", row.kafka, row.acks, row.min_isr, row.unclean, row.client
 
 
 def main(folders: Sequence[str]) -> None:
@@ -82,7 +86,8 @@ def main(folders: Sequence[str]) -> None:
     recorded = {runs.setting: runs for runs in read()}
     for folder in folders:
         recorded |= {runs.setting: runs for runs in of_matrix(MatrixFolder(Path(folder)))}
-    text = msgspec.json.format(msgspec.json.encode(sorted(recorded.values())), indent=1)
+    rows = [recorded[setting] for setting in sorted(recorded)]
+    text = msgspec.json.format(msgspec.json.encode(rows), indent=1)
     RESULTS.write_bytes(text + b"\n")
 
 

@@ -13,6 +13,7 @@ from highwater.checkers.hazards.conditions import (
     ClientOption,
     Controllers,
     Feature,
+    JavaProducers,
     On,
     Releases,
     Replicas,
@@ -597,6 +598,28 @@ _ENTRIES: Final = (
         cost="An abort waits until every record has its answer.",
         evidence="story",
         command="highwater run --kafka {kafka} --story reused-sequence",
+    ),
+    Hazard(
+        id="KAFKA-19012",
+        aliases=("wrong-topic",),
+        title="A Java producer sends a record of one topic to another.",
+        loses=(
+            "Readers of a topic get a record that nobody sent to it; its own record is not there,"
+            " and its producer was told of a time-out. The checksum is right: it does not cover"
+            " the topic."
+        ),
+        conditions=(
+            JavaProducers((((2, 1), (3, 9, 2)), ((4, 0), (4, 0, 2)), ((4, 1), (4, 1, 2)))),
+        ),
+        schedule=(
+            "A broker reads so slowly that a request waits in the producer's socket, and its"
+            " batches expire there (delivery.timeout.ms). The producer takes their buffers for the"
+            " next records, and then the socket is read on: the request now has their bytes."
+        ),
+        cure="Java clients of 3.9.2, 4.0.2, 4.1.2, or 4.2 and later.",
+        cost="An upgrade of the clients; brokers are not concerned.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story wrong-topic --client java:3.9.0",
     ),
     Hazard(
         id="power-of-all",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from highwater.harness.releases.catalogue import CATALOGUE
+from highwater.harness.releases.client_choice import JAVA, LIBRDKAFKA, ClientChoice
 from highwater.harness.releases.cluster_facts import (
     TRANSACTION_FEATURE,
     ClusterFacts,
@@ -19,7 +20,7 @@ from highwater.harness.releases.cluster_facts import (
     numbers,
     successor,
 )
-from highwater.harness.releases.release import Coordination
+from highwater.harness.releases.release import Coordination, Release
 
 Holds = Literal["yes", "no", "unknown"]
 Comparison = Literal["=", "<", ">=", "in"]
@@ -28,10 +29,14 @@ NEWEST: Final = max(release.number for release in CATALOGUE.values())
 END: Final = successor(NEWEST[:2])
 """The line after the newest of the catalogue: nothing is known from there on."""
 
+RENEWED_FROM: Final = (4, 0)
+"""Brokers that are new from this release on have the feature at level 2, and Java's heed it."""
+
 CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "acks": "--acks 0, 1 or all",
     "power": "--power shared, separate or safe",
     "transactions": "--transactions none, librdkafka or java",
+    "client": "--client librdkafka or java:RELEASE",
 }
 """Facts that no cluster tells, and the option for each."""
 
@@ -313,6 +318,51 @@ class TransactionalClients:
             why = f"{TRANSACTION_FEATURE}={level}, which Java's clients heed from 4.0 on"
             return ConditionAnswer(holds="no", why=why)
         return YES
+
+    def holds_for(self, client: ClientChoice, brokers: Release) -> bool:
+        """Return whether the clients of a run have it, on new brokers of a release."""
+        if client.release is None:
+            return LIBRDKAFKA in self.kinds
+        renewed = min(client.release.number, brokers.number) >= RENEWED_FROM
+        return JAVA in self.kinds and not (self.renewed and renewed)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaProducers:
+    """Producers of Kafka's own library, of some releases; there are none unless somebody says so.
+
+    Attributes:
+        ranges: first release, and the first one after it that is not meant.
+    """
+
+    ranges: tuple[tuple[Number, Number], ...]
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        words = (f"{dotted(first)} to before {dotted(fixed)}" for first, fixed in self.ranges)
+        return f"producers of Java, of {'; '.join(words)}"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether it holds."""
+        word = situation.answers.get("client")
+        if word is None:
+            why = f"nobody has named such a producer: {CLIENT_OPTIONS['client']}"
+            return ConditionAnswer(holds="no", why=why)
+        if word == JAVA:
+            return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["client"])
+        library, _, version = word.partition(":")
+        if library == JAVA and self._of(numbers(version)):
+            return YES
+        return ConditionAnswer(holds="no", why=f"client={word}, as you say")
+
+    def holds_for(self, client: ClientChoice, brokers: Release) -> bool:
+        """Return whether the clients of a run are among them, whatever the brokers are."""
+        del brokers
+        return client.release is not None and self._of(client.release.number)
+
+    def _of(self, number: Number) -> bool:
+        return any(first <= number < fixed for first, fixed in self.ranges)
 
 
 def _within(release: ReleaseRange, first: Number, fixed: Number | None) -> Holds:

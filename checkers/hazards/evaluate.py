@@ -9,12 +9,15 @@ from highwater.checkers.hazards.conditions import (
     END,
     NEWEST,
     ConditionAnswer,
+    JavaProducers,
     On,
     Releases,
     Situation,
+    TransactionalClients,
 )
 from highwater.checkers.hazards.hazard import Hazard
 from highwater.harness.releases.catalogue import CATALOGUE, Release
+from highwater.harness.releases.client_choice import ClientChoice
 from highwater.harness.releases.cluster_facts import (
     BrokerFacts,
     ClusterFacts,
@@ -150,6 +153,15 @@ def _may_be(entry: Release, release: ReleaseRange) -> bool:
     if release.exact:
         return entry.number == release.first
     return entry.number >= release.first and (release.below is None or entry.number < release.below)
+
+
+def of_clients(hazard: Hazard, client: ClientChoice, brokers: Release) -> bool:
+    """Return whether clients of a run have a hazard of clients, on new brokers of a release."""
+    return all(
+        part.holds_for(client, brokers)
+        for part in hazard.conditions
+        if isinstance(part, JavaProducers | TransactionalClients)
+    )
 
 
 def of_release(hazard: Hazard, entry: Release) -> bool:

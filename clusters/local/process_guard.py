@@ -4,7 +4,8 @@ Run as ``python -I -S process_guard.py LOG COMMAND...``; imports only the standa
 starts COMMAND as its child with both outputs appended to LOG, executes the verbs that it reads on
 its standard input (``KILL TERM STOP CONT``, one a line), and reports on its standard output what
 has really happened (``started PID``, ``stopped``, ``continued``, ``exited STATUS``). The end of its
-input means that the harness has ended, even by SIGKILL: the child is killed at once.
+input means that the harness has ended, even by SIGKILL: the child is killed at once. The child's
+own standard input has nothing in it, and ends with this guard.
 
 Only the parent can reap the child, so no signal can hit a reused process id.
 """
@@ -37,10 +38,12 @@ def start(log: str, command: list[str]) -> int:
     """Fork and execute; on Linux the kernel kills the child even if this guard is killed."""
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     executed, executing = os.pipe()  # closed by execv itself
+    silence, _ = os.pipe()  # open for writing here alone, as long as this guard lives
     guard = os.getpid()
     pid = os.fork()
     if not pid:
-        become(command, output, guard)
+        become(command, silence, output, guard)
+    os.close(silence)
     os.close(output)
     os.close(executing)
     os.read(executed, 1)
@@ -48,7 +51,7 @@ def start(log: str, command: list[str]) -> int:
     return pid
 
 
-def become(command: list[str], output: int, guard: int) -> None:
+def become(command: list[str], silence: int, output: int, guard: int) -> None:
     """Replace this fork by the command; never return."""
     try:
         signal.set_wakeup_fd(-1)
@@ -56,7 +59,7 @@ def become(command: list[str], output: int, guard: int) -> None:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != guard:
                 os._exit(EXIT_NOT_STARTED)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(silence, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.execv(command[0], command)  # noqa: S606 - no shell is what we want

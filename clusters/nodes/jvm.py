@@ -73,13 +73,22 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
 
 
-def write_logging(release: Release, directory: Path) -> dict[str, str]:
-    """Write a log4j configuration; return the system property that names it."""
+def write_logging(release: Release, directory: Path, *, into: Path | None = None) -> dict[str, str]:
+    """Write a log4j configuration; return the system property that names it.
+
+    Args:
+        into: file to which log lines are appended, instead of the standard output.
+    """
     if release.logging == 1:
         name, text, file = "log4j.configuration", _LOG4J_1, directory / "log4j.properties"
     else:
         name, text, file = "log4j2.configurationFile", _LOG4J_2, directory / "log4j2.properties"
-    file.write_text(text, encoding="ascii")
+    if into is not None:
+        text = text.replace("org.apache.log4j.ConsoleAppender", "org.apache.log4j.FileAppender")
+        text = text.replace("stdout.type=Console", "stdout.type=File")
+        place = "log4j.appender.stdout.File" if release.logging == 1 else "appender.stdout.fileName"
+        text += f"{place}={into.absolute()}\n"
+    file.write_text(text, encoding="utf-8")
     return {name: file.absolute().as_uri()}
 
 

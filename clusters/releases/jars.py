@@ -33,6 +33,7 @@ REMOTE_STORAGE_LOCK: Final = _LOCKS / "remote-storage.toml"
 TIERED_SINCE: Final = (3, 6)
 """Since then brokers have a remote tier (KIP-405)."""
 _DOWNLOADS_AT_ONCE = 8
+_OF_CLIENTS = ("kafka-clients", "slf4j-", "log4j", "reload4j", "lz4", "snappy-java", "zstd-jni")
 _DOWNLOAD_TIMEOUT_S = 60
 
 
@@ -115,6 +116,14 @@ def digests(release: Release, *, tiered: bool = False) -> dict[str, str]:
 def classpath(release: Release) -> list[Path]:
     """Return the paths of the release's jars, in class path order; see ``fetch``."""
     return fetch(release.version, locked_jars(release))
+
+
+def clients_classpath(release: Release) -> list[Path]:
+    """Return the paths of the jars that the release's Java clients need; see ``fetch``."""
+    return fetch(
+        f"{release.version}-clients",
+        [jar for jar in locked_jars(release) if jar.artifact.startswith(_OF_CLIENTS)],
+    )
 
 
 def fetch(name: str, jars: list[Jar]) -> list[Path]:

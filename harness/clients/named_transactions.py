@@ -4,10 +4,14 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from confluent_kafka import KafkaError, Message
-
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.libraries.interfaces import (
+    ClientError,
+    ClientLibrary,
+    DeliveredRecord,
+)
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.transaction_buffer import OpenTransaction, TransactionBuffer
 from highwater.harness.clients.transactional_producer import (
     TransactionalProducer,
@@ -35,6 +39,7 @@ class NamedTransactions:
 
     Args:
         settings: of a transactional producer.
+        library: that its producers are of.
         process: its name in the history.
         size: bytes of a record.
 
@@ -43,12 +48,22 @@ class NamedTransactions:
     """
 
     def __init__(
-        self, recorder: Recorder, settings: Settings, *, process: str, topic: str, size: int
+        self,
+        recorder: Recorder,
+        settings: Settings,
+        *,
+        process: str,
+        topic: str,
+        size: int,
+        library: ClientLibrary = LIBRDKAFKA,
     ) -> None:
         self.sent = 0
         """How many records were sent so far."""
         self.answered = True
         """Whether the coordinator has answered every end of a transaction."""
+        self.appended = 0
+        """How many records of the last transaction have an offset, as their leader has told it."""
+        self._library = library
         self._settings: Settings = {**settings, **_PATIENCE, "linger.ms": 0}
         self._process = process
         self._topic = topic
@@ -69,6 +84,7 @@ class NamedTransactions:
         if not self._session.begin():
             raise HarnessError(f"{self._process} cannot begin a transaction")
         self._current = self._tape.begin()
+        self.appended = 0
 
     def send(self, value: str, partition: int) -> int:
         """Send a record within the transaction; return its offset, as the leader has told it.
@@ -106,6 +122,7 @@ class NamedTransactions:
         Raises:
             HarnessError: no coordinator has taken it in time.
         """
+        self._session.drop()
         self._session = self._opened()
 
     def close(self) -> None:
@@ -119,8 +136,9 @@ class NamedTransactions:
         assert self._current is not None, "a record needs a transaction"
         note = self._current.send(value, partition)
 
-        def delivered(error: KafkaError | None, message: Message) -> None:
+        def delivered(error: ClientError | None, message: DeliveredRecord) -> None:
             note(error, message)
+            self.appended += error is None
             answer(None if error else message.offset())
 
         record = record_value(value, self._size)
@@ -129,7 +147,7 @@ class NamedTransactions:
 
     def _opened(self) -> TransactionalProducer:
         patience = TransactionTimeouts(self._stop, _CALL_S, lambda: _LAST_S)
-        session = TransactionalProducer(self._settings, patience)
+        session = TransactionalProducer(self._settings, patience, self._library)
         if not session.open():
             raise HarnessError(f"no coordinator took {self._process} within {_CALL_S:g} s")
         return session

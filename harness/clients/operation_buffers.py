@@ -6,9 +6,11 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Message
 
-from highwater.harness.clients.delivery_outcomes import PURGED, REFUSED_LOCALLY, delivered
+from highwater.harness.clients.delivery_outcomes import REFUSED_LOCALLY
+from highwater.harness.clients.libraries.interfaces import ClientError, DeliveredRecord, Outcomes
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.runs.history import OK, READ, RUN, SEND, record_id
 from highwater.harness.runs.plan import Topic
 from highwater.harness.runs.recorder import FLUSH_S, Columns, Recorder
@@ -18,7 +20,7 @@ _WIDTH: Final = 3
 _NOT_TOLD: Final = -1  # acks=0 is told no offset
 Places = Mapping[int, int | None] | Mapping[None, None]
 """Partition to offset, None where it is unknown; or the one place that stands for none."""
-Answered = Callable[[int, KafkaError | None, Message], None]
+Answered = Callable[[int, ClientError | None, DeliveredRecord], None]
 """Told a record's sequence number, and what became of it."""
 
 
@@ -28,7 +30,7 @@ class OperationBuffer(Protocol):
     def burst(self) -> Answered:
         """Return the callback for the delivery reports of records that are sent from now on."""
 
-    def refused(self, sequence: int, value: bytes, partition: int, error: KafkaError) -> None:
+    def refused(self, sequence: int, value: bytes, partition: int, error: ClientError) -> None:
         """Note that the client would not even queue a record."""
 
     def turn(self) -> None:
@@ -48,8 +50,16 @@ class SendBuffer:
     """
 
     def __init__(
-        self, recorder: Recorder, *, process: str, topic: Topic, acks: str, prefix: str
+        self,
+        recorder: Recorder,
+        *,
+        process: str,
+        topic: Topic,
+        acks: str,
+        prefix: str,
+        outcomes: Outcomes = LIBRDKAFKA.outcomes,
     ) -> None:
+        self._outcomes = outcomes
         self._recorder = recorder
         self._clock = recorder.clock
         self._row = {
@@ -65,7 +75,7 @@ class SendBuffer:
         """Return the callback for the delivery reports of records that are sent from now on."""
         invoke_ns = self._clock()
 
-        def answered(sequence: int, error: KafkaError | None, message: Message) -> None:
+        def answered(sequence: int, error: ClientError | None, message: DeliveredRecord) -> None:
             if error is None:
                 offset = message.offset()
                 self._answers.extend((invoke_ns, sequence, _NOT_TOLD if offset is None else offset))
@@ -74,7 +84,7 @@ class SendBuffer:
 
         return answered
 
-    def refused(self, sequence: int, value: bytes, partition: int, error: KafkaError) -> None:
+    def refused(self, sequence: int, value: bytes, partition: int, error: ClientError) -> None:
         """Note that the client would not even queue a record."""
         now = self._clock()
         self._recorder.operation(
@@ -101,13 +111,16 @@ class SendBuffer:
         self._answers, self._polls = [], []
         self._recorder.operations(self._columns(answers, polls))
 
-    def _lost(self, invoke_ns: int, sequence: int, error: KafkaError, message: Message) -> None:
+    def _lost(
+        self, invoke_ns: int, sequence: int, error: ClientError, message: DeliveredRecord
+    ) -> None:
         """Record an error; one that only says that we gave up waiting is no answer."""
-        code = error.code()
+        outcome = self._outcomes.delivered(error, retries=True)
         self._recorder.operation(
-            **self._row, outcome=delivered(code, retries=True), invoke_ns=invoke_ns,
-            complete_ns=None if code in PURGED else self._clock(), partition=message.partition(),
-            value=record_id(message.value() or b""), error=error.name(), op=sequence,
+            **self._row, outcome=outcome, invoke_ns=invoke_ns,
+            complete_ns=None if self._outcomes.unanswered(error) else self._clock(),
+            partition=message.partition(), value=record_id(message.value() or b""),
+            error=error.name(), op=sequence,
         )  # fmt: skip
 
     def _columns(self, answers: list[int], polls: list[tuple[int, int]]) -> Columns:

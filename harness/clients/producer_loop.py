@@ -7,8 +7,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from highwater.harness.clients.checked_producer import Producer
-from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.libraries.interfaces import ClientError, RecordProducer
 from highwater.harness.clients.operation_buffers import OperationBuffer
 from highwater.harness.clients.send_rate import POLL_S, RateLimiter, StopSignal
 from highwater.harness.runs.history import record_value
@@ -21,6 +20,7 @@ class ProducerLoop:
     """One producer: sends until told to stop, then waits for its answers. Runs in its own thread.
 
     Args:
+        opened: opens its client, and another in its place after a fatal error.
         prefix: of its records' names, ``<prefix>-<sequence>``.
         tape: where it reports; used from this thread alone.
         first: where its sequence begins, if another went before it; ``sent`` is its end.
@@ -28,7 +28,7 @@ class ProducerLoop:
 
     def __init__(
         self,
-        settings: Settings,
+        opened: Callable[[], RecordProducer],
         plan: Plan,
         tape: OperationBuffer,
         prefix: str,
@@ -37,12 +37,12 @@ class ProducerLoop:
         first: int = 0,
     ) -> None:
         self.sent = first
-        self._settings = settings
+        self._opened = opened
         self._plan = plan
         self._tape = tape
         self._prefix = prefix
         self._pace = pace
-        self._client = Producer(settings)
+        self._client = opened()
 
     def run(self, stop: StopSignal, answer_limit_s: Callable[[], float]) -> None:
         """Send until ``stop`` is set; then wait at most this long for outstanding answers."""
@@ -78,12 +78,12 @@ class ProducerLoop:
                     break
             self.sent += 1
 
-    def _refused(self, sequence: int, value: bytes, partition: int, error: KafkaError) -> None:
+    def _refused(self, sequence: int, value: bytes, partition: int, error: ClientError) -> None:
         """Record a local refusal; a client that refuses for ever (a fatal error) is replaced."""
         self._tape.refused(sequence, value, partition, error)
         if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - its public name
             self._drain(0.0)
-            self._client = Producer(self._settings)
+            self._client = self._opened()
         self._client.poll(POLL_S)  # or a refusal that stays would fill the history
 
     def _drain(self, limit_s: float) -> None:

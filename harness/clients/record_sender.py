@@ -9,9 +9,9 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from highwater.harness.base.errors import WaitTimeoutError
-from highwater.harness.clients.checked_producer import Producer
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.delivery_outcomes import PURGED, REFUSED_LOCALLY, delivered
+from highwater.harness.clients.libraries.checked_producer import Producer
 from highwater.harness.runs.history import INFO, OK, SEND, record_id, record_value
 from highwater.harness.runs.recorder import Recorder
 

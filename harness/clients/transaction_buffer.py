@@ -3,8 +3,13 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Message
 
+from highwater.harness.clients.libraries.interfaces import (
+    ClientError,
+    DeliveredRecord,
+    OnDelivery,
+)
 from highwater.harness.clients.operation_buffers import Places
 from highwater.harness.runs.history import OK, OPERATIONS, READ, RUN, SEND, record_id
 from highwater.harness.runs.recorder import FLUSH_S, Recorder
@@ -75,7 +80,7 @@ class OpenTransaction:
         self._ended = ended
         self._rows: list[Row] = []
 
-    def send(self, value: str, partition: int) -> Callable[[KafkaError | None, Message], None]:
+    def send(self, value: str, partition: int) -> OnDelivery:
         """Note that a record is sent; the callback for its delivery report, which tells its offset.
 
         The report says no more than that: what becomes of the record is the transaction's matter.
@@ -83,7 +88,7 @@ class OpenTransaction:
         row = {**self._row, "kind": SEND, "acks": "all", "value": value, "partition": partition}
         self._rows.append(row)
 
-        def delivered(error: KafkaError | None, message: Message) -> None:
+        def delivered(error: ClientError | None, message: DeliveredRecord) -> None:
             offset = message.offset()
             if error is None and offset is not None and offset >= 0:
                 row["offset"] = offset

@@ -16,6 +16,8 @@ from typing import Final
 from confluent_kafka import KafkaException, Message
 
 from highwater.harness.clients import client_config as clients
+from highwater.harness.clients.libraries.interfaces import ClientLibrary
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, RateLimiter, draws, lives
 from highwater.harness.clients.tracked_consumer import TrackedConsumer
 from highwater.harness.clients.transaction_buffer import OpenTransaction, TransactionBuffer
@@ -53,11 +55,18 @@ class TransactionLoop:
 
     Args:
         common: settings of a client of that name.
+        library: that its producers are of.
     """
 
     def __init__(
-        self, plan: Plan, recorder: Recorder, common: Callable[[str], clients.Settings], index: int
+        self,
+        plan: Plan,
+        recorder: Recorder,
+        common: Callable[[str], clients.Settings],
+        index: int,
+        library: ClientLibrary = LIBRDKAFKA,
     ) -> None:
+        self._library = library
         self.sent = 0
         """How many records were sent so far."""
         self._plan = plan
@@ -94,7 +103,7 @@ class TransactionLoop:
         """Take the place of the client before, and let a zombie find that out."""
         name = f"{self._plan.topic.name}-{self._name}"
         settings = clients.transactional(self._plan, self._common(process), name)
-        session = TransactionalProducer(settings, patience)
+        session = TransactionalProducer(settings, patience, self._library)
         if not session.open():
             return None
         self._dangling = False
@@ -122,6 +131,8 @@ class TransactionLoop:
                 client.reader.drop()
             else:
                 client.reader.close()
+        if self._zombie is None:
+            session.drop()
         tape.close()
 
     def _reader(self, process: str, tape: TransactionBuffer) -> TrackedConsumer | None:

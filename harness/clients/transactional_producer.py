@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
-from highwater.harness.clients.checked_producer import Producer
 from highwater.harness.clients.client_config import Settings
-from highwater.harness.clients.delivery_outcomes import not_committed
+from highwater.harness.clients.libraries.interfaces import ClientError, ClientLibrary
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.send_rate import POLL_S
 from highwater.harness.runs.history import FAIL, INFO, OK
 
@@ -59,11 +59,17 @@ class TransactionEnd:
 class TransactionalProducer:
     """One transactional producer, from its InitProducerId to its end. For one thread."""
 
-    def __init__(self, settings: Settings, patience: TransactionTimeouts) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        patience: TransactionTimeouts,
+        library: ClientLibrary = LIBRDKAFKA,
+    ) -> None:
+        self._outcomes = library.outcomes
         self._log = settings["logger"]
         self._name = settings["client.id"]
         self._patience = patience
-        self.client = Producer(settings)
+        self.client = library.transactional(settings)
 
     def open(self) -> bool:
         """Take the place of every producer of this name, whose open transaction is aborted."""
@@ -94,7 +100,7 @@ class TransactionalProducer:
             return TransactionEnd(outcome=OK)
         aborted = error.txn_requires_abort() and self._abort() is None
         return TransactionEnd(
-            outcome=not_committed(error.code(), aborted=aborted),
+            outcome=self._outcomes.not_committed(error, aborted=aborted),
             error=error.name(),
             answered=not error.retriable(),
             usable=aborted,
@@ -119,17 +125,21 @@ class TransactionalProducer:
             )
         return TransactionEnd(outcome=OK)
 
-    def _abort(self) -> KafkaError | None:
+    def drop(self) -> None:
+        """End it as a crash does: nothing more is asked of its coordinator."""
+        self.client.drop()
+
+    def _abort(self) -> ClientError | None:
         return self._call(self.client.abort_transaction)
 
-    def _call(self, api: Callable[[float], object]) -> KafkaError | None:
-        """Call it until it is done, and again where librdkafka says that it can be resumed."""
+    def _call(self, api: Callable[[float], object]) -> ClientError | None:
+        """Call it until it is done, and again where its library says that it can be resumed."""
         began = time.monotonic()
         while True:
             try:
                 api(max(0.0, min(_SLICE_S, self._patience.left_s(began))))
             except KafkaException as raised:
-                error: KafkaError = raised.args[0]
+                error: ClientError = raised.args[0]
                 self._log.info("%s: %s", self._name, error)
                 if not error.retriable() or self._patience.left_s(began) <= 0:
                     return error

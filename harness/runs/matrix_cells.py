@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from highwater.harness.base.errors import NotThereError, StoreError, UsageError
 from highwater.harness.base.files import is_file, write_whole
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.plan import SCHEMA_VERSION, Acks, Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import Verdict
@@ -34,6 +35,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
         story: name of a scripted schedule, or None.
         nemesis: faults of a random schedule, separated by commas, or None with a story; empty when
             nothing is to happen.
+        client: library of the producers, as a plan has it.
     """
 
     kafka: str
@@ -44,6 +46,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
     min_isr: int
     unclean: bool
     seed: int
+    client: str = LIBRDKAFKA
 
     @property
     def happened(self) -> str:
@@ -51,9 +54,9 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
         return self.story or self.nemesis or "no faults"
 
     @property
-    def line(self) -> tuple[str, Acks, int, bool, str]:
+    def line(self) -> tuple[str, Acks, int, bool, str, str]:
         """All but release and seed: a row of the matrix page."""
-        return self.happened, self.acks, self.min_isr, self.unclean, self.driver
+        return self.happened, self.acks, self.min_isr, self.unclean, self.driver, self.client
 
     @classmethod
     def fields_of(cls, plan: Plan) -> dict[str, object]:
@@ -67,6 +70,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
             "min_isr": plan.topic.min_insync_replicas,
             "unclean": plan.topic.unclean_leader_election,
             "seed": plan.seed,
+            "client": plan.client,
         }
 
 
@@ -160,6 +164,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
     uncleans: tuple[bool, ...] = (False,)
     drivers: tuple[str, ...] = ("local",)
     seeds: tuple[int, ...] = (0,)
+    clients: tuple[str, ...] = (LIBRDKAFKA,)
     duration_s: float = 30.0
 
 
@@ -282,6 +287,7 @@ SCHEMA: Final = pa.schema(
         pa.field("min_isr", pa.int32(), nullable=False),
         pa.field("unclean", pa.bool_(), nullable=False),
         pa.field("seed", pa.int64(), nullable=False),
+        pa.field("client", pa.string(), nullable=False),
         pa.field("run", pa.string(), nullable=False),
         pa.field("verdict", pa.string(), nullable=False),
         pa.field("sent", pa.int64(), nullable=False),

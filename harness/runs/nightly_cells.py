@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.matrix_cells import MatrixSetting
 from highwater.harness.runs.plan import Acks
 
@@ -40,7 +41,8 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
     def under(self) -> str:
         """Under which promise, for a person."""
         unclean = ", unclean elections" if self.unclean else ""
-        return f"acks={self.acks}, min.isr {self.min_isr}{unclean}"
+        client = "" if self.client == LIBRDKAFKA else f", client {self.client}"
+        return f"acks={self.acks}, min.isr {self.min_isr}{unclean}{client}"
 
     @property
     def key(self) -> str:
@@ -60,6 +62,8 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
         words += [f"--acks {self.acks}", f"--min-isr {self.min_isr}"]
         if self.unclean:
             words.append("--unclean")
+        if self.client != LIBRDKAFKA:
+            words.append(f"--client {self.client}")
         random = f"--nemesis {self.nemesis or 'none'} --for {NEMESIS_S}s"
         words += [f"--story {self.story}" if self.story else random, f"--seed {self.seed}"]
         return " ".join(words)

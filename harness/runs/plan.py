@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from highwater.harness.base.errors import StoreError
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.faults.steps import ROLLING, Steps, current_fault
 
 SCHEMA_VERSION = 1
@@ -121,6 +122,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         log_dirs: number of log directories of each broker.
         racks: number of racks that brokers and readers are in by turns; 0: none.
         tiered: whether brokers have a remote tier (KIP-405).
+        client: library that producers are of: ``librdkafka``, ``java`` of the brokers' release, or
+            of another, ``java:3.9.2``.
         external: the cluster, where the driver is ``external``.
     """
 
@@ -149,6 +152,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     log_dirs: int = 1
     racks: int = 0
     tiered: bool = False
+    client: str = LIBRDKAFKA
     external: External | None = None
 
     def __post_init__(self) -> None:
@@ -264,6 +268,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         words += ["--trace-flushes"] if self.trace_flushes else []
         words += [f"--log-dirs {self.log_dirs}"] if self.log_dirs > 1 else []
         words += [f"--racks {self.racks}"] if self.racks else []
+        words += [f"--client {self.client}"] if self.client != LIBRDKAFKA else []
         words += ["--wire"] if self.wire else []
         words += ["--wire-clients"] if self.wire_clients else []
         words += [] if rolls else [f"--seed {self.seed}"]

@@ -8,6 +8,7 @@ from msgspec.structs import asdict, replace
 from highwater.clusters.drivers import find_driver
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, release
+from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
 from highwater.harness.runs.matrix_cells import (
     Axes,
     Matrix,
@@ -54,7 +55,7 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
             driver=setting.driver,
         )
         topic = replace(plan.topic, min_insync_replicas=setting.min_isr)
-        return replace(plan, topic=topic)
+        return replace(plan, topic=topic, client=setting.client)
     return Plan(
         kafka=setting.kafka,
         driver=setting.driver,
@@ -67,6 +68,7 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
             unclean_leader_election=setting.unclean,
         ),
         workload=Workload(acks=setting.acks),
+        client=setting.client,
     )
 
 
@@ -90,14 +92,17 @@ def _check(axes: Axes) -> None:
         check_duration(axes.duration_s)
     for driver in axes.drivers:
         find_driver(driver)
+    for client, kafka in itertools.product(axes.clients, axes.kafkas):
+        read_client(client, kafka)
 
 
 def _settings(axes: Axes) -> Iterator[MatrixSetting]:
     happenings: list[tuple[str | None, str | None]] = [(story, None) for story in axes.stories]
     happenings += [(None, ",".join(faults)) for faults in axes.nemeses]
-    for (story, nemesis), driver, acks, min_isr, unclean, kafka, seed in itertools.product(
+    for (story, nemesis), driver, client, acks, min_isr, unclean, kafka, seed in itertools.product(
         dict.fromkeys(happenings),
         dict.fromkeys(axes.drivers),
+        dict.fromkeys(axes.clients),
         dict.fromkeys(axes.acks),
         dict.fromkeys(axes.min_isrs),
         dict.fromkeys(axes.uncleans),
@@ -113,6 +118,7 @@ def _settings(axes: Axes) -> Iterator[MatrixSetting]:
             min_isr=min_isr,
             unclean=unclean,
             seed=seed,
+            client=client,
         )
 
 
@@ -128,7 +134,8 @@ def _name(setting: MatrixSetting) -> str:
     """Return the name of a run's directory, which is the same for the same setting."""
     happened = setting.happened.replace(",", "+").replace(" ", "-")
     elections = "unclean" if setting.unclean else "clean"
+    client = "" if setting.client == LIBRDKAFKA else f"-{setting.client.replace(':', '-')}"
     return (
         f"{setting.kafka}-{happened}-acks-{setting.acks}-isr-{setting.min_isr}-{elections}"
-        f"-{setting.driver}-seed-{setting.seed}"
+        f"-{setting.driver}{client}-seed-{setting.seed}"
     )

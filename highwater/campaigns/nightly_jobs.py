@@ -55,6 +55,7 @@ def matrix(piece: Sequence[PlannedCell]) -> Matrix:
             uncleans=_values(cell.unclean for cell in piece),
             drivers=_values(cell.driver for cell in piece),
             seeds=_values(cell.seed for cell in piece),
+            clients=_values(cell.client for cell in piece),
             duration_s=NEMESIS_S,
         ),
         cells=tuple(MatrixCell(**fields(cell), run=_name(cell)) for cell in piece),

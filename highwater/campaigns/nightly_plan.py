@@ -219,8 +219,10 @@ def settings() -> Iterator[NightlyCell]:
     """
     for name, story in STORIES.items():
         for unclean in (False, True) if name == "unclean" else (False,):
-            for acks in ("all",) if story.needs.transactions else _ACKS:
-                yield NightlyCell(kafka="", story=name, acks=acks, unclean=unclean)
+            for acks in ("all",) if story.needs.transactions or story.needs.java else _ACKS:
+                yield NightlyCell(
+                    kafka="", story=name, acks=acks, unclean=unclean, client=story.needs.client
+                )
     for nemesis in mixes():
         for min_isr in (1, 2):
             for acks in ("1", "all"):

@@ -8,8 +8,11 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.plan import Acks, Isolation, Plan, Topic, Workload
 from highwater.nemesis.faults.registry import CONTROLLERS, Fault, faults, find_fault
 from highwater.nemesis.schedules.upgrade_path import UPGRADE
@@ -35,21 +38,33 @@ _ONE_IN_FOUR: Final = 0.25
 
 
 def draw(
-    seed: int, number: int, *, kafkas: Sequence[str], driver: str = "local", controllers: int = 1
+    seed: int,
+    number: int,
+    *,
+    kafkas: Sequence[str],
+    driver: str = "local",
+    controllers: int = 1,
+    client: str = LIBRDKAFKA,
 ) -> Plan:
-    """Return the plan of one run of a soak; several controllers have faults of their own."""
+    """Return the plan of one run of a soak; several controllers have faults of their own.
+
+    With Java's clients no cluster is upgraded, because they are of its release, and no transaction
+    reads.
+    """
     if not kafkas:
         raise UsageError("a soak needs a release", hint="Use --kafka all.")
     portion = random.Random(f"{seed}/{number // SHARED}")  # noqa: S311 - to be repeatable
     kafka = release(portion.choice(kafkas))
     wired, quick = portion.random() < _WIRED, portion.random() < 0.5  # noqa: PLR2004 - a coin
     dice = random.Random(f"{seed}/{number // SHARED}/{number}")  # noqa: S311 - for the same reason
+    ours = client == LIBRDKAFKA
     workload = _workload(dice, kafka)
+    workload = replace(workload, transform=workload.transform and ours)
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
     options = {
         "": True,
         "--unclean": unclean,
-        "--to": bool(later),
+        "--to": bool(later) and ours,
         "--transactions": workload.transactions,
         "--subscribe": workload.subscribe > 0,
         CONTROLLERS: controllers > 1,
@@ -71,6 +86,7 @@ def draw(
         seed=dice.randrange(1 << 31),
         broker_config=dict(BROKER_CONFIG) if quick else {},
         wire=wired,
+        client=client,
     )
 
 

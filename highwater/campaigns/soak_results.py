@@ -18,6 +18,7 @@ from highwater.campaigns.soak_plan import draw
 from highwater.checkers.model.report_types import Reconciliation
 from highwater.harness.base.errors import HighwaterError, StoreError, UsageError
 from highwater.harness.releases.catalogue import CATALOGUE
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.runtime.executed_steps import whole_steps
@@ -36,6 +37,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         controllers: of each cluster; one in soaks that were begun before there was a choice.
+        client: library of the producers, as a plan has it.
         each_s: seconds for which faults are injected in every run; None: drawn from the seed.
     """
 
@@ -43,13 +45,15 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     kafkas: tuple[str, ...]
     driver: str = "local"
     controllers: int = 1
+    client: str = LIBRDKAFKA
     each_s: float | None = None
 
     def words(self) -> str:
         """Return the settings in a few words."""
         length = "" if self.each_s is None else f", runs of {self.each_s:g} s"
+        client = "" if self.client == LIBRDKAFKA else f", client {self.client}"
         quorum = "" if self.controllers == 1 else f", {self.controllers} controllers"
-        return f"seed {self.seed}, {', '.join(self.kafkas)}{quorum}{length}"
+        return f"seed {self.seed}, {', '.join(self.kafkas)}{quorum}{client}{length}"
 
     def plan(self, number: int) -> Plan:
         """Return the plan of a run."""
@@ -59,6 +63,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
             kafkas=self.kafkas,
             driver=self.driver,
             controllers=self.controllers,
+            client=self.client,
         )
         if self.each_s is None:
             return plan
@@ -73,6 +78,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         kafkas = "all" if self.kafkas == tuple(CATALOGUE) else ",".join(self.kafkas)
         driver = "" if self.driver == "local" else f" --cluster {self.driver}"
         option = "" if self.controllers == 1 else f" --controllers {self.controllers}"
+        option += "" if self.client == LIBRDKAFKA else f" --client {self.client}"
         option += "" if self.each_s is None else f" --each {self.each_s:g}"
         return (
             f"highwater soak --seed {self.seed} --kafka {kafkas}{driver}{option} --first {number}"

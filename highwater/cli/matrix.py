@@ -49,6 +49,9 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     driver: Annotated[
         str, Option("--cluster", "--driver", help="Cluster drivers: local, docker.")
     ] = "local",
+    client: Annotated[
+        str, Option(help="Libraries of the producers: librdkafka, java, java:RELEASE.")
+    ] = "librdkafka",
     seed: Annotated[str, Option(help="Seeds: a run for each.")] = "0",
     jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
     name: Annotated[
@@ -78,6 +81,7 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             uncleans=parse_values.switches(unclean),
             drivers=parse_values.names(driver),
             seeds=parse_values.numbers(seed, "seeds"),
+            clients=parse_values.names(client),
             duration_s=parse_values.duration(duration),
         )
         folder = _create(axes, store, name)
@@ -175,7 +179,7 @@ def _table(rows: Sequence[MatrixRow]) -> Table:
     cells: dict[tuple[object, object], list[MatrixRow]] = {}
     for row in rows:
         cells.setdefault((row.kafka, row.line), []).append(row)
-    drivers = len({row.driver for row in rows}) > 1
+    drivers = len({(row.driver, row.client) for row in rows}) > 1
     heads = [_heading(row, driver=drivers) for row in {row.line: row for row in rows}.values()]
     body: list[list[str | Text]] = [
         [kafka, *(_cell(cells.get((kafka, line), [])) for line in lines)]
@@ -188,7 +192,7 @@ def _heading(row: MatrixRow, *, driver: bool) -> str:
     words = [row.happened, f"acks={row.acks}"]
     words += [f"min.isr={row.min_isr}"] if row.min_isr > 1 else []
     words += ["unclean"] if row.unclean else []
-    return "\n".join([*words, *([row.driver] if driver else [])])
+    return "\n".join([*words, *([f"{row.driver}, {row.client}"] if driver else [])])
 
 
 def _cell(rows: Sequence[MatrixRow]) -> Text:

@@ -16,6 +16,7 @@ from highwater.cli.options.common import (
 )
 from highwater.cli.options.workload import (
     AcksOption,
+    ClientOption,
     CompressionOption,
     ConsumersOption,
     DeliveryTimeoutOption,
@@ -26,6 +27,7 @@ from highwater.cli.options.workload import (
 )
 from highwater.harness.base import limits
 from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
@@ -105,6 +107,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         ),
     ] = "none",
     delivery_timeout: DeliveryTimeoutOption = "30s",
+    client: ClientOption = None,
     budget: Annotated[
         str,
         Option(
@@ -184,9 +187,9 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         log_dirs=log_dirs,
         racks=racks,
         topic=Topic(
-            partitions=(script.needs.partitions if script else 3)
-            if partitions is None
-            else partitions,
+            partitions=(
+                (script.needs.partitions if script else 3) if partitions is None else partitions
+            ),
             replication_factor=script.replicas(brokers) if script else brokers,
             min_insync_replicas=min_isr,
             unclean_leader_election=unclean,
@@ -208,6 +211,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
             read_option(text, until_s=parse_values.duration(duration)) for text in message or ()
         ),
         to=parse_values.names(to),
+        client=client or (LIBRDKAFKA if script is None else script.needs.client),
         protocol=protocol,
         format=message_format,
     )

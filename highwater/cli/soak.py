@@ -1,7 +1,7 @@
 """The command ``highwater soak``: seeded random runs for hours, and their summary."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Option
@@ -21,6 +21,9 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     kafka: Annotated[str, Option(help="Releases, separated by commas, or all.")] = "all",
     cluster: Annotated[str, Option("--cluster", help="Cluster driver.")] = "local",
     controllers: ControllersOption = 1,
+    client: Annotated[
+        Literal["librdkafka", "java"], Option(help="Library of the producers.")
+    ] = "librdkafka",
     each_lasts: Annotated[
         str | None,
         Option(
@@ -63,7 +66,14 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     if each_s is not None:
         check_duration(each_s)
     check_controllers(controllers)
-    whole = Soak(seed=seed, kafkas=kafkas, driver=driver, controllers=controllers, each_s=each_s)
+    whole = Soak(
+        seed=seed,
+        kafkas=kafkas,
+        driver=driver,
+        controllers=controllers,
+        client=client,
+        each_s=each_s,
+    )
     folder = SoakFolder(store / (name or f"soak-{seed}"))
     bounds = Bounds(
         seconds=parse_values.duration(lasts), first=first, runs=runs, jobs=jobs, keep_all=keep_all

@@ -10,6 +10,7 @@ from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release, release
+from highwater.harness.releases.client_choice import read_client
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.nemesis.faults.registry import MESSAGE
 from highwater.nemesis.model_replay.script_lookup import find_script
@@ -18,6 +19,7 @@ from highwater.nemesis.schedules.generator import check_duration
 from highwater.nemesis.schedules.upgrade_path import check_levels
 from highwater.nemesis.schedules.validation import check_budget, check_steps
 from highwater.nemesis.stories.registry import Story, find_story
+from highwater.nemesis.stories.story import NOTHING
 
 EXTERNAL: Final = "external"
 """The driver of external clusters."""
@@ -233,6 +235,7 @@ def _check_client(plan: Plan, kafka: Release) -> None:
             hint=nearest(workload.compression, kafka.compressions),
         )
     _check_transactions(plan, kafka)
+    _check_library(plan)
     if workload.idempotence and not kafka.idempotence:
         raise UsageError(
             f"Kafka {kafka.name} has no idempotent producer", hint="It came with 0.11.0."
@@ -240,6 +243,51 @@ def _check_client(plan: Plan, kafka: Release) -> None:
     if workload.idempotence and workload.acks != "all":
         raise UsageError("the idempotent producer needs acks=all", hint="Add --acks all.")
     _check_readers(workload)
+
+
+def _check_library(plan: Plan) -> None:
+    """Refuse Java's clients where they have no say, or cannot speak to the brokers."""
+    choice = read_client(plan.client, plan.played_on)
+    needs = NOTHING if plan.story is None else find_story(plan.story).needs
+    if needs.java and not choice.is_java:
+        raise UsageError(
+            f"the story {plan.story} is one of Kafka's own producer", hint="Use --client java."
+        )
+    if needs.java and plan.workload.acks != "all":
+        raise UsageError(
+            f"the story {plan.story} waits for all in-sync replicas", hint="Use --acks all."
+        )
+    if choice.release is None:
+        return
+    by_story = plan.story is not None and not (needs.transactions or needs.java)
+    codec = plan.workload.compression
+    refused = {
+        "an external cluster's settings of clients are librdkafka's": plan.external is not None,
+        "a transaction that reads does so with librdkafka's consumer": plan.workload.transform,
+        "the records of this story or replay are sent by librdkafka": (
+            by_story or plan.schedule is not None
+        ),
+        f"Java's clients of {choice.release.name} have no transactions": (
+            plan.workload.transactions and not choice.release.idempotence
+        ),
+        f"Java's clients of {choice.release.name} have no idempotent producer": (
+            plan.workload.idempotence and not choice.release.idempotence
+        ),
+        f"Java's clients of {choice.release.name} have no compression {codec}": (
+            codec not in choice.release.compressions
+        ),
+    }
+    for brokers in (plan.kafka, *plan.to):
+        why = choice.why_not(release(brokers))
+        refused[f"Java's clients of {choice.release.name} cannot speak to {brokers}: {why}"] = bool(
+            why
+        )
+    for why, requested in refused.items():
+        if requested:
+            raise UsageError(
+                f"--client {plan.client} is not possible here: {why}",
+                hint="Use --client librdkafka, or java:RELEASE of another release.",
+            )
 
 
 def _check_transactions(plan: Plan, kafka: Release) -> None:

@@ -143,6 +143,7 @@ def conduct(
                 client=workload,
                 direct=workload.direct,
                 transactional=workload.transactional,
+                producer=workload.producer,
                 topic=plan.topic.name,
                 replicas=tuple(assignment[0]),
                 stop=stop,

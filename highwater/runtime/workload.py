@@ -20,6 +20,7 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.consumer_loop import ConsumerLoop
 from highwater.harness.clients.final_read import PartitionRead, final_read
+from highwater.harness.clients.named_records import NamedRecords
 from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.clients.operation_buffers import SendBuffer
 from highwater.harness.clients.producer_loop import ProducerLoop
@@ -31,6 +32,7 @@ from highwater.harness.runs.history import OK, READ, RUN, SEND
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.store import Run
+from highwater.runtime.client_libraries import open_library
 
 _GRACE_S: Final = 2.0
 _WARM_S: Final = 30.0
@@ -93,6 +95,7 @@ class RunningWorkload:
         self._access = release(plan.kafka).client if access is None else access
         self._recorder = recorder
         self._log = clients.open_log(run.logs / "clients.log")
+        self._clients = open_library(plan, run.logs)
         self._stop = threading.Event()
         self._answer_limit_s = plan.workload.delivery_timeout_s + _GRACE_S
         self._producers: dict[str, ProducerLoop | TransactionLoop] = {}
@@ -102,6 +105,7 @@ class RunningWorkload:
         self._sender = Sender(recorder, settings, row, size=plan.workload.record_bytes)
         self.direct = DirectSender(plan, recorder)
         self._transactional: list[NamedTransactions] = []
+        self._named: list[NamedRecords] = []
         self._all_ended = True
         self._failure: BaseException | None = None
 
@@ -121,7 +125,9 @@ class RunningWorkload:
         for index in range(workload.producers):
             name = f"producer-{index}"
             if workload.transactions:
-                loop = TransactionLoop(self._plan, self._recorder, self._common, index)
+                loop = TransactionLoop(
+                    self._plan, self._recorder, self._common, index, self._clients.library
+                )
                 self._producers[name] = loop
                 self._spawn(name, partial(loop.run, self._stop, lambda: self._answer_limit_s))
             else:
@@ -132,7 +138,7 @@ class RunningWorkload:
 
         A producer that crashes does not wait for its answers.
         """
-        plan, clock = self._plan, self._recorder.clock
+        plan, clock, library = self._plan, self._recorder.clock, self._clients.library
         pace = RateLimiter(plan.workload.rate / plan.workload.producers, clock)
         lengths = draws(plan, f"{name} lives")
         sent = 0
@@ -144,9 +150,11 @@ class RunningWorkload:
                 topic=plan.topic,
                 acks=plan.workload.acks,
                 prefix=prefix,
+                outcomes=library.outcomes,
             )
             settings = clients.producer(plan, self._common(process))
-            loop = ProducerLoop(settings, plan, tape, prefix, pace, first=sent)
+            opened = partial(library.producer, settings)
+            loop = ProducerLoop(opened, plan, tape, prefix, pace, first=sent)
             self._producers[name] = loop
             loop.run(life, partial(self._last_wait_s, life))
             sent = loop.sent
@@ -167,6 +175,9 @@ class RunningWorkload:
         self._threads = []
         self._sender.close(limit_s=self._answer_limit_s)
         self.direct.close(limit_s=self._answer_limit_s)
+        for records in self._named:
+            records.close()
+        self._named = []
         while self._transactional:
             named = self._transactional.pop()
             named.close()
@@ -186,7 +197,13 @@ class RunningWorkload:
     def counts(self) -> Counts:
         """Return the operations so far; fences count in the outcomes, but not in ``sent``."""
         counts = self._recorder.counts()
-        senders = [*self._producers.values(), *self._transactional, self._sender, self.direct]
+        senders = [
+            *self._producers.values(),
+            *self._transactional,
+            *self._named,
+            self._sender,
+            self.direct,
+        ]
         sent = sum(sender.sent for sender in senders)
         return Counts(sent=sent, ok=counts.get((SEND, OK), 0), read=counts.get((READ, OK), 0))
 
@@ -213,8 +230,31 @@ class RunningWorkload:
         """
         topic, size = self._plan.topic.name, self._plan.workload.record_bytes
         settings = clients.transactional(self._plan, self._common(name), f"{topic}-{name}")
-        client = NamedTransactions(self._recorder, settings, process=name, topic=topic, size=size)
+        client = NamedTransactions(
+            self._recorder,
+            settings,
+            process=name,
+            topic=topic,
+            size=size,
+            library=self._clients.library,
+        )
         self._transactional.append(client)
+        return client
+
+    def producer(self, name: str, settings: Mapping[str, object]) -> NamedRecords:
+        """Open a client that sends single records without transactions; it is that process.
+
+        Args:
+            settings: beside those of the workload's producers, and instead of them.
+        """
+        client = NamedRecords(
+            self._recorder,
+            {**clients.producer(self._plan, self._common(name)), **settings},
+            process=name,
+            topic=self._plan.topic.name,
+            library=self._clients.library,
+        )
+        self._named.append(client)
         return client
 
     def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:
@@ -237,6 +277,7 @@ class RunningWorkload:
         try:
             self.stop()
         finally:
+            self._clients.close()
             clients.close_log(self._log)
 
     def __enter__(self) -> Self:

@@ -32,6 +32,8 @@ class RunArguments(TypedDict, total=False):
         trace_flushes: whether the flushes of brokers' files are traced; by default they are not.
         log_dirs: log directories of each broker, 1 to 9; by default 1.
         racks: racks of brokers and readers, who fetch from a follower in theirs; by default 0.
+        client: library of the producers: ``"librdkafka"``, ``"java"`` or ``"java:3.9.2"``; by
+            default librdkafka, or what the story is about.
     """
 
     story: str
@@ -46,6 +48,7 @@ class RunArguments(TypedDict, total=False):
     trace_flushes: bool
     log_dirs: int
     racks: int
+    client: str
 
 
 class KafkaRun:
@@ -151,6 +154,7 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
         trace_flushes=words.get("trace_flushes", False),
         log_dirs=words.get("log_dirs", base.log_dirs),
         racks=words.get("racks", base.racks),
+        client=words.get("client", base.client),
         nemesis=parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults)),
         topic=topic,
         workload=replace(base.workload, acks=parse_values.acks(str(words.get("acks", case.acks)))),

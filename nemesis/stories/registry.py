@@ -21,6 +21,7 @@ _FAMILIES: Final = (
     "controller_disk",
     "transactions",
     "tiered_storage",
+    "java_producer",
 )
 
 for _family in _FAMILIES:

@@ -12,10 +12,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from highwater.checkers.hazards.catalogue import find_hazard
-from highwater.checkers.hazards.evaluate import of_release
+from highwater.checkers.hazards.evaluate import of_clients, of_release
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import Release
+from highwater.harness.releases.client_choice import JAVA, LIBRARIES, LIBRDKAFKA, read_client
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.hw_lag_window import widen
@@ -73,11 +74,13 @@ class HazardEnding:
         ending: what becomes of the records on its releases; on others nothing does.
         uncommitted: records that one replica alone has, and that are lost on every release; with
             acks=0 and 1 they are acknowledged.
+        libraries: those whose clients come to it by this schedule.
     """
 
     hazard: str
     ending: Prediction
     uncommitted: frozenset[str] = frozenset()
+    libraries: tuple[str, ...] = LIBRARIES
 
 
 _REPLICAS: Final = 3
@@ -96,6 +99,7 @@ class StoryNeeds:
         partitions: how many its topic has to have.
         tiered: whether brokers have a remote tier.
         record_bytes: the size of its records.
+        java: whether it is about Kafka's own producer.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -104,6 +108,12 @@ class StoryNeeds:
     partitions: int = 1
     tiered: bool = False
     record_bytes: int = 64
+    java: bool = False
+
+    @property
+    def client(self) -> str:
+        """The library of its clients, as a plan has it, unless somebody asks for another."""
+        return JAVA if self.java else LIBRDKAFKA
 
 
 NOTHING: Final = StoryNeeds()
@@ -189,7 +199,9 @@ class Story:
     def predict(self, release: Release, plan: Plan) -> Prediction:
         """Return what becomes of the records on this release under the plan's settings."""
         if self.harm is not None:
-            there = of_release(find_hazard(self.harm.hazard), release)
+            hazard, client = find_hazard(self.harm.hazard), read_client(plan.client, release.name)
+            there = of_release(hazard, release) and of_clients(hazard, client, release)
+            there = there and client.library in self.harm.libraries
             ending = _about(plan.topic.name, self.harm.ending) if there else Prediction()
             acknowledged = plan.workload.acks != "all"
             lost = ending.lost | (self.harm.uncommitted if acknowledged else frozenset())
@@ -248,6 +260,7 @@ class Story:
                 record_bytes=self.needs.record_bytes,
             ),
             broker_config=dict(self.broker_config),
+            client=self.needs.client,
             wire_clients=self.needs.wire == "clients",
             tiered=self.needs.tiered,
         )

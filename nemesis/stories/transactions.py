@@ -21,12 +21,17 @@ coordinator first (KIP-890, ``transaction.partition.verification.enable``).
 ``late-produce``: the same Produce arrives in the next transaction of its producer. That is open, so
 that every release appends it there; it has the sequence number that librdkafka gives to the next
 record, which the leader then takes for the same. The commit is of the record that was aborted.
+
+Java's producer sends again what has no answer before it aborts, so that these two Produce requests
+come late as copies of what is in the log; and from 4.0 on, with brokers of 4.0, each of its
+transactions has an epoch of its own.
 """
 
 from typing import Final
 
 from highwater.clusters.core.interfaces import CaughtMessages
-from highwater.harness.runs.history import OK
+from highwater.harness.releases.client_choice import LIBRDKAFKA
+from highwater.harness.runs.history import INFO, OK
 from highwater.nemesis.context import (
     ScheduleContext,
     ScheduleNotFollowedError,
@@ -64,7 +69,7 @@ _NEEDS: Final = StoryNeeds(wire="clients", transactions=True)
     needs=_NEEDS,
     outcome=(
         "The application aborts its transaction, and read_committed readers have its record: with"
-        " this client, librdkafka, on every release."
+        " librdkafka on every release; with Java's clients, unless they and the brokers are of 4.0."
     ),
     min_isr_most=3,
 )
@@ -93,8 +98,7 @@ def fenced_transaction(scene: ScheduleContext) -> None:
     HazardEnding(hazard="reused-sequence", ending=Prediction(lost=frozenset({"m3"}))),
     needs=_NEEDS,
     outcome=(
-        "The record of a committed transaction is nowhere: with this client, librdkafka, on every"
-        " release."
+        "The record of a committed transaction is nowhere: with librdkafka, on every release."
     ),
     min_isr_most=3,
 )
@@ -120,6 +124,7 @@ def flushed_abort(scene: ScheduleContext) -> None:
     HazardEnding(
         hazard=LATE_PRODUCE,
         ending=Prediction(others=frozenset({("hanging-transaction", "m2")})),
+        libraries=(LIBRDKAFKA,),
     ),
     needs=_NEEDS,
     outcome=(
@@ -139,7 +144,7 @@ def hanging_transaction(scene: ScheduleContext) -> None:
         _await_event(scene, produce, "client-gone", says, limit_s=_GIVES_UP_S)
         refusal = writer.abort()
         scene.note(f"the application aborts m2: {refusal or 'done'}")
-        _await_markers(scene, committed, "the marker of that abort is in the log")
+        _await_markers(scene, writer, committed, "the marker of that abort is in the log")
         produce.release("schedule")
         _await_event(scene, produce, "discarded", "the leader has answered the Produce of m2")
     _commit(scene, scene.transactional(_OTHER), "m3")
@@ -154,7 +159,7 @@ def hanging_transaction(scene: ScheduleContext) -> None:
     needs=_NEEDS,
     outcome=(
         "The commit is of a record that the application had aborted, and the record that it commits"
-        " is nowhere: with this client, librdkafka, on every release."
+        " is nowhere: with librdkafka, on every release."
     ),
     min_isr_most=3,
 )
@@ -168,6 +173,7 @@ def late_produce(scene: ScheduleContext) -> None:
     HazardEnding(
         hazard=LATE_PRODUCE,
         ending=Prediction(others=frozenset({("G1a", "m2")})),
+        libraries=(LIBRDKAFKA,),
     ),
     needs=_NEEDS,
     outcome=(
@@ -190,7 +196,7 @@ def _in_the_next(scene: ScheduleContext, *, renewed: bool) -> None:
         says = "the client has no answer about m2, and gives that connection up"
         _await_event(scene, late, "client-gone", says, limit_s=_GIVES_UP_S)
         scene.note(f"the application aborts m2: {writer.abort() or 'done'}")
-        _await_markers(scene, committed, "the marker of that abort is in the log")
+        _await_markers(scene, writer, committed, "the marker of that abort is in the log")
         if renewed:
             writer.renew()
             scene.note("a new producer has taken the place of the writer")
@@ -200,7 +206,7 @@ def _in_the_next(scene: ScheduleContext, *, renewed: bool) -> None:
             _await_event(scene, following, "caught", "m3 is on its way, in the next transaction")
             late.release("schedule")
             _await_event(scene, late, "discarded", "the leader has answered the Produce of m2")
-        _end(scene, writer, "m3")
+        _try_to_end(scene, writer, "m3")
 
 
 def _after_an_abort(scene: ScheduleContext, *, flushed: bool) -> None:
@@ -259,16 +265,30 @@ def _end(scene: ScheduleContext, writer: TransactionalClient, *values: str) -> N
     scene.note(f"the application has committed {', '.join(values)}")
 
 
-def _await_markers(scene: ScheduleContext, committed: int, says: str) -> None:
+def _try_to_end(scene: ScheduleContext, writer: TransactionalClient, value: str) -> None:
+    """Commit what is open, a record that the leader may have refused."""
+    outcome = writer.commit()
+    if outcome == INFO:
+        raise ScheduleNotFollowedError(f"nobody knows whether {value} is committed")
+    ending = "has committed" if outcome == OK else "could not commit, and has aborted,"
+    scene.note(f"the application {ending} {value}")
+
+
+def _await_markers(
+    scene: ScheduleContext, writer: TransactionalClient, committed: int, says: str
+) -> None:
     """Wait for the markers of two transactions behind a record, and note it.
 
+    The second one has the records that its client was told of: librdkafka aborts at once, and Java
+    sends first again what has no answer.
     A coordinator answers an EndTxn as soon as it has decided, and writes the markers then.
     """
     leader = scene.replicas[0]
+    end = committed + 3 + writer.appended
     await_replicas(
         scene,
-        lambda seen: seen[leader].leo == committed + 3,
-        what=f"broker {leader} to have two markers behind offset {committed}",
+        lambda seen: seen[leader].leo == end,
+        what=f"broker {leader} to have two markers behind offset {committed}, and to end at {end}",
         limit_s=_ARRIVES_S,
         brokers=(leader,),
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.faults.counts import FaultCounts, Happening
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Environment
@@ -60,6 +61,7 @@ def facts(
         ),
         Fact(name="Seed", value=str(plan.seed)),
         Fact(name="Driver", value=plan.driver, means=environment.platform if environment else ""),
+        *([Fact(name="Client", value=plan.client)] if plan.client != LIBRDKAFKA else []),
         Fact(name="Truncation", value="", means=environment.truncation if environment else ""),
     ]
 

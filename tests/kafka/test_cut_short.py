@@ -45,6 +45,7 @@ FULL: Final = (
 FAULTS: Final = (
     ("--nemesis", "isolate,controller-isolate,controller-kill,cut-client,lose-answers"),
     ("--message", "hold EndTxn client:*>* at=1s", "--message", "hold AlterPartition at=0s"),
+    ("--client", "java", "--nemesis", "kill,cut-client"),
 )
 MARK: Final = "HIGHWATER_CUT"
 

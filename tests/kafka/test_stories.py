@@ -25,11 +25,12 @@ class Cell(NamedTuple):
     acks: Acks = "all"
     unclean: bool = False
     min_isr: int = 1
+    client: str = ""
 
     def plan(self, kafka: str) -> Plan:
         plan = find_story(self.story).plan(kafka, acks=self.acks, unclean=self.unclean)
         topic = msgspec.structs.replace(plan.topic, min_insync_replicas=self.min_isr)
-        return msgspec.structs.replace(plan, topic=topic)
+        return msgspec.structs.replace(plan, topic=topic, client=self.client or plan.client)
 
     def can_be_told(self, kafka: str) -> bool:
         return not find_story(self.story).why_not(release(kafka))
@@ -74,6 +75,12 @@ AT_NIGHT = {
         Cell("late-answer", min_isr=3),
         Cell("lost-metadata"),
         Cell("tiered-new-leader"),
+        Cell("torn-transaction", client="java"),
+        Cell("torn-transaction", client="java:3.9.2"),
+        Cell("late-produce", client="java"),
+        Cell("reused-sequence", client="java"),
+        Cell("wrong-topic"),
+        Cell("wrong-topic", client="java:4.0.1"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""
@@ -134,10 +141,10 @@ def _assert_as_predicted(judged: JudgedRun) -> None:
 
 
 def _unacknowledged(plan: Plan) -> int:
-    """The records that are aborted, or that no follower has."""
+    """The records that are aborted, that no follower has, or that expire in the socket."""
     told = find_story(plan.story or "")
     alone = told.harm.uncommitted if told.harm and plan.workload.acks == "all" else ()
-    return int(told.needs.transactions) + len(alone)
+    return int(told.needs.transactions) + 2 * told.needs.java + len(alone)
 
 
 def _expected_word(plan: Plan) -> str:

@@ -45,6 +45,7 @@ def row(cell: NightlyCell) -> dict[str, object]:
         "min_isr": cell.min_isr,
         "unclean": cell.unclean,
         "seed": cell.seed,
+        "client": cell.client,
         "run": f"{cell.key}-{cell.seed}".replace(" ", "-"),
         "verdict": "invalid" if broken else "valid",
         "sent": 5,

@@ -64,11 +64,12 @@ class RunBuilder:
         workload: Workload | None = None,
         quiesced: bool = True,
         phase: Phase = "frozen",
+        client: str = "librdkafka",
     ) -> None:
         self.path = path
         self.topic = topic or Topic()
         self.workload = workload or Workload()
-        self.plan = Plan(kafka=kafka, topic=self.topic, workload=self.workload)
+        self.plan = Plan(kafka=kafka, topic=self.topic, workload=self.workload, client=client)
         self.status = RunStatus(phase=phase, quiesced=quiesced)
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
         self.disks: dict[tuple[int, int], list[bytes]] = {}

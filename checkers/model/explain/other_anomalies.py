@@ -5,6 +5,8 @@ from typing import Final
 import pyarrow.compute as pc
 
 from highwater.checkers.core.promises import CONTROLLER_DISK_LOSS
+from highwater.checkers.hazards.catalogue import find_hazard
+from highwater.checkers.hazards.evaluate import of_clients
 from highwater.checkers.model.explain.evidence_links import (
     Chain,
     Row,
@@ -19,7 +21,11 @@ from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.client_choice import read_client
 from highwater.harness.runs.history import FAIL, SEND
+
+_EXPIRED: Final = "TimeoutException"
+"""Java's name for the end of a batch that was not answered in time."""
 
 _TWO_AT_ONCE: Final = ((0, 10, 2), (0, 11, 0, 1))
 """The first release whose broker takes two requests of a closed connection at once (KAFKA-3703),
@@ -219,6 +225,40 @@ def _late_produce(observed: RunTraces, anomaly: Row, send: Row, so: str) -> Expl
         event = f"Produce {row['event']}: {row['transactional_id']}, message {row['message']}"
         return ExplanationLink(rule="late-produce", says=says, event=event, time_ns=row["time_ns"])
     return None
+
+
+def phantom(observed: RunTraces, anomaly: Row) -> Chain:
+    """Explain a record that nobody sent to its topic: it was in the buffer of an expired batch.
+
+    Java's producer before the fix of KAFKA-19012 gives the buffer of a batch that expires in its
+    socket to the next batch, and the request has that one's bytes then.
+    """
+    plan = observed.plan
+    client = read_client(plan.client, plan.played_on)
+    if not of_clients(find_hazard("KAFKA-19012"), client, release(plan.played_on)):
+        return refuse("Its producers do not reuse the buffer of a batch that is in a socket.")
+    sends = observed.ops.filter(
+        pc.and_(
+            pc.equal(observed.ops["partition"], anomaly["partition"]),
+            pc.and_(
+                pc.equal(observed.ops["kind"], SEND), pc.equal(observed.ops["error"], _EXPIRED)
+            ),
+        )
+    ).to_pylist()
+    if not sends:
+        return refuse("No batch of its partition expired in a client.")
+    send = sends[0]
+    expired = ExplanationLink(
+        rule="reused-buffer",
+        says=(
+            f"{send['value']} of {send['process']} expired in its client. Java's producer of"
+            f" {client.release.name if client.release else ''} gave its buffer to the next batch,"
+            " while the request in the socket still referred to it."
+        ),
+        event=f"{send['process']}: {send['outcome']}, {send['error']}",
+        time_ns=send["complete_ns"],
+    )
+    return Chain(links=(expired,))
 
 
 def unseen(observed: RunTraces, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike

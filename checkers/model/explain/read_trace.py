@@ -44,6 +44,13 @@ _UNANSWERED: Final = re.compile(
 )
 """librdkafka: a request timed out, or its connection broke."""
 
+_UNANSWERED_IN_JAVA: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT(?P<time>\d\d:\d\d:\d\d\.\d{3})Z [A-Z]+"
+    r" \[Producer clientId=(?P<client>[\w.-]+)[^\]]*\]"
+    r" (?:Disconnecting from node|Node -?\d+ disconnected|Cancelled in-flight)"
+)
+"""Java's clients since 1.0: the same."""
+
 _Tail: TypeAlias = tuple[FaultInterval, range]
 """A fault with the offsets that it removed from its broker's log."""
 
@@ -270,19 +277,25 @@ def _said_unclean(trace: Trace, start: Leadership) -> str | None:
 def _unanswered(run: Run) -> dict[str, list[ClientLogLine]]:
     """Return the clients' log lines about requests without an answer; empty without a log."""
     log_lines: dict[str, list[ClientLogLine]] = defaultdict(list)
-    path = run.logs / "clients.log"
-    if not path.exists():
-        return log_lines
+    logs = {"clients.log": _UNANSWERED, "java-clients.log": _UNANSWERED_IN_JAVA}
+    for name, pattern in logs.items():
+        if (run.logs / name).exists():
+            _read_client_log(run, run.logs / name, pattern, log_lines)
+    return log_lines
+
+
+def _read_client_log(
+    run: Run, path: Path, pattern: re.Pattern[str], log_lines: dict[str, list[ClientLogLine]]
+) -> None:
     started_at_ns = run.environment().started_at_ns
     midnight_ns = started_at_ns - started_at_ns % _DAY
     with path.open(encoding="utf-8", errors="backslashreplace") as lines:
         for line in lines:
-            if match := _UNANSWERED.match(line):
+            if match := pattern.match(line):
                 hours, minutes, seconds = match["time"].split(":")
                 time_ns = int((int(hours) * 3600 + int(minutes) * 60 + float(seconds)) * SECOND)
                 since_ns = (midnight_ns + time_ns - started_at_ns) % _DAY
                 log_lines[match["client"]].append(ClientLogLine(since_ns, line.strip()))
-    return log_lines
 
 
 def _left(ops: pa.Table) -> dict[str, int]:

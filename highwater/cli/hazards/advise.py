@@ -1,5 +1,6 @@
 """The command ``highwater advise``: a running cluster held against the catalogue of hazards."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -15,9 +16,11 @@ from highwater.clusters.external.client_properties import read_properties
 from highwater.clusters.external.cluster_survey import ClusterSurvey
 from highwater.clusters.external.release_ranges import named_release
 from highwater.clusters.external.security import dialer
+from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.files import require_writable
 from highwater.harness.base.wording import count
+from highwater.harness.releases.client_choice import LIBRARIES, LIBRDKAFKA
 from highwater.harness.releases.cluster_facts import ClusterFacts
 
 CODES: Final[dict[Status, int]] = {
@@ -69,6 +72,10 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
             " rule; java stands for Kafka's own."
         ),
     ] = None,
+    client: Annotated[
+        str | None,
+        Option(help="Library of the producers: librdkafka, or Java's of a release: java:3.9.0."),
+    ] = None,
     report: Annotated[
         Path | None, Option(metavar="FILE", help="Write a page about it, too.")
     ] = None,
@@ -83,9 +90,10 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
     access = read_properties(command_config) if command_config else {}
     dial = dialer(access, origin=str(command_config))
     named = named_release(kafka) if kafka else None
+    _check_client(client)
     with console.waiting("reading the cluster"):
         cluster = ClusterSurvey(bootstrap, dial, named).read(pattern=topic, internal=internal)
-    answers = {"acks": acks, "power": power, "transactions": transactions}
+    answers = {"acks": acks, "power": power, "transactions": transactions, "client": client}
     every = evaluate(cluster, {name: value for name, value in answers.items() if value})
     if report is not None:
         from highwater.reports.pages.advice import write
@@ -98,6 +106,12 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
         if report is not None:
             console.out.print(f"page: {report}")
     raise typer.Exit(CODES[worst(every)])
+
+
+def _check_client(word: str | None) -> None:
+    library, _, version = (word or LIBRDKAFKA).partition(":")
+    if library not in LIBRARIES or (version and not re.fullmatch(r"\d+(\.\d+){1,3}", version)):
+        raise UsageError(f"no client is called {word!r}", hint="Use librdkafka, or java:3.9.0.")
 
 
 def document(cluster: ClusterFacts, every: Sequence[Advice]) -> dict[str, Any]:

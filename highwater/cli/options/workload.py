@@ -24,3 +24,12 @@ DeliveryTimeoutOption = Annotated[
         help=f"When an unanswered send becomes info: {limits.DELIVERY_S.lasting}.",
     ),
 ]
+ClientOption = Annotated[
+    str | None,
+    Option(
+        "--client",
+        help="Library of the producers: librdkafka, java, or Java's of a release: java:3.9.2."
+        "  [default: librdkafka]",
+        show_default=False,
+    ),
+]

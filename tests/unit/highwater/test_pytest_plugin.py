@@ -138,6 +138,9 @@ def test_a_marker_names_releases_and_settings(project: pytest.Pytester) -> None:
             assert again.broker_config
             wired = kafka_run.plan(nemesis="cut-client", wire_clients=True)
             assert (wired.wire_clients, plan.wire_clients) == (True, False)
+            java = kafka_run.plan(nemesis="kill", client="java:3.9.2")
+            assert (java.client, plan.client) == ("java:3.9.2", "librdkafka")
+            assert kafka_run.plan(story="wrong-topic").client == "java"
 
         @pytest.mark.kafka("4.3.1")
         def test_one(kafka_run, highwater_case):

@@ -134,6 +134,32 @@ def test_transactional_clients_have_hazards_of_their_own(
 
 
 @pytest.mark.parametrize(
+    ("client", "status"),
+    [
+        (None, "guarded"),
+        ("librdkafka", "guarded"),
+        ("java", "cannot tell"),
+        ("java:2.0", "guarded"),
+        ("java:2.1", "can lose"),
+        ("java:3.9.1", "can lose"),
+        ("java:3.9.2", "guarded"),
+        ("java:4.0.1", "can lose"),
+        ("java:4.0.2", "guarded"),
+        ("java:4.1.1", "can lose"),
+        ("java:4.1.2", "guarded"),
+        ("java:4.2.0", "guarded"),
+    ],
+)
+@pytest.mark.parametrize("kafka", ["0.10.2.2", "4.4.0"])
+def test_a_java_producer_has_its_hazard_whatever_the_brokers_are(
+    kafka: str, client: str | None, status: str
+) -> None:
+    answers = {"client": client} if client else {}
+    found = {advice.hazard.id: advice for advice in evaluate(cluster(kafka), answers)}
+    assert found["KAFKA-19012"].status == status
+
+
+@pytest.mark.parametrize(
     ("kafka", "verified", "clients", "status"),
     [
         ("0.10.2.2", None, "java", "not affected"),

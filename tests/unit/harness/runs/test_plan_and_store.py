@@ -72,6 +72,17 @@ def test_a_plan_has_plain_brokers_unless_it_says_so() -> None:
     assert Plan.from_json(msgspec.json.encode(older)) == plain
 
 
+def test_a_plan_has_librdkafkas_clients_unless_it_says_so() -> None:
+    plain = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=60)
+    plan = msgspec.structs.replace(plain, client="java:3.9.2")
+    assert "--client java:3.9.2" in plan.command()
+    assert Plan.from_json(plan.to_json()) == plan
+    older = msgspec.json.decode(plain.to_json())
+    del older["client"]
+    assert "--client" not in plain.command()
+    assert Plan.from_json(msgspec.json.encode(older)) == plain
+
+
 def test_a_command_repeats_what_its_clients_do() -> None:
     workload = Workload(
         idempotence=True,

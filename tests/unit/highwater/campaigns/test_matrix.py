@@ -56,6 +56,25 @@ def test_what_cannot_be_run_is_skipped_with_its_reason() -> None:
     }
 
 
+def test_clients_are_an_axis_and_share_a_cluster() -> None:
+    clients = ("librdkafka", "java", "java:3.9.2")
+    laid = lay_out(axes(kafkas=("4.3.1",), stories=("torn-transaction",), clients=clients))
+    assert [(cell.kafka, cell.client) for cell in laid.cells] == [
+        ("4.3.1", "librdkafka"),
+        ("4.3.1", "java"),
+        ("4.3.1", "java:3.9.2"),
+    ]
+    assert {cell.run.partition("local")[2] for cell in laid.cells} == {
+        "-seed-0",
+        "-java-seed-0",
+        "-java-3.9.2-seed-0",
+    }
+    assert len(grouped(laid.cells, duration_s=0)) == 1
+    assert [plan_of(cell, duration_s=0).client for cell in laid.cells] == [
+        cell.client for cell in laid.cells
+    ]
+
+
 def test_a_release_is_skipped_on_a_driver_that_does_not_run_it() -> None:
     laid = lay_out(axes(kafkas=("0.9.0.1", "4.3.1"), drivers=("local", "docker")))
     assert [(one.kafka, one.driver) for one in laid.skipped] == [("0.9.0.1", "docker")]
@@ -69,6 +88,8 @@ def test_a_release_is_skipped_on_a_driver_that_does_not_run_it() -> None:
         ({"stories": ("los",)}, "los"),
         ({"nemeses": (("kill", "pau"),)}, "pau"),
         ({"drivers": ("podman",)}, "podman"),
+        ({"clients": ("ruby",)}, "ruby"),
+        ({"clients": ("java:9.9",)}, r"9\.9"),
         ({"stories": ()}, "no cell"),
         ({"min_isrs": (2, 3)}, "no cell"),
     ],

@@ -125,6 +125,19 @@ def test_without_a_release_there_is_nothing_to_soak() -> None:
         draw(1, 1, kafkas=())
 
 
+def test_a_soak_of_java_can_be_planned() -> None:
+    for number in range(200):
+        plan = draw(7, number, kafkas=ALL, client="java")
+        check_plan(plan)
+        assert (plan.client, plan.to, plan.workload.transform) == ("java", (), False)
+        plain = draw(7, number, kafkas=ALL)
+        assert (plain.kafka, plain.client) == (plan.kafka, "librdkafka")
+    soak = Soak(seed=7, kafkas=("4.4.0",), client="java")
+    assert "--client java" in soak.command(3)
+    assert "client java" in soak.words()
+    assert "client" not in Soak(seed=7, kafkas=("4.4.0",)).command(3)
+
+
 def test_a_soak_goes_on_where_it_was_and_is_no_other(tmp_path: Path) -> None:
     folder, soak = SoakFolder(tmp_path / "soak"), Soak(seed=1, kafkas=("4.3.1",))
     folder.begin(soak)

@@ -48,6 +48,10 @@ def changed(**fields: object) -> Plan:
             steps=(FaultStep(fault="controller-kill", at_s=1, target="101"),),
         ),
         changed(nemesis=(), steps=(FaultStep(fault="controller-kill", at_s=1, target="leader"),)),
+        changed(client="java"),
+        changed(client="java:3.9.2", workload=Workload(idempotence=True, transactions=True)),
+        changed(kafka="0.11.0.3", client="java"),
+        changed(kafka="0.10.2.2", client="java:3.9.2"),
         changed(controllers=3, kafka="0.9.0.1", driver="local", nemesis=("controller-disk-loss",)),
         changed(
             nemesis=("unclean-election", "set-unclean"), topic=Topic(unclean_leader_election=True)
@@ -180,6 +184,43 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             changed(workload=Workload(isolation=("read_committed", "read_uncommitted"))),
             "2 isolation levels",
             "--consumers 2",
+        ),
+        (changed(client="ruby"), "no client is called 'ruby'", "java"),
+        (changed(client="java:9.9"), "9.9", ""),
+        (changed(client="librdkafka:1"), "librdkafka has one release here", "java:RELEASE"),
+        (changed(kafka="0.11.0.3", client="java:4.4.0"), "cannot speak to 0.11.0.3", "java:"),
+        (
+            changed(kafka="2.8.2", to=("3.9.2-zk",), nemesis=("upgrade",), client="java:9"),
+            "9",
+            "",
+        ),
+        (
+            changed(
+                client="java",
+                workload=Workload(idempotence=True, transactions=True, transform=True),
+            ),
+            "a transaction that reads does so with librdkafka's consumer",
+            "--client librdkafka",
+        ),
+        (
+            changed(kafka="2.8.2", client="java:0.10.2.2", workload=Workload(idempotence=True)),
+            "0.10.2.2 have no idempotent producer",
+            "java:RELEASE",
+        ),
+        (
+            changed(client="java:2.1.1", workload=Workload(compression="lz5")),
+            "no compression 'lz5'",
+            "",
+        ),
+        (
+            changed(nemesis=(), story="loss", client="java", workload=ALONE),
+            "sent by librdkafka",
+            "--client librdkafka",
+        ),
+        (
+            changed(nemesis=(), story="wrong-topic", workload=ALONE),
+            "one of Kafka's own producer",
+            "--client java",
         ),
         (changed(duration_s=-1), "seconds of faults", "From 0"),
         (changed(duration_s=0), "0 s leave no room", "1.5s"),

@@ -146,6 +146,33 @@ def test_what_librdkafka_does_with_transactions_is_one_on_every_release(kafka: s
         assert find_story(name).predict(release(kafka), plan) == ending
 
 
+@pytest.mark.parametrize(
+    ("story", "kafka", "client", "broken"),
+    [
+        ("torn-transaction", "4.4.0", "java", False),
+        ("torn-transaction", "4.4.0", "java:3.9.2", True),
+        ("torn-transaction", "3.9.2", "java", True),
+        ("torn-transaction", "3.9.2", "java:4.4.0", True),
+        ("fenced-transaction", "3.9.2", "java", False),
+        ("late-produce", "4.4.0", "java", False),
+        ("reused-sequence", "3.9.2", "java", False),
+        ("hanging-transaction", "4.4.0", "java", False),
+        ("hanging-transaction", "2.8.2", "java", False),
+        ("fenced-produce", "2.8.2", "java", False),
+        ("wrong-topic", "3.9.2", "java", False),
+        ("wrong-topic", "3.9.2", "java:3.9.0", True),
+        ("wrong-topic", "4.4.0", "java:4.0.1", True),
+        ("wrong-topic", "4.4.0", "java:4.0.2", False),
+    ],
+)
+def test_the_client_decides_stories_about_clients(
+    story: str, kafka: str, client: str, broken: bool
+) -> None:
+    plan = msgspec.structs.replace(find_story(story).plan(kafka), client=client)
+    check_plan(plan)
+    assert (find_story(story).predict(release(kafka), plan) != Prediction()) == broken
+
+
 @pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).idempotence])
 def test_a_late_produce_hangs_where_no_leader_asks_the_coordinator(kafka: str) -> None:
     hangs = Prediction(others=frozenset({("hanging-transaction", "m2")}))
@@ -281,7 +308,7 @@ def test_every_story_can_be_asked_for_and_speaks_for_itself(name: str) -> None:
     kafka = "3.9.2-zk" if story.why_not(release("4.3.1")) else "4.3.1"
     for acks in ACKS:
         plan = story.plan(kafka, seed=7, acks=acks, unclean=True)
-        if story.needs.transactions and acks != "all":
+        if (story.needs.transactions or story.needs.java) and acks != "all":
             with pytest.raises(UsageError, match="waits for all in-sync replicas"):
                 check_plan(plan)
             continue
@@ -442,6 +469,7 @@ def scene(both: Answered) -> ScheduleContext:
         client=both,
         direct=cast("Any", None),
         transactional=cast("Any", None),
+        producer=cast("Any", None),
         topic="events",
         replicas=(1, 2, 3),
         stop=threading.Event(),

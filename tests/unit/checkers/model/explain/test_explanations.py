@@ -89,6 +89,32 @@ def test_while_the_isr_is_too_small_somebody_eligible_may_lead(
 
 
 @pytest.mark.parametrize(
+    ("client", "error", "partition", "word"),
+    [
+        ("java:3.9.0", "TimeoutException", 0, "explained"),
+        ("java:3.9.2", "TimeoutException", 0, "unexplained"),
+        ("librdkafka", "_MSG_TIMED_OUT", 0, "unexplained"),
+        ("java:3.9.0", "NotEnoughReplicasException", 0, "unexplained"),
+        ("java:3.9.0", "TimeoutException", 1, "unexplained"),
+    ],
+)
+def test_a_record_that_nobody_sent_was_in_the_buffer_of_an_expired_batch(
+    tmp_path: Path, client: str, error: str, partition: int, word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="3.9.2", client=client)
+    run.leader(1, 0, [1, 2, 3])
+    run.send("m3", None, outcome="info", process="writer")
+    run.rows["history/ops"][-1] |= {"error": error, "partition": partition}
+    run.read("other", 0)
+    run.disk((1, 2, 3), [(0, 0, "other")])
+    stranger = {
+        "kind": "phantom", "topic": "events", "partition": 0, "offset": 0, "value": "other"
+    }  # fmt: skip
+    found = [each for each in findings(run, stranger) if each.kind == "phantom"]
+    assert [each.verdict for each in found] == [word]
+
+
+@pytest.mark.parametrize(
     ("api", "source", "when", "word"),
     [
         ("EndTxn", "client:writer", "within", "explained"),
@@ -464,8 +490,23 @@ def test_a_broker_of_0_10_2_may_swap_the_last_requests_of_a_client_that_left(
     [("14:13:45", "explained"), ("14:13:39", "unexplained"), ("14:13:51", "unexplained")],
     ids=["between", "before", "after"],
 )
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("clients.log", "{}.000 REQTMOUT [producer-0#producer-1] Timed out 1 in-flight"),
+        (
+            "java-clients.log",
+            "2026-01-01T{}.000Z INFO [Producer clientId=producer-0] Disconnecting from node 1 due",
+        ),
+        (
+            "java-clients.log",
+            "2026-01-01T{}.000Z INFO [Producer clientId=producer-0, x=t] Node 1 disconnected.",
+        ),
+    ],
+    ids=["librdkafka", "java", "java-transactional"],
+)
 def test_a_request_that_waited_at_its_broker_may_be_overtaken_on_the_next_connection(
-    tmp_path: Path, given_up: str, word: str
+    tmp_path: Path, log: str, line: str, given_up: str, word: str
 ) -> None:
     """A soak of 3.3.2 on a busy machine: with acks=0 nobody waits for what a broker has to do."""
     run = RunBuilder(tmp_path / "run", kafka="3.3.2", workload=Workload(acks="0"))
@@ -484,8 +525,7 @@ def test_a_request_that_waited_at_its_broker_may_be_overtaken_on_the_next_connec
     built = run.write()  # a run that began at 14:13:20
     anomalies(built, row | {"steps": steps})
     built.logs.mkdir(exist_ok=True)
-    line = f"{given_up}.000 REQTMOUT [producer-0#producer-1] Timed out 1 in-flight\n"
-    (built.logs / "clients.log").write_text(line, encoding="utf-8")
+    (built.logs / log).write_text(f"{line.format(given_up)}\n", encoding="utf-8")
     found = as_random(built, verdict(kafka="3.3.2")).findings
     [said] = [one for one in found if one.kind == "nonmonotonic-send"]
     assert said.verdict == word

@@ -29,6 +29,9 @@ class Producer(confluent_kafka.Producer):
             else:
                 return
 
+    def drop(self) -> None:
+        """Do nothing: it ends with the last reference to it, and asks its coordinator nothing."""
+
     def poll(self, timeout: float = -1) -> int:
         """Serve callbacks; how many."""
         try:

@@ -1,0 +1,111 @@
+"""A JVM for Kafka's Java clients of a release, under its guard; Python drives it by Py4J.
+
+Its main class is Py4J's ``GatewayServer``: it takes a free port of the loopback address, makes a
+token without which it obeys nobody, and prints both.
+"""
+
+import contextlib
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from highwater.clusters.local.jvm_process import ChildProcess
+from highwater.clusters.nodes import jvm
+from highwater.clusters.releases.jars import clients_classpath
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.scratch import scratch
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.release import Release
+
+HEAP_MB: Final = 256
+_MAIN: Final = "py4j.GatewayServer"
+_STARTS_S: Final = 60.0
+_GREETING: Final = 2
+"""Lines that it prints first: port and token."""
+
+
+class ClientJvm:
+    """A running JVM with the Kafka clients of a release on its class path.
+
+    Args:
+        log: file of its log lines.
+
+    Attributes:
+        port: on which it listens.
+        token: that it asks for.
+
+    Raises:
+        HarnessError: it does not start.
+    """
+
+    def __init__(self, release: Release, log: Path) -> None:
+        self.release = release
+        self._folder = scratch("java-clients")
+        runtime = jvm.Runtime(
+            java=str(jvm.java()),
+            jars=(str(_gateway_jar()), *map(str, clients_classpath(release))),
+            sharing=(),
+        )
+        command = jvm.command(
+            runtime,
+            _MAIN,
+            ["--enable-auth", "0"],
+            heap_mb=HEAP_MB,
+            properties=jvm.write_logging(release, self._folder, into=log),
+        )
+        self._output = self._folder / "output"
+        self._process = ChildProcess(
+            f"the Java clients of {release.name}",
+            command,
+            log=self._output,
+            directory=self._folder,
+            environment=jvm.environment(),
+        )
+        try:
+            port, self.token = await_condition(
+                self._greeting,
+                lambda lines: len(lines) == _GREETING,
+                what="the JVM of the Java clients to listen",
+                limit_s=_STARTS_S,
+                every_s=0.02,
+            )
+            self.port = int(port)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Its processes."""
+        return self._process.pids
+
+    def close(self) -> None:
+        """Kill it. Never raises; may be called twice."""
+        with contextlib.suppress(HarnessError):
+            self._process.kill()
+        self._process.release()
+
+    def _greeting(self) -> list[str]:
+        text = self._output.read_text("utf-8", "replace")
+        if self._process.state == "down":
+            raise HarnessError(
+                f"the JVM of the Java clients ended at its start: {text.strip() or 'no output'}"
+            )
+        return [line for line in text.splitlines()[:_GREETING] if text.endswith(os.linesep)]
+
+
+def _gateway_jar() -> Path:
+    """Return Py4J's jar, which PySpark has among its own.
+
+    Raises:
+        HarnessError: there is none.
+    """
+    spec = find_spec("pyspark")
+    folder = Path(spec.origin).parent / "jars" if spec and spec.origin else Path("pyspark/jars")
+    for path in sorted(folder.glob("py4j-*.jar")):
+        return path
+    raise HarnessError(
+        f"there is no py4j-*.jar in {folder}",
+        hint="It comes with the Python package pyspark: reinstall that.",
+    )

@@ -1,0 +1,1 @@
+"""The libraries that clients of a run are of: librdkafka, or Kafka's own in Java."""

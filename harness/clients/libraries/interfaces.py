@@ -1,0 +1,130 @@
+"""The seam between the clients of a run and the library that they are of.
+
+Errors, messages and producers have the methods of confluent-kafka, whose own classes satisfy these
+Protocols; a library of another language wears the same methods.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from highwater.harness.clients.client_config import Settings
+
+
+class ClientError(Protocol):
+    """An error of a client."""
+
+    def code(self) -> int:
+        """Return Kafka's number of the error; below zero if the client made it up."""
+
+    def name(self) -> str:
+        """Return the name that the library gives it."""
+
+    def fatal(self) -> bool:
+        """Return whether its producer is good for nothing any more."""
+
+    def retriable(self) -> bool:
+        """Return whether the same call may be repeated, to go on where it stopped."""
+
+    def txn_requires_abort(self) -> bool:
+        """Return whether the application is to abort its transaction."""
+
+
+class DeliveredRecord(Protocol):
+    """A record about which there is an answer, or will never be."""
+
+    def partition(self) -> int | None:
+        """Return its partition."""
+
+    def offset(self) -> int | None:
+        """Return its offset; None or below zero when it was not told."""
+
+    def value(self) -> bytes | None:
+        """Return its value."""
+
+
+OnDelivery = Callable[[Any, Any], None]
+"""Called with a ``ClientError`` or None, and a ``DeliveredRecord``."""
+
+
+class RecordProducer(Protocol):
+    """A producer. For one thread; callbacks come from ``poll`` and ``flush``."""
+
+    def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery) -> None:
+        """Queue a record.
+
+        Raises:
+            BufferError: the queue is full; serve callbacks, and try again.
+            KafkaException: it is refused; the argument is a ``ClientError``.
+        """
+
+    def queue(self, topic: str, value: bytes, partition: int, *, on_delivery: OnDelivery) -> None:
+        """Queue a record; a full queue is waited out."""
+
+    def poll(self, timeout: float = -1) -> int:
+        """Serve callbacks; how many."""
+
+    def flush(self, timeout: float = -1) -> int:
+        """Serve callbacks until nothing waits; how many records still do."""
+
+    def purge(self) -> None:
+        """Give up on every record: each gets a report that says so, when callbacks are served."""
+
+    def __len__(self) -> int:
+        """Return how many records and callbacks wait."""
+
+
+class TransactionCalls(Protocol):
+    """The calls of one transactional producer to its coordinator; each may raise.
+
+    What they raise is a ``KafkaException`` whose argument is a ``ClientError``. Without an answer
+    in time it is retriable.
+    """
+
+    def init_transactions(self, timeout: float) -> object:
+        """Take the place of every producer of this ``transactional.id``."""
+
+    def begin_transaction(self) -> object:
+        """Begin a transaction."""
+
+    def send_offsets_to_transaction(self, offsets: Any, group: Any, timeout: float) -> object:  # noqa: ANN401 - of the library
+        """Put offsets of a group into the transaction."""
+
+    def commit_transaction(self, timeout: float) -> object:
+        """Commit."""
+
+    def abort_transaction(self, timeout: float) -> object:
+        """Abort."""
+
+
+class TransactionsProducer(RecordProducer, TransactionCalls, Protocol):
+    """A transactional producer."""
+
+    def drop(self) -> None:
+        """End it as a crash does: nothing is asked of its coordinator."""
+
+
+class Outcomes(Protocol):
+    """The meaning of a library's errors for the history."""
+
+    def delivered(self, error: Any, *, retries: bool) -> str:  # noqa: ANN401 - a ClientError
+        """Return the outcome of a record whose delivery failed with an error."""
+
+    def unanswered(self, error: Any) -> bool:  # noqa: ANN401 - a ClientError
+        """Return whether it only says that we told the client to give up."""
+
+    def not_committed(self, error: Any, *, aborted: bool) -> str:  # noqa: ANN401 - a ClientError
+        """Return the outcome of a transaction whose commit was asked for, and failed."""
+
+
+class ClientLibrary(Protocol):
+    """A library of clients. Settings are in librdkafka's names, and each library reads its own."""
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """The meaning of its errors."""
+
+    def producer(self, settings: Settings) -> RecordProducer:
+        """Open a producer."""
+
+    def transactional(self, settings: Settings) -> TransactionsProducer:
+        """Open a transactional producer, which no coordinator knows yet."""

@@ -1,0 +1,228 @@
+"""Kafka's own Java clients as a library of clients: ``KafkaProducer`` behind librdkafka's methods.
+
+``send`` returns a Future; ``poll`` looks whether the oldest Future of each partition is done. An
+answer is so observed later than it came, by one look at most, and a send begins before Java is
+asked: intervals are wider than they were, never narrower.
+"""
+
+import math
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.libraries import java_settings
+from highwater.harness.clients.libraries.interfaces import OnDelivery
+from highwater.harness.clients.libraries.java_errors import GAVE_UP, SLOW, JavaError, JavaOutcomes
+from highwater.harness.clients.libraries.java_gateway import KafkaGateway
+
+_LOOK_S: Final = 0.002
+_QUEUE_RECORDS: Final = 2_000
+_FAILED: Final = "FutureFailure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaRecord:
+    """A record about which there is an answer, or will never be."""
+
+    at: int
+    place: int | None
+    content: bytes
+
+    def partition(self) -> int:
+        """Return its partition."""
+        return self.at
+
+    def offset(self) -> int | None:
+        """Return its offset; None or below zero when it was not told."""
+        return self.place
+
+    def value(self) -> bytes:
+        """Return its value."""
+        return self.content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    future: Any
+    value: bytes
+    on_delivery: OnDelivery
+
+
+class JavaProducer:
+    """A ``KafkaProducer``. For one thread; callbacks come from ``poll`` and ``flush``."""
+
+    def __init__(self, gateway: KafkaGateway, settings: Settings) -> None:
+        self._gateway = gateway
+        self._java = gateway.producer(java_settings.producer(settings, gateway.release))
+        self._waiting: dict[int, deque[_Waiting]] = {}
+        self._size = 0
+        self._call: _Call | None = None
+
+    def __len__(self) -> int:
+        return self._size
+
+    def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery) -> None:
+        """Queue a record; it may take as long as ``max.block.ms``."""
+        if self._size >= _QUEUE_RECORDS:
+            raise BufferError("so many records wait for their answers")
+        try:
+            record = self._gateway.record(topic, partition, None, value)
+            future = self._java.send(record)
+            self._gateway.forget(record)
+        except Py4JError as raised:
+            raise self._gateway.refusal(raised, queued=False) from raised
+        waiting = _Waiting(future=future, value=value, on_delivery=on_delivery)
+        self._waiting.setdefault(partition, deque()).append(waiting)
+        self._size += 1
+
+    def queue(self, topic: str, value: bytes, partition: int, *, on_delivery: OnDelivery) -> None:
+        """Queue a record; a full queue is waited out."""
+        while True:
+            try:
+                self.produce(topic, value, partition=partition, on_delivery=on_delivery)
+            except BufferError:
+                self.poll(_LOOK_S)
+            else:
+                return
+
+    def poll(self, timeout: float = -1) -> int:
+        """Serve callbacks, once there are some; how many."""
+        deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
+        while True:
+            if served := self._serve():
+                return served
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return 0
+            time.sleep(min(left, _LOOK_S))
+
+    def flush(self, timeout: float = -1) -> int:
+        """Serve callbacks until nothing waits; how many records still do."""
+        deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
+        while self._size and (left := deadline - time.monotonic()) > 0:
+            self.poll(min(left, _LOOK_S))
+        return self._size
+
+    def purge(self) -> None:
+        """End the producer, and report every record without an answer as one that never got any."""
+        self._serve()
+        self._gateway.close_now(self._java)
+        for partition, waiting in self._waiting.items():
+            while waiting:
+                self._report(partition, waiting.popleft(), JavaError(classes=(GAVE_UP,)))
+
+    def drop(self) -> None:
+        """End it as a crash does: nothing is asked of its coordinator."""
+        self._gateway.close_now(self._java)
+
+    def init_transactions(self, timeout: float) -> None:
+        """Take the place of every producer of this ``transactional.id``."""
+        self._within("initTransactions", timeout)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction."""
+        try:
+            self._java.beginTransaction()
+        except Py4JError as raised:
+            raise self._gateway.refusal(raised) from raised
+
+    def send_offsets_to_transaction(self, offsets: object, group: object, timeout: float) -> None:
+        """Refuse: its readers are of librdkafka, and their groups with them."""
+        del offsets, group, timeout
+        raise KafkaException(JavaError(classes=("UnsupportedOperationException",)))
+
+    def commit_transaction(self, timeout: float) -> None:
+        """Commit."""
+        self._within("commitTransaction", timeout)
+
+    def abort_transaction(self, timeout: float) -> None:
+        """Abort."""
+        self._within("abortTransaction", timeout)
+
+    def _within(self, method: str, timeout: float) -> None:
+        """Call a method that blocks, in a thread of its own; go on with it if it is called already.
+
+        Up to 2.x such a call has no time-out of its own.
+        """
+        if self._call is None or self._call.method != method:
+            self._call = _Call(method, getattr(self._java, method))
+        if not self._call.done.wait(timeout):
+            raise KafkaException(JavaError(classes=(SLOW,), message=f"{method} has not returned"))
+        raised, self._call = self._call.raised, None
+        self._serve()  # of records about which the call has waited
+        if raised is not None:
+            raise self._gateway.refusal(raised) from raised
+
+    def _serve(self) -> int:
+        try:
+            return sum(
+                self._serve_partition(partition, waiting)
+                for partition, waiting in self._waiting.items()
+            )
+        except Py4JError as raised:
+            raise self._gateway.refusal(raised) from raised
+
+    def _serve_partition(self, partition: int, waiting: deque[_Waiting]) -> int:
+        served = 0
+        while waiting and waiting[0].future.isDone():
+            answered = waiting.popleft()
+            served += 1
+            try:
+                metadata = answered.future.get()
+                offset = metadata.offset()
+            except Py4JJavaError as raised:
+                queued = answered.future.getClass().getSimpleName() != _FAILED
+                error = self._gateway.error_of(raised.java_exception, queued=queued)
+                self._report(partition, answered, error)
+            else:
+                self._gateway.forget(metadata, answered.future)
+                self._report(partition, answered, None, offset)
+        return served
+
+    def _report(
+        self, partition: int, sent: _Waiting, error: JavaError | None, offset: int | None = None
+    ) -> None:
+        self._size -= 1
+        sent.on_delivery(error, JavaRecord(at=partition, place=offset, content=sent.value))
+
+
+class _Call:
+    """A call of Java in a thread of its own."""
+
+    def __init__(self, method: str, call: Any) -> None:  # noqa: ANN401 - of Java
+        self.method = method
+        self.done = threading.Event()
+        self.raised: Py4JError | None = None
+        self._call = call
+        threading.Thread(target=self._run, name=f"java-{method}", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._call()
+        except Py4JError as raised:
+            self.raised = raised
+        finally:
+            self.done.set()
+
+
+class JavaClients:
+    """Kafka's Java clients of one release, in one JVM."""
+
+    outcomes: Final = JavaOutcomes()
+
+    def __init__(self, gateway: KafkaGateway) -> None:
+        self._gateway = gateway
+
+    def producer(self, settings: Settings) -> JavaProducer:
+        """Open a producer."""
+        return JavaProducer(self._gateway, settings)
+
+    def transactional(self, settings: Settings) -> JavaProducer:
+        """Open a transactional producer, which no coordinator knows yet."""
+        return JavaProducer(self._gateway, settings)

@@ -1,0 +1,116 @@
+"""A gateway to a JVM with Kafka's clients on its class path, by Py4J: there is no Java of ours.
+
+A call is a request and an answer over loopback. An object that a call returns stays alive in the
+JVM until it is released: Python's garbage collector does not do it, which may run when the JVM is
+gone.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.clients.libraries.java_errors import JavaError
+
+_HOST: Final = "127.0.0.1"
+_CLIENTS: Final = "org.apache.kafka.clients.producer"
+
+
+class KafkaGateway:
+    """A gateway to one JVM. Safe to share: each thread has connections of its own.
+
+    Args:
+        port: on which the JVM listens.
+        token: without which it obeys nobody.
+        release: of its Kafka clients.
+    """
+
+    def __init__(self, port: int, token: str, release: tuple[int, ...]) -> None:
+        self.release = release
+        self._gateway = JavaGateway(
+            gateway_parameters=GatewayParameters(
+                address=_HOST, port=port, auth_token=token, enable_memory_management=False
+            )
+        )
+        jvm: Any = self._gateway.jvm
+        self._properties = jvm.java.util.Properties
+        self._milliseconds = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+        clients = jvm.org.apache.kafka.clients.producer
+        self._producer = clients.KafkaProducer
+        self.record = clients.ProducerRecord
+        self._errors = jvm.org.apache.kafka.common.protocol.Errors
+        self._duration = jvm.java.time.Duration
+
+    def producer(self, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
+        """Return a new ``KafkaProducer``.
+
+        Raises:
+            HarnessError: it refuses its settings.
+        """
+        properties = self._properties()
+        for name, value in settings.items():
+            properties.setProperty(name, value)
+        try:
+            return self._producer(properties)
+        except Py4JJavaError as raised:
+            error = self.error_of(raised.java_exception)
+            raise HarnessError(f"Java has no such producer: {error}") from raised
+
+    def close_now(self, producer: Any) -> None:  # noqa: ANN401 - of Java
+        """End a producer without waiting for anything; nothing is asked of a coordinator."""
+        try:
+            if self.release >= (2, 0):
+                producer.close(self._duration.ofMillis(0))
+            else:
+                producer.close(0, self._milliseconds)
+        except Py4JError:  # one that is gone needs no end
+            return
+
+    def error_of(self, exception: Any, *, queued: bool = True) -> JavaError:  # noqa: ANN401 - of Java
+        """Return an exception of Java as an error; of an ExecutionException, its cause."""
+        classes = tuple(_classes(exception))
+        if classes[0] == "ExecutionException" and exception.getCause() is not None:
+            return self.error_of(exception.getCause(), queued=queued)
+        number = self._errors.forException(exception).code() if "ApiException" in classes else -1
+        message = str(exception.getMessage() or "")
+        return JavaError(classes=classes, message=message, number=number, queued=queued)
+
+    def refusal(self, raised: Py4JError, *, queued: bool = True) -> KafkaException:
+        """Return what a call has raised as librdkafka's clients raise it.
+
+        Raises:
+            HarnessError: the JVM is gone.
+        """
+        if not isinstance(raised, Py4JJavaError):
+            raise HarnessError(
+                f"the JVM of the Java clients does not answer: {raised}",
+                hint="See logs/java-clients.log of the run.",
+            ) from raised
+        return KafkaException(self.error_of(raised.java_exception, queued=queued))
+
+    def has_class(self, name: str) -> bool:
+        """Return whether a class of that whole name is there."""
+        try:
+            self._gateway.jvm.java.lang.Class.forName(name)
+        except Py4JJavaError:
+            return False
+        return True
+
+    def forget(self, *objects: Any) -> None:  # noqa: ANN401 - of Java
+        """Let the JVM forget objects of its own."""
+        for reference in objects:
+            self._gateway.detach(reference)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._gateway.close()
+
+
+def _classes(exception: Any) -> Iterator[str]:  # noqa: ANN401 - of Java
+    kind = exception.getClass()
+    while kind is not None and kind.getName() != "java.lang.Object":
+        yield kind.getSimpleName()
+        kind = kind.getSuperclass()

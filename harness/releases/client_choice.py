@@ -1,0 +1,76 @@
+"""The choice of a client: ``librdkafka``, ``java``, or ``java:3.9.2`` of another release."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
+from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.release import Release
+
+LIBRDKAFKA: Final = "librdkafka"
+JAVA: Final = "java"
+LIBRARIES: Final = (LIBRDKAFKA, JAVA)
+
+_NEGOTIATES: Final = (0, 10, 2)
+"""Since then a Java client speaks to older brokers, from 0.10.0 on (KIP-97)."""
+
+_ASKED_FIRST: Final = (0, 10, 0)
+_KIP_896: Final = (4, 0)
+_LEAST: Final = (2, 1)
+"""Clients and brokers of 4.0 speak to nothing older than this (KIP-896)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientChoice:
+    """A library of clients.
+
+    Attributes:
+        release: of Java's clients; None for librdkafka, whose release is that of the package.
+    """
+
+    library: str
+    release: Release | None = None
+
+    @property
+    def is_java(self) -> bool:
+        """True for Kafka's own clients."""
+        return self.library == JAVA
+
+    def why_not(self, brokers: Release) -> str:
+        """Return why it cannot speak to brokers of a release; empty where it can."""
+        if self.release is None:
+            return ""
+        clients, servers = self.release.number, brokers.number
+        if clients >= _KIP_896 and servers < _LEAST:
+            return "since 4.0 they speak to brokers of 2.1 and later only (KIP-896)"
+        if servers >= _KIP_896 and clients < _LEAST:
+            return "brokers of 4.0 and later speak to clients of 2.1 and later only (KIP-896)"
+        if clients > servers and (clients < _NEGOTIATES or servers < _ASKED_FIRST):
+            return (
+                "clients before 0.10.2, and brokers before 0.10.0, need clients that are no newer"
+            )
+        return ""
+
+
+def read_client(word: str, kafka: str) -> ClientChoice:
+    """Return the choice that a word stands for.
+
+    Args:
+        word: the library, and after a colon the release of Java's clients.
+        kafka: the release of the brokers, which is Java's own without another.
+
+    Raises:
+        UsageError: there is no such library or release.
+    """
+    library, colon, number = word.partition(":")
+    if library not in LIBRARIES:
+        raise UsageError(f"no client is called {library!r}", hint=nearest(library, LIBRARIES))
+    if library == JAVA:
+        return ClientChoice(library=JAVA, release=release(number if colon else kafka))
+    if colon:
+        raise UsageError(
+            f"librdkafka has one release here, and {number!r} cannot be chosen",
+            hint="Use --client librdkafka, or java:RELEASE for one of Kafka's own.",
+        )
+    return ClientChoice(library=library)

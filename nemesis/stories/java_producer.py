@@ -1,0 +1,124 @@
+"""Stories about Kafka's own producer.
+
+``wrong-topic``: a request of two batches waits in the client's socket, since nobody reads from it.
+The batches expire there (``delivery.timeout.ms``). Up to the fix of KAFKA-19012 the producer gives
+their buffers back to its pool, from which the next records get them, of another topic; the request
+still refers to them. When the socket is read on, the broker gets the bytes of these records as the
+batch of the first topic, and their CRC is right: it does not cover the topic.
+
+The batches must expire before their request does, so the request has to be younger than they are:
+they wait behind a request whose answer is late. Part of the first batch is in the socket already,
+so that the broker finds it damaged; the second batch is what this is about.
+"""
+
+from typing import Final
+
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.relay.rules import RelayRule, client_name
+from highwater.harness.base.waiting import await_condition
+from highwater.nemesis.context import RecordsClient, ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.stories.helpers import missed_if_late
+from highwater.nemesis.stories.network import network_of
+from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
+
+REUSED_BUFFER: Final = "KAFKA-19012"
+"""The hazard of ``wrong-topic``, in the catalogue."""
+
+_WRITER: Final = "writer"
+_SMALL: Final = 64
+_LARGE: Final = 800_000
+"""Bytes of a record: more than the sockets between a client and the wire take."""
+
+_FIRST: Final = 0
+_SECOND: Final = 3
+"""Partitions with the same leader, of three brokers."""
+
+_STRANGER: Final = "other"
+_STRANGERS: Final = 4
+"""Records of the other topic: one for each buffer that the producer has, and one more."""
+
+_DELIVERY_S: Final = 7.0
+_REQUEST_S: Final = 6.5
+_OLDER_S: Final = 3.0
+"""So much older are the batches than their request."""
+
+_ARRIVES_S: Final = 15.0
+_SETTINGS: Final = {
+    "message.timeout.ms": int(_DELIVERY_S * 1000),
+    "request.timeout.ms": int(_REQUEST_S * 1000),
+    "socket.timeout.ms": int(_REQUEST_S * 1000),
+    "max.in.flight.requests.per.connection": 1,
+    "linger.ms": 0,
+    "batch.size": 1 << 20,
+    "message.max.bytes": 4 << 20,
+    "socket.send.buffer.bytes": 32 << 10,
+}
+
+
+@story(
+    "wrong-topic",
+    HazardEnding(
+        hazard=REUSED_BUFFER,
+        ending=Prediction(others=frozenset({("phantom", _STRANGER)})),
+    ),
+    needs=StoryNeeds(wire="clients", java=True, partitions=4),
+    outcome=(
+        "A record is in a topic that nobody sent it to: with Java's clients from before the fix."
+    ),
+    min_isr_most=3,
+    why_not=lambda release: "" if release.idempotence else "its clients do not pass the wire",
+)
+def wrong_topic(scene: ScheduleContext) -> None:
+    """Append a record of one topic to another: a batch expires in the socket of its producer."""
+    leader, elsewhere = scene.replicas[0], scene.replicas[1]
+    other = f"{scene.topic}-other"
+    replicas = [elsewhere, *(broker for broker in scene.replicas if broker != elsewhere)]
+    scene.cluster.create_topic(other, [replicas], scene.plan.topic.settings())
+    writer = scene.producer(_WRITER, _SETTINGS)
+    writer.send_on("m0", _FIRST, size=_SMALL)
+    writer.send_on(_STRANGER, 0, size=_SMALL, topic=other)
+    _await_all(writer, "m0, and a record of the other topic")
+    with scene.intercept(f"hold Produce.answer *>client:{_WRITER}") as answer:
+        writer.send_on("m1", _FIRST, size=_SMALL)
+        with missed_if_late():
+            answer.await_event("caught", limit_s=_ARRIVES_S)
+        writer.send_on("m2", _FIRST, size=_LARGE)
+        writer.send_on("m3", _SECOND, size=_LARGE)
+        scene.note("m2 and m3 wait in the client for the answer about m1")
+        scene.hold(_OLDER_S)
+        unread = RelayRule(kind="cut", links=frozenset({(client_name(_WRITER), leader)}))
+        with network_of(scene).under(unread):
+            scene.note(f"nobody reads what the client sends to broker {leader}", leader)
+            answer.release("schedule")
+            _await_all(writer, "m1, m2 and m3")
+            scene.note("m2 and m3 have expired in the client's socket")
+            for _ in range(_STRANGERS):
+                writer.send_on(_STRANGER, 0, size=_LARGE, topic=other)
+            _await_all(writer, "the records of the other topic")
+            scene.note(f"{_STRANGERS} records were acknowledged in {other}")
+    _await_second(scene, leader)
+
+
+def _await_all(writer: RecordsClient, what: str) -> None:
+    if writer.await_answers(limit_s=_ARRIVES_S):
+        raise ScheduleNotFollowedError(f"the client has no answer about {what}")
+
+
+def _await_second(scene: ScheduleContext, leader: int) -> None:
+    """Wait until either batch has been appended, and note where.
+
+    Which of them was first in the request is the client's choice.
+    """
+    with missed_if_late():
+        ends = await_condition(
+            lambda: {
+                partition: scene.probe.replica(leader, scene.topic, partition).leo
+                for partition in (_FIRST, _SECOND)
+            },
+            lambda seen: seen[_FIRST] + seen[_SECOND] > len(("m0", "m1")),
+            what="the leader to append what was in the socket",
+            limit_s=_ARRIVES_S,
+            passing=(UnreachableError,),
+        )
+    says = ", ".join(f"partition {partition} ends at {leo}" for partition, leo in ends.items())
+    scene.note(f"the leader has read on: {says}", leader)

@@ -1,0 +1,51 @@
+"""The choice of a client, and the brokers that it can speak to."""
+
+import pytest
+
+from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.client_choice import read_client
+
+
+def test_java_is_of_the_brokers_release_unless_another_is_named() -> None:
+    assert read_client("librdkafka", "4.4.0").release is None
+    assert read_client("java", "3.9.2").release == release("3.9.2")
+    assert read_client("java:3.9.2", "4.4.0").release == release("3.9.2")
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("ruby", "no client is called 'ruby'"),
+        ("jaava", "no client is called 'jaava'"),
+        ("", "no client is called ''"),
+        ("java:9.9", "9.9"),
+        ("java:", "''"),
+        ("librdkafka:2.1", "librdkafka has one release here"),
+    ],
+)
+def test_an_unknown_client_is_refused_by_name(word: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        read_client(word, "4.4.0")
+
+
+@pytest.mark.parametrize(
+    ("client", "brokers", "speaks"),
+    [
+        ("4.4.0", "2.0.1", False),
+        ("4.4.0", "2.1.1", True),
+        ("2.0.1", "4.4.0", False),
+        ("2.1.1", "4.4.0", True),
+        ("3.9.2", "0.10.0.1", True),
+        ("3.9.2", "0.9.0.1", False),
+        ("0.9.0.1", "0.9.0.1", True),
+        ("0.9.0.1", "3.9.2", True),
+        ("0.10.0.1", "0.9.0.1", False),
+        ("0.10.2.2", "0.10.0.1", True),
+    ],
+)
+def test_clients_speak_to_the_brokers_that_kafka_says(
+    client: str, brokers: str, speaks: bool
+) -> None:
+    choice = read_client(f"java:{client}", brokers)
+    assert bool(choice.why_not(release(brokers))) != speaks

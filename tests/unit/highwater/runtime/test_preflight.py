@@ -218,7 +218,7 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             "--client librdkafka",
         ),
         (
-            changed(nemesis=(), story="wrong-topic", workload=ALONE),
+            changed(nemesis=(), story="wrong-topic", workload=ALONE, topic=Topic(partitions=4)),
             "one of Kafka's own producer",
             "--client java",
         ),

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from highwater.api import JudgedRun, judge_all
-from highwater.campaigns.model_schedules import Source, planned_replay
+from highwater.campaigns.model_schedules import Source, as_foretold, planned_replay
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.checkers.spark.session import spark
 from highwater.harness.releases.catalogue import MODERN
@@ -113,3 +113,30 @@ def test_what_does_not_come_true_is_named_and_never_judged(
     assert StateDifference("LEO", 2, 2, 1) in missed.differences
     assert one.verdict.verdict == "unknown"
     assert Schedule.load(one.run.path / "schedule.json") == two_moves()
+
+
+OF_TRANSACTIONS: Final[tuple[tuple[str, str, bool], ...]] = (
+    ("kafka-17754-3.9.2", "4.4.0", True),
+    ("kafka-14402-3.3.2", "3.3.2", True),
+    ("kafka-14402-3.3.2", "3.7.2", False),
+    ("late-produce-4.4.0", "4.4.0", True),
+    ("reused-sequence-4.4.0", "4.4.0", True),
+    ("late-copy-4.4.0", "4.4.0", True),
+    ("zombie-4.4.0", "4.4.0", True),
+    ("zombie-4.4.0", "3.9.2", False),
+)
+"""Counterexamples of transactions: the release, and whether it breaks there what the model says."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "kafka", "breaks"), OF_TRANSACTIONS)
+def test_transactions_go_as_the_model_says(
+    name: str, kafka: str, tmp_path: Path, *, breaks: bool
+) -> None:
+    source = Source.load(FILES / f"transactions-{name}.json")
+    planned = source.planned(kafka, label=name, seed=0, driver="local")
+    with Campaign(store=Store(tmp_path), clusters=tmp_path / "fleet") as campaign:
+        runs = campaign.perform_all([[planned]])
+    [one] = judge_all(runs, spark())
+    assert one.run.status().problems == ()
+    assert as_foretold(one) is breaks

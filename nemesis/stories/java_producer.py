@@ -39,7 +39,7 @@ _STRANGERS: Final = 4
 
 _DELIVERY_S: Final = 7.0
 _REQUEST_S: Final = 6.5
-_OLDER_S: Final = 3.0
+_OLDER_S: Final = 5.0
 """So much older are the batches than their request."""
 
 _ARRIVES_S: Final = 15.0
@@ -73,7 +73,7 @@ def wrong_topic(scene: ScheduleContext) -> None:
     leader, elsewhere = scene.replicas[0], scene.replicas[1]
     other = f"{scene.topic}-other"
     replicas = [elsewhere, *(broker for broker in scene.replicas if broker != elsewhere)]
-    scene.cluster.create_topic(other, [replicas], scene.plan.topic.settings())
+    scene.cluster.create_topic(other, [replicas] * _STRANGERS, scene.plan.topic.settings())
     writer = scene.producer(_WRITER, _SETTINGS)
     writer.send_on("m0", _FIRST, size=_SMALL)
     writer.send_on(_STRANGER, 0, size=_SMALL, topic=other)
@@ -92,8 +92,8 @@ def wrong_topic(scene: ScheduleContext) -> None:
             answer.release("schedule")
             _await_all(writer, "m1, m2 and m3")
             scene.note("m2 and m3 have expired in the client's socket")
-            for _ in range(_STRANGERS):
-                writer.send_on(_STRANGER, 0, size=_LARGE, topic=other)
+            for partition in range(_STRANGERS):
+                writer.send_on(_STRANGER, partition, size=_LARGE, topic=other)
             _await_all(writer, "the records of the other topic")
             scene.note(f"{_STRANGERS} records were acknowledged in {other}")
     _await_second(scene, leader)

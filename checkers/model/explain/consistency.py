@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.checkers.model.explain.reused_buffers import expired_sends
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.history import FENCE, FINAL, OK, READ, REBALANCE, RUN, SEND
@@ -27,12 +28,15 @@ def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, Explanatio
     sent = set(sends["value"].to_pylist())
     yield from ((None, wrong) for wrong in _gaps(sent))
     reads = observed.ops.filter(pc.equal(observed.ops["kind"], READ))
-    yield from ((None, wrong) for wrong in _unsent(sent, reads["value"], "read"))
+    strange = {partition for partition in observed.traces if expired_sends(observed, partition)}
+    ours = pc.invert(pc.is_in(reads["partition"], pa.array(sorted(strange), pa.int32())))
+    yield from ((None, wrong) for wrong in _unsent(sent, reads.filter(ours)["value"], "read"))
     hidden = _hidden(observed, sends)
     for partition, trace in observed.traces.items():
         here = reads.filter(pc.equal(reads["partition"], partition))
         for disk in trace.disks.values():
-            problems = _unsent(sent, pa.array(disk.ids, pa.string()), "on a disk")
+            ids = [] if partition in strange else disk.ids
+            problems = _unsent(sent, pa.array(ids, pa.string()), "on a disk")
             yield from ((partition, wrong) for wrong in problems)
         yield from ((partition, wrong) for wrong in _disks(trace))
         if observed.status.quiesced and not observed.status.problems:

@@ -5,8 +5,6 @@ from typing import Final
 import pyarrow.compute as pc
 
 from highwater.checkers.core.promises import CONTROLLER_DISK_LOSS
-from highwater.checkers.hazards.catalogue import find_hazard
-from highwater.checkers.hazards.evaluate import of_clients
 from highwater.checkers.model.explain.evidence_links import (
     Chain,
     Row,
@@ -17,15 +15,12 @@ from highwater.checkers.model.explain.evidence_links import (
     refuse,
     unanswered,
 )
+from highwater.checkers.model.explain.reused_buffers import expired_sends
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.releases.catalogue import release
-from highwater.harness.releases.client_choice import read_client
 from highwater.harness.runs.history import FAIL, SEND
-
-_EXPIRED: Final = "TimeoutException"
-"""Java's name for the end of a batch that was not answered in time."""
 
 _TWO_AT_ONCE: Final = ((0, 10, 2), (0, 11, 0, 1))
 """The first release whose broker takes two requests of a closed connection at once (KAFKA-3703),
@@ -233,27 +228,16 @@ def phantom(observed: RunTraces, anomaly: Row) -> Chain:
     Java's producer before the fix of KAFKA-19012 gives the buffer of a batch that expires in its
     socket to the next batch, and the request has that one's bytes then.
     """
-    plan = observed.plan
-    client = read_client(plan.client, plan.played_on)
-    if not of_clients(find_hazard("KAFKA-19012"), client, release(plan.played_on)):
-        return refuse("Its producers do not reuse the buffer of a batch that is in a socket.")
-    sends = observed.ops.filter(
-        pc.and_(
-            pc.equal(observed.ops["partition"], anomaly["partition"]),
-            pc.and_(
-                pc.equal(observed.ops["kind"], SEND), pc.equal(observed.ops["error"], _EXPIRED)
-            ),
-        )
-    ).to_pylist()
+    sends = expired_sends(observed, anomaly["partition"])
     if not sends:
-        return refuse("No batch of its partition expired in a client.")
+        return refuse("No batch of its partition expired in a client that reuses its buffer.")
     send = sends[0]
     expired = ExplanationLink(
         rule="reused-buffer",
         says=(
-            f"{send['value']} of {send['process']} expired in its client. Java's producer of"
-            f" {client.release.name if client.release else ''} gave its buffer to the next batch,"
-            " while the request in the socket still referred to it."
+            f"{send['value']} of {send['process']} expired in its client, {observed.plan.client}."
+            " That gave its buffer to the next batch, while the request in the socket still"
+            " referred to it."
         ),
         event=f"{send['process']}: {send['outcome']}, {send['error']}",
         time_ns=send["complete_ns"],

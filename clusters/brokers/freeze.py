@@ -4,16 +4,19 @@ The replicas of the coordinators' topics go to a folder beside ``replicas``, of 
 """
 
 import contextlib
+import glob
 import re
 import shutil
 from pathlib import Path
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.broker_log_dirs import copy_broker_file, log_dirs
+from highwater.harness.runs.remote_tier import remote_partition
 from highwater.harness.runs.store import (
     COORDINATOR_TOPICS,
     COORDINATORS_FOLDER,
     MORE_LOG_DIRS,
+    REMOTE_TIER,
 )
 
 # Kafka's internal topics, and copies of the metadata log, whose original the controller has.
@@ -26,7 +29,8 @@ _DERIVED = {".index", ".timeindex", ".txnindex"}
 def prune(replicas: Path, coordination: Path) -> Path:
     """Remove internal topics below ``replicas/<broker id>``, and index files everywhere.
 
-    Coordinators' topics of which several brokers have replicas are moved beside ``replicas``.
+    The remote tier is beside ``replicas``, too. Coordinators' topics of which several brokers have
+    replicas are moved there.
 
     Raises:
         HarnessError: a file cannot be removed.
@@ -35,8 +39,9 @@ def prune(replicas: Path, coordination: Path) -> Path:
         _copy_coordinators(replicas, replicas.parent)
         for internal in replicas.glob(f"*/{_INTERNAL}*/"):
             shutil.rmtree(internal)
-        for root in (replicas, coordination):
-            for file in root.glob("*/*/*index"):
+        for root in (replicas, coordination, replicas.parent):
+            folders = f"{REMOTE_TIER}/*" if root == replicas.parent else "*/*"
+            for file in root.glob(f"{folders}/*index"):
                 if file.suffix in _DERIVED:
                     file.unlink()
     except OSError as error:
@@ -72,7 +77,7 @@ def merge_log_dirs(replicas: Path) -> None:
 def copy_topic(replicas: Path, topic: str, target: Path) -> None:
     """Copy a topic's replicas and the broker-wide files below ``replicas/<broker id>`` to target.
 
-    Coordinators' topics are copied beside the target.
+    Coordinators' topics and the topic's remote tier are copied beside the target.
 
     Raises:
         HarnessError: a file cannot be copied.
@@ -87,6 +92,10 @@ def copy_topic(replicas: Path, topic: str, target: Path) -> None:
                 elif topic_folder.fullmatch(entry.name):
                     shutil.copytree(entry, copy, ignore=_ignore_derived)
         _copy_coordinators(replicas, target.parent)
+        for folder in sorted((replicas.parent / REMOTE_TIER).glob(f"{glob.escape(topic)}-*/")):
+            if remote_partition(folder.name, topic) is not None:
+                copy = target.parent / REMOTE_TIER / folder.name
+                shutil.copytree(folder, copy, ignore=_ignore_derived)
     except OSError as error:  # includes shutil.Error
         raise HarnessError(
             f"the replicas of {topic} in {replicas} cannot be copied: {error.strerror or error}"

@@ -88,12 +88,14 @@ class NodeOptions:
         log_dirs: number of log directories of each broker.
         racks: number of racks that brokers are in by turns; 0: none is named.
         dynamic_quorum: whether voters of the KRaft quorum can be added and removed (KIP-853).
+        tiered: whether brokers have a remote tier (KIP-405), in a folder that they share.
     """
 
     trace_flushes: bool = False
     log_dirs: int = 1
     racks: int = 0
     dynamic_quorum: bool = False
+    tiered: bool = False
 
 
 PLAIN: Final = NodeOptions()

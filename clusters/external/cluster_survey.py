@@ -41,6 +41,8 @@ _METADATA: Final = 2
 _TOPIC, _BROKER = 2, 4
 
 _TOPIC_SETTINGS: Final = (
+    "remote.storage.enable",
+    "retention.bytes",
     "min.insync.replicas",
     "unclean.leader.election.enable",
     "message.format.version",

@@ -18,7 +18,7 @@ from highwater.clusters.local.jvm_process import ChildProcess
 from highwater.clusters.nodes import flush_trace, jvm
 from highwater.clusters.nodes.site import NodePlan
 from highwater.clusters.relay.network import LISTENER_NAMES
-from highwater.clusters.releases.jars import classpath, lock_file
+from highwater.clusters.releases.jars import classpath, lock_file, remote_storage_classpath
 from highwater.harness.base import jvm_class_archive
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.scratch import temporary
@@ -51,6 +51,7 @@ def open_cluster(
         wired=wired,
         controllers=controllers,
         traced=options.trace_flushes,
+        tiered=options.tiered,
     )
     return open_or_clean_up(
         RealCluster(
@@ -82,9 +83,11 @@ class LocalSite:
         wired: bool = False,
         controllers: int = 1,
         traced: bool = False,
+        tiered: bool = False,
     ) -> None:
         self._traced = traced
-        self._runtimes = {release.name: _runtime(release, sharing)}
+        self._tiered = tiered
+        self._runtimes = {release.name: self._runtime(release, sharing)}
         self.public = AddressGroup(brokers, controllers)
         self.inside: Addresses = self.public
         if wired and release.number >= LISTENER_NAMES:
@@ -96,7 +99,7 @@ class LocalSite:
 
     def runtime(self, release: Release) -> jvm.Runtime:
         if release.name not in self._runtimes:
-            self._runtimes[release.name] = _runtime(release, _sharing(release))
+            self._runtimes[release.name] = self._runtime(release, _sharing(release))
         return self._runtimes[release.name]
 
     @property
@@ -124,10 +127,10 @@ class LocalSite:
     def close(self) -> None:
         self.public.close()
 
-
-def _runtime(release: Release, sharing: Sequence[str]) -> jvm.Runtime:
-    jars = tuple(str(path) for path in classpath(release))
-    return jvm.Runtime(java=str(jvm.java()), jars=jars, sharing=tuple(sharing))
+    def _runtime(self, release: Release, sharing: Sequence[str]) -> jvm.Runtime:
+        more = remote_storage_classpath(release) if self._tiered else []
+        jars = tuple(str(path) for path in [*classpath(release), *more])
+        return jvm.Runtime(java=str(jvm.java()), jars=jars, sharing=tuple(sharing))
 
 
 def _sharing(release: Release) -> jvm_class_archive.Flags:

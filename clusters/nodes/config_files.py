@@ -149,6 +149,24 @@ def _listeners(public: Address, inside: Address, advertised: Address) -> Setting
     }
 
 
+def remote_tier(directory: Path, *, brokers: int) -> Settings:
+    """Return a broker's settings for a remote tier below a directory (KIP-405).
+
+    The remote tier is LocalTieredStorage of Kafka's own tests; its metadata is in a topic.
+    """
+    topic = "rlmm.config.remote.log.metadata.topic"
+    return {
+        **TIERED,
+        "remote.log.storage.manager.class.name": _LOCAL_TIERED_STORAGE,
+        "rsm.config.dir": str(directory.absolute()),
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        f"{topic}.num.partitions": "1",
+        f"{topic}.replication.factor": str(min(brokers, 3)),
+        "rlmm.config.remote.log.metadata.initialization.retry.interval.ms": "200",
+        "remote.log.manager.task.interval.ms": str(int(TIER_TASK_S * 1000)),
+    }
+
+
 def dynamic_quorum(settings: Mapping[str, str]) -> Settings:
     """Return KRaft settings by which the metadata log says who votes, and not they (KIP-853)."""
     servers = ",".join(voter.partition("@")[2] for voter in settings[_VOTERS].split(","))
@@ -191,6 +209,14 @@ def format_node(
     }
     (folder / "meta.properties").write_text(text(properties), encoding="ascii")
 
+
+TIER_TASK_S = 10.0
+"""How often a broker copies segments, and looks what has expired; 30 s by default."""
+
+TIERED: Mapping[str, str] = MappingProxyType({"remote.log.storage.system.enable": "true"})
+"""Settings of every node of a cluster with a remote tier."""
+
+_LOCAL_TIERED_STORAGE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 
 # Several brokers share two cores and little memory.
 _SMALL: Settings = {

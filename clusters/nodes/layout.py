@@ -106,6 +106,7 @@ class Layout:
             ),
             overrides={
                 **self._rack(broker_id),
+                **self._remote_tier(),
                 **self._overrides,
                 **settings,
                 **(wiring.client_listeners(broker_id) if wiring else {}),
@@ -123,6 +124,18 @@ class Layout:
         if not racks:
             return {}
         return {"broker.rack": rack_of(broker_id, racks), "replica.selector.class": _SELECTOR}
+
+    def _remote_tier(self, *, controller: bool = False) -> dict[str, str]:
+        """Return the settings by which brokers copy segments to a folder that they share.
+
+        A KRaft controller, which checks the settings of topics, has to know that they do.
+        """
+        if not self._options.tiered:
+            return {}
+        if controller:
+            return dict(config_files.TIERED)
+        peers = len(self._site.public.brokers)
+        return config_files.remote_tier(self.directory, brokers=peers)
 
     def controller(self, controller_id: int, level: Level) -> Node:
         """Create the node of a ZooKeeper or KRaft controller, and format its data directory.
@@ -194,7 +207,7 @@ class Layout:
                 address,
                 voters=self._voters,
                 log_directory=folder,
-                overrides=self._overrides,
+                overrides={**self._remote_tier(controller=True), **self._overrides},
             )
         file = self._write(f"{name}.properties", settings)
         addresses = self._site.public.coordination[controller_id], address

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import exclusive
@@ -24,6 +25,13 @@ from highwater.harness.base.user_dirs import cache_directory
 from highwater.harness.releases.catalogue import Release
 
 _LOCKS = Path(__file__).parent / "locks"
+
+REMOTE_STORAGE: Final = "kafka-storage"
+REMOTE_STORAGE_LOCK: Final = _LOCKS / "remote-storage.toml"
+"""The lock file of the jars with LocalTieredStorage, one for each release that published it."""
+
+TIERED_SINCE: Final = (3, 6)
+"""Since then brokers have a remote tier (KIP-405)."""
 _DOWNLOADS_AT_ONCE = 8
 _DOWNLOAD_TIMEOUT_S = 60
 
@@ -36,11 +44,13 @@ class Jar:
     artifact: str
     version: str
     sha256: str
+    classifier: str = ""
 
     @property
     def file_name(self) -> str:
         """Name in the cache; it carries the version, so all releases share one folder."""
-        return f"{self.artifact}-{self.version}.jar"
+        kind = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{kind}.jar"
 
 
 def lock_file(release: Release) -> Path:
@@ -58,14 +68,48 @@ def read_lock(path: Path) -> list[Jar]:
     table: Mapping[str, str] = tomllib.loads(path.read_text("utf-8"))["jars"]
     jars = []
     for coordinate, digest in table.items():
-        group, artifact, version = coordinate.split(":")
-        jars.append(Jar(group=group, artifact=artifact, version=version, sha256=digest))
+        group, artifact, version, *classifier = coordinate.split(":")
+        jar = Jar(
+            group=group,
+            artifact=artifact,
+            version=version,
+            sha256=digest,
+            classifier="".join(classifier),
+        )
+        jars.append(jar)
     return jars
 
 
-def digests(release: Release) -> dict[str, str]:
+def remote_storage_jars(release: Release) -> list[Jar]:
+    """Return what a release's class path needs behind its own jars for LocalTieredStorage.
+
+    None where the release has no tiered storage. Not every release published its tests: then it
+    gets those of the release before, and that one's clients for classes that have moved since. The
+    interface, RemoteStorageManager, is public (KIP-405).
+    """
+    if release.number < TIERED_SINCE:
+        return []
+    older = [jar for jar in read_lock(REMOTE_STORAGE_LOCK) if _number(jar) <= release.number]
+    nearest = max(older, key=_number)
+    if nearest.version == release.version:
+        return [nearest]
+    of_nearest = read_lock(_LOCKS / f"{nearest.version}.toml")
+    return [nearest, *(jar for jar in of_nearest if jar.artifact == "kafka-clients")]
+
+
+def remote_storage_classpath(release: Release) -> list[Path]:
+    """Return the paths of these jars; see ``fetch``."""
+    return fetch(f"{REMOTE_STORAGE}-{release.version}", remote_storage_jars(release))
+
+
+def _number(jar: Jar) -> tuple[int, ...]:
+    return tuple(int(part) for part in jar.version.split("."))
+
+
+def digests(release: Release, *, tiered: bool = False) -> dict[str, str]:
     """Return jar name to locked sha256, for a run's environment."""
-    return {jar.file_name: jar.sha256 for jar in locked_jars(release)}
+    more = remote_storage_jars(release) if tiered else []
+    return {jar.file_name: jar.sha256 for jar in [*locked_jars(release), *more]}
 
 
 def classpath(release: Release) -> list[Path]:
@@ -128,7 +172,7 @@ def _download(jar: Jar, staging: Path, folder: Path) -> None:
     context = MavenContext(repo_cache=staging / jar.file_name, timeout=_DOWNLOAD_TIMEOUT_S)
     component = context.project(jar.group, jar.artifact).at_version(jar.version)
     try:
-        fetched = component.artifact().resolve()
+        fetched = component.artifact(classifier=jar.classifier).resolve()
     except (requests.RequestException, RuntimeError) as error:
         raise HarnessError(
             f"{jar.file_name} could not be downloaded: {type(error).__name__}",

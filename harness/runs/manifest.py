@@ -20,6 +20,7 @@ import msgspec
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.files import open_regular, read_regular
 from highwater.harness.runs.history import OPTIONAL, TABLES
+from highwater.harness.runs.remote_tier import remote_partition, remote_segment
 from highwater.harness.runs.store import COORDINATOR_TOPICS, Run
 from highwater.harness.runs.verdict import UnusedFile
 
@@ -185,9 +186,25 @@ def _judged(run: Run, *, metadata: bool = True) -> Iterator[str]:
     topic = run.plan().topic
     partitions = {f"{topic.name}-{number}" for number in range(topic.partitions)}
     yield from _of_brokers(run.replicas, partitions)
+    yield from _of_remote_tier(run, topic.name)
     yield from _of_brokers(run.coordinators, {f"{topic}-0" for topic in COORDINATOR_TOPICS})
     if metadata:
         yield from _of_controllers(run)
+
+
+def _of_remote_tier(run: Run, topic: str) -> Iterator[str]:
+    names = _names(run.remote_tier) if os.path.lexists(run.remote_tier) else []
+    if names is None:
+        yield run.remote_tier.name
+    for name in names or ():
+        if remote_partition(name, topic) is None:
+            continue
+        path, inside = f"{run.remote_tier.name}/{name}", _names(run.remote_tier / name)
+        if inside is None:
+            yield path
+        yield from (
+            f"{path}/{entry}" for entry in inside or () if remote_segment(entry) is not None
+        )
 
 
 def _of_controllers(run: Run) -> Iterator[str]:

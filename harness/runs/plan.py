@@ -120,6 +120,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         trace_flushes: whether the flushes of brokers' files are traced.
         log_dirs: number of log directories of each broker.
         racks: number of racks that brokers and readers are in by turns; 0: none.
+        tiered: whether brokers have a remote tier (KIP-405).
         external: the cluster, where the driver is ``external``.
     """
 
@@ -147,6 +148,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     trace_flushes: bool = False
     log_dirs: int = 1
     racks: int = 0
+    tiered: bool = False
     external: External | None = None
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ store/<run>/
   steps.json                                   the steps of its schedule, to be taken again
   manifest.json                                every file that is judged, and the tables' rows
   replicas/<broker>/<topic>-<partition>/…      frozen log directories, with the checkpoint files
+  kafka-tiered-storage/<topic>-<partition>-<id>/…  the remote tier, if there is one
   coordination/controller*/__cluster_metadata-0/…  each KRaft controller's metadata log
   logs/      broker and controller logs
   analysis/  verdict.json  anomalies.parquet
@@ -46,6 +47,9 @@ COORDINATOR_TOPICS: Final = ("__transaction_state", "__consumer_offsets")
 
 MORE_LOG_DIRS: Final = "log-dirs"
 """The folder of a cluster with the further log directories of brokers: ``<broker id>/<number>``."""
+
+REMOTE_TIER: Final = "kafka-tiered-storage"
+"""The folder of a run with its remote tier, as LocalTieredStorage calls it."""
 
 COORDINATORS_FOLDER: Final = "coordinator-topics"
 """The folder of a run that has their replicas."""
@@ -145,6 +149,11 @@ class Run:
         return self.path / COORDINATORS_FOLDER
 
     @property
+    def remote_tier(self) -> Path:
+        """The remote tier: a folder ``<topic>-<partition>-<topic id>`` for each partition."""
+        return self.path / REMOTE_TIER
+
+    @property
     def disks_here(self) -> bool:
         """True if what the replicas hold can be read there; only of a remote run it may not."""
         return True
@@ -205,7 +214,7 @@ class Run:
 
     def judged_bytes(self) -> int:
         """Return how much its history and its replicas' files are, as far as they can be listed."""
-        places = (self.replicas, self.parquet("history/ops").parent)
+        places = (self.replicas, self.remote_tier, self.parquet("history/ops").parent)
         walks = (walk for place in places for walk in os.walk(place))
         files = (Path(home, name) for home, _, names in walks for name in names)
         return sum(file.stat().st_size for file in files if is_file(file))

@@ -172,7 +172,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         subscribe=subscribe,
         churn_s=parse_values.churn(churn),
         rate=parse_values.rate(rate),
-        record_bytes=record_bytes,
+        record_bytes=script.needs.record_bytes if script else record_bytes,
         compression=compression,
         delivery_timeout_s=parse_values.duration(delivery_timeout),
     )
@@ -201,6 +201,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         trace_flushes=trace_flushes,
         wire=wire,
         wire_clients=wire_clients or (script is not None and script.needs.wire == "clients"),
+        tiered=script is not None and script.needs.tiered,
         steps=tuple(
             read_option(text, until_s=parse_values.duration(duration)) for text in message or ()
         ),

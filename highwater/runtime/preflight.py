@@ -5,6 +5,7 @@ from typing import Final
 
 from highwater.clusters.drivers import require_driver
 from highwater.clusters.nodes.flush_trace import STRACE
+from highwater.clusters.releases.jars import remote_storage_jars
 from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
@@ -57,7 +58,7 @@ def _check_external(plan: Plan) -> None:
         "the wire stands between nodes that Highwater starts": plan.wire or plan.wire_clients,
         "controllers and ZooKeepers are their owner's": plan.controllers != 1,
         "its brokers are their owner's": (
-            plan.trace_flushes or plan.log_dirs != 1 or plan.racks != 0
+            plan.trace_flushes or plan.log_dirs != 1 or plan.racks != 0 or plan.tiered
         ),
         "groups and transactions write to Kafka's own topics": bool(
             workload.transactions or workload.transform or workload.subscribe
@@ -134,6 +135,19 @@ def _check_nodes(plan: Plan, kafka: Release) -> None:
         )
     if plan.log_dirs > 1:
         _check_log_dirs(plan)
+    if plan.tiered:
+        _check_remote_tier(plan, kafka)
+
+
+def _check_remote_tier(plan: Plan, kafka: Release) -> None:
+    if plan.driver != "local":
+        raise UsageError(
+            "containers share no folder that could be the remote tier", hint="Use --cluster local."
+        )
+    if not remote_storage_jars(kafka):
+        raise UsageError(
+            f"Kafka {kafka.name} has no tiered storage", hint="It came with 3.6 (KIP-405)."
+        )
 
 
 def _check_log_dirs(plan: Plan) -> None:

@@ -15,12 +15,15 @@ from highwater.harness.runs.store import Environment
 _PACKAGES: Final = ("confluent-kafka", "kafka-python", "pyarrow", "pyspark")
 
 
-def describe(cluster: Cluster, started_at_ns: int, *, outside: bool = False) -> Environment:
+def describe(
+    cluster: Cluster, started_at_ns: int, *, outside: bool = False, tiered: bool = False
+) -> Environment:
     """Return the versions and addresses of the cluster and of the harness.
 
     Args:
         started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
         outside: whether the cluster is external, with jars that are not ours.
+        tiered: whether its brokers have a remote tier.
     """
     return Environment(
         started_at_ns=started_at_ns,
@@ -32,7 +35,7 @@ def describe(cluster: Cluster, started_at_ns: int, *, outside: bool = False) -> 
         coordination=cluster.release.coordination,
         truncation=_lowest(cluster).truncation.explanation,
         levels={id_: str(broker.level) for id_, broker in cluster.brokers.items()},
-        digests={} if outside else digests(cluster.release),
+        digests={} if outside else digests(cluster.release, tiered=tiered),
         packages={name: _version(name) for name in _PACKAGES},
         git_commit=_commit(),
     )

@@ -90,6 +90,7 @@ def node_options(plan: Plan) -> NodeOptions:
         log_dirs=plan.log_dirs,
         racks=plan.racks,
         dynamic_quorum=dynamic_quorum(plan),
+        tiered=plan.tiered,
     )
 
 
@@ -114,7 +115,8 @@ def conduct(
         if plan.story:
             climb_all(cluster, levels(plan))
         clock = Clock()
-        facts = describe(cluster, clock.started_at_ns, outside=plan.external is not None)
+        outside = plan.external is not None
+        facts = describe(cluster, clock.started_at_ns, outside=outside, tiered=plan.tiered)
         run.write_struct("environment.json", facts)
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         assignment = _create_topic(plan, cluster, probe)

@@ -88,11 +88,15 @@ class StoryNeeds:
         wire: between whom the wire has to stand.
         transactions: whether its client is transactional, which takes acks=all.
         one_controller: whether it is about a cluster with a single one.
+        tiered: whether brokers have a remote tier.
+        record_bytes: the size of its records.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
     transactions: bool = False
     one_controller: bool = False
+    tiered: bool = False
+    record_bytes: int = 64
 
 
 NOTHING: Final = StoryNeeds()
@@ -220,9 +224,11 @@ class Story:
                 acks=acks,
                 idempotence=self.needs.transactions,
                 transactions=self.needs.transactions,
+                record_bytes=self.needs.record_bytes,
             ),
             broker_config=dict(self.broker_config),
             wire_clients=self.needs.wire == "clients",
+            tiered=self.needs.tiered,
         )
 
 

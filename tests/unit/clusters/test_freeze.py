@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.clusters.brokers.freeze import copy_topic, merge_log_dirs
-from highwater.harness.runs.store import MORE_LOG_DIRS
+from highwater.clusters.brokers.freeze import copy_topic, merge_log_dirs, prune
+from highwater.harness.runs.store import MORE_LOG_DIRS, REMOTE_TIER
 
 NAME = "replication-offset-checkpoint"
 
@@ -60,3 +60,32 @@ def test_a_copy_of_a_topic_has_the_replicas_of_all(tmp_path: Path) -> None:
     copy_topic(replicas, "events", tmp_path / "run" / "replicas")
     require_all(tmp_path / "run" / "replicas")
     assert (tmp_path / MORE_LOG_DIRS / "1" / "2").is_dir()
+
+
+def remote_tier(tmp_path: Path, *topics: str) -> Path:
+    for topic in topics:
+        folder = tmp_path / REMOTE_TIER / f"{topic}-0-{'t' * 22}"
+        folder.mkdir(parents=True)
+        for kind in ("log", "index", "timeindex", "leader_epoch_checkpoint"):
+            (folder / f"{0:020}-{'s' * 22}.{kind}").write_bytes(b"bytes")
+    return tmp_path / REMOTE_TIER
+
+
+def files(tier: Path) -> set[str]:
+    return {path.relative_to(tier).as_posix() for path in tier.glob("*/*")}
+
+
+def test_a_copy_of_a_topic_has_its_remote_tier(tmp_path: Path) -> None:
+    replicas = cluster(tmp_path)
+    remote_tier(tmp_path, "events", "events-1", "other")
+    copy_topic(replicas, "events", tmp_path / "run" / "replicas")
+    kept = f"events-0-{'t' * 22}/{0:020}-{'s' * 22}"
+    kinds = ("log", "leader_epoch_checkpoint")
+    assert files(tmp_path / "run" / REMOTE_TIER) == {f"{kept}.{kind}" for kind in kinds}
+
+
+def test_a_frozen_remote_tier_has_no_index(tmp_path: Path) -> None:
+    replicas = cluster(tmp_path)
+    tier = remote_tier(tmp_path, "events")
+    prune(replicas, tmp_path / "coordination")
+    assert {name.rpartition(".")[2] for name in files(tier)} == {"log", "leader_epoch_checkpoint"}

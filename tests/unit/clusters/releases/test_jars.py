@@ -12,7 +12,7 @@ import requests
 from jgo.maven import PythonResolver
 
 from highwater.clusters.releases import jars as distribution
-from highwater.clusters.releases.jars import classpath
+from highwater.clusters.releases.jars import classpath, digests, remote_storage_jars
 from highwater.harness.base import user_dirs
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import Release, release
@@ -136,3 +136,18 @@ def test_a_warm_class_path_is_quick(entry: Release, registry: Registry) -> None:
     classpath(entry)
     assert time.perf_counter() - began < 0.3
     assert len(registry.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("kafka", "names"),
+    [
+        ("3.3.2", []),
+        ("3.7.2", ["kafka-storage-3.7.2-test.jar"]),
+        ("4.3.1", ["kafka-storage-4.3.1-test.jar"]),
+        ("4.4.0", ["kafka-storage-4.3.1-test.jar", "kafka-clients-4.3.1.jar"]),
+    ],
+)
+def test_a_remote_tier_needs_jars_behind_those_of_the_release(kafka: str, names: list[str]) -> None:
+    jars = remote_storage_jars(release(kafka))
+    assert [jar.file_name for jar in jars] == names
+    assert set(digests(release(kafka), tiered=True)) == {*digests(release(kafka)), *names}

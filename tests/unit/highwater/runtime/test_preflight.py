@@ -79,6 +79,8 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(racks=3, kafka="2.1.1"), "from leaders alone", "since 2.4"),
         (changed(log_dirs=2, driver="docker"), "one log directory", "local"),
         (changed(log_dirs=10), "log directories", "1 to 9"),
+        (changed(tiered=True, driver="docker", kafka="4.3.1"), "share no folder", "local"),
+        (changed(tiered=True, kafka="3.3.2"), "no tiered storage", "KIP-405"),
         (changed(log_dirs=2, nemesis=(), story="loss", workload=ALONE), "a story", "nemesis"),
         (changed(nemesis=("log-dir-failure",)), "several log directories", "--log-dirs 2"),
         (

@@ -25,12 +25,14 @@ from highwater.checkers.core.jepsen_kinds import FOREIGN
 from highwater.checkers.core.promises import never
 from highwater.checkers.metadata.lost_decisions import lost_decision
 from highwater.checkers.metadata.metadata_divergence import metadata_divergence
+from highwater.checkers.remote_divergence import remote_divergence
 from highwater.harness.base import extensions
 from highwater.harness.base.errors import HarnessError
 
 CHECKERS: Final = (
     records,
     divergence,
+    remote_divergence,
     coordinator_divergence,
     corrupt,
     missing,

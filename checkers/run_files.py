@@ -28,6 +28,7 @@ from highwater.harness.runs.history import (
     read_stream,
 )
 from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.remote_tier import remote_partition, remote_segment
 from highwater.harness.runs.store import MORE_LOG_DIRS, Run, RunStatus
 from highwater.harness.runs.verdict import UnusedFile
 
@@ -151,6 +152,33 @@ class RunFiles:
                 for segment in inside(folder)
             ]
         )
+
+    @property
+    def remote_segments(self) -> list[Segment]:
+        """The segments in the remote tier of the topic, each as a replica of its own.
+
+        Their brokers are -1, -2, …: leaders may have copied ranges of offsets that overlap.
+        """
+        topic, broken = self.plan.topic.name, self.broken
+        files = [
+            (file, partition, base)
+            for folder in sorted(self.run.remote_tier.glob("*/"))
+            if (partition := remote_partition(folder.name, topic)) is not None
+            for file in sorted(folder.iterdir())
+            if (base := remote_segment(file.name)) is not None
+            if not broken & {file, folder, self.run.remote_tier}
+        ]
+        return [
+            Segment(
+                path=str(file),
+                run=self.key,
+                broker=-number,
+                topic=topic,
+                partition=partition,
+                base_offset=base,
+            )
+            for number, (file, partition, base) in enumerate(files, 1)
+        ]
 
     def source(self, name: str) -> str:
         """Return the path or URI by which Spark reads a table that is not sealed."""

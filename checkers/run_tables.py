@@ -98,6 +98,15 @@ class Tables:
         return self.engine.keep(replica_extents.records(log))
 
     @cached_property
+    def remote_log(self) -> DataFrame | None:
+        """The same of the remote tiers' segments; None if there are none."""
+        segments = [segment for case in self.cases for segment in case.remote_segments]
+        if not kafka_log.about(segments):
+            return None
+        log = kafka_log.read_segments(self.spark, segments, replica_extents.SOURCE)
+        return self.engine.keep(replica_extents.records(log))
+
+    @cached_property
     def ends(self) -> list[replica_extents.LogExtent]:
         """The beginning and the end of each replica's log on disk."""
         return replica_extents.ends(self.spans)

@@ -16,6 +16,7 @@ from highwater.checkers.core.anomaly_kinds import (
     HANGING,
     LOST_DECISION,
     METADATA_DIVERGENCE,
+    REMOTE_DIVERGENCE,
 )
 from highwater.checkers.core.policy import Promise, decide, elections, promised
 from highwater.checkers.lineage import client_steps
@@ -27,7 +28,7 @@ from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.faults.counts import FaultCounts, Happening, requested
 from highwater.harness.runs.history import DECISIONS_TABLE, OPERATIONS_TABLE
-from highwater.harness.runs.store import COORDINATORS_FOLDER, Run
+from highwater.harness.runs.store import COORDINATORS_FOLDER, REMOTE_TIER, Run
 from highwater.harness.runs.verdict import (
     ACKNOWLEDGED,
     Account,
@@ -47,6 +48,7 @@ _SOURCES: Final = {
     **dict.fromkeys((DIVERGENCE, CORRUPT), "replicas"),
     METADATA_DIVERGENCE: "coordination",
     COORDINATOR_DIVERGENCE: COORDINATORS_FOLDER,
+    REMOTE_DIVERGENCE: REMOTE_TIER,
     LOST_DECISION: DECISIONS_TABLE,
 }
 _UNSTRUCK: Final = "No fault was injected (planned: {}), so no promise was tested."

@@ -21,10 +21,10 @@ from highwater.checkers.kafka_files.checkpoints import CheckpointError, read_off
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
-_REPLICA: Final = ("run", "broker", "topic", "partition")
+REPLICA: Final = ("run", "broker", "topic", "partition")
 _PLACE: Final = ("run", "topic", "partition", "offset")
 
-_REPLICAS: Final = pa.schema(
+REPLICA_ROWS: Final = pa.schema(
     [
         ("run", pa.string()),
         ("broker", pa.int32()),
@@ -40,7 +40,7 @@ _REPLICAS: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Replica:
+class ComparedReplica:
     """One replica of a partition.
 
     Attributes:
@@ -59,8 +59,8 @@ class _Replica:
 
     @property
     def row(self) -> dict[str, object]:
-        """A row of ``_REPLICAS``."""
-        place = {name: getattr(self.end, name) for name in _REPLICA}
+        """A row of ``REPLICA_ROWS``."""
+        place = {name: getattr(self.end, name) for name in REPLICA}
         numbers = {"replica": self.number, "part": self.part, "hw": self.hw, "bound": self.bound}
         return place | numbers | {"trusted": True}
 
@@ -97,12 +97,12 @@ def divergence(tables: Tables) -> DataFrame | pa.Table:
     copy says whether it lies below its replica's HW: replication does not repair a difference that
     is committed on both sides.
     """
-    replicas = _replicas(tables)
+    replicas = compared_replicas(tables)
     if len({replica.part for replica in replicas}) == len(replicas):
         return SCHEMA.empty_table()  # no partition has a second replica
-    rows = pa.Table.from_pylist([replica.row for replica in replicas], schema=_REPLICAS)
-    log = tables.log.join(F.broadcast(tables.local(rows)), list(_REPLICA))
-    differences = compare(_logs(tables, replicas, log))
+    rows = pa.Table.from_pylist([replica.row for replica in replicas], schema=REPLICA_ROWS)
+    log = tables.log.join(F.broadcast(tables.local(rows)), list(REPLICA))
+    differences = compare(replica_logs(tables, replicas, log))
     differing = differences.offsets.where(F.col("other_record") | F.col("other_epoch"))
     places = differing.select("part", "offset").union(differences.lacking.select("part", "offset"))
     copies = (
@@ -125,26 +125,28 @@ def _copy() -> Column:
     )
 
 
-def _replicas(tables: Tables) -> list[_Replica]:
+def compared_replicas(tables: Tables) -> list[ComparedReplica]:
+    """Return every replica of every partition that has records on a disk."""
     cases = {case.key: case for case in tables.cases}
     partitions: dict[tuple[str, str, int], list[LogExtent]] = {}
     for end in tables.ends:
         partitions.setdefault((end.run, end.topic, end.partition), []).append(end)
-    replicas: list[_Replica] = []
+    replicas: list[ComparedReplica] = []
     for part, ((run, *_), ends) in enumerate(partitions.items()):
         case = cases[run]
         marks = [_watermark(case, end) for end in ends]
         bound = EVERYTHING if case.status.quiesced else min(mark or 0 for mark in marks)
         replicas += [
-            _Replica(case=case, end=end, number=number, part=part, hw=mark, bound=bound)
+            ComparedReplica(case=case, end=end, number=number, part=part, hw=mark, bound=bound)
             for number, (end, mark) in enumerate(zip(ends, marks, strict=True), len(replicas))
         ]
     return replicas
 
 
-def _logs(tables: Tables, replicas: list[_Replica], log: DataFrame) -> ReplicaLogs:
+def replica_logs(tables: Tables, replicas: list[ComparedReplica], log: DataFrame) -> ReplicaLogs:
+    """Return the logs of some replicas for ``compare``; ``log`` has the columns of both."""
     number_of = {
-        tuple(replica.row[name] for name in _REPLICA): replica.number for replica in replicas
+        tuple(replica.row[name] for name in REPLICA): replica.number for replica in replicas
     }
     return ReplicaLogs(
         engine=tables.engine,
@@ -155,14 +157,14 @@ def _logs(tables: Tables, replicas: list[_Replica], log: DataFrame) -> ReplicaLo
         segments=[
             (number_of[place], segment.base_offset, segment.end)
             for case in tables.cases
-            for segment in case.segments
+            for segment in (*case.segments, *case.remote_segments)
             for place in [(case.key, segment.broker, segment.topic, segment.partition)]
             if place in number_of
         ],
         damaged=any(replica.end.damaged for replica in replicas),
         keyed=False,
         doubted=False,
-        carried=(*_REPLICA, "record_id"),
+        carried=(*REPLICA, "record_id"),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from highwater.harness.runs.history import record_value
 from highwater.harness.runs.plan import Topic, Workload
 from highwater.harness.runs.store import Run
-from tests.histories import controllers, coordinators, hanging
+from tests.histories import controllers, coordinators, hanging, remote_tier
 from tests.histories.stories import fork, loss
 from tests.support.logdirs import batch as numbered
 from tests.support.run_builder import RunBuilder
@@ -463,7 +463,17 @@ GOLDEN: Final = (
             breaking=frozenset(kind for kind, *_ in findings),
             says=("lost a decision of a controller",) if _lost_decision(findings) else (),
         )
-        for name, build, findings in (*controllers.CASES, *coordinators.CASES)
+        for name, build, findings in (
+            *controllers.CASES,
+            *coordinators.CASES,
+            *remote_tier.CASES,
+        )
+    ),
+    Golden(
+        name="remote-tier-moves-the-begin-nearly",
+        build=lambda path: remote_tier.moved(path, begins=1),
+        verdict="valid",
+        anomalies=(("epochs", 0, None, None),),
     ),
     *(
         Golden(

@@ -72,6 +72,7 @@ class RunBuilder:
         self.status = RunStatus(phase=phase, quiesced=quiesced)
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
         self.disks: dict[tuple[int, int], list[bytes]] = {}
+        self.segments: list[tuple[str, bytes]] = []
         self.now_ns = 0
 
     @classmethod
@@ -272,6 +273,14 @@ class RunBuilder:
         for broker in brokers:
             self.disks.setdefault((broker, partition), []).extend(batches)
 
+    def remote(self, records: Sequence[tuple[int, int, str]], *, partition: int = 0) -> None:
+        """A segment of (offset, leader epoch, value), a batch each, lies in the remote tier."""
+        self.plan = msgspec.structs.replace(self.plan, tiered=True)
+        data = b"".join(batch(offset, epoch, [value]) for offset, epoch, value in records)
+        folder = f"{self.topic.name}-{partition}-{'t' * 22}"
+        name = f"{records[0][0]:020d}-{len(self.segments):022d}.log"
+        self.segments.append((f"{folder}/{name}", data))
+
     def everywhere(self, records: Sequence[tuple[int, int, str]], *, partition: int = 0) -> None:
         """Records that were acknowledged, read back, and are on every broker's disk."""
         for offset, epoch, value in records:
@@ -308,6 +317,9 @@ class RunBuilder:
                 folder.mkdir(parents=True)
                 data = b"".join(self.disks.get((broker, partition), []))
                 (folder / f"{0:020d}.log").write_bytes(data)
+        for name, data in self.segments:
+            (run.remote_tier / name).parent.mkdir(parents=True, exist_ok=True)
+            (run.remote_tier / name).write_bytes(data)
         return run
 
     def checkpoint(self, broker: int, watermarks: dict[int, int]) -> None:

@@ -1,0 +1,114 @@
+"""Golden runs with a remote tier beside the replicas' disks."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from highwater.harness.runs.store import Run
+from tests.support.run_builder import RunBuilder
+
+Finding = tuple[str, int, int | None, str | None]
+Segments = Sequence[Sequence[tuple[int, int, str]]]
+
+_RECORDS: Final = [(number, 0, f"m{number}") for number in range(4)]
+_LOST: Final[tuple[Finding, ...]] = tuple(("lost-write", 0, n, f"m{n}") for n in range(2))
+
+
+def run_with(
+    path: Path,
+    *segments: Sequence[tuple[int, int, str]],
+    local_from: int = 0,
+    read_from: int = 0,
+    damaged: bool = False,
+) -> Run:
+    """A run with four records, of which brokers hold the later ones, and these remote segments.
+
+    Args:
+        local_from: the first record on disks.
+        read_from: the first record that the final reader met.
+        damaged: whether the last byte of the first remote segment is another.
+    """
+    run = RunBuilder(path, kafka="4.3.1")
+    for offset, epoch, value in _RECORDS:
+        run.send(value, offset, leader_epoch=epoch)
+    for offset, _, value in _RECORDS[read_from:]:
+        run.read(value, offset)
+    run.fence(4)
+    run.disk([1, 2, 3], [*_RECORDS[local_from:], (4, 0, "fence-0")])
+    for segment in segments:
+        run.remote(segment)
+    if damaged:
+        name, data = run.segments[0]
+        run.segments[0] = (name, data[:-2] + bytes([data[-2] ^ 1]) + data[-1:])
+    return run.write()
+
+
+def moved(path: Path, *, begins: int) -> Run:
+    """A run whose brokers deleted two records by retention, and have their list of epochs from 2.
+
+    Args:
+        begins: where the log of broker 1 begins by what it logged; the others say the same as
+            their lists.
+    """
+    run = RunBuilder(path, kafka="4.3.1")
+    run.everywhere(_RECORDS)
+    run.fence(4)
+    run.disk([1, 2, 3], [(4, 0, "fence-0")])
+    run.remote(_RECORDS[2:])
+    for broker, start in ((1, begins), (2, 2), (3, 2)):
+        run.log_line(broker, "log-start", f"Incremented log start offset to {start}", offset=start)
+    built = run.write()
+    for replica in built.replicas.glob("*/*/"):
+        (replica / "leader-epoch-checkpoint").write_text("0\n1\n0 2\n")
+    return built
+
+
+def _other(offset: int) -> list[tuple[int, int, str]]:
+    return [(number, 0, "x" if number == offset else f"m{number}") for number in range(2)]
+
+
+CASES: Final[Sequence[tuple[str, Callable[[Path], Run], tuple[Finding, ...]]]] = (
+    ("remote-tier-agrees", lambda p: run_with(p, _RECORDS[:2], _RECORDS[2:3]), ()),
+    ("remote-tier-alone-holds", lambda p: run_with(p, _RECORDS[:2], local_from=2), ()),
+    (
+        "remote-tier-overlaps",  # two leaders have copied the same range, in other segments
+        lambda p: run_with(p, _RECORDS[:2], _RECORDS[:3], _RECORDS[1:3]),
+        (),
+    ),
+    (
+        "remote-tier-differs",
+        lambda p: run_with(p, _other(1), _RECORDS[2:3]),
+        (("remote-divergence", 0, 1, "m1"),),
+    ),
+    (
+        "remote-tier-other-epoch",
+        lambda p: run_with(p, [(0, 0, "m0"), (1, 1, "m1")]),
+        (("remote-divergence", 0, 1, "m1"),),
+    ),
+    (
+        "remote-tier-segments-differ",  # where no disk holds the offset any more
+        lambda p: run_with(p, _RECORDS[:2], _other(0), local_from=2),
+        (("remote-divergence", 0, 0, "m0"),),
+    ),
+    (
+        "remote-tier-skips",
+        lambda p: run_with(p, [_RECORDS[0], _RECORDS[2]]),
+        (("remote-divergence", 0, 1, "m1"),),
+    ),
+    (
+        "remote-tier-damaged",
+        lambda p: run_with(p, _RECORDS[:1], damaged=True),
+        (("remote-divergence", 0, 0, None),),
+    ),
+    (
+        "remote-tier-lacks-segment",
+        lambda p: run_with(p, _RECORDS[2:3], local_from=2, read_from=2),
+        _LOST,
+    ),
+    ("remote-tier-moves-the-begin", lambda p: moved(p, begins=2), ()),
+    (
+        "remote-tier-lacks-segment-nearly",  # the disks hold what the remote tier lacks
+        lambda p: run_with(p, _RECORDS[2:3]),
+        (),
+    ),
+)

@@ -428,6 +428,36 @@ _ENTRIES: Final = (
         played_on="3.9.2-zk",
     ),
     Hazard(
+        id="KAFKA-20732",
+        aliases=("tiered-new-leader",),
+        title="A new leader counts a tiered partition twice, and deletes its oldest records.",
+        loses=(
+            "Acknowledged records that retention.bytes covers, on every replica and in the remote"
+            " tier; only a reader that knows what was sent notices."
+        ),
+        conditions=(
+            Releases((((3, 9), (4, 4)),)),
+            Setting("remote.storage.enable", "=", "true", absent="no"),
+            Setting("retention.bytes", ">=", "0"),
+            Replicas(">=", 2),
+        ),
+        schedule=(
+            "A broker is restarted and, before it has looked again at the remote tier (30 s by"
+            " default), leads. It looks for expired segments before it knows which local ones are"
+            " in the remote tier, too: by chance, or always if remote.log.copy.disable is set. It"
+            " counts these twice; if that is more than retention.bytes, it deletes the oldest."
+        ),
+        cure=(
+            "Upgrade the brokers to 4.4 or later. Until then retain by time alone"
+            " (retention.bytes=-1), or let retention.bytes cover the local segments once more."
+        ),
+        cost="An upgrade; or more space in the remote tier.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story tiered-new-leader",
+        played_on="4.3.1",
+        played_from=(3, 9),
+    ),
+    Hazard(
         id="KAFKA-17754",
         aliases=("torn-transaction",),
         title="A late EndTxn commits or aborts the transaction after its own.",

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from pyspark.sql import DataFrame
 
 from highwater.checkers.anomalies.record_outcomes import PartitionLedger
 from highwater.checkers.inspection.replica_extents import LogExtent
@@ -20,9 +21,12 @@ Row = dict[str, Any]
 Place = tuple[int, int]
 """Partition and offset."""
 
+_Copies = dict[tuple[str, int, int], list[Row]]
+"""Rows of records by run, partition and offset."""
+
 _ROWS_MAX: Final = 200_000
 """Rows of a table of events at most, per run: more than a person reads."""
-_TRUNCATION: Final = pc.field("kind") == "truncation"
+_TELLING: Final = pc.field("kind").isin(pa.array(["truncation", "expired", "log-start"]))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,8 +37,10 @@ class RecordEvidence:
         operations: sends and reads of these records, and at their offsets, in order of time.
         traces: leaders and replicas over time, by partition.
         faults: rows of ``events/faults`` in order of time.
-        log_lines: rows of ``events/log_lines`` about truncations, in order of time.
+        log_lines: rows of ``events/log_lines`` about truncations, and about retention in the remote
+            tier, in order of time.
         disk: what every broker's disk holds at these offsets: (broker, leader epoch, record id).
+        remote: what the remote tier holds at these offsets; None where there is no remote tier.
         ends: the extent of every replica.
     """
 
@@ -44,6 +50,7 @@ class RecordEvidence:
     faults: list[Row] = field(default_factory=list)
     log_lines: list[Row] = field(default_factory=list)
     disk: dict[Place, list[tuple[int, int | None, str | None]]] = field(default_factory=dict)
+    remote: dict[Place, list[str | None]] | None = None
     ends: list[LogExtent] = field(default_factory=list)
     reach: dict[int, PartitionLedger] = field(default_factory=dict)
 
@@ -55,9 +62,10 @@ def gather(tables: Tables, suspects: dict[str, list[Row]]) -> dict[str, RecordEv
         tables: of all runs.
         suspects: a case's key to rows of ``anomaly.ANOMALY``.
     """
-    disk = _disks(tables, suspects)
+    disk = _copies(tables, tables.log, suspects)
+    far = {} if tables.remote_log is None else _copies(tables, tables.remote_log, suspects)
     return {
-        case.key: _of_run(tables, case, suspects[case.key], disk)
+        case.key: _of_run(tables, case, suspects[case.key], disk, far)
         for case in tables.cases
         if suspects.get(case.key)
     }
@@ -72,7 +80,7 @@ def places(rows: Iterable[Row]) -> set[Place]:
 
 
 def _of_run(
-    tables: Tables, case: RunFiles, rows: Sequence[Row], disk: dict[tuple[str, int, int], list[Row]]
+    tables: Tables, case: RunFiles, rows: Sequence[Row], disk: _Copies, far: _Copies
 ) -> RecordEvidence:
     place_set = places(rows)
     partitions = {partition for partition, _ in place_set} or set(range(case.plan.topic.partitions))
@@ -91,7 +99,7 @@ def _of_run(
             if topic == case.plan.topic.name
         },
         faults=_rows(_read(case, "events/faults")),
-        log_lines=_rows(_read(case, "events/log_lines", here & _TRUNCATION)),
+        log_lines=_rows(_read(case, "events/log_lines", here & _TELLING)),
         disk={
             place: [
                 (row["broker"], row["leader_epoch"], row["record_id"])
@@ -99,6 +107,12 @@ def _of_run(
             ]
             for place in place_set
         },
+        remote={
+            place: [row["record_id"] for row in far.get((case.key, *place), [])]
+            for place in place_set
+        }
+        if case.plan.tiered
+        else None,
         ends=[end for end in tables.ends if end.run == case.key],
         reach={
             book.partition: book
@@ -146,8 +160,8 @@ def _groups(part: Path) -> Iterator[ds.ParquetFileFragment]:
         yield from file.split_by_row_group()
 
 
-def _disks(tables: Tables, suspects: dict[str, list[Row]]) -> dict[tuple[str, int, int], list[Row]]:
-    """Return the replicas' records at the places of all suspects: one Spark job for all runs."""
+def _copies(tables: Tables, log: DataFrame, suspects: dict[str, list[Row]]) -> _Copies:
+    """Return the records of logs at the places of all suspects: one Spark job for all runs."""
     asked_places = [
         {"run": run, "partition": partition, "offset": offset}
         for run, rows in suspects.items()
@@ -158,8 +172,8 @@ def _disks(tables: Tables, suspects: dict[str, list[Row]]) -> dict[tuple[str, in
     schema = pa.schema([("run", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
     where = tables.local(pa.Table.from_pylist(asked_places, schema=schema))
     names = ["run", "partition", "offset"]
-    copies = tables.log.join(where.hint("broadcast"), names, "left_semi")
-    by_place: dict[tuple[str, int, int], list[Row]] = {}
+    copies = log.join(where.hint("broadcast"), names, "left_semi")
+    by_place: _Copies = {}
     for row in copies.select(*names, "broker", "leader_epoch", "record_id").collect():
         by_place.setdefault((row["run"], row["partition"], row["offset"]), []).append(row.asDict())
     for rows in by_place.values():

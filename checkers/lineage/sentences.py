@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from highwater.checkers.core.anomaly_kinds import ABOVE, BELOW, CORRUPT, DIVERGENCE, DUPLICATE, LOST
 from highwater.checkers.lineage.evidence import Row
+from highwater.checkers.lineage.remote_tier import gone_by_retention
 from highwater.checkers.lineage.subject import Subject, where
 from highwater.harness.runs.history import OK
 from highwater.harness.runs.partition_trace import UNKNOWN, EndOffsetDrop, Leadership
@@ -46,12 +47,23 @@ def _acknowledged(row: Row, subject: Subject | None) -> str:
 def _lost(row: Row, subject: Subject | None) -> list[str]:
     parts = []
     if subject is not None:
-        parts += _cut(subject) + _succession(subject)
+        parts += _cut(subject) + _succession(subject) + _expired(subject)
         others = subject.others
         if others:
             parts.append(f"However, R's offset was given to {others[0]['value']}.")
     passed = "read its whole partition" if row["offset"] is None else "passed its offset"
     return [*parts, f"The final reader {passed} and did not meet R: R is lost."]
+
+
+def _expired(subject: Subject) -> list[str]:
+    """Return who deleted it by retention, if the logs begin behind it."""
+    gone = gone_by_retention(subject)
+    deleted = [row["broker"] for row in subject.evidence.log_lines if row["kind"] == "expired"]
+    first = next((broker for broker in deleted if broker in gone), None)
+    if first is None:
+        return []
+    says = f"Broker {first} deleted the oldest segments of the remote tier by retention, and moved"
+    return [f"{says} the beginning of the log behind R, to offset {gone[first]}."]
 
 
 def _cut(subject: Subject) -> list[str]:

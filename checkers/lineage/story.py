@@ -7,6 +7,7 @@ import numpy as np
 
 from highwater.checkers.core.anomaly_kinds import CORRUPT, LOST, UNSEEN
 from highwater.checkers.lineage.evidence import Row
+from highwater.checkers.lineage.remote_tier import copies, log_starts, retention
 from highwater.checkers.lineage.subject import NEVER, Subject, where
 from highwater.harness.runs.history import FINAL, INFO, OK
 from highwater.harness.runs.partition_trace import UNKNOWN, Leadership
@@ -27,13 +28,14 @@ def witnesses(subject: Subject) -> tuple[Witness, ...]:
         *_copies(subject),
         *_faults(subject),
         *_truncated(subject),
+        *retention(subject),
         *_elected(subject),
         *_replaced(subject),
         *_read(subject),
         *_passed(subject),
     ]
     evidence.sort(key=lambda witness: NEVER if witness.time_ns is None else witness.time_ns)
-    return (*evidence, *_disks(subject))
+    return (*evidence, *_disks(subject), *copies(subject))
 
 
 def _sent(subject: Subject) -> Iterator[Witness]:
@@ -152,7 +154,9 @@ def _truncated(subject: Subject) -> Iterator[Witness]:
         yield _of_broker(cut.broker, what, cut.time_ns, says, _REPLICAS)
     for row in subject.evidence.log_lines:
         broker, offset, time_ns = row["broker"], row["offset"], row["time_ns"]
-        if row["partition"] != subject.partition or offset is None or subject.offset is None:
+        if row["kind"] != "truncation" or row["partition"] != subject.partition:
+            continue
+        if offset is None or subject.offset is None:
             continue
         if offset <= subject.offset and subject.began_ns <= (time_ns or 0) <= subject.ended_ns:
             says = f"Broker {broker} logged: “{row['line'].strip()}”"
@@ -227,13 +231,17 @@ def _disks(subject: Subject) -> Iterator[Witness]:
         return
     place = f"offset {subject.offset}"
     disk_copies = subject.evidence.disk.get((subject.partition, subject.offset), [])
+    began = log_starts(subject)
     for end in sorted(subject.evidence.ends, key=lambda end: end.broker):
         if end.partition != subject.partition:
             continue
-        copies = [copy for copy in disk_copies if copy[0] == end.broker]
-        for broker, epoch, value in copies or [(end.broker, None, None)]:
+        copies_there = [copy for copy in disk_copies if copy[0] == end.broker]
+        for broker, epoch, value in copies_there or [(end.broker, None, None)]:
             written = "" if epoch is None else f", written in epoch {epoch}"
-            if copies:
+            if copies_there and began.get(broker, 0) > subject.offset:
+                says = f"The disk of broker {broker} holds {value} at {place}{written}: its log"
+                says += f" begins at {began[broker]}, and nobody can read it."
+            elif copies_there:
                 says = f"The disk of broker {broker} holds {value} at {place}{written}."
             elif end.last is None or end.last < subject.offset:
                 says = f"The disk of broker {broker} ends before {place}."

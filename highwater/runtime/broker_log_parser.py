@@ -37,6 +37,15 @@ _PATTERNS: Final = tuple(
         ("follower", rf"Follower {_PARTITION} .*starts at leader epoch \d+ from offset {_OFFSET}"),
         ("leader", rf"Leader {_PARTITION} .*starts at leader epoch \d+ from offset {_OFFSET}"),
         ("leader", rf"{_PARTITION} starts at [Ll]eader [Ee]poch \d+ from offset {_OFFSET}"),
+        # RemoteLogManager and UnifiedLog, since 3.6: retention in the remote tier (KIP-405)
+        (
+            "expired",
+            (
+                rf"RemoteLogManager=\d+ partition=[\w-]+:{_PARTITION} About to delete remote log"
+                r" segment .* due to retention"
+            ),
+        ),
+        ("log-start", rf"partition={_PARTITION}, .*Incremented log start offset to {_OFFSET} due"),
         ("created", rf"Created log for partition {_PARTITION} in "),
         ("loaded", rf"loaded for partition {_PARTITION} with initial high watermark {_OFFSET}"),
         # OfflinePartitionLeaderSelector, then ReplicationControlManager

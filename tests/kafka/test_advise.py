@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka import admin as kafka_admin
 
+from highwater.clusters.core.interfaces import NodeOptions
 from highwater.clusters.external.client_properties import read_properties
 from highwater.clusters.external.cluster_survey import ClusterSurvey
 from highwater.clusters.external.security import dialer
@@ -209,6 +210,33 @@ def test_a_healthy_cluster_of_three_controllers_has_what_has_no_cure(tmp_path: P
         assert statuses(document)["one-controller"] == "guarded"
         code, document, errors = advise(opened.bootstrap, *known, "--topic", "two")
         assert code == 0, (document, errors)
+
+
+@pytest.mark.nightly
+def test_a_tiered_topic_that_is_retained_by_its_size_is_at_risk_up_to_4_3(tmp_path: Path) -> None:
+    with contextlib.closing(
+        open_cluster(
+            release("4.3.1"),
+            tmp_path / "run",
+            brokers=2,
+            broker_config={},
+            options=NodeOptions(tiered=True),
+        )
+    ) as opened:
+        admin = KAFKA.AdminClient({"bootstrap.servers": opened.bootstrap})
+        tiered = {"remote.storage.enable": "true"}
+        settings = {
+            "by-size": {**tiered, "retention.bytes": "5000000"},
+            "by-time": tiered,
+            "local": {"retention.bytes": "5000000"},
+        }
+        topics = [KAFKA.NewTopic(name, 1, 2, config=config) for name, config in settings.items()]
+        for created in admin.create_topics(topics).values():
+            created.result(timeout=60)
+        options = ("--acks", "all", "--power", "separate", "--topic", "[bl]*")
+        code, document, errors = advise(opened.bootstrap, *options)
+        assert code == 1, errors
+        assert hazard_topics(document, "KAFKA-20732") == ["by-size"]
 
 
 @pytest.mark.nightly

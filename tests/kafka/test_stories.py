@@ -70,6 +70,7 @@ AT_NIGHT = {
         Cell("fenced-transaction"),
         Cell("flushed-abort"),
         Cell("lost-metadata"),
+        Cell("tiered-new-leader"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""

@@ -154,7 +154,7 @@ def _final_reads(
     offsets = final["offset"].to_pylist()
     read = dict(zip(offsets, final["value"].to_pylist(), strict=True))
     end = 1 + max([*offsets, *(offset for offset, _ in fences)], default=-1)
-    for offset in range(end if lso is None else min(end, lso)):
+    for offset in range(trace.log_start(last.leader), end if lso is None else min(end, lso)):
         on_disk, was_read = disk.record(offset), read.get(offset)
         stepped_over = was_read is None and on_disk in hidden
         if on_disk != was_read and not stepped_over and offset in disk.at:

@@ -19,6 +19,7 @@ from highwater.checkers.model.explain.evidence_links import (
     unknown,
 )
 from highwater.checkers.model.explain.loss_evidence import Links, LostRecord
+from highwater.checkers.model.explain.remote_retention import counted_twice
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.harness.runs.history import OK
 
@@ -143,6 +144,13 @@ OTHERWISE: Final = (
         says="A fault removed it from the front of the leader's log.",
         evidence=evidence.removed_from_the_front,
     ),
+    LossRule(
+        name="counted-twice",
+        says="A new leader counted segments that are local and in the remote tier twice, took the"
+        " partition for larger than retention.bytes, and deleted the oldest (KAFKA-20732).",
+        applies=lambda case: case.observed.plan.tiered,
+        evidence=counted_twice,
+    ),
 )
 
 
@@ -194,6 +202,7 @@ def _held_after_all(trace: Trace, anomaly: Row) -> str:
     disk = trace.disks.get(last.leader)
     if disk is None:
         return "The disk of the last leader is missing."
-    if anomaly["value"] in disk.records:
+    begun = anomaly["offset"] is None or anomaly["offset"] >= trace.log_start(last.leader)
+    if begun and anomaly["value"] in disk.records:
         return f"The disk of broker {last.leader}, the last leader, holds it."
     return ""

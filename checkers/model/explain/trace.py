@@ -168,6 +168,13 @@ class Trace(PartitionTrace):
         cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == end)
         return next(cuts, None)
 
+    def log_start(self, broker: int) -> int:
+        """Return where a replica's log begins, as far as its broker logged that it moved (KIP-405).
+
+        Local segments before that may still be there.
+        """
+        return max((line.offset for line in self.of_kind(broker, "log-start")), default=0)
+
     def cut_within(self, broker: int, offset: int) -> BrokerLogLine | None:
         """Return the truncation of a replica to an offset, which may lie inside a batch.
 

@@ -189,3 +189,24 @@ def test_one_controller_loses_what_the_cluster_is(
     facts = replace(cluster(kafka), controllers=controllers)
     found = {advice.hazard.id: advice for advice in evaluate(facts, {})}
     assert found["one-controller"].status == status
+
+
+@pytest.mark.parametrize(
+    ("kafka", "settings", "status"),
+    [
+        ("4.3.1", {"remote.storage.enable": "true", "retention.bytes": "5000000"}, "can lose"),
+        ("3.9.2", {"remote.storage.enable": "true", "retention.bytes": "5000000"}, "can lose"),
+        ("4.3.1", {"remote.storage.enable": "true", "retention.bytes": "-1"}, "guarded"),
+        ("4.3.1", {"remote.storage.enable": "false", "retention.bytes": "5000000"}, "guarded"),
+        ("4.3.1", {"remote.storage.enable": "true"}, "cannot tell"),
+        ("4.4.0", {"remote.storage.enable": "true", "retention.bytes": "1"}, "not affected"),
+        ("3.7.2", {"remote.storage.enable": "true", "retention.bytes": "1"}, "not affected"),
+        ("2.8.2", {"retention.bytes": "1"}, "not affected"),
+    ],
+)
+def test_a_tiered_topic_is_at_risk_by_its_size(
+    kafka: str, settings: dict[str, str], status: str
+) -> None:
+    advice = of(cluster(kafka, topic(settings=settings)), "KAFKA-20732")
+    assert advice.status == status
+    assert ("--story tiered-new-leader" in advice.command) == (status == "can lose")

@@ -148,6 +148,26 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
         ("INFO Terminating process due to signal SIGTERM (o.a.k.c.u)", "stop", None, None),
         ("INFO [BrokerServer id=2] shutting down (kafka.server.BrokerServer)", "stop", None, None),
         ("ERROR Something broke (kafka.Whatever)", "error", None, None),
+        (
+            (
+                "INFO [RemoteLogManager=3 partition=RGwv9Hw5R6SgsqFhdRV2xw:events-0] About to"
+                " delete remote log segment RemoteLogSegmentId{topicIdPartition=RGwv9Hw5R6SgsqFhd"
+                "RV2xw:events-0, id=ouhwQL68Rx2vKgepOPRGPQ} due to retention size 5000000 breach."
+                " Log size after deletion will be 6000720. (o.a.k.s)"
+            ),
+            "expired",
+            0,
+            None,
+        ),
+        (
+            (
+                "INFO [UnifiedLog partition=events-0, dir=/a-1/replicas/3] Incremented log start"
+                " offset to 2 due to segment deletion (o.a.k.s)"
+            ),
+            "log-start",
+            0,
+            2,
+        ),
     ],
 )
 def test_a_line_that_matters(

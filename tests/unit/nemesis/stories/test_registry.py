@@ -163,6 +163,21 @@ def test_an_emptied_replica_leads_on_zookeeper_alone(kafka: str) -> None:
     assert predicted("replaced-disk", kafka, acks="all") == (gone if on_zookeeper else Prediction())
 
 
+@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).number >= (3, 9)])
+@pytest.mark.parametrize("acks", ["1", "all"])
+def test_a_new_leader_counts_twice_up_to_4_3(kafka: str, acks: Acks) -> None:
+    gone = Prediction(lost=frozenset({"m0", "m1"}))
+    counts_twice = release(kafka).number < (4, 4)
+    ending = gone if counts_twice else Prediction()
+    assert predicted("tiered-new-leader", kafka, acks=acks) == ending
+    plan = find_story("tiered-new-leader").plan(kafka, acks=acks)
+    assert plan.tiered
+    kept = int(plan.topic.config["retention.bytes"])
+    assert 8 * plan.workload.record_bytes < kept  # the records, and two fences
+    with pytest.raises(UsageError, match="share no folder"):
+        check_plan(msgspec.structs.replace(plan, driver="docker"))
+
+
 @pytest.mark.parametrize("topic", ["events", "events-7"])
 def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None:
     plan = find_story("lost-metadata").plan("4.4.0")
@@ -181,6 +196,8 @@ def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None
         ("replaced-disk", "2.4.1", "its leaders ask nobody for another ISR"),
         ("lost-metadata", "3.9.2-zk", "no controller of it tells by itself"),
         ("lost-metadata", "3.3.2", "no controller of it tells by itself"),
+        ("tiered-new-leader", "3.3.2", "has no tiered storage"),
+        ("tiered-new-leader", "3.7.2", "it has no remote.log.copy.disable"),
     ],
 )
 def test_a_story_of_a_hazard_is_refused_where_it_has_no_meaning(

@@ -4,6 +4,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -957,3 +958,38 @@ def test_the_last_answers_of_who_leads_no_more_come_when_it_has_heard(tmp_path: 
             "offset": 2}  # fmt: skip
     [found] = [one for one in findings(run, gone) if one.kind == "lost-write"]
     assert found.verdict == "explained"
+
+
+@pytest.mark.parametrize(
+    ("left", "start", "word"),
+    [
+        (9_000, 1, "explained"),
+        (9_000, 0, "unexplained"),  # the record is behind the beginning of the log
+        (3_000, 1, "unexplained"),  # no more than was sent: the size may be right
+    ],
+)
+def test_a_record_was_deleted_by_a_leader_that_counted_too_much(
+    tmp_path: Path, left: int, start: int, word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="4.3.1")
+    run.plan = msgspec.structs.replace(run.plan, tiered=True)
+    run.leader(1, 0, [1, 2, 3])
+    run.send("m0", 0)
+    run.everywhere([(1, 0, "m1")])
+    run.tick(1_000)
+    run.leader(2, 1, [1, 2, 3])
+    run.tick(100)
+    said = f"due to retention size 2000 breach. Log size after deletion will be {left}."
+    run.log_line(2, "expired", f"About to delete remote log segment S {said}")
+    run.log_line(2, "log-start", f"Incremented log start offset to {start} due to", offset=start)
+    run.fence(2)
+    run.disk([1, 2, 3], [(2, 1, "fence-0")])
+    row = {"kind": "lost-write", "topic": "events", "partition": 0, "acks": "all"}
+    found = findings(run, row | {"offset": 0, "value": "m0"})
+    (lost,) = [one for one in found if one.kind == "lost-write"]
+    assert lost.verdict == word
+    if word == "explained":
+        assert [link.rule for link in lost.because] == [
+            *("acks=all", "elections", "counted-twice", "counted-twice")
+        ]
+        assert "would still have 9,000 bytes" in lost.because[2].says

@@ -63,6 +63,7 @@ class Situation:
     later: tuple[str, ...] = ()
     """Records that the producer sent a second after it."""
     transactions: bool = False
+    tiered: bool = False
     aborted: str = ""
     """Record that the producer had sent before, in a transaction that was aborted, unanswered."""
 
@@ -91,6 +92,7 @@ class Situation:
         observed = RunTraces(
             plan=Plan(
                 kafka=self.kafka,
+                tiered=self.tiered,
                 topic=Topic(unclean_leader_election=self.unclean),
                 workload=Workload(acks=self.acks, transactions=self.transactions),
             ),
@@ -125,6 +127,15 @@ def cut(offset: int, at_ns: int = ELECTED - SECOND) -> BrokerLogLine:
 def unknown_epoch(at_ns: int) -> BrokerLogLine:
     text = "received an unknown offset"
     return BrokerLogLine(time_ns=at_ns, broker=2, kind="answer", offset=-1, text=text)
+
+
+def deleted(begin: int) -> tuple[BrokerLogLine, ...]:
+    """Broker 2 deleted a segment, because it counted too much; its log begins behind that."""
+    said = "due to retention size 5000 breach. Log size after deletion will be 6000."
+    expired = BrokerLogLine(time_ns=ELECTED, broker=2, kind="expired", offset=-1, text=said)
+    text = f"Incremented log start offset to {begin}"
+    moved = BrokerLogLine(time_ns=ELECTED, broker=2, kind="log-start", offset=begin, text=text)
+    return expired, moved
 
 
 CALM = Situation(acks="0", rows=(QUIET,), start=None, starts=())
@@ -179,6 +190,7 @@ EXPLAINED = {
         start=None,
         faults=(fault("segment-deleted", 2, ACKED, ACKED, 3),),
     ),
+    "counted-twice": Situation(start=None, tiered=True, lines=deleted(4)),
 }
 """For each rule a situation in which it explains the loss."""
 
@@ -207,6 +219,7 @@ NOT_EXPLAINED = {
     "segment-deleted": Situation(
         start=None, faults=(fault("segment-deleted", 3, ACKED, ACKED, 3),)
     ),
+    "counted-twice": Situation(start=None, tiered=True, lines=deleted(3)),
 }
 """The same with one thing changed: too late, another broker or offset, settings or release."""
 

@@ -1,0 +1,72 @@
+"""Evidence of records that a leader deleted from the remote tier by retention.bytes (KIP-405)."""
+
+import re
+from typing import Final
+
+import pyarrow.compute as pc
+
+from highwater.checkers.model.explain.evidence_links import event_link
+from highwater.checkers.model.explain.loss_evidence import Links, LostRecord
+from highwater.checkers.model.explain.trace import BrokerLogLine
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.history import FAIL, SEND
+
+_BREACH: Final = re.compile(
+    r"due to retention size (?P<allowed>\d+) breach\. Log size after deletion will be (?P<left>\d+)"
+)
+_OVERHEAD_BYTES: Final = 1024
+"""The most that a batch of one record adds to its value."""
+
+
+def counted_twice(case: LostRecord) -> Links:
+    """Return the leader that deleted the record, if it counted more than was ever sent.
+
+    It logs how large it takes the partition to be without the segment that it deletes.
+    """
+    offset, sent = case.send["offset"], _bytes_sent(case)
+    for broker in case.trace.lines:
+        starts = case.trace.of_kind(broker, "log-start")
+        moved = next((line for line in starts if offset is not None and line.offset > offset), None)
+        for line in case.trace.of_kind(broker, "expired") if moved else ():
+            breach = _BREACH.search(line.text)
+            if breach and int(breach["left"]) > sent:
+                assert moved is not None
+                return (
+                    case.ack,
+                    *_leadership(case, line),
+                    _deleted(line, breach, sent),
+                    _begun(moved),
+                )
+    return ()
+
+
+def _bytes_sent(case: LostRecord) -> int:
+    """Return the most bytes that all batches of the partition can have."""
+    ops = case.observed.ops
+    here = pc.and_(pc.equal(ops["kind"], SEND), pc.equal(ops["partition"], case.trace.partition))
+    sends = ops.filter(pc.and_(here, pc.not_equal(ops["outcome"], FAIL)))
+    return int(sends.num_rows) * (case.observed.plan.workload.record_bytes + _OVERHEAD_BYTES)
+
+
+def _leadership(case: LostRecord, line: BrokerLogLine) -> Links:
+    rows = (row for row in case.trace.leaderships if row.leader == line.broker)
+    later = next((row for row in rows if row.time_ns >= case.ended_ns), None)
+    if later is None:
+        return ()
+    says = f"Broker {line.broker} led then, in epoch {later.epoch}."
+    return (event_link("elections", says, later, line.broker),)
+
+
+def _deleted(line: BrokerLogLine, breach: re.Match[str], sent: int) -> ExplanationLink:
+    says = (
+        f"Broker {line.broker} deleted a segment of the remote tier: without it the partition would"
+        f" still have {int(breach['left']):,} bytes, and retention.bytes is"
+        f" {int(breach['allowed']):,}. But all that was ever sent to it has at most {sent:,} bytes:"
+        " it had counted segments twice, as local and as remote ones."
+    )
+    return event_link("counted-twice", says, line, line.broker)
+
+
+def _begun(line: BrokerLogLine) -> ExplanationLink:
+    says = f"Since then its log begins at {line.offset}, and so do those of its followers."
+    return event_link("counted-twice", says, line, line.broker)

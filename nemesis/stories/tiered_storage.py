@@ -1,0 +1,145 @@
+"""The story of a leader that counts a tiered partition twice, and deletes what is in excess.
+
+A leader deletes the oldest segments of the remote tier when the partition is larger than
+retention.bytes. Segments that are in both tiers are to count once: the leader leaves out the local
+ones below the highest offset that it knows to be in the remote tier. It learns that offset when it
+looks what to copy, or, as a follower, at intervals; since a restart it knows none. A new leader
+that looks for expired segments before that counts every local segment, and each copy of it again
+(KAFKA-20732). The race is lost for certain where nothing is to be copied, because copying is
+disabled (KIP-950): then a leader never asks.
+"""
+
+from typing import Final
+
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.nodes.config_files import TIER_TASK_S
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.release import Release
+from highwater.harness.runs.remote_tier import remote_partition, remote_segment
+from highwater.harness.runs.store import REMOTE_TIER
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.stories.helpers import await_replicas, missed_if_late
+from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
+
+_RECORDS: Final = tuple(f"m{number}" for number in range(6))
+_RECORD_BYTES: Final = 600_000
+"""Two do not fit into the smallest segment: every record has its own."""
+
+_SEGMENT_BYTES: Final = 1 << 20
+_RETENTION_BYTES: Final = 5_000_000
+"""Enough for the records and the fences behind them, and not for five of them twice."""
+
+_LOST: Final = frozenset(_RECORDS[:2])
+"""Eleven segments are counted, five of them twice; without the two oldest it is less than allowed,
+or by less than another segment."""
+
+_COPYING: Final = "remote.log.copy.disable"
+_COPYING_STOPS: Final = (3, 9)
+"""Since then copying can be disabled (KIP-950), and is a task of its own."""
+
+_LIMIT_S: Final = 30.0
+_LOOK_S: Final = 1.0
+
+
+def _cannot_stop_copying(release: Release) -> str:
+    if release.number < (3, 6):
+        return "it has no tiered storage, which came with 3.6 (KIP-405)"
+    if release.number < _COPYING_STOPS:
+        return f"it has no {_COPYING}, which came with 3.9 (KIP-950)"
+    return ""
+
+
+@story(
+    "tiered-new-leader",
+    HazardEnding(hazard="KAFKA-20732", ending=Prediction(lost=_LOST)),
+    needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES),
+    outcome=(
+        "From 3.9 to 4.3 the oldest records are lost on all replicas and in the remote tier,"
+        " whatever the acks; since 4.4 none is, because a new leader asks first what is there."
+    ),
+    topic_config={
+        "remote.storage.enable": "true",
+        "segment.bytes": str(_SEGMENT_BYTES),
+        "retention.bytes": str(_RETENTION_BYTES),
+    },
+    min_isr_most=2,
+    why_not=_cannot_stop_copying,
+)
+def tiered_new_leader(scene: ScheduleContext) -> None:
+    """Lose records that retention.bytes covers: a new leader counts both tiers, and deletes."""
+    a, b, _ = scene.replicas
+    for record in _RECORDS:
+        leo = scene.send(record, leader=a) + 1
+    await_replicas(
+        scene,
+        lambda seen: all(state.leo == leo for state in seen.values()),
+        what=f"every replica to hold {len(_RECORDS)} records",
+        limit_s=_LIMIT_S,
+    )
+    copied = _await_copies(scene, leo - 1)
+    scene.note(f"broker {a} has copied {len(copied)} of {leo} segments; retention keeps them all")
+    _set_copying(scene, "true")
+    scene.note("copying to the remote tier is disabled")
+    scene.nemesis.inject("stop", b)
+    scene.nemesis.heal(b)
+    started = scene.clock()
+    _await_in_sync(scene)
+    scene.cluster.move_leader(scene.topic, 0, b)
+    if scene.clock() - started > TIER_TASK_S:
+        raise ScheduleNotFollowedError(
+            f"broker {b} was to lead before its second look at the remote tier, {TIER_TASK_S:g} s"
+            " after its start"
+        )
+    scene.note(f"broker {b} has started again and leads; no broker has failed", b)
+    remaining = _let_leader_look(scene, copied)
+    scene.note(f"the remote tier holds {len(remaining)} of {len(copied)} segments", b)
+    _set_copying(scene, "false")
+    scene.note("copying to the remote tier is enabled again")
+
+
+def _set_copying(scene: ScheduleContext, disabled: str) -> None:
+    scene.cluster.configure(scene.topic, {_COPYING: disabled})
+
+
+def _copies(scene: ScheduleContext) -> set[int]:
+    """Return the base offsets of the segments in the remote tier."""
+    return {
+        base
+        for file in (scene.cluster.directory / REMOTE_TIER).glob("*/*.log")
+        if remote_partition(file.parent.name, scene.topic) == 0
+        and (base := remote_segment(file.name)) is not None
+    }
+
+
+def _await_copies(scene: ScheduleContext, count: int) -> set[int]:
+    """Wait until the leader has copied all segments but the last, to which it writes."""
+    with missed_if_late():
+        return await_condition(
+            lambda: _copies(scene),
+            lambda copies: len(copies) >= count,
+            what=f"the remote tier to hold {count} segments",
+            limit_s=_LIMIT_S + TIER_TASK_S,
+        )
+
+
+def _await_in_sync(scene: ScheduleContext) -> None:
+    with missed_if_late():
+        await_condition(
+            lambda: scene.probe.partition(scene.topic, 0).isr,
+            lambda isr: set(isr) == set(scene.replicas),
+            what="every replica to be in the ISR",
+            limit_s=_LIMIT_S,
+            passing=(UnreachableError,),
+        )
+
+
+def _let_leader_look(scene: ScheduleContext, copied: set[int]) -> set[int]:
+    """Let the new leader look for expired segments, twice if it finds none; return what is left.
+
+    At its first look it may know no remote segment yet.
+    """
+    deadline = scene.clock() + 2 * TIER_TASK_S
+    while scene.clock() < deadline and _copies(scene) == copied:
+        scene.hold(_LOOK_S)
+    scene.hold(_LOOK_S)
+    return _copies(scene)

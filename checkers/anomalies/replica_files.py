@@ -5,6 +5,7 @@ down beside them: in-sync replicas, checkpoint files, leader epochs, producers' 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 _PARTITIONS: Final = "events/partitions"
+_LOG_LINES: Final = "events/log_lines"
 _ISR: Final = ["time_ns", "topic", "partition", "isr"]
 
 Key = tuple[str, int, str, int]
@@ -189,12 +191,33 @@ def _facts(tables: Tables) -> dict[Key, Facts]:
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
     facts = {}
     for case in tables.cases:
+        moved = _moved_starts(case)
         for replica in _replicas(case):
             key: Key = (case.key, replica.broker, replica.topic, replica.partition)
+            if start := moved.get((replica.broker, replica.partition)):
+                replica = replace(replica, log_start=max(start, replica.log_start or 0))  # noqa: PLW2901
             end = ends.get(key)
             spans = [] if end is None else [_span(end)]
             facts[key] = Facts(replica=replica, spans=spans)
     return facts
+
+
+def _moved_starts(case: RunFiles) -> dict[tuple[int, int], int]:
+    """Return where logs begin by what brokers logged; they write it down every minute alone.
+
+    Only retention in a remote tier moves it (KIP-405).
+    """
+    if not case.plan.tiered or _LOG_LINES not in case.tables:
+        return {}
+    lines = pq.read_table(
+        case.tables[_LOG_LINES], columns=["broker", "kind", "partition", "offset"]
+    )
+    starts: dict[tuple[int, int], int] = {}
+    for line in lines.to_pylist():
+        if line["kind"] == "log-start":
+            place = line["broker"], line["partition"]
+            starts[place] = max(line["offset"], starts.get(place, 0))
+    return starts
 
 
 def _span(end: LogExtent) -> Row:

@@ -469,6 +469,12 @@ GOLDEN: Final = (
             *remote_tier.CASES,
         )
     ),
+    Golden(
+        name="remote-tier-moves-the-begin-nearly",
+        build=lambda path: remote_tier.moved(path, begins=1),
+        verdict="valid",
+        anomalies=(("epochs", 0, None, None),),
+    ),
     *(
         Golden(
             name=name,

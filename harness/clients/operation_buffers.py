@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError, Message
 
 from highwater.harness.clients.delivery_outcomes import PURGED, REFUSED_LOCALLY, delivered
-from highwater.harness.runs.history import OK, READ, RUN, SEND, record_id
+from highwater.harness.runs.history import OK, READ, RUN, SEND, SUBSCRIBE, record_id
 from highwater.harness.runs.plan import Topic
 from highwater.harness.runs.recorder import FLUSH_S, Columns, Recorder
 
@@ -128,14 +128,26 @@ class SendBuffer:
 
 
 class ReadBuffer:
-    """The tape of one reader: whole batches of messages, as the client returned them."""
+    """The tape of one reader: whole batches of messages, as the client returned them.
+
+    Args:
+        group: the name of the group that it joins, if it does.
+    """
 
     def __init__(
-        self, recorder: Recorder, *, process: str, phase: str, topic: str, isolation: str
+        self,
+        recorder: Recorder,
+        *,
+        process: str,
+        phase: str,
+        topic: str,
+        isolation: str,
+        group: str = "",
     ) -> None:
         self._recorder = recorder
         self._row = {"process": process, "phase": phase, "topic": topic, "outcome": OK}
         self._isolation = isolation
+        self._group = group
         self._op = 0
         self._begun = False
 
@@ -153,7 +165,7 @@ class ReadBuffer:
                 "complete_ns": [now] * len(places),
                 "partition": list(places),
                 "offset": list(places.values()),
-                "value": [""] * len(places),
+                "value": [self._group if kind == SUBSCRIBE else ""] * len(places),
                 "op": [self._op] * len(places),
             }
         )

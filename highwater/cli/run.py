@@ -159,6 +159,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
 
     kafka = external.release_of(kafka, cluster, inventory)
     script = find_story(story) if story else None
+    added = script.needs.added if script else 0
     transactions = transactions or (script is not None and script.needs.transactions)
     workload = Workload(
         producers=(0 if story else 3) if producers is None else producers,
@@ -184,7 +185,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         log_dirs=log_dirs,
         racks=racks,
         topic=Topic(
-            partitions=(1 if story else 3) if partitions is None else partitions,
+            partitions=(1 + added if story else 3) if partitions is None else partitions,
+            added=added,
             replication_factor=brokers,
             min_insync_replicas=min_isr,
             unclean_leader_election=unclean,

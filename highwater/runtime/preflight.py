@@ -16,7 +16,7 @@ from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.schedules.generator import check_duration
 from highwater.nemesis.schedules.upgrade_path import check_levels
 from highwater.nemesis.schedules.validation import check_budget, check_steps
-from highwater.nemesis.stories.registry import find_story
+from highwater.nemesis.stories.registry import Story, find_story
 
 EXTERNAL: Final = "external"
 """The driver of external clusters."""
@@ -159,25 +159,36 @@ def _check_schedule(plan: Plan) -> None:
     check_budget(plan)
     _check_nemesis(plan)
     find_script(plan)
-    if plan.story is None:
-        return
+    if plan.story is not None:
+        _check_story(plan, find_story(plan.story))
+    elif plan.topic.added:
+        raise UsageError("partitions are added by a story alone", hint="Leave `added` out.")
+
+
+def _check_story(plan: Plan, story: Story) -> None:
     if plan.topic.replication_factor < 3:  # noqa: PLR2004 - its A, B and C
         raise UsageError("a story needs three replicas", hint="Use --brokers 3.")
-    if reason := find_story(plan.story).why_not(release(plan.kafka)):
+    if reason := story.why_not(release(plan.kafka)):
         raise UsageError(
             f"the story {plan.story} cannot be told on Kafka {plan.kafka}: {reason}",
             hint="Choose another release, or another story.",
         )
-    most = find_story(plan.story).min_isr_most
+    most = story.min_isr_most
     if plan.topic.min_insync_replicas > most:
         raise UsageError(
             "a story leaves one replica alive, which must go on by itself",
             hint=f"Use --min-isr {most}; a nemesis takes any.",
         )
-    if plan.controllers > 1 and find_story(plan.story).needs.one_controller:
+    if plan.controllers > 1 and story.needs.one_controller:
         raise UsageError(
             f"the story {plan.story} is one of a single controller",
             hint="Leave --controllers out.",
+        )
+    if plan.topic.added != story.needs.added or plan.topic.partitions <= story.needs.added:
+        raise UsageError(
+            f"the story {plan.story} adds {story.needs.added} of its topic's partitions,"
+            f" and the topic is to have {plan.topic.partitions}, {plan.topic.added} of them added",
+            hint="Leave --partitions out.",
         )
     if plan.workload.producers:
         raise UsageError(

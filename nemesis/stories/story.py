@@ -88,11 +88,13 @@ class StoryNeeds:
         wire: between whom the wire has to stand.
         transactions: whether its client is transactional, which takes acks=all.
         one_controller: whether it is about a cluster with a single one.
+        added: how many partitions it adds to the one that its topic has at first.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
     transactions: bool = False
     one_controller: bool = False
+    added: int = 0
 
 
 NOTHING: Final = StoryNeeds()
@@ -212,7 +214,10 @@ class Story:
             story=self.name,
             seed=seed,
             topic=Topic(
-                partitions=1, unclean_leader_election=unclean, config=dict(self.topic_config)
+                partitions=1 + self.needs.added,
+                added=self.needs.added,
+                unclean_leader_election=unclean,
+                config=dict(self.topic_config),
             ),
             workload=Workload(
                 producers=0,

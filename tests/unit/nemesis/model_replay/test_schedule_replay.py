@@ -154,6 +154,7 @@ def scene(stage: Stage, schedule: Schedule) -> ScheduleContext:
         client=cast("Any", None),
         direct=stage,
         transactional=cast("Any", None),
+        groups=cast("Any", None),
         topic="events",
         replicas=(2, 3, 4),
         stop=threading.Event(),

@@ -216,6 +216,7 @@ def scene(
                 client=cast("Any", None),
                 direct=cast("Any", None),
                 transactional=cast("Any", None),
+                groups=cast("Any", None),
                 topic="events",
                 replicas=(1, 2, 3),
                 stop=waited or threading.Event(),

@@ -16,6 +16,7 @@ METADATA_DIVERGENCE: Final = "metadata-divergence"
 LOST_DECISION: Final = "lost-decision"
 COORDINATOR_DIVERGENCE: Final = "coordinator-divergence"
 HANGING: Final = "hanging-transaction"
+UNDELIVERED: Final = "undelivered"
 """Kinds for which verdicts and ``checkers.lineage`` have special sentences."""
 
 BELOW: Final = "below its HW "

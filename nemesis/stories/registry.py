@@ -18,6 +18,7 @@ _FAMILIES: Final = (
     "replaced_disk",
     "controller_disk",
     "transactions",
+    "added_partitions",
 )
 
 for _family in _FAMILIES:

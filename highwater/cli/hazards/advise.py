@@ -69,6 +69,10 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
             " rule; java stands for Kafka's own."
         ),
     ] = None,
+    offset_reset: Annotated[
+        Literal["earliest", "latest", "none"] | None,
+        Option(help="auto.offset.reset of consumers in groups; latest is Kafka's default."),
+    ] = None,
     report: Annotated[
         Path | None, Option(metavar="FILE", help="Write a page about it, too.")
     ] = None,
@@ -85,7 +89,12 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
     named = named_release(kafka) if kafka else None
     with console.waiting("reading the cluster"):
         cluster = ClusterSurvey(bootstrap, dial, named).read(pattern=topic, internal=internal)
-    answers = {"acks": acks, "power": power, "transactions": transactions}
+    answers = {
+        "acks": acks,
+        "power": power,
+        "transactions": transactions,
+        "offset-reset": offset_reset,
+    }
     every = evaluate(cluster, {name: value for name, value in answers.items() if value})
     if report is not None:
         from highwater.reports.pages.advice import write

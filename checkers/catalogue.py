@@ -7,7 +7,7 @@ decorator lists them in order.
 from collections.abc import Iterable
 from typing import Final
 
-from highwater.checkers.anomalies.client_checkers import clients, operations, records
+from highwater.checkers.anomalies.client_checkers import clients, groups, operations, records
 from highwater.checkers.anomalies.coordinator_topics import coordinator_divergence
 from highwater.checkers.anomalies.corrupt import corrupt
 from highwater.checkers.anomalies.divergence import divergence
@@ -44,6 +44,7 @@ CHECKERS: Final = (
     metadata_divergence,
     lost_decision,
     clients,
+    groups,
     operations,
 )
 """Ours."""

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from highwater.checkers.anomalies import record_outcomes
 from highwater.checkers.anomalies.find import OF_RUNS, findings, tell
+from highwater.checkers.groups.undelivered import undelivered
 from highwater.checkers.history.view import ClientHistory, from_here, in_order
 from highwater.checkers.inspection import replica_extents
 from highwater.checkers.metadata.controller_logs import ControllerLog, read_logs
@@ -139,7 +140,14 @@ class Tables:
             record_outcomes.decided(self.view, self.cases, self.books),
             *findings(self.view, OF_RUNS),
         ]
+        if (of_groups := undelivered(self.view)) is not None:
+            kinds_found.append(of_groups)
         return tell(self.view, kinds_found).persist()
+
+    @cached_property
+    def grouped(self) -> frozenset[str]:
+        """The runs in which clients have joined groups that the history names."""
+        return self.view.grouped
 
     @cached_property
     def ledgers(self) -> dict[str, dict[str, int]]:

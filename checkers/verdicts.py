@@ -17,6 +17,7 @@ from highwater.checkers.core.anomaly_kinds import (
     LOST_DECISION,
     METADATA_DIVERGENCE,
     REMOTE_DIVERGENCE,
+    UNDELIVERED,
 )
 from highwater.checkers.core.policy import Promise, decide, elections, promised
 from highwater.checkers.lineage import client_steps
@@ -241,6 +242,17 @@ def _headline(findings: Findings, counts: dict[str, int]) -> str:
         cut = f"cut short while {findings.case.cut}, not judged as a whole"
         return f"Kafka {plan.software}: {cut} {settings}"
     did = _kept_sentence(findings.ledger, plan.workload.acks)
+    did += _other_findings(counts)
+    if _unstruck(findings):
+        did += ", and no fault was injected"
+    elif plan.calm:
+        did += " in a calm run"
+    return f"Kafka {plan.software} {did} {settings}"
+
+
+def _other_findings(counts: dict[str, int]) -> str:
+    """Return what else a headline says: what is wrong though no record is lost."""
+    did = ""
     if forks := counts.get(DIVERGENCE, 0):
         did += f" and holds different records at {forks:,} offset{'s' * (forks > 1)}"
     if aborted := counts.get("G1a", 0):
@@ -252,11 +264,10 @@ def _headline(findings: Findings, counts: dict[str, int]) -> str:
     if forgotten := counts.get(LOST_DECISION, 0):
         many = f"{forgotten:,} decisions of controllers"
         did += f" and lost {'a decision of a controller' if forgotten == 1 else many}"
-    if _unstruck(findings):
-        did += ", and no fault was injected"
-    elif plan.calm:
-        did += " in a calm run"
-    return f"Kafka {plan.software} {did} {settings}"
+    if withheld := counts.get(UNDELIVERED, 0):
+        records = "record" if withheld == 1 else "records"
+        did += f" and never gave {withheld:,} {records} to a group that reads"
+    return did
 
 
 def _kept_sentence(ledger: Ledger, acks: str) -> str:

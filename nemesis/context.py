@@ -2,13 +2,14 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from highwater.clusters.core.interfaces import CaughtMessages, Cluster, Probe, UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.faults.missed_step import MissedStep
 from highwater.harness.runs.history import OK
@@ -101,6 +102,32 @@ class RecordsClient(Protocol):
         """Wait until there is an answer about every record; return how many still have none."""
 
 
+class GroupMember(Protocol):
+    """A member of a group, or of a share group, that reads in a thread of its own."""
+
+    @property
+    def assigned(self) -> frozenset[int]:
+        """The partitions of which it asks brokers for records."""
+
+    @property
+    def reading(self) -> frozenset[int]:
+        """Those in which its client knows where to begin, if it is the client that knows."""
+
+    @property
+    def given(self) -> Mapping[int, int]:
+        """Partition to the offset after the last record that it was given."""
+
+
+class GroupClients(Protocol):
+    """Starts members of groups, which read until the run's faults are healed."""
+
+    def join(self, name: str, membership: GroupMembership) -> GroupMember:
+        """Start a consumer that is a member of a group; its name ends in a number."""
+
+    def share(self, name: str, group: str) -> GroupMember:
+        """Start a member of a share group (KIP-932)."""
+
+
 class StepLog(Protocol):
     """Writes the steps of a schedule of faults into the run; the recorder is one."""
 
@@ -124,8 +151,10 @@ class ScheduleContext:
         probe: for this thread alone.
         topic: the topic under test.
         replicas: brokers of partition 0, preferred leader first.
+        added: number of each partition that the story is to add to its brokers.
         transactional: opens a transactional client, whose name is that of its process.
         producer: opens a client without transactions, with settings beside those of the workload.
+        groups: starts members of groups.
         stop: set from outside to end the run early.
         checks: each raises when something that the run needs has failed.
         log: where a schedule of faults writes its steps.
@@ -141,8 +170,10 @@ class ScheduleContext:
     direct: DirectedClient
     transactional: Callable[[str], TransactionalClient]
     producer: Callable[[str, Mapping[str, object]], RecordsClient]
+    groups: GroupClients
     topic: str
     replicas: tuple[int, ...]
+    added: Mapping[int, Sequence[int]] = field(default_factory=dict)
     stop: threading.Event
     checks: tuple[Callable[[], None], ...] = ()
     log: StepLog = field(default_factory=NullStepLog)
@@ -152,8 +183,10 @@ class ScheduleContext:
         """Record an observation or a decision; ``step`` is that of a model's schedule."""
         self.scribe.fault("step", "note", says, broker, step=step)
 
-    def send(self, value: str, *, leader: int, limit_s: float | None = None) -> int:
-        """Send one record to partition 0, which has no other writer.
+    def send(
+        self, value: str, *, leader: int, partition: int = 0, limit_s: float | None = None
+    ) -> int:
+        """Send one record to a partition that has no other writer.
 
         Args:
             value: its name.
@@ -167,29 +200,31 @@ class ScheduleContext:
             ScheduleNotFollowedError: it was not acknowledged, or not appended.
         """
         before = await_condition(
-            lambda: self.probe.replica(leader, self.topic, 0).leo,
+            lambda: self.probe.replica(leader, self.topic, partition).leo,
             lambda _: True,
             what=f"broker {leader} to tell its LEO",  # 0.9 refuses while its HW is behind
             limit_s=_APPENDED_S,
             every_s=0.01,
             passing=(UnreachableError,),
         )
-        answer = self.client.send(value, 0, limit_s=limit_s)
+        answer = self.client.send(value, partition, limit_s=limit_s)
         if answer.outcome != OK:
             raise ScheduleNotFollowedError(
                 f"{value} was to be acknowledged, but its outcome is {answer.outcome}"
             )
-        return self._appended(value, leader, before) if answer.offset is None else answer.offset
+        if answer.offset is not None:
+            return answer.offset
+        return self._appended(value, leader, partition, before)
 
     def send_on(self, value: str) -> None:
         """Send one record to partition 0 and do not wait; its answer comes when it can."""
         self.client.send(value, 0, limit_s=0.0)
 
-    def _appended(self, value: str, leader: int, offset: int) -> int:
+    def _appended(self, value: str, leader: int, partition: int, offset: int) -> int:
         """Wait until the leader has appended a record without an acknowledgement."""
         try:
             await_condition(
-                lambda: self.probe.replica(leader, self.topic, 0).leo,
+                lambda: self.probe.replica(leader, self.topic, partition).leo,
                 lambda leo: leo > offset,
                 what=f"broker {leader} to append {value} at offset {offset}",
                 limit_s=_APPENDED_S,

@@ -26,6 +26,7 @@ from highwater.checkers.core.promises import (
     never,
 )
 from highwater.checkers.cycles import cycles
+from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
@@ -193,3 +194,26 @@ def operations(tables: Tables) -> Rows | pa.Table:
     """Return the cycles of operations in our runs."""
     anomalies = cycles.find(tables.view, ww=False) if tables.view.entangled else None
     return SCHEMA.empty_table() if anomalies is None else anomalies
+
+
+def _without_groups(tables: Tables, case: RunFiles) -> str:
+    """Return why there is nothing to judge: no client has joined a group."""
+    return "" if case.key in tables.grouped else "no client joined a group"
+
+
+@checker(
+    Kind(
+        anomaly_kinds.UNDELIVERED,
+        guarantee="A group is given every acknowledged record that is sent while it reads.",
+        singular="acknowledged record was never given to a group that read its topic",
+        plural="acknowledged records were never given to a group that read their topic",
+        severity=Severity.SERIOUS,
+        promise="at least once: a group is given every record (KIP-932, KIP-1327)",
+        breaks=if_committed_is_kept,
+        absence=True,
+    ),
+    idle=_without_groups,
+)
+def groups(tables: Tables) -> Rows:
+    """Return the records that were withheld from groups."""
+    return tables.client_anomalies.only("kind", *groups.names)

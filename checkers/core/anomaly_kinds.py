@@ -17,6 +17,7 @@ LOST_DECISION: Final = "lost-decision"
 COORDINATOR_DIVERGENCE: Final = "coordinator-divergence"
 HANGING: Final = "hanging-transaction"
 REMOTE_DIVERGENCE: Final = "remote-divergence"
+UNDELIVERED: Final = "undelivered"
 """Kinds for which verdicts and ``checkers.lineage`` have special sentences."""
 
 BELOW: Final = "below its HW "

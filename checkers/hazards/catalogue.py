@@ -11,6 +11,7 @@ from typing import Final
 
 from highwater.checkers.hazards.conditions import (
     ClientOption,
+    ConsumerGroups,
     Controllers,
     Feature,
     JavaProducers,
@@ -18,6 +19,7 @@ from highwater.checkers.hazards.conditions import (
     Releases,
     Replicas,
     Setting,
+    ShareGroups,
     TransactionalClients,
     Unclean,
 )
@@ -620,6 +622,55 @@ _ENTRIES: Final = (
         cost="An upgrade of the clients; brokers are not concerned.",
         evidence="story",
         command="highwater run --kafka {kafka} --story wrong-topic --client java:3.9.0",
+    ),
+    Hazard(
+        id="KAFKA-20539",
+        aliases=("added-partition", "KIP-1327", "KAFKA-20035"),
+        title="A group that begins at the latest skips what is first written to a new partition.",
+        loses=(
+            "Nothing on disk. Acknowledged records are never given to a group that was there before"
+            " they were sent; nobody gets an error, and the group has no lag."
+        ),
+        conditions=(ConsumerGroups(("latest",)),),
+        schedule=(
+            "Partitions are added to a topic. A producer finds them and writes to them; a consumer"
+            " looks for new partitions every metadata.max.age.ms (librdkafka:"
+            " topic.metadata.refresh.interval.ms), 5 minutes by default. Its group has committed no"
+            " offset there, and auto.offset.reset=latest begins behind all that was written."
+        ),
+        cure=(
+            "auto.offset.reset=earliest. Or write to new partitions only when every group has"
+            " found them, or has an offset committed there."
+        ),
+        cost=(
+            "A group that has lost its offsets, or whose offsets have expired, reads the topic from"
+            " its beginning."
+        ),
+        evidence="story",
+        command="highwater run --kafka {kafka} --story added-partition",
+    ),
+    Hazard(
+        id="KAFKA-20742",
+        aliases=("added-partition-share",),
+        title="A share group skips what is first written to a partition that is added.",
+        loses=(
+            "Nothing on disk. Acknowledged records are never given to a share group that reads the"
+            " topic; nobody gets an error."
+        ),
+        conditions=(On("kraft"), Releases((((4, 2), (4, 4)),)), ShareGroups()),
+        schedule=(
+            "Partitions are added to a topic, and written to. The group's coordinator initialises"
+            " them some seconds later, at share.auto.offset.reset, which is latest by default: the"
+            " group begins behind all that was written."
+        ),
+        cure=(
+            "Upgrade the brokers to 4.4 or later. Until then share.auto.offset.reset=earliest, a"
+            " setting of the group."
+        ),
+        cost="An upgrade; or a group that is new is given the whole topic.",
+        evidence="story",
+        command="highwater run --kafka {kafka} --story added-partition-share",
+        played_on="4.3.1",
     ),
     Hazard(
         id="power-of-all",

@@ -11,6 +11,7 @@ from typing import Final, Literal, Protocol
 from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.releases.client_choice import JAVA, LIBRDKAFKA, ClientChoice
 from highwater.harness.releases.cluster_facts import (
+    SHARE_FEATURE,
     TRANSACTION_FEATURE,
     ClusterFacts,
     Number,
@@ -37,6 +38,7 @@ CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "power": "--power shared, separate or safe",
     "transactions": "--transactions none, librdkafka or java",
     "client": "--client librdkafka or java:RELEASE",
+    "offset-reset": "--offset-reset earliest, latest or none",
 }
 """Facts that no cluster tells, and the option for each."""
 
@@ -363,6 +365,47 @@ class JavaProducers:
 
     def _of(self, number: Number) -> bool:
         return any(first <= number < fixed for first, fixed in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroups:
+    """Consumer groups that begin somewhere where they have no offset; ``auto.offset.reset``.
+
+    Without a word from a person, a cluster that no group has been to has none.
+    """
+
+    resets: tuple[str, ...]
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return f"consumer groups with `auto.offset.reset` = {' or '.join(self.resets)}"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether there are any."""
+        reset = situation.answers.get("offset-reset")
+        if reset is None and not situation.cluster.groups:
+            why = "there is no topic __consumer_offsets, so no consumer group"
+            return ConditionAnswer(holds="no", why=why)
+        return ClientOption("offset-reset", self.resets).answer(situation)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroups:
+    """Share groups (KIP-932): a cluster that none has been to has none."""
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return f"share groups (`{SHARE_FEATURE}` ≥ 1)"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether there are any."""
+        on = Feature(SHARE_FEATURE, ">=", 1).answer(situation)
+        if on.holds != "yes" or situation.cluster.share_groups:
+            return on
+        why = "there is no topic __share_group_state, so no share group"
+        return ConditionAnswer(holds="no", why=why)
 
 
 def _within(release: ReleaseRange, first: Number, fixed: Number | None) -> Holds:

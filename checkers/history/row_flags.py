@@ -62,6 +62,9 @@ not known, somebody has read it in an operation that ended well, and its sender 
 the greatest of them. PROVEN: a send of the same operation has PROOF, so that operation took effect
 (Jepsen's ``must-have-committed?``). A reader of uncommitted records proves nothing."""
 
+GROUPED: Final = 1 << 18
+"""A client subscribed, and the history says as a member of which group."""
+
 SENT: Final = SENT_OK | SENT_INFO | SENT_FAIL
 READ_BY_ANY: Final = READ_OK | READ_OTHER
 PEEK: Final = PEEK_OK | PEEK_OTHER
@@ -73,11 +76,15 @@ STRAY: Final = SENT_INFO | SENT_FAIL | BLIND
 
 @dataclass(frozen=True, slots=True)
 class RowFlags:
-    """The flags of a row by its kind and outcome, and more if something in it is null."""
+    """The flags of a row by its kind and outcome.
+
+    More if something in it is null, or if it names a group.
+    """
 
     bits: int
     no_offset: int = 0
     no_partition: int = 0
+    named: int = 0
 
 
 def _saying(kind: str, outcome: str, *, peek: bool) -> RowFlags:
@@ -93,7 +100,7 @@ def _saying(kind: str, outcome: str, *, peek: bool) -> RowFlags:
     if outcome == FAIL:
         return RowFlags(0)
     moved = {SEEK: SEEK_FLAG, REBALANCE: REBALANCED}.get(kind, ASSIGNED)
-    return RowFlags(moved, no_partition=EVERYWHERE)
+    return RowFlags(moved, no_partition=EVERYWHERE, named=GROUPED if kind == SUBSCRIBE else 0)
 
 
 KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, END)
@@ -136,4 +143,6 @@ def _expression(saying: RowFlags) -> str:
     for name in ("offset", "partition"):
         if more := getattr(saying, f"no_{name}"):
             expression += f" | if(`{name}` IS NULL, {more}, 0)"
+    if saying.named:
+        expression += f" | if(value <> '', {saying.named}, 0)"
     return f"({expression})"

@@ -123,6 +123,14 @@ class ClientHistory:
         return bool((self._counted["op"].to_numpy() & facts).any())
 
     @cached_property
+    def grouped(self) -> frozenset[str]:
+        """The runs whose histories say of which groups their clients are members."""
+        counted = self._counted
+        joined = counted.filter(pc.not_equal(pc.bit_wise_and(counted["op"], flags.GROUPED), 0))
+        slots = pc.is_in(self.names["slot"], joined["slot"])
+        return frozenset(self.names["run"].filter(slots).to_pylist())
+
+    @cached_property
     def two_faced(self) -> bool:
         """True if any client both sends and reads."""
         ordered = numbers(self._counted.sort_by("client"), ("client", "op"))

@@ -21,6 +21,8 @@ _SAYS: Final = {
     "nonmonotonic-send": "{last} sent {to} after {from_}; in the log it stands before it.",
     "int-nonmonotonic-send": "{last} sent {to} after {from_} in one operation; in the log it"
     " stands before it.",
+    "undelivered": "{first} sent {record}, acknowledged at {place}; group {group} went past it, to"
+    " {to}, and none of its members was ever given it.",
     "int-send-skip": "{last} sent {to} right after {from_} in one operation; {skipped} stands"
     " between them.",
 }
@@ -44,6 +46,7 @@ def sentence(row: Row) -> str:
         place=place,
         copies=" and ".join(str(copy["value"]) for copy in row["copies"] or ()),
         skipped=_skipped(row),
+        group=(row["copies"] or [{"note": None}])[0]["note"],
     )
     return f"{says[:1].upper()}{says[1:]}"
 

@@ -14,6 +14,8 @@ from typing import Any
 from kafka.protocol.admin import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DescribeClusterRequest,
@@ -54,6 +56,7 @@ Response = Any
 _ANSWERED_BY = {
     AlterPartitionReassignmentsRequest: AlterPartitionReassignmentsResponse,
     ApiVersionsRequest: ApiVersionsResponse,
+    CreatePartitionsRequest: CreatePartitionsResponse,
     CreateTopicsRequest: CreateTopicsResponse,
     DescribeClusterRequest: DescribeClusterResponse,
     DescribeConfigsRequest: DescribeConfigsResponse,

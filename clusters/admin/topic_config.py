@@ -1,7 +1,8 @@
-"""Change the settings of a topic that is in use, as ``kafka-configs`` does.
+"""Change the settings of a topic that is in use, or of a group, as ``kafka-configs`` does.
 
 On ZooKeeper this writes the topic's node and a notification, from 0.9 to 3.9
 (``AdminUtils.changeEntityConfig``, ``DynamicConfigManager``); on KRaft it is a request (KIP-339).
+Groups have settings on KRaft alone (KIP-848, KIP-932).
 """
 
 import contextlib
@@ -20,6 +21,9 @@ Changes = Mapping[str, str | None]
 """Setting to value; None restores the brokers' default."""
 
 _TOPIC: Final = 2
+GROUP: Final = 32
+"""Kinds of resources."""
+
 _SET, _DELETE = 0, 1
 _ANSWER_S: Final = 5.0
 _BY_PATH: Final = (0, 10, 1)
@@ -46,8 +50,13 @@ def write(view: ZooKeeperView, release: Release, topic: str, changes: Changes) -
     view.append("/config/changes/config_change_", notice)
 
 
-def request(brokers: Mapping[int, Address], topic: str, changes: Changes) -> None:
+def request(
+    brokers: Mapping[int, Address], name: str, changes: Changes, *, kind: int = _TOPIC
+) -> None:
     """Send the changes to a running broker, which forwards them to the KRaft controller.
+
+    Args:
+        name: of the topic, or of another kind of resource.
 
     Raises:
         UnreachableError: no broker answered.
@@ -58,8 +67,8 @@ def request(brokers: Mapping[int, Address], topic: str, changes: Changes) -> Non
         version=0,
         resources=[
             resource(
-                resource_type=_TOPIC,
-                resource_name=topic,
+                resource_type=kind,
+                resource_name=name,
                 configs=[
                     resource.AlterableConfig(
                         name=name, config_operation=_DELETE if value is None else _SET, value=value

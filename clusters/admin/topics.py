@@ -1,7 +1,8 @@
-"""Create topics with every replica placed, and wait until they are ready.
+"""Create topics, and partitions of topics, with every replica placed; wait until they are ready.
 
 The request is CreateTopics. Up to 0.10.0 it does not exist: the topic is written to ZooKeeper,
-where the controller reads it.
+where the controller reads it. Partitions are added in ZooKeeper as long as there is one, as
+``kafka-topics --alter`` does; on KRaft the request is CreatePartitions.
 """
 
 import contextlib
@@ -9,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kafka.protocol.admin import CreateTopicsRequest
+from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest
 
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
-from highwater.clusters.admin.metadata import ZooKeeperView
+from highwater.clusters.admin.metadata import CoordinationView, ZooKeeperView
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import Probe, UnreachableError
 from highwater.harness.base.errors import HarnessError
@@ -50,7 +51,65 @@ def create_topic(
         request = _request(release, name, assignment, settings)
         with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
             _send(release, client, tuple(brokers), probe, request)
-    for partition, replicas in enumerate(assignment):
+    _await_ready(probe, name, dict(enumerate(assignment)))
+
+
+def add_partitions(
+    view: CoordinationView,
+    brokers: Mapping[int, Address],
+    probe: Probe,
+    name: str,
+    added: Mapping[int, Sequence[int]],
+) -> None:
+    """Add partitions to a topic, and wait as for those of a new topic.
+
+    Args:
+        brokers: those that run.
+        added: number of each new partition to its replicas; the numbers follow the last one.
+
+    Raises:
+        HarnessError: Kafka refuses it; the message says why.
+        UnreachableError: no node that could do it answers.
+        WaitTimeoutError: they were not ready in time.
+    """
+    if isinstance(view, ZooKeeperView):
+        path = f"/brokers/topics/{name}"
+        node = view.read(path)
+        node["partitions"] |= {str(number): [*replicas] for number, replicas in added.items()}
+        view.write(path, node)
+    else:
+        with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
+            [response] = client.ask_any(tuple(brokers), _addition(name, added))
+        [result] = response.results
+        if result.error_code:
+            raise HarnessError(
+                f"Kafka refuses to add partitions to topic {name!r}:"
+                f" {result.error_message or f'error {result.error_code}'}"
+            )
+    _await_ready(probe, name, added)
+
+
+def _addition(name: str, added: Mapping[int, Sequence[int]]) -> Any:  # noqa: ANN401 - as below
+    topic = CreatePartitionsRequest.CreatePartitionsTopic
+    return CreatePartitionsRequest(
+        version=0,
+        topics=[
+            topic(
+                name=name,
+                count=max(added) + 1,
+                assignments=[
+                    topic.CreatePartitionsAssignment(broker_ids=[*added[number]])
+                    for number in sorted(added)
+                ],
+            )
+        ],
+        timeout_ms=int(_ANSWER_S * 1000),
+        validate_only=False,
+    )
+
+
+def _await_ready(probe: Probe, name: str, partitions: Mapping[int, Sequence[int]]) -> None:
+    for partition, replicas in partitions.items():
         await_condition(
             partial(_ready, probe, name, partition, replicas),
             bool,

@@ -379,6 +379,15 @@ class RealCluster:
                 coordination=self._site.public.coordination,
             )
 
+    def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
+        """Add partitions in ZooKeeper, or by a request, and wait until they are ready."""
+        running = self._running()
+        with (
+            contextlib.closing(self._view(running)) as view,
+            contextlib.closing(self.probe()) as probe,
+        ):
+            topics.add_partitions(view, running, probe, topic, added)
+
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Put a broker first in the assignment and have the preferred leader elected."""
         self._change_leadership(leadership.move, topic, partition, broker)
@@ -401,6 +410,10 @@ class RealCluster:
                 topic_config.write(view, self.release, topic, changes)
             else:
                 topic_config.request(running, topic, changes)
+
+    def configure_group(self, group: str, changes: Mapping[str, str | None]) -> None:
+        """Send the changes to the KRaft controller."""
+        topic_config.request(self._running(), group, changes, kind=topic_config.GROUP)
 
     def elect_unclean(self, topic: str, partition: int) -> None:
         """Ask the controller, or on KRaft a broker that forwards the request."""

@@ -419,6 +419,14 @@ class Cluster(Protocol):
         the probe sees it.
         """
 
+    def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
+        """Add partitions to a topic, by number with their replicas; wait as for a new topic.
+
+        Raises:
+            HarnessError: Kafka refuses.
+            UnreachableError: no node that could do it answers.
+        """
+
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Move leadership to a member of the ISR as an administrator does; no broker fails.
 
@@ -438,6 +446,14 @@ class Cluster(Protocol):
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Change settings of a topic that is in use; None restores the brokers' default.
+
+        Raises:
+            UnreachableError: no node that could do it answers.
+            HarnessError: Kafka refuses.
+        """
+
+    def configure_group(self, group: str, changes: Mapping[str, str | None]) -> None:
+        """Change settings of a group, which need not exist yet (KRaft, KIP-848).
 
         Raises:
             UnreachableError: no node that could do it answers.

@@ -148,6 +148,14 @@ class ExternalCluster:
             topics.create_topic(self.release, self._addresses, probe, name, assignment, settings)
         self._refuse_others()
 
+    def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
+        self._require_ours(topic)
+        with (
+            contextlib.closing(self._view()) as view,
+            contextlib.closing(self.probe()) as probe,
+        ):
+            topics.add_partitions(view, self._running(), probe, topic, added)
+
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         self._change_leadership(leadership.move, topic, partition, broker)
 
@@ -162,6 +170,9 @@ class ExternalCluster:
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
         self._require_ours(topic)
         topic_config.request(self._running(), topic, changes)
+
+    def configure_group(self, group: str, changes: Mapping[str, str | None]) -> NoReturn:
+        _refuse(f"the settings {[*changes]} of group {group} are not ours")
 
     def elect_unclean(self, topic: str, partition: int) -> None:
         self._require_ours(topic)

@@ -48,6 +48,8 @@ _TOPIC_SETTINGS: Final = (
     "message.format.version",
 )
 _TRANSACTIONS: Final = "__transaction_state"
+_GROUPS: Final = "__consumer_offsets"
+_SHARE_GROUPS: Final = "__share_group_state"
 _PROTOCOL: Final = "inter.broker.protocol.version"
 _BROKER_SETTINGS: Final = (_PROTOCOL, VERIFICATION)
 
@@ -114,6 +116,8 @@ class ClusterSurvey:
             controllers=controllers,
             features=versions.finalized,
             transactions=any(topic.name == _TRANSACTIONS for topic in metadata.topics),
+            groups=any(topic.name == _GROUPS for topic in metadata.topics),
+            share_groups=any(topic.name == _SHARE_GROUPS for topic in metadata.topics),
             unseen=tuple(self._unseen),
             requests=dict(self._requests),
         )

@@ -16,6 +16,7 @@ from highwater.clusters.releases.software_level import METADATA
 from highwater.harness.releases.catalogue import Release
 
 _CONTROLLER_ADVERTISES = (3, 9)
+_HAS_SHARE_GROUPS = (4, 1)
 _VOTERS = "controller.quorum.voters"
 _BOOTSTRAP = "controller.quorum.bootstrap.servers"
 Settings = dict[str, str]
@@ -56,6 +57,8 @@ def broker(
         **_PLAIN,
         **_FAST_RECOVERY,
     }
+    if release.number >= _HAS_SHARE_GROUPS:
+        settings |= _SHARE_GROUPS
     if release.coordination == "zookeeper":
         hosts = ",".join(map(str, coordination.values()))
         settings |= {"broker.id": str(broker_id), "zookeeper.connect": hosts}
@@ -240,6 +243,13 @@ _PLAIN: Settings = {
     "group.initial.rebalance.delay.ms": "0",
     "log.retention.ms": "-1",  # a record that retention deletes would look lost
     "unclean.leader.election.enable": "false",  # true by default up to 0.10.2
+}
+
+# The same for the topic of share groups (KIP-932), which has 50 partitions by default.
+_SHARE_GROUPS: Settings = {
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
 }
 
 # Shorter timeouts: recovery is slow when nodes wait for peers that a fault has frozen or killed.

@@ -15,6 +15,9 @@ from highwater.harness.runs.plan import Plan
 
 Settings = dict[str, Any]
 QUEUE_RECORDS: Final = 20_000
+REPORTED: Final = "error"
+"""``auto.offset.reset`` of a consumer that reports a position out of range."""
+
 CALM_RATE: Final = 2_000
 """Records per second up to which each is sent in a batch of its own."""
 
@@ -92,7 +95,11 @@ def transactional(plan: Plan, common_settings: Settings, name: str) -> Settings:
 
 
 def consumer(
-    common_settings: Settings, *, isolation: str = READ_COMMITTED, group: str | None = None
+    common_settings: Settings,
+    *,
+    isolation: str = READ_COMMITTED,
+    group: str | None = None,
+    reset: str = REPORTED,
 ) -> Settings:
     """Return settings of a consumer that reports a position out of range, and does not move.
 
@@ -101,13 +108,14 @@ def consumer(
 
     Args:
         group: which it joins and commits to; without one it is assigned partitions by hand.
+        reset: ``earliest`` or ``latest`` for one that moves by itself, as applications' do.
     """
     return {
         **common_settings,
         "group.id": group or "highwater",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "auto.offset.reset": "error",
+        "auto.offset.reset": reset,
         "allow.auto.create.topics": False,  # a missing topic is a fault to see, not to heal
         "isolation.level": isolation,
         "check.crcs": True,
@@ -119,6 +127,17 @@ def consumer(
         # 45 s and 3 s: so long a member that crashed keeps its partitions, and holds rebalances up.
         "session.timeout.ms": 2_000,
         "heartbeat.interval.ms": 500,
+    }
+
+
+def share_consumer(common_settings: Settings, *, group: str) -> Settings:
+    """Return settings of a member of a share group (KIP-932), which accepts what it was given."""
+    return {
+        **common_settings,
+        "group.id": group,
+        "share.acknowledgement.mode": "implicit",
+        "check.crcs": True,
+        "fetch.wait.max.ms": 100,
     }
 
 

@@ -3,12 +3,14 @@
 Both go on through every fault: an error is logged, never fatal.
 """
 
+import json
 import threading
 from collections.abc import Callable
 from typing import Final
 
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.fetch_sources import FetchSources
+from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.clients.operation_buffers import ReadBuffer
 from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, StopSignal, draws, lives
 from highwater.harness.clients.tracked_consumer import TrackedConsumer
@@ -18,6 +20,7 @@ from highwater.harness.runs.recorder import Recorder
 
 _READ_AT_ONCE: Final = 5_000
 _AWAY: Final = 0.25
+_STATISTICS_MS: Final = 200
 
 
 class ConsumerLoop:
@@ -30,7 +33,10 @@ class ConsumerLoop:
     Args:
         common: settings of a client of that name.
         name: its process in the history, which ends in a number; that decides its rack.
-        group: which it is a member of; None for none.
+        joins: the group that it is a member of; None for none.
+
+    Attributes:
+        started: partition to the offset at which it fetches next; of a member with ``refresh_s``.
     """
 
     def __init__(
@@ -41,7 +47,7 @@ class ConsumerLoop:
         *,
         name: str,
         isolation: str,
-        group: str | None = None,
+        joins: GroupMembership | None = None,
     ) -> None:
         self._plan = plan
         self._recorder = recorder
@@ -49,9 +55,26 @@ class ConsumerLoop:
         self._name = name
         self._number = int(name.rpartition("-")[2]) + 1
         self._isolation = isolation
-        self._group = group
+        self._joins = joins
+        self._reader: TrackedConsumer | None = None
+        self.started: dict[int, int] = {}
         self._positions = dict.fromkeys(range(plan.topic.partitions), 0)
         self._random = draws(plan, name)
+
+    @property
+    def assigned(self) -> frozenset[int]:
+        """The partitions that it reads now."""
+        return frozenset() if self._reader is None else self._reader.assigned
+
+    @property
+    def reading(self) -> frozenset[int]:
+        """Those of them in which its client fetches, and so knows where to begin."""
+        return self.assigned & frozenset(self.started)
+
+    @property
+    def given(self) -> dict[int, int]:
+        """Partition to the offset after the last record that it, or its group, was given."""
+        return {} if self._reader is None else self._reader.positions()
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
         """Read until ``stop`` is set; then leave, if answers are waited for at all.
@@ -62,38 +85,65 @@ class ConsumerLoop:
         mean_s = self._plan.workload.churn_s
         for life in lives(stop, self._random, mean_s):
             self._live(life, lambda: answer_limit_s() > 0)
-            if self._group is not None:
+            if self._joins is not None:
                 stop.wait(self._random.random() * mean_s * _AWAY)
 
     def _live(self, life: ClientLifetime, leaves: Callable[[], bool]) -> None:
-        process, topic = life.named(self._name), self._plan.topic
+        process, topic, joins = life.named(self._name), self._plan.topic, self._joins
         isolation = self._isolation
         tape = ReadBuffer(
-            self._recorder, process=process, phase=RUN, topic=topic.name, isolation=isolation
+            self._recorder,
+            process=process,
+            phase=RUN,
+            topic=topic.name,
+            isolation=isolation,
+            group="" if joins is None else joins.group,
         )
-        settings = clients.consumer(self._common(process), isolation=isolation, group=self._group)
-        if racks := self._plan.racks:
-            sources = FetchSources(self._recorder, process=process, topic=topic.name)
-            settings |= sources.settings(rack_of(self._number, racks))
-        reader = TrackedConsumer(settings, topic.name, topic.partitions, tape.moved)
+        reader = TrackedConsumer(self._settings(process), topic.name, topic.partitions, tape.moved)
+        self._reader = reader
         try:
-            if self._group is None:
+            if joins is None:
                 reader.assign(self._positions)
             else:
                 reader.subscribe()
             self._read(reader, tape, life)
-            if self._group is None:
+            if joins is None:
                 self._positions = reader.positions()
         finally:
+            self._reader = None
             if leaves() and not life.crashed:
                 reader.close()
             else:
                 reader.drop()
+
+    def _settings(self, process: str) -> clients.Settings:
+        common, isolation = self._common(process), self._isolation
+        if self._joins is None:
+            settings = clients.consumer(common, isolation=isolation)
+        else:
+            joins = self._joins
+            settings = clients.consumer(
+                common, isolation=isolation, group=joins.group, reset=joins.reset
+            )
+            settings |= joins.settings()
+        if racks := self._plan.racks:
+            sources = FetchSources(self._recorder, process=process, topic=self._plan.topic.name)
+            settings |= sources.settings(rack_of(self._number, racks))
+        elif self._joins is not None and self._joins.refresh_s is not None:
+            settings |= {"statistics.interval.ms": _STATISTICS_MS, "stats_cb": self._look}
+        return settings
+
+    def _look(self, statistics: str) -> None:
+        """Note where the client fetches; librdkafka calls this within a poll."""
+        topic = json.loads(statistics)["topics"].get(self._plan.topic.name, {"partitions": {}})
+        for partition in topic["partitions"].values():
+            if partition["fetch_state"] == "active" and partition["next_offset"] >= 0:
+                self.started[partition["partition"]] = partition["next_offset"]
 
     def _read(self, reader: TrackedConsumer, tape: ReadBuffer, ending: StopSignal) -> None:
         while not ending.is_set():
             invoke_ns = self._recorder.clock()
             messages = reader.poll(_READ_AT_ONCE, 2 * POLL_S)
             tape.read(messages, invoke_ns)
-            if self._group is not None and messages and not ending.is_set():
+            if self._joins is not None and messages and not ending.is_set():
                 reader.commit(messages)

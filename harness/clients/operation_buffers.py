@@ -11,7 +11,7 @@ from confluent_kafka import Message
 from highwater.harness.clients.delivery_outcomes import REFUSED_LOCALLY
 from highwater.harness.clients.libraries.interfaces import ClientError, DeliveredRecord, Outcomes
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
-from highwater.harness.runs.history import OK, READ, RUN, SEND, record_id
+from highwater.harness.runs.history import OK, READ, RUN, SEND, SUBSCRIBE, record_id
 from highwater.harness.runs.plan import Topic
 from highwater.harness.runs.recorder import FLUSH_S, Columns, Recorder
 
@@ -141,14 +141,26 @@ class SendBuffer:
 
 
 class ReadBuffer:
-    """The tape of one reader: whole batches of messages, as the client returned them."""
+    """The tape of one reader: whole batches of messages, as the client returned them.
+
+    Args:
+        group: the name of the group that it joins, if it does.
+    """
 
     def __init__(
-        self, recorder: Recorder, *, process: str, phase: str, topic: str, isolation: str
+        self,
+        recorder: Recorder,
+        *,
+        process: str,
+        phase: str,
+        topic: str,
+        isolation: str,
+        group: str = "",
     ) -> None:
         self._recorder = recorder
         self._row = {"process": process, "phase": phase, "topic": topic, "outcome": OK}
         self._isolation = isolation
+        self._group = group
         self._op = 0
         self._begun = False
 
@@ -166,7 +178,7 @@ class ReadBuffer:
                 "complete_ns": [now] * len(places),
                 "partition": list(places),
                 "offset": list(places.values()),
-                "value": [""] * len(places),
+                "value": [self._group if kind == SUBSCRIBE else ""] * len(places),
                 "op": [self._op] * len(places),
             }
         )

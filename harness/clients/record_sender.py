@@ -1,7 +1,9 @@
 """Sends single, named records and waits for their outcomes: for the stories, and as fences."""
 
+import contextlib
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +18,7 @@ from highwater.harness.runs.history import INFO, OK, SEND, record_id, record_val
 from highwater.harness.runs.recorder import Recorder
 
 _POLL_S: Final = 0.05
+_UNKNOWN_PARTITION: Final = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - its public name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,17 +100,40 @@ class Sender:
                 self._record(answers[-1], message.partition(), value, invoke_ns, complete_ns)
 
             value = record_value(identity, self._size)
+            deadline = time.monotonic() + limit_s
             try:
-                self._producer.queue(self._topic, value, partition, on_delivery=answered)
+                self._queue(value, partition, answered, deadline)
             except KafkaException as raised:
                 answer = SendOutcome(outcome=REFUSED_LOCALLY, error=raised.args[0].name())
                 self._record(answer, partition, identity, invoke_ns, self._recorder.clock())
                 return answer
-            deadline = time.monotonic() + limit_s
             while not answers and not self._stopping and (left := deadline - time.monotonic()) > 0:
                 self._producer.poll(min(left, _POLL_S))
                 self._recorder.check()
             return answers[0] if answers else SendOutcome(outcome=INFO)
+
+    def _queue(
+        self,
+        value: bytes,
+        partition: int,
+        answered: Callable[[KafkaError | None, Message], None],
+        deadline: float,
+    ) -> None:
+        """Queue a record; where the client knows no such partition, let it ask which there are.
+
+        It may have been added a moment ago.
+        """
+        while True:
+            try:
+                self._producer.queue(self._topic, value, partition, on_delivery=answered)
+            except KafkaException as raised:
+                unknown = raised.args[0].code() == _UNKNOWN_PARTITION
+                if not unknown or time.monotonic() >= deadline:
+                    raise
+            else:
+                return
+            with contextlib.suppress(KafkaException):
+                self._producer.list_topics(self._topic, timeout=_POLL_S * 20)
 
     def close(self, *, limit_s: float) -> None:
         """Wait for outstanding answers within the limit; what is not answered is recorded so."""

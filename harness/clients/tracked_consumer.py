@@ -3,7 +3,8 @@
 A history in which positions jump unseen cannot tell a reader that was sent elsewhere from one that
 stepped over records. So nothing moves a reader but this: ``auto.offset.reset`` is ``error``, upon
 which librdkafka stops reading the partition and says so, and a consumer that is assigned partitions
-by its group starts from offsets that it looked up itself.
+by its group starts from offsets that it looked up itself. One with another ``auto.offset.reset`` is
+as an application's: where its group has committed nothing, it goes on from wherever that says.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +12,7 @@ from typing import Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.client_config import REPORTED, Settings
 from highwater.harness.clients.operation_buffers import Places
 from highwater.harness.runs.history import ASSIGN, REBALANCE, SEEK, SUBSCRIBE
 
@@ -41,6 +42,7 @@ class TrackedConsumer:
     ) -> None:
         self._log = settings["logger"]
         self._name = settings["client.id"]
+        self._from_beginning = settings["auto.offset.reset"] == REPORTED
         self._topic = topic
         self._partitions = partitions
         self._moved = moved
@@ -101,6 +103,11 @@ class TrackedConsumer:
     def positions(self) -> dict[int, int]:
         """Return where it goes on, partition by partition; 0 where it has not begun."""
         return {partition: max(0, offset) for partition, offset in self._next.items()}
+
+    @property
+    def assigned(self) -> frozenset[int]:
+        """The partitions that it reads."""
+        return frozenset(self._next)
 
     def commit(self, messages: Iterable[Message]) -> None:
         """Commit what was read to the group, and do not wait."""
@@ -185,14 +192,19 @@ class TrackedConsumer:
     def _committed(
         self, client: Consumer, partitions: list[TopicPartition]
     ) -> list[TopicPartition]:
-        """Return where the group has come to; the beginning where it never was."""
+        """Return where the group has come to, and where it never was, the beginning.
+
+        Unless that is for the client to find, by its ``auto.offset.reset``.
+        """
         try:
             committed = client.committed(partitions, timeout=_ASK_S) if partitions else []
         except KafkaException as error:
             self._log.info("%s: what was committed is not known: %s", self._name, error)
             committed = []
         offsets = {
-            place.partition: max(0, place.offset) for place in committed if place.error is None
+            place.partition: max(0, place.offset)
+            for place in committed
+            if place.error is None and (place.offset >= 0 or self._from_beginning)
         }
         return [
             self._at(place.partition, offsets.get(place.partition, _STORED)) for place in partitions

@@ -11,7 +11,15 @@ from highwater.harness.clients.libraries.interfaces import (
     OnDelivery,
 )
 from highwater.harness.clients.operation_buffers import Places
-from highwater.harness.runs.history import OK, OPERATIONS, READ, RUN, SEND, record_id
+from highwater.harness.runs.history import (
+    OK,
+    OPERATIONS,
+    READ,
+    RUN,
+    SEND,
+    SUBSCRIBE,
+    record_id,
+)
 from highwater.harness.runs.recorder import FLUSH_S, Recorder
 
 _ROWS: Final = 4_096
@@ -20,12 +28,19 @@ Row = dict[str, Any]
 
 
 class TransactionBuffer:
-    """The tape of one transactional client; from its own thread alone, callbacks included."""
+    """The tape of one transactional client; from its own thread alone, callbacks included.
 
-    def __init__(self, recorder: Recorder, *, process: str, topic: str, isolation: str) -> None:
+    Args:
+        group: the name of the group that it joins, if it reads.
+    """
+
+    def __init__(
+        self, recorder: Recorder, *, process: str, topic: str, isolation: str, group: str = ""
+    ) -> None:
         self._recorder = recorder
         self._row = {"process": process, "phase": RUN, "topic": topic}
         self._isolation = isolation
+        self._group = group
         self._op = 0
         self._rows: list[Row] = []
         self._written_ns = recorder.clock()
@@ -35,7 +50,7 @@ class TransactionBuffer:
         """Begin a transaction now."""
         self._op += 1
         row = {**self._row, "invoke_ns": self._recorder.clock(), "op": self._op}
-        self._current = OpenTransaction(row, self._isolation, self._ended)
+        self._current = OpenTransaction(row, self._isolation, self._group, self._ended)
         return self._current
 
     def moved(self, kind: str, places: Places, *, within: bool) -> None:
@@ -74,9 +89,12 @@ class TransactionBuffer:
 class OpenTransaction:
     """One transaction, while it goes on."""
 
-    def __init__(self, row: Row, isolation: str, ended: Callable[[list[Row], bool], None]) -> None:
+    def __init__(
+        self, row: Row, isolation: str, group: str, ended: Callable[[list[Row], bool], None]
+    ) -> None:
         self._row = row
         self._isolation = isolation
+        self._group = group
         self._ended = ended
         self._rows: list[Row] = []
 
@@ -112,7 +130,8 @@ class OpenTransaction:
 
     def moved(self, kind: str, places: Places) -> None:
         """Note what moved the reader within the transaction, and stays so however that ends."""
-        done = {**self._row, "kind": kind, "value": "", "outcome": OK}
+        value = self._group if kind == SUBSCRIBE else ""
+        done = {**self._row, "kind": kind, "value": value, "outcome": OK}
         self._rows += [
             {**done, "partition": partition, "offset": offset}
             for partition, offset in places.items()

@@ -74,6 +74,7 @@ class TransactionLoop:
         self._common = common
         self._name = f"producer-{index}"
         self._prefix = f"p{index}"
+        self._group = f"{plan.topic.name}-transform"
         self._random = draws(plan, self._name)
         rate = plan.workload.rate / plan.workload.producers / SENDS_MEAN
         self._pace = RateLimiter(rate, recorder.clock)
@@ -118,7 +119,11 @@ class TransactionLoop:
     def _live(self, life: ClientLifetime, session: TransactionalProducer) -> None:
         process = life.named(self._name)
         tape = TransactionBuffer(
-            self._recorder, process=process, topic=self._plan.topic.name, isolation=READ_COMMITTED
+            self._recorder,
+            process=process,
+            topic=self._plan.topic.name,
+            isolation=READ_COMMITTED,
+            group=self._group,
         )
         client = _Client(session=session, tape=tape, reader=self._reader(process, tape))
         usable = self._work(client, life)
@@ -140,7 +145,7 @@ class TransactionLoop:
         if not self._plan.workload.transform:
             return None
         topic = self._plan.topic
-        settings = clients.consumer(self._common(process), group=f"{topic.name}-transform")
+        settings = clients.consumer(self._common(process), group=self._group)
         reader = TrackedConsumer(settings, topic.name, topic.partitions, tape.moved)
         reader.subscribe()
         return reader

@@ -12,6 +12,7 @@ Number = tuple[int, ...]
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
 METADATA_FEATURE: Final = "metadata.version"
 TRANSACTION_FEATURE: Final = "transaction.version"
+SHARE_FEATURE: Final = "share.version"
 
 VERIFICATION: Final = "transaction.partition.verification.enable"
 """A setting of brokers since 3.6, true by default (KIP-890)."""
@@ -82,6 +83,9 @@ class ClusterFacts:
         features: finalized levels; None where there are no features (before 2.7).
         transactions: whether the user sees ``__transaction_state``, which the first transactional
             client brings.
+        groups: whether the user sees ``__consumer_offsets``, which the first group brings.
+        share_groups: whether the user sees ``__share_group_state``, which the first share group
+            brings (KIP-932).
         unseen: what could not be read and why, a sentence each.
         requests: APIs that were used, and how often.
     """
@@ -93,6 +97,8 @@ class ClusterFacts:
     controllers: int | None
     features: Mapping[str, int] | None
     transactions: bool
+    groups: bool = False
+    share_groups: bool = False
     unseen: tuple[str, ...]
     requests: Mapping[str, int]
 

@@ -33,7 +33,9 @@ END: Final = "end"
 the next record's (foreign histories alone have it). The others are what moves a reader, one row for
 each partition concerned (none: one row without a partition): from now on it reads exactly these
 (``assign``) or may be given these (``subscribe``), goes on from ``offset`` (``seek``; null: from
-wherever), or had its partitions changed within ``op`` (``rebalance``)."""
+wherever), or had its partitions changed within ``op`` (``rebalance``). ``value`` of a ``subscribe``
+is the name of its group; runs recorded before have none. A member of a share group is given records
+in any order: its every poll that returned any begins with a ``rebalance`` without a partition."""
 
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
@@ -63,7 +65,7 @@ OPERATIONS: Final = pa.schema(
         pa.field("offset", pa.int64()),  # null: not told (acks=0, or no answer)
         pa.field("leader_epoch", pa.int32()),  # as the client was told; null: it was not
         pa.field("acks", _WORD),  # 0, 1, all; null for reads
-        pa.field("value", pa.string(), nullable=False),  # the record's id, see record_id()
+        pa.field("value", pa.string(), nullable=False),  # the record's id, see record_id(); a group
         pa.field("error", _WORD),  # the client's error name; null when ok
         pa.field("op", pa.int64()),  # counts the process's operations; null: in order of rows
         pa.field("isolation", _WORD),  # read_committed, read_uncommitted; null for sends

@@ -17,10 +17,16 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The topic under test and the topic-level settings that decide what is promised about it."""
+    """The topic under test and the topic-level settings that decide what is promised about it.
+
+    Attributes:
+        partitions: number of partitions, at the end.
+        added: number of those that a story adds; the topic is created without them.
+    """
 
     name: str = "events"
     partitions: int = 1
+    added: int = 0
     replication_factor: int = 3
     min_insync_replicas: int = 1
     unclean_leader_election: bool = False

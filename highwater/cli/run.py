@@ -162,6 +162,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
 
     kafka = external.release_of(kafka, cluster, inventory)
     script = find_story(story) if story else None
+    added = script.needs.added if script else 0
     transactions = transactions or (script is not None and script.needs.transactions)
     workload = Workload(
         producers=(0 if story else 3) if producers is None else producers,
@@ -188,8 +189,9 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         racks=racks,
         topic=Topic(
             partitions=(
-                (script.needs.partitions if script else 3) if partitions is None else partitions
+                (script.needs.all_partitions if script else 3) if partitions is None else partitions
             ),
+            added=added,
             replication_factor=script.replicas(brokers) if script else brokers,
             min_insync_replicas=min_isr,
             unclean_leader_election=unclean,

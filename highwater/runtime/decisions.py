@@ -34,6 +34,15 @@ class _RecordedCluster:
         with self._decisions("setting", topic, rows):
             self._cluster.configure(topic, changes)
 
+    def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
+        """Add partitions to a topic."""
+        rows = [
+            {"partition": partition, "value": _listed(replicas)}
+            for partition, replicas in added.items()
+        ]
+        with self._decisions("replicas", topic, rows):
+            self._cluster.add_partitions(topic, added)
+
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Give a partition other replicas."""
         row = {"partition": partition, "value": _listed(replicas)}

@@ -177,6 +177,8 @@ def _check_schedule(plan: Plan) -> None:
     find_script(plan)
     if plan.story is not None:
         _check_story(plan, find_story(plan.story))
+    elif plan.topic.added:
+        raise UsageError("partitions are added by a story alone", hint="Leave `added` out.")
 
 
 def _check_story(plan: Plan, story: Story) -> None:
@@ -197,15 +199,21 @@ def _check_story(plan: Plan, story: Story) -> None:
             "a story leaves one replica alive, which must go on by itself",
             hint=f"Use --min-isr {story.min_isr_most}; a nemesis takes any.",
         )
-    if plan.topic.partitions < story.needs.partitions:
-        raise UsageError(
-            f"the story {story.name} is one of {story.needs.partitions} partitions",
-            hint="Leave --partitions out.",
-        )
     if plan.controllers > 1 and story.needs.one_controller:
         raise UsageError(
             f"the story {story.name} is one of a single controller",
             hint="Leave --controllers out.",
+        )
+    if plan.topic.added != story.needs.added or plan.topic.partitions <= story.needs.added:
+        raise UsageError(
+            f"the story {story.name} adds {story.needs.added} of its topic's partitions,"
+            f" and the topic is to have {plan.topic.partitions}, {plan.topic.added} of them added",
+            hint="Leave --partitions out.",
+        )
+    if plan.topic.partitions < story.needs.all_partitions:
+        raise UsageError(
+            f"the story {story.name} is one of {story.needs.all_partitions} partitions",
+            hint="Leave --partitions out.",
         )
     if plan.workload.producers:
         raise UsageError(

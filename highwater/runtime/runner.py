@@ -121,7 +121,8 @@ def conduct(
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         assignment = _create_topic(plan, cluster, probe)
         recorder = stack.enter_context(_recorder(plan, run, cluster, clock))
-        record_topic(recorder, plan.topic, assignment)
+        present = plan.topic.partitions - plan.topic.added
+        record_topic(recorder, plan.topic, assignment[:present])
         cluster = recorded(cluster, recorder)
         scribe = ProgressLine(recorder)
         nemesis = Nemesis(cluster, scribe, plan.topic, levels(plan), stop.is_set)
@@ -144,6 +145,8 @@ def conduct(
                 direct=workload.direct,
                 transactional=workload.transactional,
                 producer=workload.producer,
+                groups=workload,
+                added=dict([*enumerate(assignment)][present:]),
                 topic=plan.topic.name,
                 replicas=tuple(assignment[0]),
                 stop=stop,
@@ -182,13 +185,17 @@ def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: StatusK
 
 
 def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]:
-    """Create the topic; return the replicas of each partition, the preferred leader first."""
+    """Create the topic; return the replicas of each partition, the preferred leader first.
+
+    Of partitions that a story adds, too.
+    """
     script = find_script(plan)
     ids = [*script.cast(cluster, probe)] if script else sorted(cluster.brokers)
     starts = (n % len(ids) for n in range(plan.topic.partitions))
     rings = ([*ids[start:], *ids[:start]] for start in starts)
     assignment = [ring[: plan.topic.replication_factor] for ring in rings]
-    cluster.create_topic(plan.topic.name, assignment, plan.topic.settings())
+    first = assignment[: plan.topic.partitions - plan.topic.added]
+    cluster.create_topic(plan.topic.name, first, plan.topic.settings())
     return assignment
 
 

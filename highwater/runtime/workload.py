@@ -20,6 +20,8 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.consumer_loop import ConsumerLoop
 from highwater.harness.clients.final_read import PartitionRead, final_read
+from highwater.harness.clients.groups.membership import GroupMembership
+from highwater.harness.clients.groups.share_loop import ShareLoop
 from highwater.harness.clients.named_records import NamedRecords
 from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.clients.operation_buffers import SendBuffer
@@ -28,7 +30,7 @@ from highwater.harness.clients.record_sender import Sender, SendOutcome
 from highwater.harness.clients.send_rate import ClientLifetime, RateLimiter, draws, lives
 from highwater.harness.clients.transactional_loop import TransactionLoop
 from highwater.harness.releases.catalogue import release
-from highwater.harness.runs.history import OK, READ, RUN, SEND
+from highwater.harness.runs.history import OK, READ, READ_COMMITTED, RUN, SEND
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.store import Run
@@ -112,16 +114,12 @@ class RunningWorkload:
     def start(self) -> None:
         """Start every producer and consumer of the plan."""
         workload = self._plan.workload
-        readers: list[tuple[str, str | None]] = []
+        readers: list[tuple[str, GroupMembership | None]] = []
         readers += [(f"consumer-{index}", None) for index in range(workload.consumers)]
-        group = f"{self._plan.topic.name}-group"
+        group = GroupMembership(group=f"{self._plan.topic.name}-group")
         readers += [(f"member-{index}", group) for index in range(workload.subscribe)]
         for (name, joins), isolation in zip(readers, itertools.cycle(workload.isolation)):
-            reader = ConsumerLoop(
-                self._plan, self._recorder, self._common,
-                name=name, isolation=isolation, group=joins,
-            )  # fmt: skip
-            self._spawn(name, partial(reader.run, self._stop, lambda: self._answer_limit_s))
+            self._read(name, joins, isolation)
         for index in range(workload.producers):
             name = f"producer-{index}"
             if workload.transactions:
@@ -132,6 +130,24 @@ class RunningWorkload:
                 self._spawn(name, partial(loop.run, self._stop, lambda: self._answer_limit_s))
             else:
                 self._spawn(name, partial(self._produce, name, f"p{index}"))
+
+    def join(self, name: str, membership: GroupMembership) -> ConsumerLoop:
+        """Start a member of a group, whose name ends in a number; it is that process."""
+        return self._read(name, membership, READ_COMMITTED)
+
+    def share(self, name: str, group: str) -> ShareLoop:
+        """Start a member of a share group; it is that process."""
+        settings = clients.share_consumer(self._common(name), group=group)
+        member = ShareLoop(self._plan, self._recorder, settings, process=name)
+        self._spawn(name, partial(member.run, self._stop, lambda: self._answer_limit_s))
+        return member
+
+    def _read(self, name: str, joins: GroupMembership | None, isolation: str) -> ConsumerLoop:
+        reader = ConsumerLoop(
+            self._plan, self._recorder, self._common, name=name, isolation=isolation, joins=joins
+        )
+        self._spawn(name, partial(reader.run, self._stop, lambda: self._answer_limit_s))
+        return reader
 
     def _produce(self, name: str, prefix: str) -> None:
         """Run a producer without transactions, one life after the other.

@@ -22,6 +22,7 @@ _FAMILIES: Final = (
     "transactions",
     "tiered_storage",
     "java_producer",
+    "added_partitions",
 )
 
 for _family in _FAMILIES:

@@ -96,10 +96,11 @@ class StoryNeeds:
         wire: between whom the wire has to stand.
         transactions: whether its client is transactional, which takes acks=all.
         one_controller: whether it is about a cluster with a single one.
-        partitions: how many its topic has to have.
+        partitions: how many its topic has to have at first.
         tiered: whether brokers have a remote tier.
         record_bytes: the size of its records.
         java: whether it is about Kafka's own producer.
+        added: how many partitions it adds to these.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -109,11 +110,17 @@ class StoryNeeds:
     tiered: bool = False
     record_bytes: int = 64
     java: bool = False
+    added: int = 0
 
     @property
     def client(self) -> str:
         """The library of its clients, as a plan has it, unless somebody asks for another."""
         return JAVA if self.java else LIBRDKAFKA
+
+    @property
+    def all_partitions(self) -> int:
+        """How many its topic has in the end, at least."""
+        return self.partitions + self.added
 
 
 NOTHING: Final = StoryNeeds()
@@ -247,7 +254,8 @@ class Story:
             story=self.name,
             seed=seed,
             topic=Topic(
-                partitions=self.needs.partitions,
+                partitions=self.needs.all_partitions,
+                added=self.needs.added,
                 unclean_leader_election=unclean,
                 config=dict(self.topic_config),
             ),

@@ -12,7 +12,7 @@ from typing import Final
 from highwater.harness.runs.history import record_value
 from highwater.harness.runs.plan import Topic, Workload
 from highwater.harness.runs.store import Run
-from tests.histories import controllers, coordinators, hanging, remote_tier
+from tests.histories import controllers, coordinators, groups, hanging, remote_tier
 from tests.histories.stories import fork, loss
 from tests.support.logdirs import batch as numbered
 from tests.support.run_builder import RunBuilder
@@ -485,5 +485,20 @@ GOLDEN: Final = (
             says=says,
         )
         for name, build, verdict, findings, says in hanging.CASES
+    ),
+    Golden(
+        name="group-found-late",
+        build=groups.found_late,
+        verdict="invalid",
+        anomalies=tuple(("undelivered", groups.NEW, n, f"m{n + 1}") for n in (0, 1)),
+        breaking=frozenset({"undelivered"}),
+        says=(
+            "2 acknowledged records were never given to a group",
+            "never gave 2 records to a group",
+        ),
+    ),
+    *(
+        Golden(name=name, build=build, verdict="valid", says=("kept all 4",))
+        for name, build in groups.NEARLY.items()
     ),
 )

@@ -60,6 +60,7 @@ BY_DAY = {
 AT_NIGHT = {
     "0.9.0.1": TELLING,
     "0.11.0.3": TELLING,
+    "0.10.2.2": (Cell("added-partition"), Cell("earliest-partition")),
     "2.8.2": (
         *TELLING,
         Cell("replaced-disk"),
@@ -81,6 +82,10 @@ AT_NIGHT = {
         Cell("reused-sequence", client="java"),
         Cell("wrong-topic"),
         Cell("wrong-topic", client="java:4.0.1"),
+        Cell("added-partition"),
+        Cell("earliest-partition"),
+        Cell("added-partition-share"),
+        Cell("earliest-share"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""

@@ -139,6 +139,42 @@ class RunBuilder:
             error=None,
         )
 
+    def join(self, group: str, process: str = "member-0") -> None:
+        """A client joined a group."""
+        self._moved("subscribe", process, 0, value=group)
+
+    def seek(self, partition: int, offset: int | None, process: str = "member-0") -> None:
+        """A reader went on from an offset; None: from wherever."""
+        self._moved("seek", process, partition, offset=offset)
+
+    def rebalance(self, partition: int, process: str = "member-0") -> None:
+        """A member's partitions were changed."""
+        self._moved("rebalance", process, partition)
+
+    def _moved(
+        self,
+        kind: str,
+        process: str,
+        partition: int,
+        *,
+        offset: int | None = None,
+        value: str = "",
+    ) -> None:
+        self._operation(
+            process=process,
+            kind=kind,
+            phase="run",
+            outcome="ok",
+            invoke_ns=self.tick(1),
+            complete_ns=self.now_ns,
+            partition=partition,
+            offset=offset,
+            leader_epoch=None,
+            acks=None,
+            value=value,
+            error=None,
+        )
+
     def fence(self, offset: int, *, partition: int = 0, read: bool = True) -> None:
         """The fence was written to a partition and, unless told otherwise, read back."""
         value = f"fence-{partition}"

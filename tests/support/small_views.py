@@ -126,6 +126,7 @@ def _numbered(row: Row) -> Row:
     saying = SAYINGS[row["kind"], row["outcome"], row.get("isolation") == history.READ_UNCOMMITTED]
     fact = saying.bits | (saying.no_offset if row.get("offset") is None else 0)
     fact |= saying.no_partition if partition is None else 0
+    fact |= saying.named if value else 0
     fact |= IN_FINAL if row.get("phase") == history.FINAL else 0
     fact |= OF_FENCE if process == history.FENCE else 0
     numbers = {"slot": slot, "client": client, "key": number(slot, value), "history": number(run)}

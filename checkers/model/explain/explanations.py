@@ -13,6 +13,7 @@ from highwater.checkers.model.explain.consistency import contradictions
 from highwater.checkers.model.explain.elections import wrong_elections
 from highwater.checkers.model.explain.evidence_links import Chain, Row, refuse
 from highwater.checkers.model.explain.forks import fork
+from highwater.checkers.model.explain.group_beginnings import undelivered
 from highwater.checkers.model.explain.lost_records import lost
 from highwater.checkers.model.explain.other_anomalies import (
     aborted_read,
@@ -41,6 +42,7 @@ _EXPLAIN: Final = {
     "G1a": aborted_read,
     "hanging-transaction": hanging,
     "phantom": phantom,
+    "undelivered": undelivered,
     "unseen": unseen,
     "corrupt": corrupt,
     "lost-decision": decided,

@@ -76,6 +76,10 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
         str | None,
         Option(help="Library of the producers: librdkafka, or Java's of a release: java:3.9.0."),
     ] = None,
+    offset_reset: Annotated[
+        Literal["earliest", "latest", "none"] | None,
+        Option(help="auto.offset.reset of consumers in groups; latest is Kafka's default."),
+    ] = None,
     report: Annotated[
         Path | None, Option(metavar="FILE", help="Write a page about it, too.")
     ] = None,
@@ -93,7 +97,13 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
     _check_client(client)
     with console.waiting("reading the cluster"):
         cluster = ClusterSurvey(bootstrap, dial, named).read(pattern=topic, internal=internal)
-    answers = {"acks": acks, "power": power, "transactions": transactions, "client": client}
+    answers = {
+        "acks": acks,
+        "power": power,
+        "transactions": transactions,
+        "client": client,
+        "offset-reset": offset_reset,
+    }
     every = evaluate(cluster, {name: value for name, value in answers.items() if value})
     if report is not None:
         from highwater.reports.pages.advice import write

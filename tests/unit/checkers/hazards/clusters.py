@@ -32,6 +32,8 @@ def cluster(
     features: Mapping[str, int] | None = None,
     protocol: str = "",
     transactions: bool = False,
+    groups: bool = False,
+    share_groups: bool = False,
 ) -> ClusterFacts:
     """A cluster that began with a release of the catalogue, unless told otherwise."""
     entry = release(kafka)
@@ -53,6 +55,8 @@ def cluster(
         controllers=3 if kraft else None,
         features=(elr if features is None else features) if kraft else None,
         transactions=transactions,
+        groups=groups,
+        share_groups=share_groups,
         unseen=(),
         requests={},
     )

@@ -236,3 +236,48 @@ def test_a_tiered_topic_is_at_risk_by_its_size(
     advice = of(cluster(kafka, topic(settings=settings)), "KAFKA-20732")
     assert advice.status == status
     assert ("--story tiered-new-leader" in advice.command) == (status == "can lose")
+
+
+@pytest.mark.parametrize(
+    ("kafka", "groups", "reset", "status"),
+    [
+        ("4.4.0", False, None, "guarded"),
+        ("4.4.0", True, None, "cannot tell"),
+        ("4.4.0", True, "latest", "can lose"),
+        ("0.9.0.1", False, "latest", "can lose"),
+        ("0.10.2.2", True, "earliest", "guarded"),
+        ("4.4.0", True, "none", "guarded"),
+    ],
+)
+def test_groups_that_begin_at_the_latest_skip_what_is_in_new_partitions(
+    kafka: str, groups: bool, reset: str | None, status: str
+) -> None:
+    answers = SAID | ({"offset-reset": reset} if reset else {})
+    advice = of(cluster(kafka, groups=groups), "KAFKA-20539", answers)
+    assert advice.status == status
+    if status == "can lose":
+        assert advice.command == f"highwater run --kafka {kafka} --story added-partition"
+    if status == "cannot tell":
+        assert advice.reasons == ("--offset-reset earliest, latest or none",)
+
+
+@pytest.mark.parametrize(
+    ("kafka", "level", "groups", "status"),
+    [
+        ("4.3.1", 1, True, "can lose"),
+        ("4.2.1", 1, True, "can lose"),
+        ("4.3.1", 1, False, "guarded"),
+        ("4.3.1", 0, True, "guarded"),
+        ("4.4.0", 2, True, "not affected"),
+        ("4.1.2", 0, False, "not affected"),
+        ("3.9.2-zk", 0, False, "not affected"),
+    ],
+)
+def test_share_groups_skip_what_is_in_new_partitions_before_4_4(
+    kafka: str, level: int, groups: bool, status: str
+) -> None:
+    facts = cluster(kafka, features={"share.version": level}, share_groups=groups)
+    advice = of(facts, "KAFKA-20742")
+    assert advice.status == status
+    if status == "can lose":
+        assert advice.command.endswith(f"--kafka {kafka} --story added-partition-share")

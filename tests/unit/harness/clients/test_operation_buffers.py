@@ -177,6 +177,25 @@ def test_what_moves_a_reader_stands_before_what_it_reads_there(tmp_path: Path) -
     ]
 
 
+def test_who_joins_a_group_says_of_which(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    shared = {"topic": "events", "isolation": "read_committed", "group": "g"}
+    with Recorder(run, Hand()) as recorder:
+        reader = ReadBuffer(recorder, process="member-0", phase="run", **shared)
+        reader.moved("subscribe", {0: None}, within=False)
+        reader.moved("seek", {0: 7}, within=False)
+        both = TransactionBuffer(recorder, process="producer-0", **shared)
+        both.moved("subscribe", {0: None}, within=False)
+        both.moved("seek", {0: 7}, within=False)
+        both.close()
+    assert [(r["process"], r["kind"], r["value"]) for r in rows(run)] == [
+        ("member-0", "subscribe", "g"),
+        ("member-0", "seek", ""),
+        ("producer-0", "subscribe", "g"),
+        ("producer-0", "seek", ""),
+    ]
+
+
 def test_a_transaction_is_one_operation_with_one_outcome(tmp_path: Path) -> None:
     run, clock = Run(tmp_path), Hand()
     with Recorder(run, clock) as recorder:

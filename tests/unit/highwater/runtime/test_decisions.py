@@ -47,6 +47,9 @@ class FakeCluster:
     def configure(self, _topic: str, _changes: Mapping[str, str | None]) -> None:
         self._ask("configure")
 
+    def add_partitions(self, _topic: str, _added: Mapping[int, Sequence[int]]) -> None:
+        self._ask("add_partitions")
+
     def reassign(self, _topic: str, _partition: int, _replicas: Sequence[int]) -> None:
         self._ask("reassign")
 
@@ -108,11 +111,14 @@ def recording(tmp_path: Path) -> Recording:
 def test_answers_are_recorded(recording: Recording) -> None:
     recording.cluster.configure("events", {"a": "1", "b": None})
     recording.cluster.reassign("events", 3, [2, 1])
+    recording.cluster.add_partitions("events", {4: [1, 3], 5: [3, 2]})
     recording.cluster.move_leader("events", 0, 2)
     assert recording.rows() == [
         ("answered", "setting", None, "a", "1", None),
         ("answered", "setting", None, "b", None, None),
         ("answered", "replicas", 3, None, "2,1", None),
+        ("answered", "replicas", 4, None, "1,3", None),
+        ("answered", "replicas", 5, None, "3,2", None),
         ("answered", "leader", 0, None, "2", None),
     ]
 

@@ -155,6 +155,7 @@ def scene(stage: Stage, schedule: Schedule) -> ScheduleContext:
         direct=stage,
         transactional=cast("Any", None),
         producer=cast("Any", None),
+        groups=cast("Any", None),
         topic="events",
         replicas=(2, 3, 4),
         stop=threading.Event(),

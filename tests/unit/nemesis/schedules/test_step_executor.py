@@ -217,6 +217,7 @@ def scene(
                 direct=cast("Any", None),
                 transactional=cast("Any", None),
                 producer=cast("Any", None),
+                groups=cast("Any", None),
                 topic="events",
                 replicas=(1, 2, 3),
                 stop=waited or threading.Event(),

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from highwater.checkers.core.policy import Word
+from highwater.checkers.core.policy import Word, promised
 from highwater.clusters.core.interfaces import Cluster, Probe, ReplicaState, UnreachableError
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, release
@@ -215,6 +215,9 @@ def test_a_late_answer_needs_a_second_partition_and_answers_that_tell_where_to_t
         check_plan(find_story("late-answer").plan("2.4.1"))
 
 
+SKIPPED = Prediction(others=frozenset(("undelivered", value) for value in ("m1", "m2", "m3")))
+
+
 @pytest.mark.parametrize("acks", ACKS)
 @pytest.mark.parametrize("kafka", CATALOGUE)
 def test_decisions_are_missed_with_zookeeper_alone(kafka: str, acks: Acks) -> None:
@@ -246,6 +249,37 @@ def test_a_new_leader_counts_twice_up_to_4_3(kafka: str, acks: Acks) -> None:
         check_plan(msgspec.structs.replace(plan, driver="docker"))
 
 
+@pytest.mark.parametrize("acks", ACKS)
+@pytest.mark.parametrize("kafka", CATALOGUE)
+def test_a_group_that_begins_at_the_latest_skips_a_new_partition_on_every_release(
+    kafka: str, acks: Acks
+) -> None:
+    for unclean in (False, True):
+        assert predicted("added-partition", kafka, acks=acks, unclean=unclean) == SKIPPED
+    assert predicted("earliest-partition", kafka, acks=acks) == Prediction()
+
+
+@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).number >= (4, 2)])
+def test_a_share_group_skips_a_new_partition_before_4_4(kafka: str) -> None:
+    plan = find_story("added-partition-share").plan(kafka)
+    check_plan(plan)
+    assert (plan.topic.partitions, plan.topic.added) == (2, 1)
+    assert "a group that reads is given every record" in promised(plan, faults=0).says
+    ending = SKIPPED if release(kafka).number < (4, 4) else Prediction()
+    assert predicted("added-partition-share", kafka, acks="all") == ending
+    assert predicted("earliest-share", kafka, acks="all") == Prediction()
+
+
+def test_a_plan_has_as_many_added_partitions_as_its_story_adds() -> None:
+    plan = find_story("added-partition").plan("4.4.0")
+    for partitions, added in ((1, 1), (2, 0), (3, 2)):
+        topic = msgspec.structs.replace(plan.topic, partitions=partitions, added=added)
+        with pytest.raises(UsageError, match="adds 1 of its topic's partitions"):
+            check_plan(msgspec.structs.replace(plan, topic=topic))
+    with pytest.raises(UsageError, match="by a story alone"):
+        check_plan(Plan(kafka="4.4.0", topic=plan.topic, nemesis=("kill",), duration_s=10))
+
+
 @pytest.mark.parametrize("topic", ["events", "events-7"])
 def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None:
     plan = find_story("lost-metadata").plan("4.4.0")
@@ -266,6 +300,8 @@ def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None
         ("lost-metadata", "3.3.2", "no controller of it tells by itself"),
         ("tiered-new-leader", "3.3.2", "has no tiered storage"),
         ("tiered-new-leader", "3.7.2", "it has no remote.log.copy.disable"),
+        ("added-partition-share", "4.1.2", "share groups are there by default from 4.2 on"),
+        ("added-partition-share", "3.9.2-zk", "share groups are there by default from 4.2 on"),
     ],
 )
 def test_a_story_of_a_hazard_is_refused_where_it_has_no_meaning(
@@ -470,6 +506,7 @@ def scene(both: Answered) -> ScheduleContext:
         direct=cast("Any", None),
         transactional=cast("Any", None),
         producer=cast("Any", None),
+        groups=cast("Any", None),
         topic="events",
         replicas=(1, 2, 3),
         stop=threading.Event(),

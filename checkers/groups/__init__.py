@@ -1,0 +1,1 @@
+"""Groups: what they were promised, and were not given."""

@@ -1,0 +1,258 @@
+"""``undelivered``: a group went past an acknowledged record, and was never given it.
+
+A group is promised each record at least once from when it has joined on (KIP-932 of share groups,
+Kafka's documentation of "at least once" of others). The final read shows that the record is there.
+A record is judged only where nothing but the group's own beginning explains that it was left out:
+
+- *it is there*: its send succeeded, and the final read returned it, at one offset;
+- *the group had joined*: some member had been given a record before this one was sent, and was
+  still there when the group went past it. A member that came later is owed nothing;
+- *the group went past it*: some member was given a record at a greater offset of that partition,
+  and every such poll began after this one was acknowledged. If one came before, the log was cut
+  there since, and another anomaly says so;
+- *nobody sent it past*: until then no member sought a known offset behind the record. That is what
+  an application does, or an offset that its group has committed, or that somebody has set for it.
+
+A member that no longer runs may have been given records that it had no time to return: they are
+given again, to others, and the history has these.
+"""
+
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from highwater.checkers.core.anomaly_kinds import UNDELIVERED
+from highwater.checkers.history import row_flags as flags
+from highwater.checkers.history.columns import (
+    NEVER,
+    NONE,
+    Bools,
+    Ints,
+    Numbers,
+    any_of,
+    arrow,
+    choose,
+    grouped,
+    look_up_columns,
+    numbers,
+    schema,
+)
+from highwater.checkers.history.findings import COPY, FINDING, findings, mix, steps
+from highwater.checkers.history.record_summaries import read_at_the_end
+from highwater.checkers.history.rows import ROW
+from highwater.checkers.history.view import ClientHistory
+from highwater.checkers.spark.engine import Rows
+from highwater.harness.runs.history import SUBSCRIBE
+
+MEMBER: Final = schema("client", "history", "group", "since", "until", "name", name=pa.string())
+"""A member of a group: given its first record at ``since`` (null: never), last seen at ``until``.
+
+``group`` counts the groups of all histories, ``name`` is what its clients call it."""
+
+_SPAN: Final = schema("client", "since", "until")
+
+RECORD: Final = 0
+GIVEN: Final = 1
+MOVED_TO: Final = 2
+PLACE: Final = schema("slot", "group", "what", "client", "at", "offset", "invoke_ns", "complete_ns")
+"""A row about a partition and a group: a RECORD that the group was not given, one that it was
+GIVEN, or an offset that a member sought, MOVED_TO."""
+
+
+def undelivered(view: ClientHistory) -> Rows | None:
+    """Return the records that groups were never given, in ``FINDING``; None without groups."""
+    if not view.tells(flags.GROUPED):
+        return None
+    members = _members(view)
+    names = view.names.filter(pc.is_in(view.names["history"], members["history"]))
+    slots = names.select(["slot", "history"])
+    rows = view.rows.join(view.engine.table(slots.select(["slot"])), ["slot"], "semi")
+    kernel = partial(withheld, members=members, slots=slots)
+    records = rows.where(flags.SENT | flags.SEEN).by(["key"], kernel, PLACE).persist()
+    if not len(records):
+        return None
+    touched = view.engine.table(records.distinct(["slot"]))
+    clients = view.engine.table(members.select(["client", "group"]))
+    of_members = rows.join(touched, ["slot"], "semi").join(clients, ["client"])
+    moves = of_members.where(flags.SEEN | flags.SEEK_FLAG).map(places, PLACE)
+    return records.union(moves).by(["slot"], partial(passed, members=members), FINDING)
+
+
+def _members(view: ClientHistory) -> pa.Table:
+    """Return the members of groups, in ``MEMBER``."""
+    joined = view.words.only("kind", SUBSCRIBE).table()
+    joined = joined.filter(pc.not_equal(joined["value"], ""))
+    clients = view.engine.table(joined.group_by("client").aggregate([]))
+    rows = view.rows.join(clients, ["client"], "semi")
+    spans = rows.by(["client"], spans_of, _SPAN).table()
+    return members_of(joined, view.names, spans)
+
+
+def members_of(joined: pa.Table, names: pa.Table, spans: pa.Table) -> pa.Table:
+    """Return members in ``MEMBER``.
+
+    Args:
+        joined: rows of ``checkers.history.rows.WORDS`` that joined a group.
+        names: in ``checkers.history.rows.NAMES``.
+        spans: in ``_SPAN``.
+    """
+    rows = joined.group_by("client").aggregate([("run", "min"), ("value", "min")])
+    run, name = rows["run_min"].combine_chunks(), rows["value_min"].combine_chunks()
+    group = pc.binary_join_element_wise(run, name, "\0").dictionary_encode().indices
+    histories = names.group_by("run").aggregate([("history", "min")])
+    history = histories["history_min"].take(pc.index_in(run, histories["run"]))
+    client = rows["client"].to_numpy()
+    columns = {"client": client, "history": history, "group": group, "name": name}
+    return arrow(columns | look_up_columns(spans, "client", client), MEMBER)
+
+
+def spans_of(rows: pa.Table) -> pa.Table:
+    """Return when clients were given their first record, and last seen. A kernel by ``client``."""
+    columns, client = grouped(numbers(rows, ROW.names), "client")
+    given = any_of(columns["fact"], flags.SEEN) & (columns["complete_ns"] != NONE)
+    return arrow(
+        {
+            "client": columns["client"][client.first],
+            "since": client.least(columns["complete_ns"], given),
+            "until": client.greatest(columns["invoke_ns"]),
+        },
+        _SPAN,
+    )
+
+
+def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
+    """Return the records that are there and that a group was not given. A kernel by ``key``.
+
+    Args:
+        rows: in ``ROW``, that tell of records.
+        members: in ``MEMBER``.
+        slots: ``slot, history`` of the runs that have groups.
+    """
+    columns, record = grouped(numbers(rows, ROW.names), "key", then=("at",))
+    fact, offset = columns["fact"], columns["offset"]
+    sent = any_of(fact, flags.SENT_OK) & ~any_of(fact, flags.OF_FENCE)
+    sent &= columns["complete_ns"] != NONE
+    final = read_at_the_end(columns)
+    low, high = record.least(offset, final), record.greatest(offset, final)
+    there = np.flatnonzero((low != NONE) & (low == high) & record.any(sent))
+    history = look_up_columns(slots, "slot", columns["slot"][record.first[there]])["history"]
+    nth, group = _pairs(history, members)
+    owed = there[nth]
+    reader = look_up_columns(members.select(["client", "group"]), "client", columns["client"])
+    seen = any_of(fact, flags.SEEN) & (reader["group"] != NONE)
+    of_record = record.spread(np.arange(len(record)))
+    base = np.int64(len(members) + 1)
+    given = of_record[seen] * base + reader["group"][seen]
+    withheld_from = ~np.isin(owed * base + group, given)
+    owed, group = owed[withheld_from], group[withheld_from]
+    place = choose(columns, record.first_place(sent)[owed]) | {
+        "group": group,
+        "what": np.full(len(owed), RECORD),
+        "offset": low[owed],
+        "invoke_ns": record.least(columns["invoke_ns"], sent)[owed],
+        "complete_ns": record.greatest(columns["complete_ns"], sent)[owed],
+    }
+    return arrow(place, PLACE)
+
+
+def _pairs(history: Ints, members: pa.Table) -> tuple[Ints, Ints]:
+    """Return each record's number with each group of its history."""
+    groups = numbers(members.group_by(["history", "group"]).aggregate([]))
+    order = np.argsort(groups["history"], kind="stable")
+    sorted_histories = groups["history"][order]
+    begin = np.searchsorted(sorted_histories, history, side="left")
+    count = np.searchsorted(sorted_histories, history, side="right") - begin
+    nth = np.repeat(np.arange(len(history)), count)
+    within = np.arange(len(nth)) - np.repeat(np.cumsum(count) - count, count)
+    return nth, groups["group"][order][np.repeat(begin, count) + within]
+
+
+def places(rows: pa.Table) -> pa.Table:
+    """Return what members were given and what they sought, in ``PLACE``. A kernel.
+
+    Args:
+        rows: in ``ROW``, with the ``group`` of their client.
+    """
+    columns = numbers(rows)
+    given = any_of(columns["fact"], flags.SEEN)
+    columns["what"] = np.where(given, GIVEN, MOVED_TO)
+    return arrow(choose(columns, columns["offset"] != NONE), PLACE)
+
+
+def passed(rows: pa.Table, *, members: pa.Table) -> pa.Table:
+    """Return the records that their group went past, in ``FINDING``. A kernel by ``slot``.
+
+    Args:
+        rows: in ``PLACE``.
+        members: in ``MEMBER``.
+    """
+    columns, pair = grouped(numbers(rows, PLACE.names), "slot", "group", then=("offset",))
+    names = dict(zip(members["group"].to_pylist(), members["name"].to_pylist(), strict=True))
+    everyone = numbers(members, MEMBER.names[:-1])
+    tables = [FINDING.empty_table()]
+    for first, size in zip(pair.first, pair.size, strict=True):
+        here = choose(columns, np.arange(first, first + size))
+        group = int(here["group"][0])
+        inside = choose(everyone, everyone["group"] == group)
+        tables.append(_past(here, inside, names[group]))
+    return pa.concat_tables(tables)
+
+
+def _past(rows: Numbers, members: Numbers, name: str) -> pa.Table:
+    """Return the records of one partition that one group went past.
+
+    Args:
+        rows: of ``PLACE``, in the order of their offsets.
+        members: of the group.
+    """
+    records = choose(rows, rows["what"] == RECORD)
+    given = choose(rows, rows["what"] == GIVEN)
+    offset = records["offset"]
+    time, place = _first_behind(given, offset)
+    ended = np.append(given["complete_ns"], NONE)[place]
+    sought_ns, _ = _first_behind(choose(rows, rows["what"] == MOVED_TO), offset)
+    skipped = (place < len(given["offset"])) & (time > records["complete_ns"])
+    skipped &= ~np.isin(offset, given["offset"])  # another record was there once
+    skipped &= sought_ns > np.where(ended == NONE, NEVER - 1, ended)
+    skipped &= _owed(records["invoke_ns"], time, members)
+    records, place = choose(records, skipped), place[skipped]
+    finding = mix(mix(records["client"], records["at"]), records["group"])
+    of_send = (records["client"], records["at"])
+    of_read = (given["client"][place], given["at"][place])
+    shared = {"offset": records["offset"]}
+    copies = findings(
+        UNDELIVERED,
+        finding,
+        part=COPY,
+        client=of_send[0],
+        at=of_send[1],
+        place=records["offset"],
+        note=name,
+        **shared,
+    )
+    return pa.concat_tables([steps(UNDELIVERED, finding, [of_send, of_read], **shared), copies])
+
+
+def _first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
+    """Return when the first of some rows behind each offset began (NEVER: none), and its place.
+
+    Args:
+        rows: in the order of their offsets.
+    """
+    time = np.append(rows["invoke_ns"], NEVER)[::-1]
+    earliest = np.minimum.accumulate(time)
+    new = np.append(True, time[1:] <= earliest[:-1])
+    of_earliest = np.maximum.accumulate(np.where(new, np.arange(len(time)), 0))
+    behind = len(time) - 1 - np.searchsorted(rows["offset"], offset, side="right")
+    return earliest[behind], len(time) - 1 - of_earliest[behind]
+
+
+def _owed(sent: Ints, past: Ints, members: Numbers) -> Bools:
+    """Return which records were sent when a member was there that was so until the group passed."""
+    since = np.where(members["since"] == NONE, NEVER, members["since"])
+    before, still = since[:, None] <= sent[None, :], members["until"][:, None] >= past[None, :]
+    owed: Bools = np.logical_or.reduce(before & still, axis=0)
+    return owed

@@ -1,0 +1,107 @@
+"""Explains records that a group was never given: it began behind them in a partition that was new.
+
+A consumer looks now and then which partitions there are. In one that is new to its group no offset
+is committed, and ``auto.offset.reset`` says where to begin (ConsumerConfig, KIP-1327). A share
+group's coordinator looks, and up to 4.3 it begins at ``share.auto.offset.reset`` (KAFKA-20742).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from highwater.checkers.hazards.catalogue import find_hazard
+from highwater.checkers.hazards.evaluate import of_release
+from highwater.checkers.model.explain.evidence_links import Chain, Row, acknowledged, refuse
+from highwater.checkers.model.explain.tolerances import SECOND
+from highwater.checkers.model.explain.trace import RunTraces, Trace
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.releases.catalogue import release
+from highwater.harness.runs.history import READ, REBALANCE, SEEK, SUBSCRIBE
+
+SHARE_HAZARD: Final = "KAFKA-20742"
+
+
+def undelivered(observed: RunTraces, anomaly: Row) -> Chain:
+    """Explain a record that a group was never given: it was there before the group's beginning."""
+    send = observed.suspects.get(anomaly["value"])
+    trace = observed.traces.get(anomaly["partition"])
+    if send is None or trace is None or not trace.leaderships:
+        return refuse("The history does not show that it was sent.")
+    group = anomaly["copies"][0]["note"]
+    rows = _of_members(observed.ops, group)
+    given = [row for row in rows if row["kind"] == READ]
+    here = [row for row in given if row["partition"] == anomaly["partition"]]
+    added_ns, first = trace.leaderships[0].time_ns, min(here, key=lambda row: row["complete_ns"])
+    if min(row["complete_ns"] for row in given) > added_ns:
+        return refuse("The partition was there before the group had read anything.")
+    links = [_added(observed, anomaly, trace, group), acknowledged(observed, trace, send)]
+    if first["complete_ns"] < send["complete_ns"]:
+        return refuse("The group read that partition already when it was acknowledged.", *links)
+    begins = _beginning(rows, anomaly["partition"])
+    if begins is not None and begins["offset"] is not None:
+        return refuse(f"The group began at a known offset, {begins['offset']}.", *links)
+    if begins is None and not _skips(observed):
+        why = "From 4.4 on a share group begins a partition that is added at its beginning."
+        return refuse(why, *links)
+    begun = _shared(first, added_ns, group) if begins is None else _reset(begins, first, added_ns)
+    return Chain(links=(*links, begun))
+
+
+def _of_members(ops: pa.Table, group: str) -> list[Row]:
+    """Return the rows of a group's members, in their order."""
+    joined = pc.and_(pc.equal(ops["kind"], SUBSCRIBE), pc.equal(ops["value"], group))
+    members = pc.unique(ops["process"].filter(joined))
+    rows: list[Row] = ops.filter(pc.is_in(ops["process"], members)).to_pylist()
+    return rows
+
+
+def _beginning(rows: Sequence[Row], partition: int) -> Row | None:
+    """Return where a member went when it was assigned a partition; None of a share group."""
+    assigned = any(row["kind"] == REBALANCE and row["partition"] == partition for row in rows)
+    seeks = [row for row in rows if row["kind"] == SEEK and row["partition"] == partition]
+    return seeks[0] if assigned and seeks else None
+
+
+def _skips(observed: RunTraces) -> bool:
+    """Return whether the brokers are of a release in which share groups skip what came first."""
+    return of_release(find_hazard(SHARE_HAZARD), release(observed.plan.played_on))
+
+
+def _added(observed: RunTraces, anomaly: Row, trace: Trace, group: str) -> ExplanationLink:
+    first = trace.leaderships[0]
+    return ExplanationLink(
+        rule="added-partition",
+        says=f"Partition {anomaly['partition']} was added to {observed.topic}, of which {group} had"
+        f" read records before; broker {first.leader} led it.",
+        event="the first that was seen of it",
+        broker=first.leader if first.leader >= 0 else None,
+        time_ns=first.time_ns,
+    )
+
+
+def _reset(begins: Row, first: Row, added_ns: int) -> ExplanationLink:
+    return ExplanationLink(
+        rule="auto.offset.reset",
+        says=f"{begins['process']} was assigned the partition {_after(begins, added_ns)}. Its group"
+        " had committed no offset there, so that it began where auto.offset.reset says: the first"
+        f" that it was given is {first['value']}, at offset {first['offset']}.",
+        event=f"{begins['process']}: {SEEK}, to wherever",
+        time_ns=begins["complete_ns"],
+    )
+
+
+def _shared(first: Row, added_ns: int, group: str) -> ExplanationLink:
+    return ExplanationLink(
+        rule="share.auto.offset.reset",
+        says=f"The first record of the partition that {group} was given is {first['value']}, at"
+        f" offset {first['offset']}, {_after(first, added_ns)}: its coordinator began where"
+        " share.auto.offset.reset says, at the latest.",
+        event=f"{first['process']}: {READ} {first['value']}",
+        time_ns=first["complete_ns"],
+    )
+
+
+def _after(row: Row, added_ns: int) -> str:
+    return f"{(row['complete_ns'] - added_ns) / SECOND:.1f} s after it was added"

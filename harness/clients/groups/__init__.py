@@ -1,0 +1,1 @@
+"""Members of groups: of consumer groups, and of share groups (KIP-932)."""

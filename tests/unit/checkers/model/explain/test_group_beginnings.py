@@ -1,0 +1,67 @@
+"""A record that a group was never given: it was there before the group began in a new partition."""
+
+from pathlib import Path
+
+import pytest
+
+from highwater.checkers.model.explain.reconcile import as_random
+from highwater.harness.runs.plan import Topic, Workload
+from tests.support.judged import anomalies, verdict
+from tests.support.run_builder import RunBuilder
+
+GROUP = "g"
+
+
+@pytest.mark.parametrize(
+    ("kafka", "sought", "there_before", "sent_late", "rules"),
+    [
+        ("0.10.2.2", None, False, False, ["auto.offset.reset"]),
+        ("4.4.0", None, False, False, ["auto.offset.reset"]),
+        ("4.4.0", 1, False, False, []),  # it was told where to begin
+        ("4.4.0", None, True, False, []),  # the partition is no new one
+        ("4.4.0", None, False, True, []),  # it read that partition already
+        ("4.3.1", "share", False, False, ["share.auto.offset.reset"]),
+        ("4.4.0", "share", False, False, []),
+    ],
+)
+def test_where_a_group_began_explains_what_it_was_not_given(
+    tmp_path: Path,
+    kafka: str,
+    sought: int | str | None,
+    there_before: bool,
+    sent_late: bool,
+    rules: list[str],
+) -> None:
+    topic = Topic(partitions=2)
+    run = RunBuilder(tmp_path / "run", kafka=kafka, topic=topic, workload=Workload(producers=0))
+    run.leader(1, 0, [1, 2, 3])
+    if there_before:
+        run.leader(2, 0, [1, 2, 3], partition=1)
+    run.join(GROUP)
+    run.everywhere([(0, 0, "w0")])
+    run.read("w0", 0, process="member-0", phase="run")
+    if not there_before:
+        run.leader(2, 0, [1, 2, 3], partition=1)
+    if not sent_late:
+        run.everywhere([(0, 0, "m1")], partition=1)
+    if not isinstance(sought, str):
+        run.rebalance(1)
+        run.seek(1, sought)
+    run.everywhere([(1, 0, "m2")], partition=1)
+    run.read("m2", 1, partition=1, process="member-0", phase="run")
+    if sent_late:
+        run.everywhere([(0, 0, "m1")], partition=1)
+    built = run.write()
+    copy = {"partition": 1, "offset": 0, "value": "m1", "note": GROUP}
+    skipped = {"kind": "undelivered", "topic": "events", "partition": 1, "offset": 0, "value": "m1"}
+    anomalies(built, {**skipped, "copies": [copy]})
+    [finding] = [
+        each
+        for each in as_random(built, verdict(kafka=kafka)).findings
+        if each.kind == "undelivered"
+    ]
+    assert finding.verdict == ("explained" if rules else "unexplained")
+    chain = [link.rule for link in finding.because]
+    if rules:
+        assert chain == ["added-partition", "acks=all", *rules]
+        assert "s after it was added" in finding.because[-1].says

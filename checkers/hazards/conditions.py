@@ -331,7 +331,7 @@ class TransactionalClients:
 
 @dataclass(frozen=True, slots=True)
 class JavaProducers:
-    """Producers of Kafka's own library, of some releases; there are none unless somebody says so.
+    """Producers of Kafka's own library, of some releases. No cluster tells who writes to it.
 
     Attributes:
         ranges: first release, and the first one after it that is not meant.
@@ -348,12 +348,9 @@ class JavaProducers:
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether it holds."""
         word = situation.answers.get("client")
-        if word is None:
-            why = f"nobody has named such a producer: {CLIENT_OPTIONS['client']}"
-            return ConditionAnswer(holds="no", why=why)
-        if word == JAVA:
+        if word in (None, JAVA):
             return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["client"])
-        library, _, version = word.partition(":")
+        library, _, version = (word or "").partition(":")
         if library == JAVA and self._of(numbers(version)):
             return YES
         return ConditionAnswer(holds="no", why=f"client={word}, as you say")

@@ -148,7 +148,7 @@ def prepare(bootstrap: str, cert: Path, both: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_path: Path) -> None:
-    known = ("--acks", "all", "--power", "separate")
+    known = ("--acks", "all", "--power", "separate", "--client", "librdkafka")
     topics = {
         "healthy": (3, {"min.insync.replicas": "2"}, {"elected-again"}),
         "two": (2, {"min.insync.replicas": "1"}, {"last-replica"}),
@@ -202,7 +202,7 @@ def test_a_healthy_cluster_of_three_controllers_has_what_has_no_cure(tmp_path: P
         ]
         for created in admin.create_topics(topics).values():
             created.result(timeout=60)
-        known = ("--acks", "all", "--power", "separate")
+        known = ("--acks", "all", "--power", "separate", "--client", "librdkafka")
         code, document, errors = advise(opened.bootstrap, *known)
         assert code == 1, errors
         assert losing(document) == {"elected-again"}
@@ -236,7 +236,16 @@ def test_a_tiered_topic_that_is_retained_by_its_size_is_at_risk_up_to_4_3(tmp_pa
         topics = [KAFKA.NewTopic(name, 1, 2, config=config) for name, config in settings.items()]
         for created in admin.create_topics(topics).values():
             created.result(timeout=60)
-        options = ("--acks", "all", "--power", "separate", "--topic", "[bl]*")
+        options = (
+            "--acks",
+            "all",
+            "--power",
+            "separate",
+            "--client",
+            "librdkafka",
+            "--topic",
+            "[bl]*",
+        )
         code, document, errors = advise(opened.bootstrap, *options)
         assert code == 1, errors
         assert hazard_topics(document, "KAFKA-20732") == ["by-size"]
@@ -274,7 +283,16 @@ def test_an_upgraded_cluster_has_what_its_upgrade_left_behind(
         )
         topic = KAFKA.NewTopic("orders", 1, 3, config={"min.insync.replicas": "2"})
         admin.create_topics([topic])["orders"].result(timeout=60)
-        options = ("--acks", "all", "--power", "separate", "--kafka", upgrade.to[-1])
+        options = (
+            "--acks",
+            "all",
+            "--power",
+            "separate",
+            "--client",
+            "librdkafka",
+            "--kafka",
+            upgrade.to[-1],
+        )
         code, document, errors = advise(opened.bootstrap, *options)
         assert code == 1, errors
         assert losing(document) == expected

@@ -283,7 +283,16 @@ def test_advice_reads_a_cluster_and_names_what_applies(cluster: Cluster) -> None
     cluster.create_topic("advise-safe", [brokers], {"min.insync.replicas": "2"})
     cluster.create_topic("advise-weak", [brokers], {"min.insync.replicas": "1"})
     cluster.create_topic("advise-two", [[1, 2]], {"min.insync.replicas": "2"})
-    options = ("--topic", "advise-*", "--acks", "all", "--power", "separate")
+    options = (
+        "--topic",
+        "advise-*",
+        "--acks",
+        "all",
+        "--power",
+        "separate",
+        "--client",
+        "librdkafka",
+    )
     code, document, errors = advise(cluster.bootstrap, *options)
     kafka = cluster.release
     if kafka.number < (0, 10):  # it is silent about ApiVersions, which came with 0.10 (KIP-35)

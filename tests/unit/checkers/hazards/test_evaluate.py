@@ -8,7 +8,7 @@ from highwater.checkers.hazards.evaluate import Advice, evaluate, unread, worst
 from highwater.harness.releases.cluster_facts import VERIFICATION, ClusterFacts, ReleaseRange
 from tests.unit.checkers.hazards.clusters import cluster, topic
 
-SAID = {"acks": "all", "power": "separate"}
+SAID = {"acks": "all", "power": "separate", "client": "librdkafka"}
 
 
 def of(facts: ClusterFacts, hazard: str, said: dict[str, str] = SAID) -> Advice:
@@ -136,7 +136,7 @@ def test_transactional_clients_have_hazards_of_their_own(
 @pytest.mark.parametrize(
     ("client", "status"),
     [
-        (None, "guarded"),
+        (None, "cannot tell"),
         ("librdkafka", "guarded"),
         ("java", "cannot tell"),
         ("java:2.0", "guarded"),

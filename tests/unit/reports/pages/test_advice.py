@@ -24,7 +24,7 @@ def test_what_applies_is_told_in_full_and_the_rest_in_a_table(tmp_path: Path) ->
 
 def test_headlines_have_denominators() -> None:
     safe = cluster("4.4.0", topic(replicas=2))
-    said = {"acks": "all", "power": "separate"}
+    said = {"acks": "all", "power": "separate", "client": "librdkafka"}
     assert (
         headline(evaluate(safe, said)) == f"None of {len(HAZARDS)} hazards applies to this cluster."
     )

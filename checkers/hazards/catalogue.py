@@ -66,7 +66,7 @@ _ENTRIES: Final = (
         id="missed-decisions",
         title="A leader that missed decisions of a dead controller keeps its old followers' state.",
         loses=_SILENT,
-        conditions=(On("zookeeper"), Replicas(">=", 3)),
+        conditions=(On("zookeeper"), Releases((((0, 11), (4, 0)),)), Replicas(">=", 3)),
         schedule=(
             "Leadership moves away from a broker that the controller does not reach, and back."
             " Then the controller dies, and with it the decisions that it has not delivered. By the"

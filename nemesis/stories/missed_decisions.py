@@ -21,14 +21,17 @@ from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 _LIMIT_S: Final = 20.0
+_EPOCHS: Final = (0, 11)
 _FETCHED_S: Final = 0.5
 """So long after a follower has appended a record its leader may take to learn of that."""
 
 
-def _log_of_metadata(release: Release) -> str:
-    if release.coordination == "zookeeper":
-        return ""
-    return "its brokers read every decision in the metadata log, whoever is the controller"
+def _not_played(release: Release) -> str:
+    if release.coordination == "kraft":
+        return "its brokers read every decision in the metadata log, whoever is the controller"
+    if release.number < _EPOCHS:
+        return "its brokers end themselves when they are ahead of their leader"
+    return ""
 
 
 @story(
@@ -36,12 +39,12 @@ def _log_of_metadata(release: Release) -> str:
     HazardEnding(hazard="missed-decisions", ending=Prediction(lost=frozenset({VICTIM}))),
     needs=StoryNeeds(wire="nodes"),
     outcome=(
-        "The record is lost on every release with ZooKeeper, whatever the acks and"
+        "The record is lost on every release with ZooKeeper, from 0.11 on, whatever the acks and"
         " min.insync.replicas."
     ),
     controller="D",
     min_isr_most=3,
-    why_not=_log_of_metadata,
+    why_not=_not_played,
 )
 def missed_decisions(scene: ScheduleContext) -> None:
     """Lose a committed record by two planned moves of which A never hears: the controller dies."""

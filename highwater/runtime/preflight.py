@@ -14,6 +14,7 @@ from highwater.harness.releases.client_choice import read_client
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.nemesis.faults.registry import MESSAGE
 from highwater.nemesis.model_replay.script_lookup import find_script
+from highwater.nemesis.model_replay.transaction_replay import is_transaction_replay
 from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.schedules.generator import check_duration
 from highwater.nemesis.schedules.upgrade_path import check_levels
@@ -307,7 +308,8 @@ def _check_transactions(plan: Plan, kafka: Release) -> None:
         raise UsageError(f"Kafka {kafka.name} has no transactions", hint="They came with 0.11.0.")
     if by_story and not workload.transactions:
         raise UsageError(f"the story {plan.story} is one of transactions", hint="Add them.")
-    if workload.transactions and not workload.producers and not by_story:
+    has_own = by_story or is_transaction_replay(plan)
+    if workload.transactions and not workload.producers and not has_own:
         raise UsageError("transactions need producers", hint="Use --producers 3 and a nemesis.")
     if workload.transactions and not (workload.idempotence and workload.acks == "all"):
         raise UsageError(

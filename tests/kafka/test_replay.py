@@ -122,8 +122,8 @@ OF_TRANSACTIONS: Final[tuple[tuple[str, str, bool], ...]] = (
     ("late-produce-4.4.0", "4.4.0", True),
     ("reused-sequence-4.4.0", "4.4.0", True),
     ("late-copy-4.4.0", "4.4.0", True),
-    ("zombie-4.4.0", "4.4.0", True),
-    ("zombie-4.4.0", "3.9.2", False),
+    ("zombie-4.0.1", "4.0.1", True),
+    ("zombie-4.0.1", "4.4.0", False),
 )
 """Counterexamples of transactions: the release, and whether it breaks there what the model says."""
 

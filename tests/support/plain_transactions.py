@@ -411,6 +411,8 @@ class World:
 
     def append(self, name: int) -> str:
         note, shelf = self.notes[name], self.shelves[self.notes[name].place]
+        if self.rules.stale_epoch_first and note.epoch < (shelf.epoch or 0):
+            return "no"
         ongoing = shelf.begun is not None
         if self.rules.open_in_epoch and note.epoch != shelf.epoch:
             ongoing = False

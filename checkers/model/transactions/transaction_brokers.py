@@ -22,6 +22,7 @@ from highwater.checkers.model.transactions.transaction_scope import (
     K_LOWEST_SEQUENCE,
     K_MARKER_ABOVE,
     K_OPEN_IN_EPOCH,
+    K_STALE_EPOCH_FIRST,
     K_UNKNOWN_ACCEPTED,
     K_VERIFICATION,
 )
@@ -143,6 +144,8 @@ def append_record(s: State, k: Constants, r: int) -> int:
     """Append a record, unless the leader has it or the rules refuse it."""
     p, epoch = int(s[layout.R_PARTITION + r]), int(s[layout.R_EPOCH + r])
     sequence, own_epoch = int(s[layout.R_SEQUENCE + r]), leader(s, p, layout.LEADER_EPOCH) - 1
+    if k[K_STALE_EPOCH_FIRST] and epoch < own_epoch:
+        return REFUSED
     is_open = leader(s, p, layout.OPEN) != 0
     if k[K_OPEN_IN_EPOCH] and epoch != own_epoch:
         is_open = False

@@ -53,7 +53,13 @@ class TransactionRules:
     open_in_epoch: bool = _switch(
         "A leader takes an open transaction of an older epoch for another one, and asks about the"
         " first record of the new epoch, too.",
-        "KIP-890; UnifiedLog.hasOngoingTransaction (with an epoch in 4.1.2, without it in 3.9.2)",
+        "KIP-890; UnifiedLog.hasOngoingTransaction (with an epoch in 4.0.1, without it in 3.9.2)",
+    )
+    stale_epoch_first: bool = _switch(
+        "A leader refuses a producer epoch below the one that it knows before it asks the"
+        " coordinator, and without a trace of it.",
+        "KAFKA-19690; UnifiedLog.maybeStartTransactionVerification (in 4.1.2, not in 4.0.1; 4.0.2"
+        " was not read)",
     )
     bumps_epoch: bool = _switch(
         "The producer epoch rises at each end of a transaction, and the next begins with"
@@ -67,12 +73,11 @@ class TransactionRules:
     )
     first_is_zero: bool = _switch(
         "The first record of a producer that a leader has no batch of has sequence number 0.",
-        "KAFKA-18202; ProducerAppendInfo.checkSequence (in 4.1.2 and 4.4.0; 4.0 was not read)",
+        "KAFKA-18202; ProducerAppendInfo.checkSequence (in 4.1.2, not in 4.0.1)",
     )
     marker_above: bool = _switch(
         "A marker of an epoch that the leader knows already ends no open transaction.",
-        "KIP-1228, KAFKA-19446; ProducerAppendInfo.checkProducerEpoch (in 4.3.1 and 4.4.0, not in"
-        " 4.1.2; 4.2 was not read)",
+        "KIP-1228, KAFKA-19446; ProducerAppendInfo.checkProducerEpoch (in 4.2.1, not in 4.1.2)",
     )
     answers_first: bool = _switch(
         "The coordinator answers EndTxn when its decision is written, before the markers are.",
@@ -109,10 +114,11 @@ def transaction_rules_of(kafka: str, client: str) -> TransactionRules:
         verification=version >= (3, 6),
         lowest_sequence=version >= (3, 6),
         open_in_epoch=version >= (4, 0),
+        stale_epoch_first=version >= (4, 1),
         bumps_epoch=second,
         adds_by_produce=second,
         first_is_zero=second and version >= (4, 1),
-        marker_above=second and version >= (4, 3),
+        marker_above=second and version >= (4, 2),
         answers_first=True,
         purges_unanswered=client == "librdkafka",
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer
 from confluent_kafka import admin as kafka_admin
 
 from highwater.clusters.core.interfaces import NodeOptions
@@ -188,6 +188,53 @@ def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_pa
             _, document, _ = advise(opened.bootstrap, *known, "--topic", "healthy", *options)
             assert losing(document) == {"elected-again", "one-controller", *expected}
             assert {statuses(document)[hazard] for hazard in of_clients} == {status}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("kafka", "share"), [("4.3.1", "can lose"), ("4.4.0", "not affected")])
+def test_a_cluster_tells_if_groups_and_share_groups_have_been_there(
+    kafka: str, share: str, tmp_path: Path
+) -> None:
+    known = ("--acks", "all", "--power", "separate", "--kafka", kafka)
+    guarded = share if share == "not affected" else "guarded"
+    with contextlib.closing(
+        open_cluster(release(kafka), tmp_path / "run", brokers=1, broker_config={})
+    ) as opened:
+        admin = KAFKA.AdminClient({"bootstrap.servers": opened.bootstrap})
+        for created in admin.create_topics([KAFKA.NewTopic("one", 1, 1)]).values():
+            created.result(timeout=60)
+
+        def told(*options: str) -> tuple[str, str]:
+            _, document, _ = advise(opened.bootstrap, *known, *options)
+            found = statuses(document)
+            return found["KAFKA-20539"], found["KAFKA-20742"]
+
+        def given(client: Consumer | ShareConsumer) -> bool:
+            producer.produce("one", b"value")
+            producer.flush(10)
+            if isinstance(client, Consumer):
+                return client.poll(0.5) is not None
+            return len(client.poll(0.5)) > 0
+
+        assert told() == ("guarded", guarded)
+        producer = Producer({"bootstrap.servers": opened.bootstrap})
+        settings = {"bootstrap.servers": opened.bootstrap, "group.id": "readers"}
+        readers = (
+            (Consumer(settings), "cannot tell", guarded),
+            (ShareConsumer({**settings, "group.id": "sharers"}), "cannot tell", share),
+        )
+        for client, *expected in readers:
+            client.subscribe(["one"])
+            await_condition(
+                lambda client=client: given(client),  # type: ignore[misc]
+                bool,
+                what="the group to be given a record",
+                limit_s=60,
+            )
+            client.close()
+            assert told() == tuple(expected)
+        assert told("--offset-reset", "latest") == ("can lose", share)
+        assert told("--offset-reset", "earliest") == ("guarded", share)
 
 
 @pytest.mark.nightly

@@ -19,18 +19,20 @@ _FAMILIES: Final = (
     "late_answer",
     "missed_decisions",
     "controller_disk",
-    "transactions",
+    "clients.transactions",
     "tiered_storage",
-    "java_producer",
-    "added_partitions",
+    "clients.java_producer",
+    "clients.added_partitions",
 )
 
+_HERE: Final = __name__.rpartition(".")[0]
+
 for _family in _FAMILIES:
-    importlib.import_module(f"highwater.nemesis.stories.{_family}")
+    importlib.import_module(f"{_HERE}.{_family}")
 
 
 def _family_of(story: Story) -> int:
-    return _FAMILIES.index(story.play.__module__.rpartition(".")[2])
+    return _FAMILIES.index(story.play.__module__.removeprefix(f"{_HERE}."))
 
 
 _ordered: Final = sorted(STORIES.values(), key=_family_of)  # whichever was imported first

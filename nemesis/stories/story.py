@@ -119,7 +119,7 @@ class StoryNeeds:
 
     @property
     def all_partitions(self) -> int:
-        """How many its topic has in the end, at least."""
+        """The number of partitions that its topic has in the end, at least."""
         return self.partitions + self.added
 
 

@@ -11,9 +11,9 @@ from highwater.checkers.catalogue import our_kinds
 from highwater.checkers.core.anomaly_kinds import Severity
 from highwater.checkers.model.explain.consistency import contradictions
 from highwater.checkers.model.explain.elections import wrong_elections
-from highwater.checkers.model.explain.evidence_links import Chain, Row, refuse
+from highwater.checkers.model.explain.evidence.evidence_links import Chain, Row, refuse
+from highwater.checkers.model.explain.evidence.group_beginnings import undelivered
 from highwater.checkers.model.explain.forks import fork
-from highwater.checkers.model.explain.group_beginnings import undelivered
 from highwater.checkers.model.explain.lost_records import lost
 from highwater.checkers.model.explain.other_anomalies import (
     aborted_read,

@@ -1,6 +1,6 @@
 """Why replicas differ: one returned with records that a new leader never had, and kept them."""
 
-from highwater.checkers.model.explain.evidence_links import (
+from highwater.checkers.model.explain.evidence.evidence_links import (
     Chain,
     Row,
     acknowledged,

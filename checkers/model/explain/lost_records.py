@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from highwater.checkers.model.explain import epoch_evidence
-from highwater.checkers.model.explain import loss_evidence as evidence
-from highwater.checkers.model.explain.evidence_links import (
+from highwater.checkers.model.explain.evidence import epoch_evidence
+from highwater.checkers.model.explain.evidence import loss_evidence as evidence
+from highwater.checkers.model.explain.evidence.evidence_links import (
     Chain,
     Row,
     acknowledged,
@@ -19,8 +19,8 @@ from highwater.checkers.model.explain.evidence_links import (
     refuse,
     unknown,
 )
-from highwater.checkers.model.explain.loss_evidence import Links, LostRecord
-from highwater.checkers.model.explain.remote_retention import counted_twice
+from highwater.checkers.model.explain.evidence.loss_evidence import Links, LostRecord
+from highwater.checkers.model.explain.evidence.remote_retention import counted_twice
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.harness.runs.history import OK
 

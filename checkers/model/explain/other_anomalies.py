@@ -5,7 +5,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from highwater.checkers.core.promises import CONTROLLER_DISK_LOSS
-from highwater.checkers.model.explain.evidence_links import (
+from highwater.checkers.model.explain.evidence.evidence_links import (
     Chain,
     Row,
     cut_link,
@@ -15,7 +15,7 @@ from highwater.checkers.model.explain.evidence_links import (
     refuse,
     unanswered,
 )
-from highwater.checkers.model.explain.reused_buffers import expired_sends
+from highwater.checkers.model.explain.evidence.reused_buffers import expired_sends
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.checkers.model.explain.evidence_links import event_link
+from highwater.checkers.model.explain.evidence.evidence_links import event_link
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, Trace
 from highwater.checkers.model.protocol.rules_by_release import Rules

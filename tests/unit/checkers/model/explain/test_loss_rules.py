@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from highwater.checkers.model.explain.loss_evidence import LostRecord
+from highwater.checkers.model.explain.evidence.loss_evidence import LostRecord
 from highwater.checkers.model.explain.lost_records import (
     OTHERWISE,
     SUCCESSION,

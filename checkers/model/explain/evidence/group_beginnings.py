@@ -13,7 +13,12 @@ import pyarrow.compute as pc
 
 from highwater.checkers.hazards.catalogue import find_hazard
 from highwater.checkers.hazards.evaluate import of_release
-from highwater.checkers.model.explain.evidence_links import Chain, Row, acknowledged, refuse
+from highwater.checkers.model.explain.evidence.evidence_links import (
+    Chain,
+    Row,
+    acknowledged,
+    refuse,
+)
 from highwater.checkers.model.explain.tolerances import SECOND
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 
 from highwater.checkers.hazards.catalogue import find_hazard
 from highwater.checkers.hazards.evaluate import of_clients
-from highwater.checkers.model.explain.evidence_links import Row
+from highwater.checkers.model.explain.evidence.evidence_links import Row
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.harness.releases.catalogue import release
 from highwater.harness.releases.client_choice import read_client

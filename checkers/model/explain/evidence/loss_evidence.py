@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyarrow.compute as pc
 
-from highwater.checkers.model.explain.evidence_links import (
+from highwater.checkers.model.explain.evidence.evidence_links import (
     Row,
     cut_link,
     disturbed,

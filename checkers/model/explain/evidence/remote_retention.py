@@ -5,8 +5,8 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from highwater.checkers.model.explain.evidence_links import event_link
-from highwater.checkers.model.explain.loss_evidence import Links, LostRecord
+from highwater.checkers.model.explain.evidence.evidence_links import event_link
+from highwater.checkers.model.explain.evidence.loss_evidence import Links, LostRecord
 from highwater.checkers.model.explain.trace import BrokerLogLine
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.history import FAIL, SEND

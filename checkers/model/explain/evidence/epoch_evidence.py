@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from highwater.checkers.model.explain.evidence_links import Row, cut_link, event_link
-from highwater.checkers.model.explain.loss_evidence import (
+from highwater.checkers.model.explain.evidence.evidence_links import Row, cut_link, event_link
+from highwater.checkers.model.explain.evidence.loss_evidence import (
     Links,
     LostRecord,
     election,

@@ -1,0 +1,1 @@
+"""Events of a run that explain an anomaly, by what they are about."""

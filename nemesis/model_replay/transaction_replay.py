@@ -158,6 +158,9 @@ class _TransactionPlayer:
             self.scene.note(f"the application aborts in the end: {refusal or 'done'}")
         if self.refused and not refusal:
             raise ScheduleNotFollowedError("the producer was to fail, and has not")
+        if self.refused:
+            self.writer.renew()
+            self.scene.note("a new producer aborts what the one that failed has left open")
         other = self.scene.transactional(_OTHER)
         other.begin()
         other.send(_LAST, 0)

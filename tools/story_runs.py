@@ -3,7 +3,8 @@
     highwater matrix --kafka 4.4.0,3.9.2 --story torn-transaction --seed 0,1,2,3,4,5,6,7,8,9
     python -m tools.story_runs store/matrix-…
 
-A later matrix replaces what an earlier one says of the same story, release and setting.
+A later call replaces what an earlier one says of the same story, release and setting; matrices of
+one call are counted together.
 """
 
 import sys
@@ -56,13 +57,15 @@ def read() -> tuple[StoryRuns, ...]:
     return msgspec.json.decode(RESULTS.read_bytes(), type=tuple[StoryRuns, ...])
 
 
-def of_matrix(folder: MatrixFolder) -> Iterable[StoryRuns]:
-    """Yield the runs of a judged matrix, by story, release and setting."""
-    rows = [row for row in folder.rows() if row.story is not None]
-    rows.sort(key=_setting)
-    for (story, kafka, acks, min_isr, unclean, client), group in groupby(rows, key=_setting):
-        cells = list(group)
-        started = max(folder.store.open(cell.run).environment().started_at_ns for cell in cells)
+def of_matrices(folders: Sequence[MatrixFolder]) -> Iterable[StoryRuns]:
+    """Yield the runs of judged matrices, by story, release and setting."""
+    rows = [(row, folder) for folder in folders for row in folder.rows() if row.story is not None]
+    rows.sort(key=lambda pair: _setting(pair[0]))
+    for setting, group in groupby(rows, key=lambda pair: _setting(pair[0])):
+        pairs = list(group)
+        cells = [row for row, _ in pairs]
+        started = max(at.store.open(row.run).environment().started_at_ns for row, at in pairs)
+        story, kafka, acks, min_isr, unclean, client = setting
         yield StoryRuns(
             story=story,
             kafka=kafka,
@@ -84,8 +87,8 @@ def _setting(row: MatrixRow) -> tuple[str, str, str, int, bool, str]:
 def main(folders: Sequence[str]) -> None:
     """Add the runs of matrices to docs/story-results.json."""
     recorded = {runs.setting: runs for runs in read()}
-    for folder in folders:
-        recorded |= {runs.setting: runs for runs in of_matrix(MatrixFolder(Path(folder)))}
+    opened = [MatrixFolder(Path(folder)) for folder in folders]
+    recorded |= {runs.setting: runs for runs in of_matrices(opened)}
     rows = [recorded[setting] for setting in sorted(recorded)]
     text = msgspec.json.format(msgspec.json.encode(rows), indent=1)
     RESULTS.write_bytes(text + b"\n")

@@ -119,7 +119,7 @@ def plan_night(
     drivers: Sequence[str],
     marks: Sequence[CellResult] = (),
     jobs: int = 8,
-    minutes: float = 45,
+    minutes: float = 60,
 ) -> Night:
     """Choose a night's cells, and distribute them over machines.
 

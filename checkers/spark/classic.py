@@ -13,6 +13,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -39,6 +41,7 @@ _LAST_WORDS: Final = 600  # characters of Spark's own complaint that an error qu
 _EXECUTOR_LIMIT_S: Final = 120.0
 _ANSWER_LIMIT_S: Final = 10.0
 _END_LIMIT_S: Final = 10.0
+_LOOK_S: Final = 0.05
 _KILL_LATER: Final = """
 began() { cut -d ' ' -f 22 "/proc/$0/stat"; }
 then=$(began)
@@ -105,7 +108,8 @@ def start(
     os.environ["PYSPARK_PYTHON"] = _python(master, options.conf)
     shared = sharing_flags(java) if sharing is None else sharing
     temporary = scratch("spark")
-    at_end(partial(_clear, temporary))
+    launching = threading.Lock()
+    at_end(partial(_clear, temporary, launching))
     conf = _configuration(master, options, settings, temporary)
     paths = " ".join(f'"{path}"' for path in (*shared, f"-Djava.io.tmpdir={temporary}"))
     flags = (_JVM_OPTIONS, "" if heavy else _QUICK, paths, options.conf.get(_JAVA_OPTIONS, ""))
@@ -115,9 +119,9 @@ def start(
         with log.open("wb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
             launch: Callable[..., Any] = launch_gateway  # without types
-            with _temporary_files_in(temporary):
+            with launching, _temporary_files_in(temporary):
                 gateway = launch(conf, {"stdout": file, "stderr": file})
-            at_end(partial(_end, gateway, _guard(gateway.proc.pid)))
+                at_end(partial(_end, gateway, _guard(gateway.proc.pid)))
             context = SparkContext(gateway=gateway, conf=conf)
             # Nothing is said where the JVM ends while PySpark waits for its accumulators' values.
             server: Any = context._accumulatorServer  # noqa: SLF001 - nothing public
@@ -199,14 +203,28 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
         tempfile.tempdir = before
 
 
-def _clear(folder: Path) -> None:
-    """Remove Spark's folder, after a JVM that is only starting, which would make it again."""
+def _clear(folder: Path, launching: threading.Lock) -> None:
+    """Remove Spark's folder, and let no JVM outlive it.
+
+    A JVM that is only starting would make the folder again, or find it gone: then its gateway
+    listens for ever, since it is the main thread that ends with this process. ``launching`` is held
+    while one starts, and not given back, so that none starts afterwards.
+    """
+    deadline = time.monotonic() + _END_LIMIT_S
+    while not launching.acquire(timeout=_LOOK_S) and time.monotonic() < deadline:
+        _kill_children_of(folder)  # who launches them waits for them
+    psutil.wait_procs(_kill_children_of(folder), timeout=_END_LIMIT_S)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _kill_children_of(folder: Path) -> list[psutil.Process]:
+    killed = []
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if any(str(folder) in word for word in child.cmdline()):
                 child.kill()
-                child.wait(_END_LIMIT_S)
-    shutil.rmtree(folder, ignore_errors=True)
+                killed.append(child)
+    return killed
 
 
 def end_in_order(session: SparkSession) -> None:

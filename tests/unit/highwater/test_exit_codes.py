@@ -1,5 +1,6 @@
 """Exit code 1 is a verdict's alone: commands into closed pipes, full devices, closed folders."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -229,7 +230,20 @@ def test_an_interruption_leaves_a_sentence_and_nothing_else(
     lines = [line for line in said.splitlines() if "still judging" not in line]
     assert (process.returncode, lines) == (INTERRUPTED, [f"highwater: interrupted by {name}"])
     assert [*tmp_path.iterdir()] == []
+    await_condition(
+        lambda: [*_processes_about(tmp_path)],
+        lambda left: not left,
+        what="every JVM of the command to end",
+        limit_s=30,
+    )
     assert Run(store / "valid").verdict() == before
+
+
+def _processes_about(folder: Path) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any(str(folder) in word for word in process.cmdline()):
+                yield process
 
 
 _IN_A_CALLBACK: Final = """

@@ -26,7 +26,7 @@ from highwater.harness.releases.catalogue import release
 from highwater.harness.runs import manifest
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Clock, Recorder
-from highwater.harness.runs.store import Run, Store
+from highwater.harness.runs.store import Environment, Run, Store
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.faults.upgrades import climb_all
 from highwater.nemesis.injector import Nemesis
@@ -115,9 +115,7 @@ def conduct(
         if plan.story:
             climb_all(cluster, levels(plan))
         clock = Clock()
-        outside = plan.external is not None
-        facts = describe(cluster, clock.started_at_ns, outside=outside, tiered=plan.tiered)
-        run.write_struct("environment.json", facts)
+        run.write_struct("environment.json", _environment(plan, cluster, clock))
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         assignment = _create_topic(plan, cluster, probe)
         recorder = stack.enter_context(_recorder(plan, run, cluster, clock))
@@ -158,16 +156,18 @@ def conduct(
                 log=recorder,
                 clock=time.monotonic,
             )
-            with diary.problems(ScheduleNotFollowedError, WaitTimeoutError, UnreachableError):
-                _play(plan, scene)
-            scene.check()
+            _play(plan, scene, diary)
             _heal(plan, scene, workload, diary)
-            scene.check()
             _read(workload, diary)
             record_end(recorder, probe, cluster, plan.topic.name)
         keep()
         _seal(plan, run, recorder, clock, diary)
         diary.phase("frozen", manifest=manifest.record(run, recorder.rows()))
+
+
+def _environment(plan: Plan, cluster: Cluster, clock: Clock) -> Environment:
+    outside = plan.external is not None
+    return describe(cluster, clock.started_at_ns, outside=outside, tiered=plan.tiered)
 
 
 def _recorder(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> Recorder:
@@ -199,15 +199,18 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]
     return assignment
 
 
-def _play(plan: Plan, scene: ScheduleContext) -> None:
-    script = find_script(plan)
-    if script is not None:
-        script.play(scene)
-    elif plan.steps or plan.overlap > 1:
-        steps = plan.steps or generator.draw_lanes(plan)
-        step_executor.play(scene, steps, duration_s=plan.duration_s)
-    else:
-        step_executor.play_in_turn(scene, generator.draw(plan), duration_s=plan.duration_s)
+def _play(plan: Plan, scene: ScheduleContext, diary: StatusKeeper) -> None:
+    """Play the schedule; one that could not be followed is a problem of the run."""
+    with diary.problems(ScheduleNotFollowedError, WaitTimeoutError, UnreachableError):
+        script = find_script(plan)
+        if script is not None:
+            script.play(scene)
+        elif plan.steps or plan.overlap > 1:
+            steps = plan.steps or generator.draw_lanes(plan)
+            step_executor.play(scene, steps, duration_s=plan.duration_s)
+        else:
+            step_executor.play_in_turn(scene, generator.draw(plan), duration_s=plan.duration_s)
+    scene.check()
 
 
 def _heal(
@@ -221,6 +224,7 @@ def _heal(
     with diary.problems(HarnessError):
         _quiesce(plan, scene)
         diary.quiesced()
+    scene.check()
 
 
 def _read(workload: RunningWorkload, diary: StatusKeeper) -> None:

@@ -5,6 +5,7 @@ answer is so observed later than it came, by one look at most, and a send begins
 asked: intervals are wider than they were, never narrower.
 """
 
+import contextlib
 import math
 import threading
 import time
@@ -15,6 +16,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries import java_settings
 from highwater.harness.clients.libraries.interfaces import OnDelivery
@@ -93,14 +96,15 @@ class JavaProducer:
 
     def poll(self, timeout: float = -1) -> int:
         """Serve callbacks, once there are some; how many."""
-        deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
-        while True:
-            if served := self._serve():
-                return served
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return 0
-            time.sleep(min(left, _LOOK_S))
+        with contextlib.suppress(WaitTimeoutError):
+            return await_condition(
+                self._serve,
+                bool,
+                what="an answer about a record",
+                limit_s=timeout if timeout >= 0 else math.inf,
+                every_s=_LOOK_S,
+            )
+        return 0
 
     def flush(self, timeout: float = -1) -> int:
         """Serve callbacks until nothing waits; how many records still do."""

@@ -28,7 +28,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from highwater.harness.base.errors import NotThereError, StoreError
+from highwater.harness.base.errors import NotThereError, StoreError, UsageError
 from highwater.harness.base.files import is_file, open_regular, read_regular, write_whole
 from highwater.harness.runs.faults.missed_step import MissedStep
 from highwater.harness.runs.history import OPTIONAL, TABLES, completed, read_stream, to_parquet
@@ -297,6 +297,10 @@ class Store:
 
         It appears whole: a reader, or a command after a ``kill -9``, never meets half of one. Its
         name is made from the plan and the time if none is given.
+
+        Raises:
+            UsageError: the path has a comma.
+            StoreError: the folder cannot be written.
         """
         if name is None:
             replay = "replay" if plan.schedule or plan.steps else None
@@ -304,6 +308,11 @@ class Store:
             what = plan.story or replay or "-".join(plan.nemesis)[:_WHAT_MOST] or "calm"
             stamp = now.strftime("%Y%m%dT%H%M%S")
             name = f"{stamp}-{plan.kafka}-{what}-{secrets.token_hex(2)}"
+        if "," in str(path := self.root.absolute() / name):
+            raise UsageError(
+                f"{path} has a comma, at which brokers split the paths of their log directories",
+                hint="Choose another folder with --store, or another --name.",
+            )
         new = Run(self.root / f".new-{secrets.token_hex(4)}")
         try:
             new.path.mkdir(parents=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from highwater.harness.base.errors import StoreError
+from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Run, RunStatus, Store
 from highwater.harness.runs.verdict import Ledger
@@ -228,3 +228,12 @@ def test_a_ledger_that_does_not_balance_says_where() -> None:
     assert Ledger(sent=10, acknowledged=7, **books).errors() == []
     assert len(Ledger(sent=11, acknowledged=7, **books).errors()) == 1
     assert len(Ledger(sent=10, acknowledged=8, **books).errors()) == 2
+
+
+def test_a_path_that_brokers_would_split_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    now = datetime(2026, 11, 26, tzinfo=UTC)
+    with pytest.raises(UsageError, match="a,b has a comma"):
+        Store(tmp_path).create(Plan(kafka="4.4.0"), now=now, name="a,b")
+    with pytest.raises(UsageError, match="has a comma"):
+        Store(tmp_path / "x,y").create(Plan(kafka="4.4.0"), now=now)
+    assert [*tmp_path.iterdir()] == []

@@ -231,7 +231,8 @@ def test_where_no_disk_could_be_copied_clients_alone_are_asked(
     held = {name for name, outcome in verdict.checkers.items() if outcome == "held"}
     unread = {name for name, says in verdict.checkers.items() if says.startswith("not judged: ")}
     disks = {"divergence", "coordinator-divergence", "corrupt", "missing", "epochs", "checkpoint"}
-    assert unread == disks | {"repeated-sequence", "metadata-divergence", "lost-decision"}
+    others = {"metadata-divergence", "lost-decision", "remote-divergence", "undelivered"}
+    assert unread == disks | others | {"repeated-sequence"}
     assert {"lost-write", "unseen", "shared-epoch"} <= held
     assert verdict.checkers["corrupt"] == "not judged: no disk was copied"
 

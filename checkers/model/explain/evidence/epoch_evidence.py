@@ -23,26 +23,36 @@ def committed_by_old_state(case: LostRecord) -> Links:
     """
     assert case.start is not None
     trace, until_ns = case.trace, case.ended_ns + WITHIN.look
-    ack = trace.leadership(until_ns)
     cut = first_cut(case, case.start)
-    if ack is None or cut is None or cut.time_ns > until_ns:
+    if cut is None or cut.time_ns > until_ns:
         return ()
+    # The observer may have seen the leader that acknowledged a look too late.
+    leaders = [trace.leadership(time_ns) for time_ns in (case.ended_ns, until_ns)]
+    for leader in {row.leader: None for row in leaders if row is not None}:
+        if link := _missed(case, leader, cut, until_ns):
+            return present(cut_link(cut), link, case.ack, election(case))
+    return ()
+
+
+def _missed(
+    case: LostRecord, leader: int, cut: BrokerLogLine, until_ns: int
+) -> ExplanationLink | None:
+    """Return the epoch that a leader began, by its log, right after one before another leader's."""
     roles = [
         line
-        for line in trace.of_kind(ack.leader, "leader", "follower", "fetcher")
+        for line in case.trace.of_kind(leader, "leader", "follower", "fetcher")
         if line.time_ns <= until_ns
     ]
     for before, again in pairwise(roles):
         between = [
             now
-            for now in trace.leaderships
+            for now in case.trace.leaderships
             if before.time_ns <= now.time_ns <= again.time_ns + WITHIN.look
-            and now.leader not in (ack.leader, -1)
+            and now.leader not in (leader, -1)
         ]
         if {before.kind, again.kind} == {"leader"} and between and cut.time_ns <= again.time_ns:
-            link = _missed_leader(case, before, again, between[0])
-            return present(cut_link(cut), link, case.ack, election(case))
-    return ()
+            return _missed_leader(case, before, again, between[0])
+    return None
 
 
 def _missed_leader(

@@ -322,6 +322,14 @@ def test_a_leader_that_is_elected_again_is_told_by_what_it_missed(situation: Sit
     assert "that broker 2 had m3" in links[1].says
 
 
+def test_the_next_leader_may_be_seen_right_after_the_acknowledgement() -> None:
+    soon = replace(NEXT, epoch=3, time_ns=ACKED + WITHIN.look // 2)
+    links = RULES["elected_again_is_new"].links(
+        replace(AGAIN, rows=(*AGAIN.rows[:-1], soon)).record()
+    )
+    assert "elected_again_is_new" in {link.rule for link in links}
+
+
 def test_a_late_answer_is_told_with_who_led_meanwhile() -> None:
     rows = (QUIET, *(replace(QUIET, leader=n, epoch=e, time_ns=e) for n, e in [(3, 1), (1, 2)]))
     rows += (replace(QUIET, leader=3, epoch=4, time_ns=ARRIVED - 1),)

@@ -94,6 +94,7 @@ APIS: Final[Mapping[str, KafkaApi]] = {
     "Vote": KafkaApi(52, (2, 8), None, "kraft"),
     "BeginQuorumEpoch": KafkaApi(53, (2, 8), None, "kraft"),
     "EndQuorumEpoch": KafkaApi(54, (2, 8), None, "kraft"),
+    "DescribeQuorum": KafkaApi(55, (2, 8), None, "kraft"),
     "AlterPartition": KafkaApi(56, (2, 7), properties=_partitions((2, 7), epoch=(2, 7))),
     "FetchSnapshot": KafkaApi(59, (2, 8), None, "kraft"),
     "BrokerRegistration": KafkaApi(62, (2, 8), None, "kraft"),

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from highwater.clusters.core.interfaces import Cluster, Driver, Network, Probe, UnreachableError
 from highwater.clusters.drivers import DRIVERS
-from highwater.clusters.relay.apis import APIS
+from highwater.clusters.relay.apis import APIS, api_name
 from highwater.clusters.relay.messages import Action, MessageRule
 from highwater.clusters.relay.network import RelayMessages
 from highwater.clusters.relay.rules import ANY_BROKER, RelayRule, client_name, into, out_of
@@ -30,6 +30,7 @@ from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults.registry import faults
 from highwater.nemesis.injector import Nemesis
+from tests.kafka.test_advise import READING, advise
 from tests.support.java_clients import (
     BOOTSTRAP_SERVER,
     CONSUMER,
@@ -616,3 +617,16 @@ def _hold_isr_changes(stage: Stage, probe: Probe, leaders: Collection[int]) -> l
         assert events == ["caught", "released", "sent", "answered"]
     assert in_order(rows)
     return [held_s for messages in rules for held_s in times_in_hand_s(messages)]
+
+
+@pytest.mark.parametrize("stage", [MODERN], indirect=True)
+def test_advice_passes_the_wire_in_requests_that_only_read(stage: Stage) -> None:
+    """What the wire has seen of it is what it says itself, and nothing that changes a cluster."""
+    every = MessageRule(action="delay", source=client_name("highwater-probe"), times=0)
+    seen = stage.network.catch(every)
+    code, document, errors = advise(stage.cluster.bootstrap, "--acks", "all")
+    seen.release()
+    assert code == 1, errors
+    requests = Counter(f"{api_name(row['api'])}Request" for row in seen.events("caught"))
+    assert requests == document["requests"]
+    assert set(requests) == {*READING, "DescribeQuorumRequest"}

@@ -118,6 +118,7 @@ except OSError:
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_cuts_away_the_half_written_batch(tmp_path: Path) -> None:
     path = tmp_path / "faults.arrows"
     done = subprocess.run(

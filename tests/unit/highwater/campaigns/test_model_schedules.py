@@ -109,6 +109,7 @@ def test_the_code_says_whether_all_went_as_foretold(
     assert exit_code(judged(tmp_path, said)) == code
 
 
+@pytest.mark.slow
 def test_the_command_tells_each_run_and_draws_the_page(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

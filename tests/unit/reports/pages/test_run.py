@@ -248,7 +248,10 @@ def test_a_finding_has_a_link_that_says_what_and_where(tmp_path: Path) -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", each) for each in links["hostile"])
 
 
-@pytest.mark.parametrize(("name", "more"), [("loss", False), ("big", True), ("cut-short", True)])
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("loss", False), pytest.param("big", True, marks=pytest.mark.slow), ("cut-short", True)],
+)
 def test_a_page_says_how_to_repeat_and_to_shrink_a_run(
     runs: dict[str, Run], name: str, more: bool
 ) -> None:

@@ -164,7 +164,7 @@ def test_a_run_with_java_producers_is_valid(
         topic=Topic(partitions=3),
         workload=Workload(idempotence=True, transactions=transactions, delivery_timeout_s=15),
         nemesis=("kill", "pause"),
-        duration_s=15,
+        duration_s=30,
         seed=SEED,
     )
     with ClusterPool(tmp_path / "fleet") as fleet:

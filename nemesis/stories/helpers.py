@@ -100,6 +100,25 @@ def await_replicas(
         raise ScheduleNotFollowedError(error.message) from error
 
 
+def await_true(condition: Callable[[], bool], what: str, *, limit_s: float) -> None:
+    """Wait until a condition holds, and look often; raise if it does not."""
+    with missed_if_late():
+        await_condition(
+            condition, bool, what=what, limit_s=limit_s, every_s=0.01, passing=(UnreachableError,)
+        )
+
+
+def await_leo(scene: ScheduleContext, leo: int, what: str, *brokers: int, limit_s: float) -> None:
+    """Wait until these replicas have this log end offset; raise if they do not."""
+    await_replicas(
+        scene,
+        lambda seen: all(state.leo == leo for state in seen.values()),
+        what=what,
+        limit_s=limit_s,
+        brokers=brokers,
+    )
+
+
 def hw_on_disk(scene: ScheduleContext, broker: int) -> int:
     """Return the HW of partition 0 that a broker has written to its disk; 0 when it has none."""
     try:

@@ -11,17 +11,18 @@ leads a second partition all the time, which A follows.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from highwater.clusters.core.interfaces import CaughtMessages, UnreachableError
-from highwater.harness.base.waiting import await_condition
+from highwater.clusters.core.interfaces import CaughtMessages
 from highwater.harness.releases.release import Release
 from highwater.harness.runs.history import OK
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.helpers import (
     VICTIM,
+    await_leo,
     await_replicas,
+    await_true,
     missed_if_late,
     settle,
 )
@@ -66,7 +67,7 @@ def late_answer(scene: ScheduleContext) -> None:
     with contextlib.ExitStack() as ending:
         answer = ending.enter_context(_diverging_answer(scene, committed))
         _move(scene, c)
-        _await_leo(scene, committed, f"broker {a} to have truncated {ALONE}", a)
+        await_leo(scene, committed, f"broker {a} to have truncated {ALONE}", a, limit_s=_LIMIT_S)
         _send(scene, VICTIM, c)
         await_replicas(
             scene,
@@ -103,7 +104,7 @@ def _diverging_answer(scene: ScheduleContext, committed: int) -> Iterator[Caught
             _await_caught(fetches)
         scene.note(f"the wire holds what brokers {b} and {c} would fetch from broker {a}")
         _send(scene, ALONE, a, answered=False)
-        _await_leo(scene, committed + 1, f"broker {a} to append {ALONE}", a)
+        await_leo(scene, committed + 1, f"broker {a} to append {ALONE}", a, limit_s=_LIMIT_S)
         scene.note(f"broker {a} alone has {ALONE}, at offset {committed}", a)
         of_a = holds.enter_context(scene.intercept(f"hold Fetch broker-{a}>broker-{b} times=0"))
         _await_caught(of_a)
@@ -124,7 +125,11 @@ def _send(scene: ScheduleContext, value: str, broker: int, *, answered: bool = T
     scene.direct.send(value, 0, address=scene.cluster.brokers[broker].address)
     if not answered:
         return
-    _await(lambda: scene.direct.answers[value] is not None, f"an answer about {value}")
+    await_true(
+        lambda: scene.direct.answers[value] is not None,
+        f"an answer about {value}",
+        limit_s=_LIMIT_S,
+    )
     answer = scene.direct.answers[value]
     if answer is None or answer.outcome != OK:
         raise ScheduleNotFollowedError(f"{value} was to be acknowledged, but got {answer}")
@@ -134,30 +139,20 @@ def _move(scene: ScheduleContext, broker: int) -> int:
     """Move leadership by plan; wait until it leads, and A knows it; return the epoch."""
     with missed_if_late():
         scene.cluster.move_leader(scene.topic, 0, broker)
-    _await(
-        lambda: scene.probe.leads(broker, scene.topic, 0), f"broker {broker} to know that it leads"
+    await_true(
+        lambda: scene.probe.leads(broker, scene.topic, 0),
+        f"broker {broker} to know that it leads",
+        limit_s=_LIMIT_S,
     )
     epoch = scene.probe.partition(scene.topic, 0).leader_epoch or 0
     a = scene.replicas[0]
-    _await(
+    await_true(
         lambda: scene.probe.knows_epoch(a, scene.topic, 0, epoch),
         f"broker {a} to know that broker {broker} leads in epoch {epoch}",
+        limit_s=_LIMIT_S,
     )
     scene.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
     return epoch
-
-
-def _await(condition: Callable[[], bool], what: str) -> None:
-    with missed_if_late():
-        await_condition(
-            condition, bool, what=what, limit_s=_LIMIT_S, every_s=0.01, passing=(UnreachableError,)
-        )
-
-
-def _await_leo(scene: ScheduleContext, leo: int, what: str, broker: int) -> None:
-    await_replicas(
-        scene, lambda seen: seen[broker].leo == leo, what=what, limit_s=_LIMIT_S, brokers=(broker,)
-    )
 
 
 def _await_caught(messages: CaughtMessages) -> None:

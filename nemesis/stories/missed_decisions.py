@@ -8,15 +8,18 @@ it knows of its followers (``Partition.makeLeader``, ``isNewLeader``). They have
 On KRaft the same comes about without a controller that dies (docs/findings/elected-again.md).
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.relay.rules import RelayRule
-from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
 from highwater.nemesis.context import ScheduleContext
-from highwater.nemesis.stories.helpers import VICTIM, await_replicas, missed_if_late, settle
+from highwater.nemesis.stories.helpers import (
+    VICTIM,
+    await_leo,
+    await_true,
+    missed_if_late,
+    settle,
+)
 from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
@@ -52,34 +55,46 @@ def missed_decisions(scene: ScheduleContext) -> None:
     undelivered = RelayRule(kind="hold", what="leadership", links=frozenset({(controller, a)}))
     with network.under(undelivered):
         with scene.intercept(f"hold Fetch broker-{c}>broker-{a} times=0") as of_c:
-            _await(lambda: of_c.caught > 0, f"broker {c} to fetch")
+            await_true(lambda: of_c.caught > 0, f"broker {c} to fetch", limit_s=_LIMIT_S)
             scene.direct.send(VICTIM, 0, address=scene.cluster.brokers[a].address)
-            _await_leo(scene, leo + 1, f"brokers {a} and {b} to hold {VICTIM}", a, b)
+            await_leo(
+                scene, leo + 1, f"brokers {a} and {b} to hold {VICTIM}", a, b, limit_s=_LIMIT_S
+            )
             scene.hold(_FETCHED_S)
             scene.note(f"brokers {a} and {b} have {VICTIM}, at offset {leo}", a)
             _move(scene, c)
-            _await_leo(scene, leo, f"broker {b} to have truncated {VICTIM}", b)
+            await_leo(scene, leo, f"broker {b} to have truncated {VICTIM}", b, limit_s=_LIMIT_S)
             scene.note(f"broker {b} has truncated {VICTIM}, which its new leader lacks", b)
         with scene.intercept(f"hold Fetch broker-{b}>broker-{a} times=0") as of_b:
             _move(scene, a)
-            _await(
+            await_true(
                 lambda: not scene.probe.leads(c, scene.topic, 0),
                 f"broker {c} to know that it leads no more",
+                limit_s=_LIMIT_S,
             )
             scene.note(f"the controller, broker {controller}, has told broker {a} nothing of that")
             scene.nemesis.inject("kill", controller)
-            _await(
+            await_true(
                 lambda: scene.probe.controller() != controller,
                 "another broker to be the controller",
+                limit_s=_LIMIT_S,
             )
             scene.note(f"broker {scene.probe.controller()} is the controller")
-            _await_leo(scene, leo + 1, f"broker {c} to hold {VICTIM}", c)
-            _await(lambda: scene.direct.answers[VICTIM] is not None, f"an answer about {VICTIM}")
+            await_leo(scene, leo + 1, f"broker {c} to hold {VICTIM}", c, limit_s=_LIMIT_S)
+            await_true(
+                lambda: scene.direct.answers[VICTIM] is not None,
+                f"an answer about {VICTIM}",
+                limit_s=_LIMIT_S,
+            )
             scene.note(f"broker {a} has acknowledged {VICTIM}, for it takes broker {b} to have it")
-            _await(lambda: of_b.caught > 0, f"broker {b} to fetch from broker {a}")
+            await_true(
+                lambda: of_b.caught > 0, f"broker {b} to fetch from broker {a}", limit_s=_LIMIT_S
+            )
             _move(scene, b)
-            _await(
-                lambda: scene.probe.leads(b, scene.topic, 0), f"broker {b} to know that it leads"
+            await_true(
+                lambda: scene.probe.leads(b, scene.topic, 0),
+                f"broker {b} to know that it leads",
+                limit_s=_LIMIT_S,
             )
 
 
@@ -88,20 +103,3 @@ def _move(scene: ScheduleContext, broker: int) -> None:
         scene.cluster.move_leader(scene.topic, 0, broker)
     epoch = scene.probe.partition(scene.topic, 0).leader_epoch
     scene.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
-
-
-def _await(condition: Callable[[], bool], what: str) -> None:
-    with missed_if_late():
-        await_condition(
-            condition, bool, what=what, limit_s=_LIMIT_S, every_s=0.01, passing=(UnreachableError,)
-        )
-
-
-def _await_leo(scene: ScheduleContext, leo: int, what: str, *brokers: int) -> None:
-    await_replicas(
-        scene,
-        lambda seen: all(state.leo == leo for state in seen.values()),
-        what=what,
-        limit_s=_LIMIT_S,
-        brokers=brokers,
-    )

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import psutil
 import pytest
@@ -21,6 +21,7 @@ import pytest
 from highwater.api import judge_all
 from highwater.checkers.spark.session import spark
 from highwater.clusters.local.client_jvm import ClientJvm
+from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.libraries import java_errors
@@ -112,6 +113,15 @@ def test_every_error_of_the_tables_is_a_class_of_kafka(gateway: KafkaGateway) ->
         if not any(gateway.has_class(f"{package}.{name}") for package in packages)
     }
     assert missing == set()
+
+
+@pytest.mark.spark
+def test_errors_are_those_of_kafka_beside_the_jvm_of_spark(gateway: KafkaGateway) -> None:
+    jvm: Any = spark().sparkContext._jvm
+    objects = [jvm.java.lang.Object() for _ in range(500)]
+    assert not any(gateway.has_class(f"no.Class{number}") for number in range(len(objects)))
+    with pytest.raises(HarnessError, match="Java has no such producer: ConfigException"):
+        gateway.producer({"bootstrap.servers": "127.0.0.1:9", "acks": "7"})
 
 
 @pytest.mark.nightly

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
-from py4j.java_gateway import GatewayParameters, JavaGateway
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError, Py4JJavaError, get_return_value, is_error
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.libraries.java_errors import JavaError
@@ -30,11 +30,11 @@ class KafkaGateway:
 
     def __init__(self, port: int, token: str, release: tuple[int, ...]) -> None:
         self.release = release
-        self._gateway = JavaGateway(
-            gateway_parameters=GatewayParameters(
-                address=_HOST, port=port, auth_token=token, enable_memory_management=False
-            )
+        parameters = GatewayParameters(
+            address=_HOST, port=port, auth_token=token, enable_memory_management=False
         )
+        self._gateway = JavaGateway(gateway_parameters=parameters)
+        self._gateway.set_gateway_client(_Connections(gateway_parameters=parameters))
         jvm: Any = self._gateway.jvm
         self._properties = jvm.java.util.Properties
         self._milliseconds = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
@@ -107,6 +107,25 @@ class KafkaGateway:
     def close(self) -> None:
         """Close the connections."""
         self._gateway.close()
+
+
+class _Connections(GatewayClient):  # type: ignore[misc]  # py4j has no types
+    """Connections to the JVM that raise an error themselves.
+
+    PySpark replaces what raises for every gateway of a process, and asks Spark's JVM what an
+    exception is that another JVM has.
+    """
+
+    def send_command(
+        self,
+        command: str,
+        retry: bool = True,
+        binary: bool = False,
+    ) -> Any:  # noqa: ANN401 - of py4j
+        answer = super().send_command(command, retry, binary)
+        if not binary and is_error(answer)[0]:
+            get_return_value(answer, self, *command.split("\n")[1:3])
+        return answer
 
 
 def _classes(exception: Any) -> Iterator[str]:  # noqa: ANN401 - of Java

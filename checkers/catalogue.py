@@ -7,7 +7,14 @@ decorator lists them in order.
 from collections.abc import Iterable
 from typing import Final
 
-from highwater.checkers.anomalies.client_checkers import clients, groups, operations, records
+from highwater.checkers.anomalies.client_checkers import (
+    clients,
+    groups,
+    loops,
+    operations,
+    records,
+    transactions,
+)
 from highwater.checkers.anomalies.coordinator_topics import coordinator_divergence
 from highwater.checkers.anomalies.corrupt import corrupt
 from highwater.checkers.anomalies.divergence import divergence
@@ -40,11 +47,13 @@ CHECKERS: Final = (
     checkpoint,
     repeated_sequence,
     hanging_transaction,
+    transactions,
     shared_epoch,
     metadata_divergence,
     lost_decision,
     clients,
     groups,
+    loops,
     operations,
 )
 """Ours."""

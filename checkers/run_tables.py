@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from highwater.checkers.anomalies import record_outcomes
 from highwater.checkers.anomalies.find import OF_RUNS, findings, tell
 from highwater.checkers.groups.undelivered import undelivered
+from highwater.checkers.history.findings import FINDING
 from highwater.checkers.history.view import ClientHistory, from_here, in_order
 from highwater.checkers.inspection import replica_extents
 from highwater.checkers.metadata.controller_logs import ControllerLog, read_logs
@@ -27,6 +28,8 @@ from highwater.checkers.run_files import RunFiles, plain, stage
 from highwater.checkers.spark import kafka_log
 from highwater.checkers.spark.binary_files import literal
 from highwater.checkers.spark.engine import Engine, Rows
+from highwater.checkers.transactions import atomicity
+from highwater.checkers.transactions.exactly_once import exactly_once
 from highwater.harness.base.scratch import scratch
 from highwater.harness.runs.history import OPERATIONS_TABLE, TABLES
 from highwater.harness.runs.store import Run
@@ -140,9 +143,20 @@ class Tables:
             record_outcomes.decided(self.view, self.cases, self.books),
             *findings(self.view, OF_RUNS),
         ]
+        if any(case.plan.workload.transactions for case in self.cases):
+            kinds_found += self._of_transactions()
         if (of_groups := undelivered(self.view)) is not None:
             kinds_found.append(of_groups)
         return tell(self.view, kinds_found).persist()
+
+    def _of_transactions(self) -> list[Rows]:
+        """Return what is wrong with transactions as a whole, in ``findings.FINDING``."""
+        limits = record_outcomes.limits(self.view.names, self.cases, self.books)
+        sendings = atomicity.sendings(self.view, limits)
+        torn = sendings.by(["deed"], atomicity.torn, FINDING)
+        landed = sendings.not_null("there").distinct(["deed"])["deed"]
+        of_loops = exactly_once(self.view, landed)
+        return [torn] if of_loops is None else [torn, of_loops]
 
     @cached_property
     def grouped(self) -> frozenset[str]:

@@ -16,8 +16,11 @@ from highwater.checkers.core.anomaly_kinds import (
     HANGING,
     LOST_DECISION,
     METADATA_DIVERGENCE,
+    PROCESSED_TWICE,
     REMOTE_DIVERGENCE,
+    TORN,
     UNDELIVERED,
+    UNPROCESSED,
 )
 from highwater.checkers.core.policy import Promise, decide, elections, promised
 from highwater.checkers.lineage import client_steps
@@ -267,6 +270,13 @@ def _other_findings(counts: dict[str, int]) -> str:
     if withheld := counts.get(UNDELIVERED, 0):
         records = "record" if withheld == 1 else "records"
         did += f" and never gave {withheld:,} {records} to a group that reads"
+    if torn := counts.get(TORN, 0):
+        transactions = "a transaction" if torn == 1 else f"{torn:,} transactions"
+        did += f" and kept {transactions} in part"
+    if twice := counts.get(PROCESSED_TWICE, 0):
+        did += f" and let a group process {twice:,} {'record' if twice == 1 else 'records'} twice"
+    if left := counts.get(UNPROCESSED, 0):
+        did += f" and let a group leave out {left:,} {'record' if left == 1 else 'records'}"
     return did
 
 

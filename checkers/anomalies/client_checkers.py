@@ -23,6 +23,7 @@ from highwater.checkers.core.promises import (
     if_acknowledged_is_kept,
     if_committed_is_kept,
     if_idempotent,
+    if_members_are_fenced,
     never,
 )
 from highwater.checkers.cycles import cycles
@@ -217,3 +218,60 @@ def _without_groups(tables: Tables, case: RunFiles) -> str:
 def groups(tables: Tables) -> Rows:
     """Return the records that were withheld from groups."""
     return tables.client_anomalies.only("kind", *groups.names)
+
+
+def _without_transactions(_tables: Tables, case: RunFiles) -> str:
+    """Return why there is nothing to judge: no producer is transactional."""
+    return "" if case.plan.workload.transactions else "no producer has transactions"
+
+
+def _without_loops(_tables: Tables, case: RunFiles) -> str:
+    """Return why there is nothing to judge: no transaction reads."""
+    return "" if case.plan.workload.transform else "no transaction reads (--transform)"
+
+
+@checker(
+    Kind(
+        anomaly_kinds.TORN,
+        guarantee="Of a transaction all records are there, or none.",
+        singular="transaction is there in part",
+        plural="transactions are there in part",
+        severity=Severity.CRITICAL,
+        promise="atomicity: a transaction is all or nothing (KIP-98)",
+        breaks=if_committed_is_kept,
+        absence=True,
+    ),
+    idle=_without_transactions,
+)
+def transactions(tables: Tables) -> Rows:
+    """Return transactions of which a part is there."""
+    return tables.client_anomalies.only("kind", *transactions.names)
+
+
+_loops = partial(
+    Kind,
+    severity=Severity.SERIOUS,
+    promise="exactly once: offsets and records of a transaction are committed together (KIP-447)",
+    breaks=if_members_are_fenced,
+)
+
+
+@checker(
+    _loops(
+        anomaly_kinds.PROCESSED_TWICE,
+        guarantee="A record is read by one transaction of a group that takes effect, not by two.",
+        singular="record was processed twice by a group",
+        plural="records were processed twice by a group",
+    ),
+    _loops(
+        anomaly_kinds.UNPROCESSED,
+        guarantee="A group's transactions go past no acknowledged record that none of them read.",
+        singular="acknowledged record was left out by a group's transactions",
+        plural="acknowledged records were left out by a group's transactions",
+        absence=True,
+    ),
+    idle=_without_loops,
+)
+def loops(tables: Tables) -> Rows:
+    """Return the records that loops of reading and writing did twice, or not at all."""
+    return tables.client_anomalies.only("kind", *loops.names)

@@ -45,7 +45,7 @@ _LEDGER: Final = {LOST: "lost", UNSEEN: "unseen"}
 
 _READ_NOTE: Final = "a reader met it"
 
-_LIMIT: Final = schema("slot", "reach", "complete", complete=pa.bool_())
+LIMIT: Final = schema("slot", "reach", "complete", complete=pa.bool_())
 """How far the final read came in a slot, and whether that is all of it. The slot of records without
 a known partition is complete if all partitions are."""
 
@@ -102,8 +102,9 @@ def decided(
     adrift = view.adrift.select(["key", "there"])
     if all(book.partition is not None for book in books):
         adrift = adrift.slice(0, 0)
-    limits = _limits(view.names, cases, books)
-    return rows.by(["key"], partial(fates, limits=limits, adrift=adrift), FINDING)
+    return rows.by(
+        ["key"], partial(fates, limits=limits(view.names, cases, books), adrift=adrift), FINDING
+    )
 
 
 def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
@@ -117,7 +118,7 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
 
     Args:
         rows: in ``checkers.history.record_summaries.DOUBTFUL``.
-        limits: in ``_LIMIT``.
+        limits: in ``LIMIT``.
         adrift: ``key, there``, as ``ClientHistory.adrift`` has it.
     """
     columns, group = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))
@@ -200,10 +201,10 @@ def _copies(
     return findings(kind, copy.pop("key"), part=COPY, note=note, **copy)
 
 
-def _limits(
+def limits(
     names: pa.Table, cases: Sequence[RunFiles], books: Sequence[PartitionLedger]
 ) -> pa.Table:
-    """Return how far the final read came in each slot, in ``_LIMIT``."""
+    """Return how far the final read came in each slot, in ``LIMIT``."""
     limits = {(book.run, book.topic, book.partition): (book.last, book.complete) for book in books}
     complete = Counter(book.run for book in books if book.partition is not None and book.complete)
     for case in cases:
@@ -215,4 +216,4 @@ def _limits(
         if place in limits:
             reach, whole = limits[place]
             rows.append({"slot": name["slot"], "reach": reach, "complete": whole})
-    return pa.Table.from_pylist(rows, _LIMIT)
+    return pa.Table.from_pylist(rows, LIMIT)

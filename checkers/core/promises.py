@@ -6,6 +6,7 @@ Kafka's promises follow from three settings, ``acks`` (ProducerConfig), ``min.in
 
 from typing import Final
 
+from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import Plan
 
 DURABLE: Final = "durability: acks=all and clean elections (ProducerConfig acks, KIP-106)"
@@ -13,6 +14,8 @@ AGREED: Final = "agreement: every replica gives the same record at an offset (KI
 ISOLATED: Final = "isolation: read_committed sees committed transactions alone (KIP-98)"
 UNORDERED: Final = "none: transactions of several producers share a log (KIP-98)"
 """Promises that kinds of several modules break."""
+
+_FENCES_MEMBERS: Final = (2, 5)
 
 CONTROLLER_DISK_LOSS: Final = "controller-disk-loss"
 
@@ -55,3 +58,13 @@ def if_controllers_keep_disks(plan: Plan, _faults: int) -> bool:
 def if_committed_is_kept(plan: Plan, faults: int) -> bool:
     """Return whether readers may rely on records that they read: all are below the HW."""
     return faults == 0 or not plan.topic.unclean_leader_election
+
+
+def if_members_are_fenced(plan: Plan, faults: int) -> bool:
+    """Return whether a transaction commits a group's offsets for a current member alone (KIP-447).
+
+    Before 2.5 a coordinator takes them from whoever was a member once.
+    """
+    if plan.external is None and release(plan.kafka).number < _FENCES_MEMBERS:
+        return False
+    return if_committed_is_kept(plan, faults)

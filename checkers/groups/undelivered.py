@@ -211,9 +211,9 @@ def _past(rows: Numbers, members: Numbers, name: str) -> pa.Table:
     records = choose(rows, rows["what"] == RECORD)
     given = choose(rows, rows["what"] == GIVEN)
     offset = records["offset"]
-    time, place = _first_behind(given, offset)
+    time, place = first_behind(given, offset)
     ended = np.append(given["complete_ns"], NONE)[place]
-    sought_ns, _ = _first_behind(choose(rows, rows["what"] == MOVED_TO), offset)
+    sought_ns, _ = first_behind(choose(rows, rows["what"] == MOVED_TO), offset)
     skipped = (place < len(given["offset"])) & (time > records["complete_ns"])
     skipped &= ~np.isin(offset, given["offset"])  # another record was there once
     skipped &= sought_ns > np.where(ended == NONE, NEVER - 1, ended)
@@ -236,7 +236,7 @@ def _past(rows: Numbers, members: Numbers, name: str) -> pa.Table:
     return pa.concat_tables([steps(UNDELIVERED, finding, [of_send, of_read], **shared), copies])
 
 
-def _first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
+def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
     """Return when the first of some rows behind each offset began (NEVER: none), and its place.
 
     Args:

@@ -23,6 +23,12 @@ _SAYS: Final = {
     " stands before it.",
     "undelivered": "{first} sent {record}, acknowledged at {place}; group {group} went past it, to"
     " {to}, and none of its members was ever given it.",
+    "torn-transaction": "{first} sent {from_} and {to} in one transaction, whose outcome it was"
+    " never told; the first is in the log, at {copied}, and the second is not.",
+    "processed-twice": "{first} and {last} each read {record} at {place} in a transaction of group"
+    " {group} that took effect.",
+    "unprocessed": "{first} sent {record}, acknowledged at {place}; transactions of group {group}"
+    " went past it, to {to}, and none that took effect has read it.",
     "int-send-skip": "{last} sent {to} right after {from_} in one operation; {skipped} stands"
     " between them.",
 }
@@ -46,6 +52,7 @@ def sentence(row: Row) -> str:
         place=place,
         copies=" and ".join(str(copy["value"]) for copy in row["copies"] or ()),
         skipped=_skipped(row),
+        copied=(row["copies"] or [{"offset": None}])[0]["offset"],
         group=(row["copies"] or [{"note": None}])[0]["note"],
     )
     return f"{says[:1].upper()}{says[1:]}"

@@ -12,7 +12,7 @@ from typing import Final
 from highwater.harness.runs.history import record_value
 from highwater.harness.runs.plan import Topic, Workload
 from highwater.harness.runs.store import Run
-from tests.histories import controllers, coordinators, groups, hanging, remote_tier
+from tests.histories import controllers, coordinators, groups, hanging, loops, remote_tier
 from tests.histories.stories import fork, loss
 from tests.support.logdirs import batch as numbered
 from tests.support.run_builder import RunBuilder
@@ -500,5 +500,15 @@ GOLDEN: Final = (
     *(
         Golden(name=name, build=build, verdict="valid", says=("kept all 4",))
         for name, build in groups.NEARLY.items()
+    ),
+    *(
+        Golden(
+            name=name,
+            build=build,
+            verdict="invalid" if breaking else "valid",
+            anomalies=findings,
+            breaking=breaking,
+        )
+        for name, build, findings, breaking in loops.CASES
     ),
 )

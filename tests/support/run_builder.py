@@ -139,6 +139,34 @@ class RunBuilder:
             error=None,
         )
 
+    def transact(
+        self,
+        process: str,
+        op: int,
+        sends: Sequence[tuple[str, int | None]],
+        reads: Sequence[tuple[str, int]] = (),
+        *,
+        outcome: str = "ok",
+    ) -> None:
+        """A transaction read and sent records of partition 0, values and offsets; it ended so."""
+        shared = {
+            "process": process,
+            "phase": "run",
+            "outcome": outcome,
+            "invoke_ns": self.tick(1),
+            "complete_ns": self.tick(4) if outcome == "ok" else None,
+            "partition": 0,
+            "leader_epoch": None,
+            "op": op,
+            "error": None if outcome == "ok" else "_TIMED_OUT",
+        }
+        for value, offset in reads:
+            read = {"kind": "read", "acks": None, "isolation": "read_committed"}
+            self._operation(**shared, **read, value=value, offset=offset)
+        for value, offset in sends:
+            send = {"kind": "send", "acks": "all", "isolation": None}
+            self._operation(**shared, **send, value=value, offset=offset)
+
     def join(self, group: str, process: str = "member-0") -> None:
         """A client joined a group."""
         self._moved("subscribe", process, 0, value=group)

@@ -232,6 +232,7 @@ def test_where_no_disk_could_be_copied_clients_alone_are_asked(
     unread = {name for name, says in verdict.checkers.items() if says.startswith("not judged: ")}
     disks = {"divergence", "coordinator-divergence", "corrupt", "missing", "epochs", "checkpoint"}
     others = {"metadata-divergence", "lost-decision", "remote-divergence", "undelivered"}
+    others |= {"torn-transaction", "processed-twice", "unprocessed"}
     assert unread == disks | others | {"repeated-sequence"}
     assert {"lost-write", "unseen", "shared-epoch"} <= held
     assert verdict.checkers["corrupt"] == "not judged: no disk was copied"

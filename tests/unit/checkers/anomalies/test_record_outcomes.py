@@ -138,7 +138,7 @@ def test_as_plain_loops_decide(seed: int) -> None:
     for rows in (operations, shuffled(pa.array(operations), seed).to_pylist()):
         view = view_of(rows)
         books = record_outcomes.books(view, cases)
-        table = record_outcomes._limits(view.names, cases, books).to_pylist()
+        table = record_outcomes.limits(view.names, cases, books).to_pylist()
         limits = {row["slot"]: (row["reach"], row["complete"]) for row in table}
         found = references(record_outcomes.decided(view, cases, books).table())
         asked = any(each.missing or each.again for each in books)

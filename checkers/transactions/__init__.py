@@ -1,0 +1,1 @@
+"""Transactions as a whole: all or nothing of each, and exactly once of those that also read."""

@@ -1,0 +1,210 @@
+"""``processed-twice`` and ``unprocessed``: what loops that read, transform and write do wrong.
+
+An operation that reads as a member of a group and sends is such a loop's transaction: the group's
+offsets move if and only if its records are committed (KIP-98, KIP-447), so that each record of the
+input is in one committed transaction of the group.
+
+*It took effect* if its commit was acknowledged, or if the final read returned a record of it.
+
+- *processed-twice*: two transactions of a group that took effect have read the same record at the
+  same offset.
+- *unprocessed*: transactions of a group that took effect have read records before and behind an
+  acknowledged record that is there at the end, and none that did, or that may have, has read it.
+  Every read behind it began after it was acknowledged: if one came before, the log was cut there
+  since, and another anomaly says so.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from highwater.checkers.core.anomaly_kinds import PROCESSED_TWICE, UNPROCESSED
+from highwater.checkers.groups.undelivered import first_behind
+from highwater.checkers.history import row_flags as flags
+from highwater.checkers.history.columns import (
+    NONE,
+    Ints,
+    Numbers,
+    any_of,
+    arrow,
+    choose,
+    first_of,
+    grouped,
+    look_up,
+    numbers,
+    schema,
+)
+from highwater.checkers.history.findings import COPY, FINDING, findings, mix, reference, steps
+from highwater.checkers.history.record_summaries import read_at_the_end
+from highwater.checkers.history.rows import ROW
+from highwater.checkers.history.view import ClientHistory
+from highwater.checkers.spark.engine import Rows
+from highwater.harness.runs.history import SUBSCRIBE
+
+MEMBER: Final = schema("client", "group", "name", name=pa.string())
+"""A client and the group that it joined: a number, and what its clients call it."""
+
+RECORD: Final = 0
+MAYBE: Final = 1
+DONE: Final = 2
+PLACE: Final = schema(
+    *("slot", "group", "what", "key", "deed", "client", "at", "offset", "invoke_ns"), "complete_ns"
+)
+"""A RECORD that is there (``group``: null), or a read of one by a transaction of a group that took
+effect (DONE) or may have (MAYBE)."""
+
+
+def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
+    """Return what loops did twice or not at all, in ``FINDING``; None without loops.
+
+    Args:
+        view: of the runs.
+        landed: the ``deed`` of each operation that took effect though its outcome is unknown.
+    """
+    if not view.two_faced or not view.tells(flags.GROUPED):
+        return None
+    members = _members(view)
+    clients = view.engine.table(members.select(["client", "group"]))
+    of_loops = view.rows.where(flags.SENT | flags.READ_BY_ANY).join(clients, ["client"])
+    reads = of_loops.by(["deed"], partial(transacted, landed=landed), PLACE).persist()
+    if not len(reads):
+        return None
+    names = dict(zip(members["group"].to_pylist(), members["name"].to_pylist(), strict=True))
+    twice = reads.only("what", DONE).by(["key"], partial(processed_twice, names=names), FINDING)
+    rows = view.rows.where(flags.SENT | flags.SEEN)
+    slots = view.engine.table(reads.distinct(["slot"]))
+    records = rows.join(slots, ["slot"], "semi").by(["key"], acknowledged, PLACE)
+    return twice.union(
+        reads.union(records).by(["slot"], partial(unprocessed, names=names), FINDING)
+    )
+
+
+def _members(view: ClientHistory) -> pa.Table:
+    """Return the members of groups, in ``MEMBER``."""
+    joined = view.words.only("kind", SUBSCRIBE).table().to_pylist()
+    groups = {row["client"]: (row["run"], row["value"]) for row in joined if row["value"]}
+    number = {group: nth for nth, group in enumerate(sorted(set(groups.values())))}
+    columns = {
+        "client": [*groups],
+        "group": [number[group] for group in groups.values()],
+        "name": [name for _, name in groups.values()],
+    }
+    return pa.table(columns, schema=MEMBER)
+
+
+def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
+    """Return the reads of transactions that took effect or may have, in ``PLACE``.
+
+    A kernel by ``deed``.
+
+    Args:
+        rows: in ``ROW``, with the ``group`` of their client.
+        landed: see ``exactly_once``.
+    """
+    columns, deed = grouped(numbers(rows, (*ROW.names, "group")), "deed", then=("at",))
+    fact = columns["fact"]
+    sure = deed.any(any_of(fact, flags.SENT_OK))
+    sure |= look_up(landed.to_numpy(), columns["deed"][deed.first]) != NONE
+    maybe = deed.any(any_of(fact, flags.SENT_INFO))
+    columns["what"] = deed.spread(np.where(sure, DONE, MAYBE))
+    reads = any_of(fact, flags.READ_BY_ANY) & (columns["offset"] != NONE)
+    return arrow(choose(columns, reads & deed.spread(sure | maybe)), PLACE)
+
+
+def acknowledged(rows: pa.Table) -> pa.Table:
+    """Return acknowledged records that are there once, in ``PLACE``. A kernel by ``key``."""
+    columns, record = grouped(numbers(rows, ROW.names), "key", then=("at",))
+    sent = any_of(columns["fact"], flags.SENT_OK) & ~any_of(columns["fact"], flags.OF_FENCE)
+    sent &= columns["complete_ns"] != NONE
+    final = read_at_the_end(columns)
+    low, high = (extreme(columns["offset"], final) for extreme in (record.least, record.greatest))
+    there = (low != NONE) & (low == high) & record.any(sent)
+    place = choose(columns, record.first_place(sent)[there])
+    ended = record.greatest(columns["complete_ns"], sent)[there]
+    none = np.full(len(ended), NONE)
+    shared = {"group": none, "what": np.full(len(ended), RECORD)}
+    return arrow(place | shared | {"offset": low[there], "complete_ns": ended}, PLACE)
+
+
+def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
+    """Return records that two transactions of a group read, in ``FINDING``. A kernel by ``key``.
+
+    Args:
+        rows: in ``PLACE``, DONE.
+        names: of the groups.
+    """
+    by = ("key", "group", "offset")
+    columns = first_of(numbers(rows, PLACE.names), *by, "deed")
+    columns, record = grouped(columns, *by, then=("at",))
+    twice = np.flatnonzero(record.size > 1)
+    first, second = record.first[twice], record.first[twice] + 1
+    place = choose(columns, first)
+    finding = mix(mix(place["key"], place["group"]), place["offset"])
+    ends = [reference(columns, at) for at in (first, second)]
+    return _findings(PROCESSED_TWICE, finding, ends, place, names)
+
+
+def unprocessed(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
+    """Return records that the transactions of a group left out, in ``FINDING``.
+
+    A kernel by ``slot``.
+
+    Args:
+        rows: in ``PLACE``.
+        names: of the groups.
+    """
+    columns, slot = grouped(numbers(rows, PLACE.names), "slot", then=("offset",))
+    tables = [FINDING.empty_table()]
+    for first, size in zip(slot.first, slot.size, strict=True):
+        here = choose(columns, np.arange(first, first + size))
+        records = choose(here, here["what"] == RECORD)
+        reads = choose(here, here["what"] != RECORD)
+        for group in np.unique(reads["group"]):
+            of_group = choose(reads, reads["group"] == group)
+            tables.append(_left_out(records, of_group, names))
+    return pa.concat_tables(tables)
+
+
+def _left_out(records: Numbers, reads: Numbers, names: dict[int, str]) -> pa.Table:
+    """Return the records of one partition that one group left out.
+
+    Args:
+        records: RECORD rows, by their offsets.
+        reads: of the group, by their offsets.
+    """
+    done = choose(reads, reads["what"] == DONE)
+    if not len(done["offset"]):
+        return FINDING.empty_table()
+    offset = records["offset"]
+    begun, place = first_behind(done, offset)
+    left = (place < len(done["offset"])) & (offset > done["offset"][0])
+    left &= (begun > records["complete_ns"]) & ~np.isin(offset, reads["offset"])
+    records, place = choose(records, left), place[left]
+    finding = mix(mix(records["client"], records["at"]), done["group"][place])
+    ends = [(records["client"], records["at"]), reference(done, place)]
+    groups = {"group": done["group"][place]}
+    return _findings(UNPROCESSED, finding, ends, records | groups, names)
+
+
+def _findings(
+    kind: str,
+    finding: Ints,
+    ends: Sequence[tuple[Ints, Ints]],
+    record: Numbers,
+    names: dict[int, str],
+) -> pa.Table:
+    """Return findings of two steps, about records, in ``FINDING``.
+
+    Args:
+        ends: ``client`` and ``at`` of the rows of the steps.
+        record: ``client, at, offset`` of a row of each record, and the ``group``.
+        names: of the groups.
+    """
+    group = pa.array([names[number] for number in record["group"]], pa.string())
+    offset = record["offset"]
+    shown = {"client": record["client"], "at": record["at"], "place": offset, "note": group}
+    copies = findings(kind, finding, part=COPY, offset=offset, **shown)
+    return pa.concat_tables([steps(kind, finding, ends, offset=offset), copies])

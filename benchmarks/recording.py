@@ -1,12 +1,13 @@
 """What recording costs: the workload's own producers with a tape, against the same with none.
 
-One broker of the modern release, 100-byte records, three partitions, flat out. The two are run in
-turns (A B A B), each round with new clients, and compared by the medians of acknowledgements per
-second and of this process's CPU time per acknowledgement, which other work on the machine disturbs
-less.
+100-byte records, three partitions. librdkafka's producer sends flat out; then every library's sends
+at the rates that runs have. The two are run in turns (A B A B), each round with new clients, and
+compared by the medians of acknowledgements per second and of this process's CPU time per
+acknowledgement, which other work on the machine disturbs less.
 """
 
 import contextlib
+import itertools
 import statistics
 import tempfile
 import threading
@@ -19,8 +20,11 @@ import psutil
 
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.clients import client_config as clients
-from highwater.harness.clients.libraries.interfaces import ClientError, DeliveredRecord
-from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
+from highwater.harness.clients.libraries.interfaces import (
+    ClientError,
+    ClientLibrary,
+    DeliveredRecord,
+)
 from highwater.harness.clients.operation_buffers import Answered, OperationBuffer, SendBuffer
 from highwater.harness.clients.producer_loop import ProducerLoop
 from highwater.harness.clients.send_rate import RateLimiter
@@ -28,6 +32,7 @@ from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Run
+from highwater.runtime.client_libraries import open_library
 
 KAFKA = MODERN
 ROUND_S = 4.0
@@ -35,6 +40,8 @@ ROUNDS = 5
 ACKS: tuple[Acks, ...] = ("1", "all")
 PARTITIONS = 3
 TARGET = 0.90
+CLIENTS = ("librdkafka", "java", "kafka-python", "aiokafka")
+RATES = (200.0, 1_000.0, 5_000.0)
 
 
 class Round(NamedTuple):
@@ -70,10 +77,12 @@ class NullTape:
         """Do nothing."""
 
 
-def one_round(plan: Plan, settings: clients.Settings, tape: OperationBuffer) -> Round:
+def one_round(
+    plan: Plan, settings: clients.Settings, tape: OperationBuffer, library: ClientLibrary
+) -> Round:
     """Send for ``ROUND_S`` and wait for every answer."""
-    opened = partial(LIBRDKAFKA.producer, settings)
-    loop = ProducerLoop(opened, plan, tape, "p0", RateLimiter(0.0, Clock()))
+    opened = partial(library.producer, settings)
+    loop = ProducerLoop(opened, plan, tape, "p0", RateLimiter(plan.workload.rate, Clock()))
     stop = threading.Event()
     timer = threading.Timer(ROUND_S, stop.set)
     started, cpu = time.perf_counter(), time.process_time()
@@ -84,38 +93,40 @@ def one_round(plan: Plan, settings: clients.Settings, tape: OperationBuffer) -> 
     return Round(loop.sent / elapsed, cpu / loop.sent * 1e6)
 
 
-def compare(bootstrap: str, directory: Path, acks: Acks) -> None:
-    """Both ways in turns under these acks, and the process's memory before and after."""
-    plan = Plan(
-        kafka=KAFKA,
-        topic=Topic(name=f"acks-{acks}", partitions=PARTITIONS, replication_factor=1),
-        workload=Workload(acks=acks, rate=0.0, record_bytes=100),
-    )
+def compare(bootstrap: str, directory: Path, plan: Plan) -> None:
+    """Both ways in turns, and the process's memory before and after."""
+    acks = plan.workload.acks
     log = clients.open_log(directory / "clients.log")
     settings = clients.producer(plan, clients.common(bootstrap, "benchmark", log, quirks={}))
+    opened = open_library(plan, directory, log)
+    library = opened.library
+    run = Run(directory / f"run-{plan.client}-{acks}-{plan.workload.rate:g}")
     bare: list[Round] = []
     recorded: list[Round] = []
     memory = psutil.Process().memory_info
-    one_round(plan, settings, NullTape())
-    with Recorder(Run(directory / f"run-{acks}"), Clock()) as recorder:
+    one_round(plan, settings, NullTape(), library)
+    with Recorder(run, Clock()) as recorder:
         before = memory().rss
         for _ in range(ROUNDS):
-            bare.append(one_round(plan, settings, NullTape()))
+            bare.append(one_round(plan, settings, NullTape(), library))
             tape = SendBuffer(
                 recorder, process="producer-0", topic=plan.topic, acks=acks, prefix="p0"
             )
-            recorded.append(one_round(plan, settings, tape))
+            recorded.append(one_round(plan, settings, tape, library))
         after = memory().rss
+    opened.close()
     clients.close_log(log)
     operations = sum(recorder.counts().values())
-    report(acks, bare, recorded)
+    report(plan, bare, recorded)
     print(f"  {operations / 1e6:.1f} million operations recorded; memory of this process")
     print(f"  {before / 1e6:.0f} MB before, {after / 1e6:.0f} MB after", flush=True)
 
 
-def report(acks: str, bare: list[Round], recorded: list[Round]) -> None:
+def report(plan: Plan, bare: list[Round], recorded: list[Round]) -> None:
     """Print medians and their ratio."""
-    print(f"acks={acks}, medians of {ROUNDS} rounds of {ROUND_S:g} s")
+    rate = f"{plan.workload.rate:,.0f} records/s" if plan.workload.rate else "flat out"
+    what = f"{plan.client}, acks={plan.workload.acks}, {rate}"
+    print(f"{what}: medians of {ROUNDS} rounds of {ROUND_S:g} s")
     for name, rounds in (("not recorded", bare), ("recorded", recorded)):
         rate = statistics.median(found.acks_per_s for found in rounds)
         cpu = statistics.median(found.cpu_us for found in rounds)
@@ -126,11 +137,21 @@ def report(acks: str, bare: list[Round], recorded: list[Round]) -> None:
     print(f"  ratio {ratio:.2f} (target at least {TARGET:.2f})")
 
 
+def plan_of(acks: Acks, *, replicas: int, client: str = CLIENTS[0], rate: float = 0.0) -> Plan:
+    """Return the plan whose producer is compared; at rate 0 it sends flat out."""
+    return Plan(
+        kafka=KAFKA,
+        topic=Topic(name=f"acks-{acks}", partitions=PARTITIONS, replication_factor=replicas),
+        workload=Workload(acks=acks, rate=rate, record_bytes=100),
+        client=client,
+    )
+
+
 def main() -> None:
     """On a run's usual cluster, where brokers and client share the machine; then on one broker.
 
     One broker without replication leaves the most room to the client, so that there the share of
-    recording is as large as it can be.
+    recording is as large as it can be. Rates are compared on the usual cluster.
     """
     for brokers in (3, 1):
         print(f"brokers: {brokers}, replicas: {brokers}", flush=True)
@@ -143,7 +164,10 @@ def main() -> None:
                 for acks in ACKS:
                     replicas = [list(cluster.brokers)] * PARTITIONS
                     cluster.create_topic(f"acks-{acks}", replicas, {})
-                    compare(cluster.bootstrap, directory, acks)
+                    compare(cluster.bootstrap, directory, plan_of(acks, replicas=brokers))
+                for client, rate in itertools.product(CLIENTS, RATES if brokers > 1 else ()):
+                    plan = plan_of("all", replicas=brokers, client=client, rate=rate)
+                    compare(cluster.bootstrap, directory, plan)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Literal, Self, TypeVar
+from typing import Final, Literal, Self, TypeAlias, TypeVar, get_args
 
 import msgspec
 import pyarrow as pa
@@ -20,12 +20,24 @@ import pyarrow.parquet as pq
 from highwater.harness.base.errors import NotThereError, StoreError, UsageError
 from highwater.harness.base.files import is_file, write_whole
 from highwater.harness.releases.client_choice import LIBRDKAFKA
-from highwater.harness.runs.plan import SCHEMA_VERSION, Acks, Plan
+from highwater.harness.runs.plan import SCHEMA_VERSION, Acks, Plan, Workload
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import Verdict
 
 MATRIX: Final = "matrix.json"
+Delivery: TypeAlias = Literal["plain", "idempotent", "transactional"]
+PLAIN: Final = "plain"
+DELIVERIES: Final[tuple[Delivery, ...]] = get_args(Delivery)
+"""How producers deliver: with the promises of acks alone, idempotently, or in transactions."""
+
 _T = TypeVar("_T")
+
+
+def delivery_of(workload: Workload) -> Delivery:
+    """Return how the producers of a workload deliver."""
+    if workload.transactions:
+        return "transactional"
+    return "idempotent" if workload.idempotence else PLAIN
 
 
 class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +48,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
         nemesis: faults of a random schedule, separated by commas, or None with a story; empty when
             nothing is to happen.
         client: library of the producers, as a plan has it.
+        delivery: how they deliver.
     """
 
     kafka: str
@@ -47,6 +60,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
     unclean: bool
     seed: int
     client: str = LIBRDKAFKA
+    delivery: Delivery = PLAIN
 
     @property
     def happened(self) -> str:
@@ -54,9 +68,10 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
         return self.story or self.nemesis or "no faults"
 
     @property
-    def line(self) -> tuple[str, Acks, int, bool, str, str]:
+    def line(self) -> tuple[str, Acks, int, bool, str, str, str]:
         """All but release and seed: a row of the matrix page."""
-        return self.happened, self.acks, self.min_isr, self.unclean, self.driver, self.client
+        settings = self.happened, self.acks, self.min_isr, self.unclean
+        return *settings, self.driver, self.client, self.delivery
 
     @classmethod
     def fields_of(cls, plan: Plan) -> dict[str, object]:
@@ -71,6 +86,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
             "unclean": plan.topic.unclean_leader_election,
             "seed": plan.seed,
             "client": plan.client,
+            "delivery": delivery_of(plan.workload),
         }
 
 
@@ -86,6 +102,10 @@ class MatrixCell(MatrixSetting, frozen=True, kw_only=True):
     run: str
 
 
+_COUNTED: Final = frozenset({"lost-write", "unseen", "divergence"})
+"""Kinds of anomalies that have a column of their own."""
+
+
 class MatrixRow(MatrixCell, frozen=True, kw_only=True):
     """The result of a cell.
 
@@ -98,6 +118,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
         report: path of its page, from the folder of the page that lists it.
         problem: what the harness could not do, so that the run ended early; None when it did not.
         counted: whether what was lost could be counted; where not, these numbers mean nothing.
+        others: how many anomalies there are of each other kind: ``2 duplicate, 1 G1a``.
     """
 
     verdict: Literal["valid", "invalid", "unknown"]
@@ -112,6 +133,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
     problem: str | None
     model: str | None = None
     counted: bool = True
+    others: str = ""
 
     @property
     def losses(self) -> str:
@@ -146,6 +168,9 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
             problem=early and ": ".join([early, *status.problems[-1:]]),
             model=model,
             counted=verdict.account == "whole",
+            others=", ".join(
+                f"{many:,} {kind}" for kind, many in verdict.counts.items() if kind not in _COUNTED
+            ),
         )
 
 
@@ -154,6 +179,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         nemeses: mixes of faults, each a cell of its own beside the stories.
+        deliveries: how producers deliver; none: as the story has it, or plainly.
     """
 
     kafkas: tuple[str, ...]
@@ -165,6 +191,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
     drivers: tuple[str, ...] = ("local",)
     seeds: tuple[int, ...] = (0,)
     clients: tuple[str, ...] = (LIBRDKAFKA,)
+    deliveries: tuple[Delivery, ...] = ()
     duration_s: float = 30.0
 
 
@@ -288,6 +315,7 @@ SCHEMA: Final = pa.schema(
         pa.field("unclean", pa.bool_(), nullable=False),
         pa.field("seed", pa.int64(), nullable=False),
         pa.field("client", pa.string(), nullable=False),
+        pa.field("delivery", pa.string(), nullable=False),
         pa.field("run", pa.string(), nullable=False),
         pa.field("verdict", pa.string(), nullable=False),
         pa.field("sent", pa.int64(), nullable=False),
@@ -301,6 +329,7 @@ SCHEMA: Final = pa.schema(
         pa.field("problem", pa.string()),
         pa.field("model", pa.string()),
         pa.field("counted", pa.bool_()),
+        pa.field("others", pa.string()),
     ]
 )
 """Columns of ``cells.parquet``; the fields of ``MatrixRow`` in their order."""

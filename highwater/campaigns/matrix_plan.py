@@ -10,11 +10,14 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
 from highwater.harness.runs.matrix_cells import (
+    PLAIN,
     Axes,
+    Delivery,
     Matrix,
     MatrixCell,
     MatrixSetting,
     SkippedCombination,
+    delivery_of,
 )
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.nemesis.schedules.fault_spec import FaultSpec
@@ -55,7 +58,9 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
             driver=setting.driver,
         )
         topic = replace(plan.topic, min_insync_replicas=setting.min_isr)
-        return replace(plan, topic=topic, client=setting.client)
+        idempotence = plan.workload.idempotence or setting.delivery == "idempotent"
+        workload = replace(plan.workload, idempotence=idempotence)
+        return replace(plan, topic=topic, client=setting.client, workload=workload)
     return Plan(
         kafka=setting.kafka,
         driver=setting.driver,
@@ -67,7 +72,11 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
             min_insync_replicas=setting.min_isr,
             unclean_leader_election=setting.unclean,
         ),
-        workload=Workload(acks=setting.acks),
+        workload=Workload(
+            acks=setting.acks,
+            idempotence=setting.delivery != PLAIN,
+            transactions=setting.delivery == "transactional",
+        ),
         client=setting.client,
     )
 
@@ -97,9 +106,21 @@ def _check(axes: Axes) -> None:
 
 
 def _settings(axes: Axes) -> Iterator[MatrixSetting]:
-    happenings: list[tuple[str | None, str | None]] = [(story, None) for story in axes.stories]
-    happenings += [(None, ",".join(faults)) for faults in axes.nemeses]
-    for (story, nemesis), driver, client, acks, min_isr, unclean, kafka, seed in itertools.product(
+    happenings: list[tuple[str | None, str | None, Delivery]] = [
+        (story, None, delivery)
+        for story in axes.stories
+        for delivery in axes.deliveries or (_own_delivery(story, axes.kafkas[0]),)
+    ]
+    happenings += [
+        (None, ",".join(faults), delivery)
+        for faults in axes.nemeses
+        for delivery in axes.deliveries or (PLAIN,)
+    ]
+    for (
+        story,
+        nemesis,
+        delivery,
+    ), driver, client, acks, min_isr, unclean, kafka, seed in itertools.product(
         dict.fromkeys(happenings),
         dict.fromkeys(axes.drivers),
         dict.fromkeys(axes.clients),
@@ -119,12 +140,20 @@ def _settings(axes: Axes) -> Iterator[MatrixSetting]:
             unclean=unclean,
             seed=seed,
             client=client,
+            delivery=delivery,
         )
 
 
+def _own_delivery(story: str, kafka: str) -> Delivery:
+    return delivery_of(find_story(story).plan(kafka).workload)
+
+
 def _obstacle(setting: MatrixSetting, duration_s: float) -> str:
+    plan = plan_of(setting, duration_s=duration_s)
+    if (own := delivery_of(plan.workload)) != setting.delivery:
+        return f"the producers of {setting.story} are {own}"
     try:
-        check_plan(plan_of(setting, duration_s=duration_s))
+        check_plan(plan)
     except UsageError as error:
         return error.message
     return ""
@@ -135,7 +164,9 @@ def _name(setting: MatrixSetting) -> str:
     happened = setting.happened.replace(",", "+").replace(" ", "-")
     elections = "unclean" if setting.unclean else "clean"
     client = "" if setting.client == LIBRDKAFKA else f"-{setting.client.replace(':', '-')}"
+    as_ever = setting.delivery == PLAIN or (setting.story and setting.delivery == "transactional")
+    delivery = "" if as_ever else f"-{setting.delivery}"
     return (
         f"{setting.kafka}-{happened}-acks-{setting.acks}-isr-{setting.min_isr}-{elections}"
-        f"-{setting.driver}{client}-seed-{setting.seed}"
+        f"-{setting.driver}{client}{delivery}-seed-{setting.seed}"
     )

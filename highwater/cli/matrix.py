@@ -20,7 +20,13 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import parse_values
-from highwater.harness.runs.matrix_cells import Axes, MatrixFolder, MatrixRow
+from highwater.harness.runs.matrix_cells import (
+    DELIVERIES,
+    Axes,
+    Delivery,
+    MatrixFolder,
+    MatrixRow,
+)
 from highwater.harness.runs.plan import Topic
 
 _WIDE: Final = 13
@@ -52,6 +58,13 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     client: Annotated[
         str, Option(help="Libraries of the producers: librdkafka, java, java:RELEASE.")
     ] = "librdkafka",
+    delivery: Annotated[
+        str | None,
+        Option(
+            help="How producers deliver: plain, idempotent, transactional.  [default: plain; of a"
+            " story, as it does]"
+        ),
+    ] = None,
     seed: Annotated[str, Option(help="Seeds: a run for each.")] = "0",
     jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
     name: Annotated[
@@ -82,6 +95,7 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             drivers=parse_values.names(driver),
             seeds=parse_values.numbers(seed, "seeds"),
             clients=parse_values.names(client),
+            deliveries=_deliveries(delivery),
             duration_s=parse_values.duration(duration),
         )
         folder = _create(axes, store, name)
@@ -90,6 +104,15 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     with _resumable(folder, jobs), console.progress(plain=("matrix",)) as progress:
         rows = perform(folder, spark=spark, jobs=jobs, progress=progress)
     finish(folder, rows, expect=expect, as_json=as_json)
+
+
+def _deliveries(words: str | None) -> tuple[Delivery, ...]:
+    names = dict.fromkeys(parse_values.names(words or ""))
+    if unknown := [name for name in names if name not in DELIVERIES]:
+        raise UsageError(
+            f"{unknown[0]} is no way to deliver", hint=f"There are {', '.join(DELIVERIES)}."
+        )
+    return tuple(word for word in DELIVERIES if word in names)
 
 
 def finish(
@@ -179,7 +202,7 @@ def _table(rows: Sequence[MatrixRow]) -> Table:
     cells: dict[tuple[object, object], list[MatrixRow]] = {}
     for row in rows:
         cells.setdefault((row.kafka, row.line), []).append(row)
-    drivers = len({(row.driver, row.client) for row in rows}) > 1
+    drivers = len({(row.driver, row.client, row.delivery) for row in rows}) > 1
     heads = [_heading(row, driver=drivers) for row in {row.line: row for row in rows}.values()]
     body: list[list[str | Text]] = [
         [kafka, *(_cell(cells.get((kafka, line), [])) for line in lines)]
@@ -192,7 +215,7 @@ def _heading(row: MatrixRow, *, driver: bool) -> str:
     words = [row.happened, f"acks={row.acks}"]
     words += [f"min.isr={row.min_isr}"] if row.min_isr > 1 else []
     words += ["unclean"] if row.unclean else []
-    return "\n".join([*words, *([f"{row.driver}, {row.client}"] if driver else [])])
+    return "\n".join([*words, *([f"{row.driver}, {row.client}", row.delivery] if driver else [])])
 
 
 def _cell(rows: Sequence[MatrixRow]) -> Text:
@@ -202,6 +225,7 @@ def _cell(rows: Sequence[MatrixRow]) -> Text:
         odd = " NOT PREDICTED" if row.as_predicted is False else ""
         odd = " UNEXPLAINED" if row.model == "unexplained" else odd
         odd = " UNKNOWN" if row.verdict == "unknown" else odd
-        words = f"{row.losses.replace(' ', '')}{forked}{odd}"
+        others = f"\n{row.others}" if row.others else ""
+        words = f"{row.losses.replace(' ', '')}{forked}{odd}{others}"
         axes.append(Text(words, style=console.COLOURS[row.verdict]))
     return Text("\n").join(axes) if axes else Text("-")

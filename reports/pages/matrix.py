@@ -43,6 +43,7 @@ class RunInCell:
         allowed = row.verdict == VALID and bool(row.lost)
         notes = [f"{row.divergent:,} forked"] if row.divergent else []
         notes += [f"{row.unseen:,} unseen"] if row.unseen and row.counted else []
+        notes += [row.others] if row.others else []
         notes += ["as allowed"] if allowed else []
         foretold, odd = _foretold(row)
         return cls(
@@ -160,7 +161,7 @@ def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]
     groups: dict[tuple[object, ...], list[MatrixRow]] = {}
     for row in rows:
         groups.setdefault(row.line, []).append(row)
-    drivers = len({(row.driver, row.client) for row in rows}) > 1
+    drivers = len({(row.driver, row.client, row.delivery) for row in rows}) > 1
     return [
         MatrixLine(
             name=group[0].happened,
@@ -188,7 +189,7 @@ def _terms(setting: MatrixSetting, *, driver: bool) -> str:
     """Return the settings of a row in few words."""
     words = [f"acks={setting.acks}", f"min.isr {setting.min_isr}"]
     words += ["unclean elections"] if setting.unclean else []
-    words += [setting.driver, setting.client] if driver else []
+    words += [setting.driver, setting.client, setting.delivery] if driver else []
     return ", ".join(words)
 
 

@@ -75,6 +75,37 @@ def test_clients_are_an_axis_and_share_a_cluster() -> None:
     ]
 
 
+def test_how_producers_deliver_is_an_axis() -> None:
+    laid = lay_out(
+        axes(
+            kafkas=("0.10.2.2", "4.3.1"),
+            stories=("loss", "torn-transaction"),
+            nemeses=(("kill",),),
+            acks=("1", "all"),
+            deliveries=("plain", "idempotent", "transactional"),
+        )
+    )
+    random = [cell for cell in laid.cells if cell.nemesis == "kill" and cell.kafka == "4.3.1"]
+    assert [(cell.delivery, cell.acks) for cell in random] == [
+        ("plain", "1"),
+        ("plain", "all"),
+        ("idempotent", "all"),
+        ("transactional", "all"),
+    ]
+    workloads = [plan_of(cell, duration_s=1).workload for cell in random]
+    assert [(w.idempotence, w.transactions) for w in workloads[1:]] == [
+        (False, False),
+        (True, False),
+        (True, True),
+    ]
+    assert {(cell.delivery, cell.kafka) for cell in planned(laid, story="torn-transaction")} == {
+        ("transactional", "4.3.1")
+    }
+    assert ("0.10.2.2", "idempotent") not in {(cell.kafka, cell.delivery) for cell in laid.cells}
+    reasons = {one.reason for one in laid.skipped if one.story == "torn-transaction"}
+    assert "the producers of torn-transaction are transactional" in reasons
+
+
 def test_a_release_is_skipped_on_a_driver_that_does_not_run_it() -> None:
     laid = lay_out(axes(kafkas=("0.9.0.1", "4.3.1"), drivers=("local", "docker")))
     assert [(one.kafka, one.driver) for one in laid.skipped] == [("0.9.0.1", "docker")]

@@ -124,8 +124,8 @@ def compare(bootstrap: str, directory: Path, plan: Plan) -> None:
 
 def report(plan: Plan, bare: list[Round], recorded: list[Round]) -> None:
     """Print medians and their ratio."""
-    rate = f"{plan.workload.rate:,.0f} records/s" if plan.workload.rate else "flat out"
-    what = f"{plan.client}, acks={plan.workload.acks}, {rate}"
+    pace = f"{plan.workload.rate:,.0f} records/s" if plan.workload.rate else "flat out"
+    what = f"{plan.client}, acks={plan.workload.acks}, {pace}"
     print(f"{what}: medians of {ROUNDS} rounds of {ROUND_S:g} s")
     for name, rounds in (("not recorded", bare), ("recorded", recorded)):
         rate = statistics.median(found.acks_per_s for found in rounds)

@@ -50,7 +50,11 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
         str, Option("--cluster", "--driver", help="Cluster drivers: local, docker.")
     ] = "local",
     client: Annotated[
-        str, Option(help="Libraries of the producers: librdkafka, java, java:RELEASE.")
+        str,
+        Option(
+            help="Libraries of the producers: librdkafka, java, java:RELEASE, kafka-python,"
+            " aiokafka."
+        ),
     ] = "librdkafka",
     seed: Annotated[str, Option(help="Seeds: a run for each.")] = "0",
     jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,

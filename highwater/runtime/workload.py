@@ -97,7 +97,7 @@ class RunningWorkload:
         self._access = release(plan.kafka).client if access is None else access
         self._recorder = recorder
         self._log = clients.open_log(run.logs / "clients.log")
-        self._clients = open_library(plan, run.logs)
+        self._clients = open_library(plan, run.logs, self._log)
         self._stop = threading.Event()
         self._answer_limit_s = plan.workload.delivery_timeout_s + _GRACE_S
         self._producers: dict[str, ProducerLoop | TransactionLoop] = {}

@@ -268,14 +268,11 @@ def _check_library(plan: Plan) -> None:
         )
     if choice.library == LIBRDKAFKA:
         return
-    by_story = plan.story is not None and not (needs.transactions or needs.java)
     codec = plan.workload.compression
     refused = {
         "an external cluster's settings of clients are librdkafka's": plan.external is not None,
         "a transaction that reads does so with librdkafka's consumer": plan.workload.transform,
-        "the records of this story or replay are sent by librdkafka": (
-            by_story or plan.schedule is not None
-        ),
+        "a replay of transactions is one of librdkafka's": is_transaction_replay(plan),
         f"{choice.title} have no transactions": (
             plan.workload.transactions and not choice.idempotence
         ),

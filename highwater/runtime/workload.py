@@ -104,7 +104,13 @@ class RunningWorkload:
         self._threads: list[threading.Thread] = []
         row = {"process": "story", "phase": RUN, "topic": plan.topic.name}
         settings = clients.producer(plan, self._common(f"story-{plan.workload.acks}"))
-        self._sender = Sender(recorder, settings, row, size=plan.workload.record_bytes)
+        self._sender = Sender(
+            recorder,
+            settings,
+            row,
+            size=plan.workload.record_bytes,
+            library=self._clients.library,
+        )
         self.direct = DirectSender(plan, recorder)
         self._transactional: list[NamedTransactions] = []
         self._named: list[NamedRecords] = []

@@ -55,8 +55,8 @@ class _Client:
         letter = _Letter(topic=topic, value=value, partition=partition, answer=answer)
         self._loop.call_soon_threadsafe(self._letters.put_nowait, letter)
 
-    def call(self, method: str) -> Future[None]:
-        return asyncio.run_coroutine_threadsafe(self._call(method), self._loop)
+    def call(self, method: str, *words: str) -> Future[object]:
+        return asyncio.run_coroutine_threadsafe(self._call(method, *words), self._loop)
 
     def end(self) -> None:
         if self._error is None or self._error.kind != "ProducerClosed":
@@ -104,10 +104,11 @@ class _Client:
             self._error = self._error or replace(error, ended=True)
         letter.answer(error, None)
 
-    async def _call(self, method: str) -> None:
+    async def _call(self, method: str, *words: str) -> object:
         producer = await self._opened()
-        if method != "init_transactions":  # which its start has done
-            await getattr(producer, method)()
+        if method == "init_transactions":  # which its start has done
+            return None
+        return await getattr(producer, method)(*words)
 
     async def _opened(self) -> Any:  # noqa: ANN401 - aiokafka has no types
         if self._producer is None:
@@ -153,6 +154,10 @@ class AiokafkaClients:
         client = _Client(python_settings.aiokafka(settings))
         self._clients.append(client)
         return PythonProducer(client)
+
+    def single(self, settings: Settings) -> PythonProducer:
+        """Open a producer of single records."""
+        return self.producer(settings)
 
     def transactional(self, settings: Settings) -> PythonProducer:
         """Open a transactional producer, which no coordinator knows yet."""

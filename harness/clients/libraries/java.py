@@ -101,6 +101,15 @@ class JavaProducer:
             while waiting:
                 self._report(partition, waiting.popleft(), JavaError(classes=(GAVE_UP,)))
 
+    def reach(self, topic: str, *, limit_s: float) -> None:
+        """Ask for the partitions of a topic; a connection to a leader is made by a first record."""
+        del limit_s  # ``max.block.ms`` is its own
+        try:
+            self._gateway.forget(self._java.partitionsFor(topic))
+        except Py4JJavaError as raised:
+            error = self._gateway.error_of(raised.java_exception)
+            raise WaitTimeoutError(f"Java's producer knows no {topic}: {error}") from raised
+
     def drop(self) -> None:
         """End it as a crash does: nothing is asked of its coordinator."""
         self._gateway.close_now(self._java)
@@ -205,6 +214,10 @@ class JavaClients:
 
     def producer(self, settings: Settings) -> JavaProducer:
         """Open a producer."""
+        return JavaProducer(self._gateway, settings)
+
+    def single(self, settings: Settings) -> JavaProducer:
+        """Open a producer of single records."""
         return JavaProducer(self._gateway, settings)
 
     def transactional(self, settings: Settings) -> JavaProducer:

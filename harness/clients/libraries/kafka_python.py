@@ -48,11 +48,11 @@ class _Client:
             future.add_callback(lambda metadata: answer(None, self._offset(metadata)))
             future.add_errback(lambda raised: answer(error_of(raised), None))
 
-    def call(self, method: str) -> Future[None]:
-        return _in_thread(f"kafka-python-{method}", lambda: self._waits(method))
+    def call(self, method: str, *words: str) -> Future[object]:
+        return _in_thread(f"kafka-python-{method}", lambda: self._waits(method, *words))
 
-    def _waits(self, method: str) -> None:
-        getattr(self._opened(), method)()
+    def _waits(self, method: str, *words: str) -> object:
+        return getattr(self._opened(), method)(*words)
 
     def end(self) -> None:
         self._ended = True
@@ -86,17 +86,17 @@ class _Client:
             return self._producer
 
 
-def _in_thread(name: str, call: Callable[[], None]) -> Future[None]:
+def _in_thread(name: str, call: Callable[[], object]) -> Future[object]:
     """Begin a call that may never return, in a thread that the process does not wait for."""
-    future: Future[None] = Future()
+    future: Future[object] = Future()
 
     def run() -> None:
         try:
-            call()
+            result = call()
         except BaseException as raised:  # noqa: BLE001 - whoever waits for the result gets it
             future.set_exception(raised)
         else:
-            future.set_result(None)
+            future.set_result(result)
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return future
@@ -120,6 +120,10 @@ class KafkaPythonClients:
         client = _Client(python_settings.kafka_python(settings))
         self._clients.append(client)
         return PythonProducer(client)
+
+    def single(self, settings: Settings) -> PythonProducer:
+        """Open a producer of single records."""
+        return self.producer(settings)
 
     def transactional(self, settings: Settings) -> PythonProducer:
         """Open a transactional producer, which no coordinator knows yet."""

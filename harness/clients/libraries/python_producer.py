@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from confluent_kafka import KafkaException
 
+from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.clients.libraries.answers import Mailbox, WaitingRecord
 from highwater.harness.clients.libraries.interfaces import OnDelivery
 from highwater.harness.clients.libraries.python_errors import (
@@ -40,8 +41,8 @@ class PythonClient(Protocol):
             KafkaException: it is refused; the argument is a ``PythonError``.
         """
 
-    def call(self, method: str) -> Future[None]:
-        """Begin a call of the producer that waits for its coordinator."""
+    def call(self, method: str, *words: str) -> Future[object]:
+        """Begin a call of the producer that waits for brokers."""
 
     def end(self) -> None:
         """End it as a crash does: nothing is asked of brokers. Never raises; may be repeated."""
@@ -57,7 +58,7 @@ class PythonProducer:
         weakref.finalize(self, client.end).atexit = False
         self._client = client
         self._mailbox = Mailbox()
-        self._call: tuple[str, Future[None]] | None = None
+        self._call: tuple[str, Future[object]] | None = None
 
     def __len__(self) -> int:
         return len(self._mailbox)
@@ -107,6 +108,13 @@ class PythonProducer:
         self._mailbox.serve(0)
         self._client.end()
         self._mailbox.give_up(PythonError(kind=GAVE_UP))
+
+    def reach(self, topic: str, *, limit_s: float) -> None:
+        """Ask for the partitions of a topic; a connection to a leader is made by a first record."""
+        try:
+            self._client.call("partitions_for", topic).result(limit_s)
+        except Exception as raised:
+            raise WaitTimeoutError(f"the producer knows no {topic}: {raised!r}") from raised
 
     def drop(self) -> None:
         """End it as a crash does: nothing is asked of its coordinator."""

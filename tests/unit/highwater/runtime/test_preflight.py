@@ -222,11 +222,6 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             "librdkafka",
         ),
         (
-            changed(nemesis=(), story="loss", client="java", workload=ALONE),
-            "sent by librdkafka",
-            "--client librdkafka",
-        ),
-        (
             changed(nemesis=(), story="wrong-topic", workload=ALONE, topic=Topic(partitions=4)),
             "one of Kafka's own producer",
             "--client java",

@@ -17,7 +17,7 @@ class Client:
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
-        self.calls: list[tuple[str, Future[None]]] = []
+        self.calls: list[tuple[str, Future[object]]] = []
         self.ends = 0
         self.raises: Exception | None = None
 
@@ -28,7 +28,8 @@ class Client:
             raise self.raises
         self.answers.append(answer)
 
-    def call(self, method: str) -> Future[None]:
+    def call(self, method: str, *words: str) -> Future[object]:
+        assert words in ((), ("t",))
         self.calls.append((method, Future()))
         return self.calls[-1][1]
 

@@ -23,6 +23,7 @@ from highwater.nemesis.faults.registry import faults as registered_faults
 from highwater.nemesis.schedules.fault_spec import CONTROLLER_TARGETS, TARGETS
 from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import BROKER_CONFIG
+from tools.clients_page import clients
 from tools.hazards_page import hazards
 from tools.model_tables import drawings, model
 from tools.model_tables import table as _table
@@ -251,6 +252,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "commands.md": commands,
     "model.md": model,
     "hazards.md": hazards,
+    "clients.md": clients,
     **drawings(),
 }
 

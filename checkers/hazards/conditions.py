@@ -322,9 +322,14 @@ class TransactionalClients:
         return YES
 
     def holds_for(self, client: ClientChoice, brokers: Release) -> bool:
-        """Return whether the clients of a run have it, on new brokers of a release."""
+        """Return whether the clients of a run have it, on new brokers of a release.
+
+        Those of Python have what is of the protocol, and so of all clients, and nothing of
+        librdkafka's own.
+        """
         if client.release is None:
-            return LIBRDKAFKA in self.kinds
+            common = LIBRDKAFKA in self.kinds and JAVA in self.kinds
+            return common or client.library in self.kinds
         renewed = min(client.release.number, brokers.number) >= RENEWED_FROM
         return JAVA in self.kinds and not (self.renewed and renewed)
 

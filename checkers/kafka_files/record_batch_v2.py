@@ -224,6 +224,8 @@ def _columns(
         return None
     buffer = pa.py_buffer(arena)
     sequence = header["base_sequence"][owner].astype(np.int64)
+    # Without a producer id there is no sequence; aiokafka writes 0 then, where others write -1.
+    numbered = (sequence >= 0) & (header["producer_id"][owner] >= 0)
     append_time = (header["attributes"] & _LOG_APPEND_TIME) != 0
     created = header["base_timestamp"].astype(np.int64)[owner] + time_delta
     appended = header["max_timestamp"].astype(np.int64)[owner]
@@ -234,7 +236,7 @@ def _columns(
         owner=owner,
         offset=header["base_offset"].astype(np.int64)[owner] + offset_delta,
         timestamp_ms=np.where(append_time[owner], appended, created),
-        sequence=np.where(sequence >= 0, (sequence + offset_delta) % _SEQUENCES, -1),
+        sequence=np.where(numbered, (sequence + offset_delta) % _SEQUENCES, -1),
         crc=header["crc"].astype(np.int64)[owner],
         key=columns.slices(buffer, key_at, key_length),
         value=columns.slices(buffer, value_at, value_length),

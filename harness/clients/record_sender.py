@@ -3,17 +3,21 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.clients.client_config import Settings
-from highwater.harness.clients.delivery_outcomes import PURGED, REFUSED_LOCALLY, delivered
-from highwater.harness.clients.libraries.checked_producer import Producer
+from highwater.harness.clients.delivery_outcomes import REFUSED_LOCALLY
+from highwater.harness.clients.libraries.interfaces import (
+    ClientError,
+    ClientLibrary,
+    DeliveredRecord,
+    OnDelivery,
+)
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.runs.history import INFO, OK, SEND, record_id, record_value
 from highwater.harness.runs.recorder import Recorder
 
@@ -41,6 +45,7 @@ class Sender:
     Args:
         settings: the producer's, with its acks.
         retries: whether the client may send a record again.
+        library: that its producer is of.
     """
 
     def __init__(
@@ -51,14 +56,13 @@ class Sender:
         *,
         size: int,
         retries: bool = True,
+        library: ClientLibrary = LIBRDKAFKA,
     ) -> None:
         if not retries:
             settings = {**settings, "enable.idempotence": False, "retries": 0}
         self.sent = 0
-        self._up: set[int] = set()
-        self._producer = Producer(
-            {**settings, "linger.ms": 0, "statistics.interval.ms": 100, "stats_cb": self._stats}
-        )
+        self._outcomes = library.outcomes
+        self._producer = library.single({**settings, "linger.ms": 0})
         self._recorder = recorder
         self._row = {**row, "kind": SEND, "acks": str(settings["acks"])}
         self._topic = row["topic"]
@@ -69,17 +73,8 @@ class Sender:
 
     def warm_up(self, *, limit_s: float) -> None:
         """Connect to the leader of every partition, so that the first send is as fast as others."""
-        deadline = time.monotonic() + limit_s
-        numbers: set[int] = set()
-        while not numbers or not numbers <= self._up:
-            if time.monotonic() > deadline:
-                raise WaitTimeoutError(
-                    f"the client is connected to brokers {sorted(self._up)}, but the leaders of"
-                    f" {self._topic} are {sorted(numbers) or 'unknown'} after {limit_s:g} s"
-                )
-            with self._lock:
-                numbers = numbers or self._leaders()
-                self._producer.poll(_POLL_S)
+        with self._lock:
+            self._producer.reach(self._topic, limit_s=limit_s)
 
     def send(self, identity: str, partition: int, *, limit_s: float) -> SendOutcome:
         """Send one record; return within a millisecond or two of its acknowledgement.
@@ -92,9 +87,9 @@ class Sender:
             answers: list[SendOutcome] = []
             invoke_ns = self._recorder.clock()
 
-            def answered(error: KafkaError | None, message: Message) -> None:
+            def answered(error: ClientError | None, message: DeliveredRecord) -> None:
                 answers.append(self._answer(error, message))
-                purged = error is not None and error.code() in PURGED
+                purged = error is not None and self._outcomes.unanswered(error)
                 complete_ns = None if purged else self._recorder.clock()
                 value = record_id(message.value() or b"")
                 self._record(answers[-1], message.partition(), value, invoke_ns, complete_ns)
@@ -116,7 +111,7 @@ class Sender:
         self,
         value: bytes,
         partition: int,
-        answered: Callable[[KafkaError | None, Message], None],
+        answered: OnDelivery,
         deadline: float,
     ) -> None:
         """Queue a record; where the client knows no such partition, let it ask which there are.
@@ -132,8 +127,8 @@ class Sender:
                     raise
             else:
                 return
-            with contextlib.suppress(KafkaException):
-                self._producer.list_topics(self._topic, timeout=_POLL_S * 20)
+            with contextlib.suppress(WaitTimeoutError):
+                self._producer.reach(self._topic, limit_s=_POLL_S * 20)
 
     def close(self, *, limit_s: float) -> None:
         """Wait for outstanding answers within the limit; what is not answered is recorded so."""
@@ -143,9 +138,9 @@ class Sender:
             self._producer.purge()
             self._producer.flush(1.0)
 
-    def _answer(self, error: KafkaError | None, message: Message) -> SendOutcome:
+    def _answer(self, error: ClientError | None, message: DeliveredRecord) -> SendOutcome:
         if error is not None:
-            outcome = delivered(error.code(), retries=self._retries)
+            outcome = self._outcomes.delivered(error, retries=self._retries)
             return SendOutcome(outcome=outcome, error=error.name())
         offset = message.offset()
         return SendOutcome(outcome=OK, offset=None if offset is None or offset < 0 else offset)
@@ -168,17 +163,3 @@ class Sender:
             value=value,
             error=answer.error,
         )
-
-    def _leaders(self) -> set[int]:
-        """Brokers that lead a partition; none while the metadata is not whole."""
-        try:
-            topic = self._producer.list_topics(self._topic, timeout=1.0).topics[self._topic]
-        except KafkaException:
-            return set()
-        leaders = {partition.leader for partition in topic.partitions.values()}
-        return set() if topic.error is not None or -1 in leaders else leaders
-
-    def _stats(self, text: str) -> None:
-        """Return which brokers are connected, from librdkafka's statistics (STATISTICS.md)."""
-        brokers = msgspec.json.decode(text)["brokers"].values()
-        self._up = {broker["nodeid"] for broker in brokers if broker["state"] == "UP"}

@@ -1,4 +1,4 @@
-"""The choice of a client: ``librdkafka``, ``java``, or ``java:3.9.2`` of another release."""
+"""The choice of a client: a library, or ``java:3.9.2`` for Java's of another release."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +10,9 @@ from highwater.harness.releases.release import Release
 
 LIBRDKAFKA: Final = "librdkafka"
 JAVA: Final = "java"
-LIBRARIES: Final = (LIBRDKAFKA, JAVA)
+KAFKA_PYTHON: Final = "kafka-python"
+AIOKAFKA: Final = "aiokafka"
+LIBRARIES: Final = (LIBRDKAFKA, JAVA, KAFKA_PYTHON, AIOKAFKA)
 
 _NEGOTIATES: Final = (0, 10, 2)
 """Since then a Java client speaks to older brokers, from 0.10.0 on (KIP-97)."""
@@ -20,13 +22,25 @@ _KIP_896: Final = (4, 0)
 _LEAST: Final = (2, 1)
 """Clients and brokers of 4.0 speak to nothing older than this (KIP-896)."""
 
+_OLDEST: Final = {
+    KAFKA_PYTHON: (
+        (0, 10, 0),
+        "it asks brokers which requests they know, which those before 0.10.0 do not answer",
+    ),
+    AIOKAFKA: ((0, 11), "it writes records of format 2 only, which came with 0.11.0"),
+}
+"""The oldest brokers of a Python client; there is no newest (docs/clients.md)."""
+
+_CODECS: Final = {KAFKA_PYTHON: ("none", "gzip", "zstd")}
+"""Compressions of a library that lacks some: kafka-python wants a package for each other."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientChoice:
     """A library of clients.
 
     Attributes:
-        release: of Java's clients; None for librdkafka, whose release is that of the package.
+        release: of Java's clients; None for the others, whose release is that of the package.
     """
 
     library: str
@@ -37,8 +51,28 @@ class ClientChoice:
         """True for Kafka's own clients."""
         return self.library == JAVA
 
+    @property
+    def title(self) -> str:
+        """Its name in a sentence, in the plural."""
+        if self.release is None:
+            return f"{self.library}'s clients"
+        return f"Java's clients of {self.release.name}"
+
+    @property
+    def idempotence(self) -> bool:
+        """True if its producers can be idempotent, and have transactions."""
+        return self.release is None or self.release.idempotence
+
+    def compresses(self, codec: str) -> bool:
+        """Return whether it has a compression."""
+        codecs = _CODECS.get(self.library, (codec,))
+        return codec in (codecs if self.release is None else self.release.compressions)
+
     def why_not(self, brokers: Release) -> str:
         """Return why it cannot speak to brokers of a release; empty where it can."""
+        if self.library in _OLDEST:
+            oldest, why = _OLDEST[self.library]
+            return why if brokers.number < oldest else ""
         if self.release is None:
             return ""
         clients, servers = self.release.number, brokers.number
@@ -70,7 +104,7 @@ def read_client(word: str, kafka: str) -> ClientChoice:
         return ClientChoice(library=JAVA, release=release(number if colon else kafka))
     if colon:
         raise UsageError(
-            f"librdkafka has one release here, and {number!r} cannot be chosen",
-            hint="Use --client librdkafka, or java:RELEASE for one of Kafka's own.",
+            f"{library} has one release here, and {number!r} cannot be chosen",
+            hint=f"Use --client {library}, or java:RELEASE for one of Kafka's own.",
         )
     return ClientChoice(library=library)

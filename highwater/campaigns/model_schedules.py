@@ -19,6 +19,7 @@ from highwater.checkers.model.transactions.transaction_counterexample import (
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Store
 from highwater.harness.runs.verdict import UNKNOWN as UNKNOWN_VERDICT
@@ -41,13 +42,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A file that can be replayed: a counterexample or a schedule."""
+    """A file that can be replayed: a counterexample or a schedule.
+
+    Attributes:
+        client: library of the producers.
+    """
 
     name: str
     content: Counterexample | Schedule | TransactionCounterexample
+    client: str = LIBRDKAFKA
 
     @classmethod
-    def load(cls, path: Path, *, min_isr: int | None = None) -> Self:
+    def load(cls, path: Path, *, min_isr: int | None = None, client: str = LIBRDKAFKA) -> Self:
         """Read either kind of file, with another min.insync.replicas than its own if one is given.
 
         Raises:
@@ -64,10 +70,12 @@ class Source:
                 hint="highwater model explore --out FILE writes a counterexample.",
             ) from error
         if "model" in fields:
-            return cls(name=path.name, content=TransactionCounterexample.load(path))
+            content = TransactionCounterexample.load(path)
+            return cls(name=path.name, content=content, client=client)
         kind = Counterexample if "invariant" in fields else Schedule
-        content = kind.load(path)
-        return cls(name=path.name, content=content if min_isr is None else _with(content, min_isr))
+        loaded = kind.load(path)
+        loaded = loaded if min_isr is None else _with(loaded, min_isr)
+        return cls(name=path.name, content=loaded, client=client)
 
     def schedule(self, kafka: str) -> Schedule:
         """Return the schedule for a release."""
@@ -78,12 +86,14 @@ class Source:
 
     def planned(self, kafka: str, *, label: str, seed: int, driver: str) -> PlannedRun:
         """Return a replay on a release."""
-        if not isinstance(self.content, TransactionCounterexample):
+        if isinstance(self.content, TransactionCounterexample):
+            made = transaction_plan(self.content, kafka, seed=seed, driver=driver)
+            files = {"schedule.json": self.content.to_json()}
+            planned = PlannedRun(plan=made, label=label, files=files)
+        else:
             schedule = self.schedule(kafka)
-            return planned_replay(schedule, kafka, label=label, seed=seed, driver=driver)
-        made = transaction_plan(self.content, kafka, seed=seed, driver=driver)
-        files = {"schedule.json": self.content.to_json()}
-        return PlannedRun(plan=made, label=label, files=files)
+            planned = planned_replay(schedule, kafka, label=label, seed=seed, driver=driver)
+        return replace(planned, plan=msgspec.structs.replace(planned.plan, client=self.client))
 
     def draw(self, path: Path, judged: Sequence[JudgedRun]) -> Path:
         """Write the page of the counterexample together with the runs on real brokers."""

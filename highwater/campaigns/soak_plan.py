@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
-from highwater.harness.releases.client_choice import LIBRDKAFKA
+from highwater.harness.releases.client_choice import LIBRDKAFKA, ClientChoice, read_client
 from highwater.harness.runs.plan import Acks, Isolation, Plan, Topic, Workload
 from highwater.nemesis.faults.registry import CONTROLLERS, Fault, faults, find_fault
 from highwater.nemesis.schedules.upgrade_path import UPGRADE
@@ -48,9 +48,10 @@ def draw(
 ) -> Plan:
     """Return the plan of one run of a soak; several controllers have faults of their own.
 
-    With Java's clients no cluster is upgraded, because they are of its release, and no transaction
-    reads.
+    With other clients than librdkafka's no cluster is upgraded, because Java's are of its release,
+    and no transaction reads. Releases to which they cannot speak are left out.
     """
+    kafkas = [kafka for kafka in kafkas if not _choice(client, kafka).why_not(release(kafka))]
     if not kafkas:
         raise UsageError("a soak needs a release", hint="Use --kafka all.")
     portion = random.Random(f"{seed}/{number // SHARED}")  # noqa: S311 - to be repeatable
@@ -60,6 +61,8 @@ def draw(
     ours = client == LIBRDKAFKA
     workload = _workload(dice, kafka)
     workload = replace(workload, transform=workload.transform and ours)
+    if not _choice(client, kafka.name).compresses(workload.compression):
+        workload = replace(workload, compression="none")
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
     options = {
         "": True,
@@ -88,6 +91,10 @@ def draw(
         wire=wired,
         client=client,
     )
+
+
+def _choice(client: str, kafka: str) -> ClientChoice:
+    return read_client(client, release(kafka).version)
 
 
 def _workload(dice: random.Random, kafka: Release) -> Workload:

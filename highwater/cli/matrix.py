@@ -56,7 +56,11 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
         str, Option("--cluster", "--driver", help="Cluster drivers: local, docker.")
     ] = "local",
     client: Annotated[
-        str, Option(help="Libraries of the producers: librdkafka, java, java:RELEASE.")
+        str,
+        Option(
+            help="Libraries of the producers: librdkafka, java, java:RELEASE, kafka-python,"
+            " aiokafka."
+        ),
     ] = "librdkafka",
     delivery: Annotated[
         str | None,

@@ -17,11 +17,13 @@ from highwater import console
 from highwater.checkers.model.protocol.scope import BOUNDS
 from highwater.cli.model_rules import rules
 from highwater.cli.options.common import DEFAULT_STORE, StoreOption, on_spark
+from highwater.cli.options.workload import ClientOption
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.files import require_writable
 from highwater.harness.base.limits import Limit
 from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs import parse_values
 
 if TYPE_CHECKING:
@@ -244,6 +246,7 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
         Option("--min-isr", help="min.insync.replicas.  [default: that of its search]"),
     ] = None,
     cluster: Annotated[str, Option(help="Cluster driver: local, docker.")] = "local",
+    client: ClientOption = None,
     store: StoreOption = DEFAULT_STORE,
     report: Annotated[
         Path | None, Option(help="Draw it there with what the brokers did: FILE.html.")
@@ -255,7 +258,7 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.campaigns import model_schedules as work
     from highwater.harness.runs.store import Store
 
-    source = work.Source.load(file, min_isr=min_isr)
+    source = work.Source.load(file, min_isr=min_isr, client=client or LIBRDKAFKA)
     kafkas = parse_values.names(kafka or source.content.kafka)
     _check_drawn(report)
     with console.progress() as progress:

@@ -22,7 +22,8 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     cluster: Annotated[str, Option("--cluster", help="Cluster driver.")] = "local",
     controllers: ControllersOption = 1,
     client: Annotated[
-        Literal["librdkafka", "java"], Option(help="Library of the producers.")
+        Literal["librdkafka", "java", "kafka-python", "aiokafka"],
+        Option(help="Library of the producers."),
     ] = "librdkafka",
     each_lasts: Annotated[
         str | None,

@@ -1,5 +1,6 @@
-"""The library that a run's clients are of: librdkafka in this process, or Java in its own JVM."""
+"""The library that a run's clients are of: in this process, or Java's in its own JVM."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Final
 from highwater.clusters.local.client_jvm import ClientJvm
 from highwater.harness.clients.libraries.interfaces import ClientLibrary
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
-from highwater.harness.releases.client_choice import read_client
+from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON, read_client
 from highwater.harness.runs.plan import Plan
 
 JAVA_LOG: Final = "java-clients.log"
@@ -26,16 +27,27 @@ class OpenLibrary:
     close: Callable[[], None] = lambda: None
 
 
-def open_library(plan: Plan, logs: Path) -> OpenLibrary:
+def open_library(plan: Plan, logs: Path, log: logging.Logger) -> OpenLibrary:
     """Return the library of a plan's clients; start a JVM for those of Java.
 
     Args:
         logs: folder of the run that gets the JVM's log lines.
+        log: gets those of a library in this process.
 
     Raises:
         HarnessError: the JVM does not start, or its jars cannot be downloaded.
     """
     choice = read_client(plan.client, plan.played_on)
+    if choice.library == KAFKA_PYTHON:
+        from highwater.harness.clients.libraries.kafka_python import KafkaPythonClients  # noqa: PLC0415 - for runs with it alone
+
+        kafka_python = KafkaPythonClients(log)
+        return OpenLibrary(library=kafka_python, close=kafka_python.close)
+    if choice.library == AIOKAFKA:
+        from highwater.harness.clients.libraries.aiokafka_clients import AiokafkaClients  # noqa: PLC0415 - for the same reason
+
+        aiokafka = AiokafkaClients(log)
+        return OpenLibrary(library=aiokafka, close=aiokafka.close)
     if choice.release is None:
         return OpenLibrary(library=LIBRDKAFKA)
     from highwater.harness.clients.libraries.java import JavaClients  # noqa: PLC0415 - of Py4J

@@ -10,7 +10,7 @@ from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release, release
-from highwater.harness.releases.client_choice import read_client
+from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.nemesis.faults.registry import MESSAGE
 from highwater.nemesis.model_replay.script_lookup import find_script
@@ -255,7 +255,7 @@ def _check_client(plan: Plan, kafka: Release) -> None:
 
 
 def _check_library(plan: Plan) -> None:
-    """Refuse Java's clients where they have no say, or cannot speak to the brokers."""
+    """Refuse a client where it has no say, or cannot speak to the brokers."""
     choice = read_client(plan.client, plan.played_on)
     needs = NOTHING if plan.story is None else find_story(plan.story).needs
     if needs.java and not choice.is_java:
@@ -266,31 +266,24 @@ def _check_library(plan: Plan) -> None:
         raise UsageError(
             f"the story {plan.story} waits for all in-sync replicas", hint="Use --acks all."
         )
-    if choice.release is None:
+    if choice.library == LIBRDKAFKA:
         return
-    by_story = plan.story is not None and not (needs.transactions or needs.java)
     codec = plan.workload.compression
     refused = {
         "an external cluster's settings of clients are librdkafka's": plan.external is not None,
         "a transaction that reads does so with librdkafka's consumer": plan.workload.transform,
-        "the records of this story or replay are sent by librdkafka": (
-            by_story or plan.schedule is not None
+        "a replay of transactions is one of librdkafka's": is_transaction_replay(plan),
+        f"{choice.title} have no transactions": (
+            plan.workload.transactions and not choice.idempotence
         ),
-        f"Java's clients of {choice.release.name} have no transactions": (
-            plan.workload.transactions and not choice.release.idempotence
+        f"{choice.title} have no idempotent producer": (
+            plan.workload.idempotence and not choice.idempotence
         ),
-        f"Java's clients of {choice.release.name} have no idempotent producer": (
-            plan.workload.idempotence and not choice.release.idempotence
-        ),
-        f"Java's clients of {choice.release.name} have no compression {codec}": (
-            codec not in choice.release.compressions
-        ),
+        f"{choice.title} have no compression {codec}": not choice.compresses(codec),
     }
     for brokers in (plan.kafka, *plan.to):
         why = choice.why_not(release(brokers))
-        refused[f"Java's clients of {choice.release.name} cannot speak to {brokers}: {why}"] = bool(
-            why
-        )
+        refused[f"{choice.title} cannot speak to {brokers}: {why}"] = bool(why)
     for why, requested in refused.items():
         if requested:
             raise UsageError(

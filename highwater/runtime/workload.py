@@ -97,14 +97,20 @@ class RunningWorkload:
         self._access = release(plan.kafka).client if access is None else access
         self._recorder = recorder
         self._log = clients.open_log(run.logs / "clients.log")
-        self._clients = open_library(plan, run.logs)
+        self._clients = open_library(plan, run.logs, self._log)
         self._stop = threading.Event()
         self._answer_limit_s = plan.workload.delivery_timeout_s + _GRACE_S
         self._producers: dict[str, ProducerLoop | TransactionLoop] = {}
         self._threads: list[threading.Thread] = []
         row = {"process": "story", "phase": RUN, "topic": plan.topic.name}
         settings = clients.producer(plan, self._common(f"story-{plan.workload.acks}"))
-        self._sender = Sender(recorder, settings, row, size=plan.workload.record_bytes)
+        self._sender = Sender(
+            recorder,
+            settings,
+            row,
+            size=plan.workload.record_bytes,
+            library=self._clients.library,
+        )
         self.direct = DirectSender(plan, recorder)
         self._transactional: list[NamedTransactions] = []
         self._named: list[NamedRecords] = []

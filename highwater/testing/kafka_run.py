@@ -32,8 +32,8 @@ class RunArguments(TypedDict, total=False):
         trace_flushes: whether the flushes of brokers' files are traced; by default they are not.
         log_dirs: log directories of each broker, 1 to 9; by default 1.
         racks: racks of brokers and readers, who fetch from a follower in theirs; by default 0.
-        client: library of the producers: ``"librdkafka"``, ``"java"`` or ``"java:3.9.2"``; by
-            default librdkafka, or what the story is about.
+        client: library of the producers: ``"librdkafka"``, ``"java"``, ``"java:3.9.2"``,
+            ``"kafka-python"`` or ``"aiokafka"``; by default librdkafka, or what the story is about.
     """
 
     story: str

@@ -25,7 +25,8 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.libraries import java_errors
-from highwater.harness.clients.libraries.java import JavaClients, JavaRecord
+from highwater.harness.clients.libraries.answers import AnsweredRecord
+from highwater.harness.clients.libraries.java import JavaClients
 from highwater.harness.clients.libraries.java_errors import JavaError
 from highwater.harness.clients.libraries.java_gateway import KafkaGateway
 from highwater.harness.releases.catalogue import MODERN, release
@@ -79,7 +80,7 @@ def test_a_send_that_finds_no_broker_was_never_queued(gateway: KafkaGateway) -> 
     producer = JavaClients(gateway).producer(clients.producer(plan, common))
     errors: list[JavaError | None] = []
 
-    def answered(error: JavaError | None, record: JavaRecord) -> None:
+    def answered(error: JavaError | None, record: AnsweredRecord) -> None:
         assert record.value() == b"x"
         errors.append(error)
 

@@ -73,6 +73,17 @@ class RecordProducer(Protocol):
         """Return how many records and callbacks wait."""
 
 
+class SingleProducer(RecordProducer, Protocol):
+    """A producer of single records, for stories: a first record is as fast as all others."""
+
+    def reach(self, topic: str, *, limit_s: float) -> None:
+        """Get to know the partitions of a topic, and their leaders.
+
+        Raises:
+            WaitTimeoutError: that is not so within the limit.
+        """
+
+
 class TransactionCalls(Protocol):
     """The calls of one transactional producer to its coordinator; each may raise.
 
@@ -125,6 +136,9 @@ class ClientLibrary(Protocol):
 
     def producer(self, settings: Settings) -> RecordProducer:
         """Open a producer."""
+
+    def single(self, settings: Settings) -> SingleProducer:
+        """Open a producer of single records."""
 
     def transactional(self, settings: Settings) -> TransactionsProducer:
         """Open a transactional producer, which no coordinator knows yet."""

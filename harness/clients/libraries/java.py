@@ -20,6 +20,7 @@ from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries import java_settings
+from highwater.harness.clients.libraries.answers import AnsweredRecord
 from highwater.harness.clients.libraries.interfaces import OnDelivery
 from highwater.harness.clients.libraries.java_errors import GAVE_UP, SLOW, JavaError, JavaOutcomes
 from highwater.harness.clients.libraries.java_gateway import KafkaGateway
@@ -27,27 +28,6 @@ from highwater.harness.clients.libraries.java_gateway import KafkaGateway
 _LOOK_S: Final = 0.002
 _QUEUE_RECORDS: Final = 2_000
 _FAILED: Final = "FutureFailure"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JavaRecord:
-    """A record about which there is an answer, or will never be."""
-
-    at: int
-    place: int | None
-    content: bytes
-
-    def partition(self) -> int:
-        """Return its partition."""
-        return self.at
-
-    def offset(self) -> int | None:
-        """Return its offset; None or below zero when it was not told."""
-        return self.place
-
-    def value(self) -> bytes:
-        """Return its value."""
-        return self.content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +101,15 @@ class JavaProducer:
             while waiting:
                 self._report(partition, waiting.popleft(), JavaError(classes=(GAVE_UP,)))
 
+    def reach(self, topic: str, *, limit_s: float) -> None:
+        """Ask for the partitions of a topic; a connection to a leader is made by a first record."""
+        del limit_s  # ``max.block.ms`` is its own
+        try:
+            self._gateway.forget(self._java.partitionsFor(topic))
+        except Py4JJavaError as raised:
+            error = self._gateway.error_of(raised.java_exception)
+            raise WaitTimeoutError(f"Java's producer knows no {topic}: {error}") from raised
+
     def drop(self) -> None:
         """End it as a crash does: nothing is asked of its coordinator."""
         self._gateway.close_now(self._java)
@@ -193,7 +182,7 @@ class JavaProducer:
         self, partition: int, sent: _Waiting, error: JavaError | None, offset: int | None = None
     ) -> None:
         self._size -= 1
-        sent.on_delivery(error, JavaRecord(at=partition, place=offset, content=sent.value))
+        sent.on_delivery(error, AnsweredRecord(at=partition, place=offset, content=sent.value))
 
 
 class _Call:
@@ -225,6 +214,10 @@ class JavaClients:
 
     def producer(self, settings: Settings) -> JavaProducer:
         """Open a producer."""
+        return JavaProducer(self._gateway, settings)
+
+    def single(self, settings: Settings) -> JavaProducer:
+        """Open a producer of single records."""
         return JavaProducer(self._gateway, settings)
 
     def transactional(self, settings: Settings) -> JavaProducer:

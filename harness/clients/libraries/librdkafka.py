@@ -1,12 +1,53 @@
 """librdkafka as a library of clients."""
 
+import time
 from typing import Any, Final
 
-from confluent_kafka import KafkaError
+import msgspec
+from confluent_kafka import KafkaError, KafkaException
 
+from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.clients import delivery_outcomes
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.checked_producer import Producer
+
+_LOOK_S: Final = 0.05
+_ASK_S: Final = 1.0
+
+
+class ReachingProducer(Producer):
+    """A producer that knows to which brokers it is connected."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._up: set[int] = set()
+        super().__init__({**settings, "statistics.interval.ms": 100, "stats_cb": self._stats})
+
+    def reach(self, topic: str, *, limit_s: float) -> None:
+        """Connect to the leader of every partition."""
+        deadline = time.monotonic() + limit_s
+        numbers: set[int] = set()
+        while not numbers or not numbers <= self._up:
+            if time.monotonic() > deadline:
+                raise WaitTimeoutError(
+                    f"the client is connected to brokers {sorted(self._up)}, but the leaders of"
+                    f" {topic} are {sorted(numbers) or 'unknown'} after {limit_s:g} s"
+                )
+            numbers = numbers or self._leaders(topic)
+            self.poll(_LOOK_S)
+
+    def _leaders(self, name: str) -> set[int]:
+        """Brokers that lead a partition; none while the metadata is not whole."""
+        try:
+            topic = self.list_topics(name, timeout=_ASK_S).topics[name]
+        except KafkaException:
+            return set()
+        leaders = {partition.leader for partition in topic.partitions.values()}
+        return set() if topic.error is not None or -1 in leaders else leaders
+
+    def _stats(self, text: str) -> None:
+        """Note which brokers are connected, from librdkafka's statistics (STATISTICS.md)."""
+        brokers = msgspec.json.decode(text)["brokers"].values()
+        self._up = {broker["nodeid"] for broker in brokers if broker["state"] == "UP"}
 
 
 class _Outcomes:
@@ -28,6 +69,10 @@ class Librdkafka:
     def producer(self, settings: Settings) -> Producer:
         """Open a producer."""
         return Producer(settings)
+
+    def single(self, settings: Settings) -> ReachingProducer:
+        """Open a producer of single records."""
+        return ReachingProducer(settings)
 
     def transactional(self, settings: Settings) -> Any:  # noqa: ANN401 - ``Producer`` has the calls in C
         """Open a transactional producer, which no coordinator knows yet."""

@@ -28,8 +28,8 @@ ClientOption = Annotated[
     str | None,
     Option(
         "--client",
-        help="Library of the producers: librdkafka, java, or Java's of a release: java:3.9.2."
-        "  [default: librdkafka]",
+        help="Library of the producers: librdkafka, java, Java's of a release (java:3.9.2),"
+        " kafka-python or aiokafka.  [default: librdkafka]",
         show_default=False,
     ),
 ]

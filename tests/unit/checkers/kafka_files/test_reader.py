@@ -330,6 +330,18 @@ def test_reads_what_aiokafka_writes_in_v2(batches: list[list[tuple[Any, ...]]], 
     assert read_back(data) == written
 
 
+@pytest.mark.parametrize(("producer", "sequences"), [(-1, [None, None]), (7, [0, 1])])
+def test_without_a_producer_id_there_is_no_sequence(
+    producer: int, sequences: list[int | None], place: Place
+) -> None:
+    """AIOKafkaProducer writes 0 as the first sequence of batches without one."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, producer, -1, 0, 1 << 24)
+    for offset in range(2):
+        assert builder.append(offset, 1, None, b"x", []) is not None
+    found = rows(reader.read_segment(place(bytes(builder.build()))))
+    assert [row["sequence"] for row in found] == sequences
+
+
 @settings(max_examples=60, deadline=None)
 @given(found=RECORDS, codec=st.integers(0, 3), magic=st.integers(0, 1))
 def test_reads_what_aiokafka_writes_in_v0_and_v1(

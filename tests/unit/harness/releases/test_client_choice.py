@@ -22,6 +22,8 @@ def test_java_is_of_the_brokers_release_unless_another_is_named() -> None:
         ("java:9.9", "9.9"),
         ("java:", "''"),
         ("librdkafka:2.1", "librdkafka has one release here"),
+        ("kafka-python:2.0", "kafka-python has one release here"),
+        ("aiokafk", "no client is called 'aiokafk'"),
     ],
 )
 def test_an_unknown_client_is_refused_by_name(word: str, says: str) -> None:
@@ -49,3 +51,29 @@ def test_clients_speak_to_the_brokers_that_kafka_says(
 ) -> None:
     choice = read_client(f"java:{client}", brokers)
     assert bool(choice.why_not(release(brokers))) != speaks
+
+
+@pytest.mark.parametrize(
+    ("client", "brokers", "speaks"),
+    [
+        ("librdkafka", "0.9.0.1", True),
+        ("kafka-python", "0.9.0.1", False),
+        ("kafka-python", "0.10.0.1", True),
+        ("kafka-python", "4.4.0", True),
+        ("aiokafka", "0.10.2.2", False),
+        ("aiokafka", "0.11.0.2", True),
+        ("aiokafka", "4.4.0", True),
+    ],
+)
+def test_python_clients_speak_to_the_brokers_that_they_were_tried_with(
+    client: str, brokers: str, speaks: bool
+) -> None:
+    choice = read_client(client, brokers)
+    assert bool(choice.why_not(release(brokers))) != speaks
+    assert choice.idempotence
+
+
+def test_a_library_may_lack_a_compression() -> None:
+    assert not read_client("kafka-python", "4.4.0").compresses("lz4")
+    assert read_client("aiokafka", "4.4.0").compresses("lz4")
+    assert not read_client("java:2.0.1", "4.4.0").compresses("zstd")

@@ -132,6 +132,9 @@ def test_a_soak_of_java_can_be_planned() -> None:
         assert (plan.client, plan.to, plan.workload.transform) == ("java", (), False)
         plain = draw(7, number, kafkas=ALL)
         assert (plain.kafka, plain.client) == (plan.kafka, "librdkafka")
+    for client in ("kafka-python", "aiokafka"):
+        for number in range(100):
+            check_plan(draw(7, number, kafkas=ALL, client=client))
     soak = Soak(seed=7, kafkas=("4.4.0",), client="java")
     assert "--client java" in soak.command(3)
     assert "client java" in soak.words()

@@ -51,6 +51,8 @@ def changed(**fields: object) -> Plan:
         changed(client="java"),
         changed(client="java:3.9.2", workload=Workload(idempotence=True, transactions=True)),
         changed(kafka="0.11.0.3", client="java"),
+        changed(kafka="0.10.0.1", client="kafka-python", workload=Workload(compression="gzip")),
+        changed(client="aiokafka", workload=Workload(idempotence=True, transactions=True)),
         changed(kafka="0.10.2.2", client="java:3.9.2"),
         changed(controllers=3, kafka="0.9.0.1", driver="local", nemesis=("controller-disk-loss",)),
         changed(
@@ -212,10 +214,12 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             "no compression 'lz5'",
             "",
         ),
+        (changed(kafka="0.10.2.2", client="aiokafka"), "records of format 2", "librdkafka"),
+        (changed(kafka="0.9.0.1", client="kafka-python"), "cannot speak to 0.9.0.1", "librdkafka"),
         (
-            changed(nemesis=(), story="loss", client="java", workload=ALONE),
-            "sent by librdkafka",
-            "--client librdkafka",
+            changed(client="kafka-python", workload=Workload(compression="lz4")),
+            "kafka-python's clients have no compression lz4",
+            "librdkafka",
         ),
         (
             changed(nemesis=(), story="wrong-topic", workload=ALONE, topic=Topic(partitions=4)),

@@ -7,7 +7,8 @@ import pytest
 from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
 
-from highwater.harness.clients.libraries.java import JavaProducer, JavaRecord
+from highwater.harness.clients.libraries.answers import AnsweredRecord
+from highwater.harness.clients.libraries.java import JavaProducer
 from highwater.harness.clients.libraries.java_errors import GAVE_UP, SLOW, JavaError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def test_answers_come_by_poll_in_whatever_order_partitions_answer() -> None:
     gateway, producer = opened()
     seen: list[tuple[bytes, int | None]] = []
 
-    def answered(error: JavaError | None, record: JavaRecord) -> None:
+    def answered(error: JavaError | None, record: AnsweredRecord) -> None:
         assert error is None
         seen.append((record.value(), record.offset()))
 

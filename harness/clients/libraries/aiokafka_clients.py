@@ -1,0 +1,171 @@
+"""aiokafka as a library of clients: ``AIOKafkaProducer`` on an event loop in a thread of its own.
+
+Records go to it by a queue and one task, in the order in which they were sent. It is started by the
+first record or call, which waits for a broker.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import aiokafka
+from confluent_kafka import KafkaException
+
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.libraries import python_settings
+from highwater.harness.clients.libraries.library_log import LibraryLog
+from highwater.harness.clients.libraries.python_errors import (
+    UNREACHED,
+    PythonError,
+    PythonOutcomes,
+    as_error,
+    error_of,
+)
+from highwater.harness.clients.libraries.python_producer import Answer, PythonProducer
+
+_ENDS_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Letter:
+    topic: str
+    value: bytes
+    partition: int
+    answer: Answer
+
+
+class _Client:
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._settings = settings
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="aiokafka", daemon=True)
+        self._letters: asyncio.Queue[_Letter] = asyncio.Queue()
+        self._producer: Any = None
+        self._started = False
+        self._error: PythonError | None = None
+        self._thread.start()
+
+    def send(self, topic: str, value: bytes, partition: int, answer: Answer) -> None:
+        if self._error is not None:
+            raise KafkaException(self._error)
+        letter = _Letter(topic=topic, value=value, partition=partition, answer=answer)
+        self._loop.call_soon_threadsafe(self._letters.put_nowait, letter)
+
+    def call(self, method: str, *words: str) -> Future[object]:
+        return asyncio.run_coroutine_threadsafe(self._call(method, *words), self._loop)
+
+    def end(self) -> None:
+        if self._error is None or self._error.kind != "ProducerClosed":
+            self._error = PythonError(kind="ProducerClosed", queued=False)
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            if threading.current_thread() is not self._thread:
+                self._thread.join(_ENDS_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        sending = self._loop.create_task(self._send_all())
+        self._loop.run_forever()
+        del sending
+        self._loop.run_until_complete(self._crash())
+        self._loop.close()
+
+    async def _crash(self) -> None:
+        """Cancel everything, and close the connections."""
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others, timeout=_ENDS_S)
+        if self._producer is not None:
+            self._producer._closed = True  # noqa: SLF001 - or it warns that it was not stopped
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(self._producer.client.close(), _ENDS_S)
+
+    async def _send_all(self) -> None:
+        while True:
+            letter = await self._letters.get()
+            try:
+                producer = await self._opened()
+                future = await producer.send(letter.topic, letter.value, partition=letter.partition)
+            except Exception as raised:  # noqa: BLE001 - it raises before it queues
+                self._refuse(letter, raised)
+            else:
+                future.add_done_callback(lambda done, to=letter.answer: _tell(done, to))
+
+    def _refuse(self, letter: _Letter, raised: Exception) -> None:
+        error = replace(as_error(raised), queued=False)
+        sender = None if self._producer is None else self._producer._sender.sender_task  # noqa: SLF001
+        if sender is not None and sender.done():  # after which it refuses everything
+            self._error = self._error or replace(error, ended=True)
+        letter.answer(error, None)
+
+    async def _call(self, method: str, *words: str) -> object:
+        producer = await self._opened()
+        if method == "init_transactions":  # which its start has done
+            return None
+        return await getattr(producer, method)(*words)
+
+    async def _opened(self) -> Any:  # noqa: ANN401 - aiokafka has no types
+        if self._producer is None:
+            self._producer = aiokafka.AIOKafkaProducer(**self._settings)
+        if not self._started:
+            try:
+                await self._producer.start()
+            except Exception as raised:
+                again = type(raised).__name__ in UNREACHED
+                error = error_of(raised, queued=False, again=again)
+                raise KafkaException(error) from raised
+            self._started = True
+        return self._producer
+
+
+def _tell(done: "asyncio.Future[Any]", answer: Answer) -> None:
+    """Answer with what became of a record; of acks=0 there is no offset."""
+    if done.cancelled():
+        return
+    raised = done.exception()
+    if raised is not None:
+        answer(error_of(raised), None)
+        return
+    metadata = done.result()
+    answer(None, None if metadata is None else metadata.offset)
+
+
+class AiokafkaClients:
+    """Clients of aiokafka.
+
+    Args:
+        log: gets the library's log lines.
+    """
+
+    outcomes: Final = PythonOutcomes()
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._logs = (LibraryLog("aiokafka", log), LibraryLog("asyncio", log))
+        self._clients: list[_Client] = []
+
+    def producer(self, settings: Settings) -> PythonProducer:
+        """Open a producer."""
+        client = _Client(python_settings.aiokafka(settings))
+        self._clients.append(client)
+        return PythonProducer(client)
+
+    def single(self, settings: Settings) -> PythonProducer:
+        """Open a producer of single records."""
+        return self.producer(settings)
+
+    def transactional(self, settings: Settings) -> PythonProducer:
+        """Open a transactional producer, which no coordinator knows yet."""
+        return self.producer(settings)
+
+    def close(self) -> None:
+        """End all of its clients. Never raises."""
+        for client in self._clients:
+            client.end()
+        for log in self._logs:
+            log.close()

@@ -1,0 +1,104 @@
+"""Answers about records that come from another thread, and wait until a producer serves them."""
+
+import math
+import queue
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.harness.clients.libraries.interfaces import ClientError, OnDelivery
+
+_LONGEST_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweredRecord:
+    """A record about which there is an answer, or will never be."""
+
+    at: int
+    place: int | None
+    content: bytes
+
+    def partition(self) -> int:
+        """Return its partition."""
+        return self.at
+
+    def offset(self) -> int | None:
+        """Return its offset; None or below zero when it was not told."""
+        return self.place
+
+    def value(self) -> bytes:
+        """Return its value."""
+        return self.content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRecord:
+    """A record that waits for its answer."""
+
+    partition: int
+    value: bytes
+    on_delivery: OnDelivery
+
+
+class Mailbox:
+    """The records of one producer that wait for answers, and the answers that were not served yet.
+
+    ``answer`` may be called from any thread, everything else from the producer's own.
+    """
+
+    def __init__(self) -> None:
+        self._sent: dict[int, WaitingRecord] = {}
+        self._answers: queue.SimpleQueue[tuple[int, ClientError | None, int | None]]
+        self._answers = queue.SimpleQueue()
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def expect(self, record: WaitingRecord) -> int:
+        """Note that a record is sent; return its number."""
+        self._number += 1
+        self._sent[self._number] = record
+        return self._number
+
+    def forget(self, number: int) -> None:
+        """Drop a record that was refused at once."""
+        del self._sent[number]
+
+    def answer(self, number: int, error: ClientError | None, offset: int | None) -> None:
+        """Put in the answer about a record."""
+        self._answers.put((number, error, offset))
+
+    def serve(self, timeout: float) -> int:
+        """Call back with the answers that are there, once there are some; how many.
+
+        Args:
+            timeout: seconds to wait for the first; below zero for as long as it takes.
+        """
+        deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
+        served = 0
+        while True:
+            left = deadline - time.monotonic()
+            wait = not served and left > 0
+            try:
+                answer = self._answers.get(block=wait, timeout=max(0.0, min(left, _LONGEST_S)))
+            except queue.Empty:
+                if not wait:
+                    return served
+            else:
+                served += self._report(*answer)
+
+    def give_up(self, error: ClientError) -> None:
+        """Report every record without an answer with an error."""
+        self.serve(0)
+        for number in list(self._sent):
+            self._report(number, error, None)
+
+    def _report(self, number: int, error: ClientError | None, offset: int | None) -> bool:
+        sent = self._sent.pop(number, None)
+        if sent is None:  # we had given up on it
+            return False
+        record = AnsweredRecord(at=sent.partition, place=offset, content=sent.value)
+        sent.on_delivery(error, record)
+        return True

@@ -1,0 +1,136 @@
+"""kafka-python as a library of clients: ``KafkaProducer``, whose sender is a thread of its own.
+
+Its constructor waits for a broker, so it is opened by the first record or call that needs it.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final
+
+import kafka
+from confluent_kafka import KafkaException
+from kafka.errors import KafkaError
+
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.libraries import python_settings
+from highwater.harness.clients.libraries.library_log import LibraryLog
+from highwater.harness.clients.libraries.python_errors import (
+    UNREACHED,
+    PythonError,
+    PythonOutcomes,
+    error_of,
+)
+from highwater.harness.clients.libraries.python_producer import Answer, PythonProducer
+
+_ENDS_S: Final = 2.0
+
+
+class _Client:
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._settings = settings
+        self._opening = threading.Lock()
+        self._producer: Any = None
+        self._ended = False
+
+    def send(self, topic: str, value: bytes, partition: int, answer: Answer) -> None:
+        producer = self._opened()
+        try:
+            future = producer.send(topic, value, partition=partition)
+        except OSError as raised:  # which may be of the thread that was to be woken
+            answer(error_of(raised), None)
+        except Exception as raised:  # whatever else it raises, it raises before it queues
+            raise KafkaException(error_of(raised, queued=False)) from raised
+        else:
+            future.add_callback(lambda metadata: answer(None, self._offset(metadata)))
+            future.add_errback(lambda raised: answer(error_of(raised), None))
+
+    def call(self, method: str, *words: str) -> Future[object]:
+        return _in_thread(f"kafka-python-{method}", lambda: self._waits(method, *words))
+
+    def _waits(self, method: str, *words: str) -> object:
+        return getattr(self._opened(), method)(*words)
+
+    def end(self) -> None:
+        self._ended = True
+        producer = self._producer
+        if producer is None:
+            return
+        # ``close(timeout=0)`` raises when records wait, and ends nothing then.
+        producer._sender.force_close()  # noqa: SLF001 - there is no other way to end it at once
+        if threading.current_thread() is not producer._sender:  # noqa: SLF001
+            producer._sender.join(_ENDS_S)  # noqa: SLF001
+        with contextlib.suppress(KafkaError):
+            producer.close(timeout=0)
+
+    def _offset(self, metadata: Any) -> int | None:  # noqa: ANN401 - kafka-python has no types
+        """Return the offset that a broker has told; kafka-python makes one up for acks=0."""
+        return None if self._settings["acks"] == 0 else metadata.offset
+
+    def _opened(self) -> Any:  # noqa: ANN401 - kafka-python has no types
+        with self._opening:
+            if self._ended:
+                raise KafkaException(PythonError(kind="ProducerClosed", queued=False))
+            if self._producer is None:
+                try:
+                    self._producer = kafka.KafkaProducer(**self._settings)
+                except KafkaError as raised:
+                    again = type(raised).__name__ in UNREACHED
+                    error = error_of(raised, queued=False, again=again)
+                    raise KafkaException(error) from raised
+                except (RuntimeError, ValueError) as raised:
+                    raise HarnessError(f"kafka-python has no such producer: {raised}") from raised
+            return self._producer
+
+
+def _in_thread(name: str, call: Callable[[], object]) -> Future[object]:
+    """Begin a call that may never return, in a thread that the process does not wait for."""
+    future: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            result = call()
+        except BaseException as raised:  # noqa: BLE001 - whoever waits for the result gets it
+            future.set_exception(raised)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future
+
+
+class KafkaPythonClients:
+    """Clients of kafka-python.
+
+    Args:
+        log: gets the library's log lines.
+    """
+
+    outcomes: Final = PythonOutcomes()
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = LibraryLog("kafka", log)
+        self._clients: list[_Client] = []
+
+    def producer(self, settings: Settings) -> PythonProducer:
+        """Open a producer."""
+        client = _Client(python_settings.kafka_python(settings))
+        self._clients.append(client)
+        return PythonProducer(client)
+
+    def single(self, settings: Settings) -> PythonProducer:
+        """Open a producer of single records."""
+        return self.producer(settings)
+
+    def transactional(self, settings: Settings) -> PythonProducer:
+        """Open a transactional producer, which no coordinator knows yet."""
+        return self.producer(settings)
+
+    def close(self) -> None:
+        """End all of its clients. Never raises."""
+        for client in self._clients:
+            client.end()
+        self._log.close()

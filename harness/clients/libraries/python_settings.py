@@ -1,0 +1,71 @@
+"""Settings of kafka-python and aiokafka, made from those of librdkafka, so that all do the same.
+
+Names are those of the libraries' documentation. Neither has ``topic.metadata.refresh.fast``, a
+time-out of a connection's set-up, or a largest pause between retries. aiokafka has one time-out,
+``request_timeout_ms``, for a request and for the life of a record without idempotence, one request
+for each broker at a time, and no reconnect back-off.
+"""
+
+from typing import Any, Final
+
+from highwater.harness.clients.client_config import Settings
+
+BLOCKS_MS: Final = 5_000
+"""So long a send may wait for metadata until it is refused, and opening a client for a broker."""
+
+_SAME: Final = {
+    "client.id": "client_id",
+    "retry.backoff.ms": "retry_backoff_ms",
+    "linger.ms": "linger_ms",
+    "enable.idempotence": "enable_idempotence",
+    "transactional.id": "transactional_id",
+    "transaction.timeout.ms": "transaction_timeout_ms",
+    "message.max.bytes": "max_request_size",
+    "topic.metadata.refresh.interval.ms": "metadata_max_age_ms",
+}
+_KAFKA_PYTHON: Final = {
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
+    "max.in.flight.requests.per.connection": "max_in_flight_requests_per_connection",
+    "message.timeout.ms": "delivery_timeout_ms",
+    "socket.send.buffer.bytes": "send_buffer_bytes",
+    "batch.size": "batch_size",
+    "retries": "retries",
+}
+_AIOKAFKA: Final = {"batch.size": "max_batch_size"}
+
+
+def kafka_python(settings: Settings) -> dict[str, Any]:
+    """Return the settings of a ``KafkaProducer`` of kafka-python."""
+    delivery_ms, linger_ms = settings["message.timeout.ms"], settings["linger.ms"]
+    blocks_ms = min(BLOCKS_MS, delivery_ms)
+    return {
+        **_common(settings, _KAFKA_PYTHON),
+        "request_timeout_ms": max(1, min(_request_ms(settings), delivery_ms - linger_ms)),
+        "max_block_ms": blocks_ms,
+        "bootstrap_timeout_ms": blocks_ms,
+        "metrics_enabled": False,
+    }
+
+
+def aiokafka(settings: Settings) -> dict[str, Any]:
+    """Return the settings of an ``AIOKafkaProducer``."""
+    request_ms = min(_request_ms(settings), settings["message.timeout.ms"])
+    return {**_common(settings, _AIOKAFKA), "request_timeout_ms": request_ms}
+
+
+def _common(settings: Settings, more: dict[str, str]) -> dict[str, Any]:
+    names = {**_SAME, **more}
+    ours = {
+        python: settings[name] for name, python in names.items() if settings.get(name) is not None
+    }
+    acks, codec = str(settings["acks"]), settings["compression.type"]
+    ours["acks"] = "all" if acks == "all" else int(acks)
+    ours["compression_type"] = None if codec == "none" else codec
+    ours["bootstrap_servers"] = settings["bootstrap.servers"].split(",")
+    return ours
+
+
+def _request_ms(settings: Settings) -> int:
+    """Return for how long an answer is waited for: as long as librdkafka waits."""
+    return int(min(settings["socket.timeout.ms"], settings["request.timeout.ms"]))

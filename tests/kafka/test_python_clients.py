@@ -1,0 +1,170 @@
+"""Producers of kafka-python and aiokafka: their errors, runs with them, and the table of trials."""
+
+import logging
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from highwater.api import judge_all
+from highwater.checkers.spark.session import spark
+from highwater.clusters.brokers.real_cluster import RealCluster
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.clients import client_config as clients
+from highwater.harness.clients.libraries.interfaces import ClientLibrary, TransactionCalls
+from highwater.harness.releases.catalogue import MODERN
+from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON
+from highwater.harness.runs.history import FAIL
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.store import Store
+from highwater.runtime.client_libraries import OpenLibrary, open_library
+from highwater.runtime.cluster_pool import ClusterPool
+from tests.kafka.conftest import Opener
+from tools import clients_page
+from tools.client_trials import play
+
+if TYPE_CHECKING:
+    from highwater.harness.clients.libraries.python_errors import PythonError
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+
+LIBRARIES = (KAFKA_PYTHON, AIOKAFKA)
+QUIET = logging.Logger("test")  # noqa: LOG001 - ours alone, not global
+QUIET.addHandler(logging.NullHandler())
+ATOMIC = Workload(idempotence=True, transactions=True, delivery_timeout_s=10)
+
+
+def opened(client: str) -> OpenLibrary:
+    return open_library(Plan(kafka=MODERN, client=client), Path("nowhere"), QUIET)
+
+
+def settings(cluster: RealCluster, workload: Workload, name: str = "") -> clients.Settings:
+    plan = Plan(kafka=MODERN, workload=workload)
+    common = clients.common(cluster.bootstrap, "test", QUIET, quirks={})
+    return clients.transactional(plan, common, name) if name else clients.producer(plan, common)
+
+
+def committed(cluster: RealCluster, *, last: bytes) -> list[bytes | None]:
+    """What a read_committed reader gets, up to a record."""
+    common = clients.common(cluster.bootstrap, "reader", QUIET, quirks={})
+    reader = Consumer(clients.consumer(common))
+    reader.assign([TopicPartition("t", 0, 0)])
+    found: list[bytes | None] = []
+    await_condition(
+        lambda: found.extend(each.value() for each in reader.consume(10, 0.2)),
+        lambda _: last in found,
+        what=f"a reader to get {last!r}",
+        limit_s=20,
+    )
+    reader.close()
+    return found
+
+
+def initialise(producer: TransactionCalls) -> None:
+    def done() -> bool:
+        try:
+            producer.init_transactions(1.0)
+        except KafkaException as raised:
+            if not raised.args[0].retriable():
+                raise
+            return False
+        return True
+
+    await_condition(done, bool, what="a coordinator", limit_s=30)
+
+
+@pytest.mark.parametrize("client", LIBRARIES)
+def test_a_send_that_finds_no_broker_was_never_queued(client: str) -> None:
+    plan = Plan(kafka=MODERN, workload=Workload(delivery_timeout_s=1))
+    common = clients.common("127.0.0.1:9", "p", QUIET, quirks={})
+    library = opened(client)
+    producer = library.library.producer(clients.producer(plan, common))
+    errors: list[PythonError] = []
+    try:
+        producer.produce("t", b"x", partition=0, on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(20) == 0
+    except KafkaException as raised:
+        errors.append(raised.args[0])
+    producer.purge()
+    library.close()
+    [error] = errors
+    assert (error.queued, error.fatal()) == (False, False)
+    assert library.library.outcomes.delivered(error, retries=True) == FAIL
+
+
+def test_records_and_transactions_are_where_they_belong(opener: Opener) -> None:
+    alone = {f"transaction_state_log_{what}": "1" for what in ("replication_factor", "min_isr")}
+    cluster = opener(MODERN, **alone)
+    cluster.create_topic("t", [[1]], {})
+    expected = []
+    for client in LIBRARIES:
+        library = opened(client)
+        expected += _send_all(cluster, library.library, client)
+        library.close()
+    assert committed(cluster, last=expected[-1]) == expected
+
+
+def _send_all(cluster: RealCluster, library: ClientLibrary, client: str) -> list[bytes]:
+    answers: list[object] = []
+
+    def answered(error: object, _: object) -> None:
+        answers.append(error)
+
+    plain = [f"{client} {number}".encode() for number in range(50)]
+    producer = library.producer(settings(cluster, Workload(idempotence=True)))
+    for value in plain:
+        producer.queue("t", value, 0, on_delivery=answered)
+    assert producer.flush(20) == 0
+    producer.purge()
+    writer = library.transactional(settings(cluster, ATOMIC, client))
+    initialise(writer)
+    for value, end in (
+        (b"aborted", writer.abort_transaction),
+        (b"kept", writer.commit_transaction),
+    ):
+        writer.begin_transaction()
+        writer.queue("t", client.encode() + value, 0, on_delivery=answered)
+        writer.flush(20)
+        end(10)
+    writer.drop()
+    assert answers == [None] * 52
+    return [*plain, f"{client}kept".encode()]
+
+
+@pytest.mark.nightly
+def test_each_library_does_what_the_page_says(tmp_path: Path) -> None:
+    assert tuple(play(tmp_path)) == clients_page.read()
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("kafka", "client", "transactions"),
+    [
+        ("0.11.0.3", KAFKA_PYTHON, False),
+        (MODERN, KAFKA_PYTHON, False),
+        ("0.11.0.3", AIOKAFKA, True),
+        (MODERN, AIOKAFKA, False),
+        (MODERN, AIOKAFKA, True),
+    ],
+)
+def test_a_run_with_python_producers_is_valid(
+    kafka: str, client: str, transactions: bool, tmp_path: Path
+) -> None:
+    plan = Plan(
+        kafka=kafka,
+        client=client,
+        topic=Topic(partitions=3),
+        workload=Workload(idempotence=True, transactions=transactions, delivery_timeout_s=15),
+        nemesis=("kill", "pause"),
+        duration_s=30,
+        seed=1,
+    )
+    with ClusterPool(tmp_path / "fleet") as fleet:
+        run = fleet.execute(plan, Store(tmp_path), stop=threading.Event())
+    [judged] = judge_all([run], spark())
+    assert judged.verdict.verdict == "valid", judged.verdict.reasons
+    assert judged.verdict.ledger.acknowledged > 100
+    assert run.status().problems == ()

@@ -1,0 +1,61 @@
+"""Settings of kafka-python and aiokafka say the same as those of librdkafka."""
+
+import inspect
+import logging
+
+import aiokafka
+import kafka
+import pytest
+
+from highwater.harness.clients import client_config as clients
+from highwater.harness.clients.libraries import python_settings
+from highwater.harness.runs.plan import Plan, Workload
+
+
+def settings(**workload: object) -> clients.Settings:
+    plan = Plan(kafka="4.4.0", workload=Workload(**workload))  # type: ignore[arg-type]
+    common = clients.common("127.0.0.1:1,[::1]:2", "p", logging.getLogger("test"), quirks={})
+    return clients.producer(plan, common)
+
+
+@pytest.mark.parametrize("more", [{}, {"batch.size": 1, "retries": 0, "message.max.bytes": 9}])
+def test_each_library_knows_every_setting(more: clients.Settings) -> None:
+    ours = {**settings(idempotence=True), **more, "transactional.id": "t"}
+    names = set(inspect.signature(aiokafka.AIOKafkaProducer).parameters)
+    assert set(python_settings.aiokafka(ours)) <= names
+    assert set(python_settings.kafka_python(ours)) <= set(kafka.KafkaProducer.DEFAULT_CONFIG)
+
+
+def test_a_producer_waits_as_long_as_with_librdkafka() -> None:
+    ours = python_settings.kafka_python(settings())
+    assert (ours["delivery_timeout_ms"], ours["request_timeout_ms"]) == (30_000, 10_000)
+    assert ours["bootstrap_servers"] == ["127.0.0.1:1", "[::1]:2"]
+    assert python_settings.aiokafka(settings())["request_timeout_ms"] == 10_000
+
+
+@pytest.mark.parametrize("timeout_s", [0.5, 1.0, 3.0, 60.0])
+@pytest.mark.parametrize("rate", [0.0, 200.0, 5000.0])
+def test_a_delivery_takes_as_long_as_a_request_and_its_linger(
+    timeout_s: float, rate: float
+) -> None:
+    """Or kafka-python refuses its settings."""
+    ours = python_settings.kafka_python(settings(delivery_timeout_s=timeout_s, rate=rate))
+    assert ours["delivery_timeout_ms"] >= ours["request_timeout_ms"] + ours["linger_ms"]
+
+
+@pytest.mark.parametrize(("acks", "number"), [("0", 0), ("1", 1), ("all", "all")])
+@pytest.mark.parametrize("idempotence", [False, True])
+def test_idempotence_is_never_left_to_a_default(
+    acks: str, number: object, idempotence: bool
+) -> None:
+    for make in (python_settings.kafka_python, python_settings.aiokafka):
+        ours = make(settings(acks=acks, idempotence=idempotence))
+        assert ours["acks"] == number
+        assert ours["enable_idempotence"] is (idempotence and acks == "all")
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_no_compression_is_none(codec: str) -> None:
+    for make in (python_settings.kafka_python, python_settings.aiokafka):
+        expected = None if codec == "none" else codec
+        assert make(settings(compression=codec))["compression_type"] == expected

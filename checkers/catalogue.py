@@ -7,7 +7,14 @@ decorator lists them in order.
 from collections.abc import Iterable
 from typing import Final
 
-from highwater.checkers.anomalies.client_checkers import clients, groups, operations, records
+from highwater.checkers.anomalies.client_checkers import (
+    clients,
+    groups,
+    keys,
+    operations,
+    records,
+    skips,
+)
 from highwater.checkers.anomalies.coordinator_topics import coordinator_divergence
 from highwater.checkers.anomalies.corrupt import corrupt
 from highwater.checkers.anomalies.divergence import divergence
@@ -19,6 +26,7 @@ from highwater.checkers.anomalies.replica_files import (
     missing,
     repeated_sequence,
 )
+from highwater.checkers.compaction.replica_values import stale_replica
 from highwater.checkers.core.anomaly_kinds import Kind, Severity
 from highwater.checkers.core.checker import Checker
 from highwater.checkers.core.jepsen_kinds import FOREIGN
@@ -31,7 +39,9 @@ from highwater.harness.base.errors import HarnessError
 
 CHECKERS: Final = (
     records,
+    keys,
     divergence,
+    stale_replica,
     remote_divergence,
     coordinator_divergence,
     corrupt,
@@ -43,6 +53,7 @@ CHECKERS: Final = (
     shared_epoch,
     metadata_divergence,
     lost_decision,
+    skips,
     clients,
     groups,
     operations,

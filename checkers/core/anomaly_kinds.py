@@ -18,6 +18,8 @@ COORDINATOR_DIVERGENCE: Final = "coordinator-divergence"
 HANGING: Final = "hanging-transaction"
 REMOTE_DIVERGENCE: Final = "remote-divergence"
 UNDELIVERED: Final = "undelivered"
+RESURRECTED: Final = "resurrected-value"
+STALE_REPLICA: Final = "stale-replica"
 """Kinds for which verdicts and ``checkers.lineage`` have special sentences."""
 
 BELOW: Final = "below its HW "

@@ -41,6 +41,7 @@ class Sender:
     Args:
         settings: the producer's, with its acks.
         retries: whether the client may send a record again.
+        opened: opens the producer.
     """
 
     def __init__(
@@ -51,12 +52,13 @@ class Sender:
         *,
         size: int,
         retries: bool = True,
+        opened: Callable[[Settings], Producer] = Producer,
     ) -> None:
         if not retries:
             settings = {**settings, "enable.idempotence": False, "retries": 0}
         self.sent = 0
         self._up: set[int] = set()
-        self._producer = Producer(
+        self._producer = opened(
             {**settings, "linger.ms": 0, "statistics.interval.ms": 100, "stats_cb": self._stats}
         )
         self._recorder = recorder

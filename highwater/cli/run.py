@@ -21,8 +21,10 @@ from highwater.cli.options.workload import (
     ConsumersOption,
     DeliveryTimeoutOption,
     IdempotenceOption,
+    KeysOption,
     RateOption,
     RecordBytesOption,
+    TombstonesOption,
     UncleanOption,
 )
 from highwater.harness.base import limits
@@ -30,6 +32,7 @@ from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.record_keys import CLEANER, COMPACTED
 from highwater.harness.runs.store import Store
 
 
@@ -106,6 +109,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
             help=f"How long a client lives until another replaces it: {limits.CHURN_S.lasting}."
         ),
     ] = "none",
+    keys: KeysOption = 0,
+    tombstones: TombstonesOption = 0.1,
     delivery_timeout: DeliveryTimeoutOption = "30s",
     client: ClientOption = None,
     budget: Annotated[
@@ -175,6 +180,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         isolation=parse_values.isolation(isolation),
         subscribe=subscribe,
         churn_s=parse_values.churn(churn),
+        keys=keys,
+        tombstones=tombstones,
         rate=parse_values.rate(rate),
         record_bytes=script.needs.record_bytes if script else record_bytes,
         compression=compression,
@@ -195,7 +202,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
             replication_factor=script.replicas(brokers) if script else brokers,
             min_insync_replicas=min_isr,
             unclean_leader_election=unclean,
-            config=dict(script.topic_config) if script else {},
+            config=dict(script.topic_config) if script else dict(COMPACTED if keys else {}),
         ),
         workload=workload,
         story=story,
@@ -204,7 +211,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         overlap=overlap,
         duration_s=0.0 if story else parse_values.duration(duration),
         seed=seed,
-        broker_config=dict(script.broker_config) if script else {},
+        broker_config=dict(script.broker_config) if script else dict(CLEANER if keys else {}),
         trace_flushes=trace_flushes,
         wire=wire,
         wire_clients=wire_clients or (script is not None and script.needs.wire == "clients"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.clusters.local.client_jvm import ClientJvm
+from highwater.harness.clients.keyed_producer import KEYED
 from highwater.harness.clients.libraries.interfaces import ClientLibrary
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.releases.client_choice import read_client
@@ -37,7 +38,7 @@ def open_library(plan: Plan, logs: Path) -> OpenLibrary:
     """
     choice = read_client(plan.client, plan.played_on)
     if choice.release is None:
-        return OpenLibrary(library=LIBRDKAFKA)
+        return OpenLibrary(library=KEYED if plan.workload.keys else LIBRDKAFKA)
     from highwater.harness.clients.libraries.java import JavaClients  # noqa: PLC0415 - of Py4J
     from highwater.harness.clients.libraries.java_gateway import KafkaGateway  # noqa: PLC0415
 

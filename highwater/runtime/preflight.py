@@ -26,6 +26,7 @@ EXTERNAL: Final = "external"
 """The driver of external clusters."""
 
 _FOLLOWERS_SERVE: Final = (2, 4)
+_TIMESTAMPS: Final = (0, 10)
 
 
 def check_plan(plan: Plan) -> None:
@@ -91,6 +92,8 @@ def _check_limits(plan: Plan) -> None:
         (workload.consumers, *limits.CLIENTS, "consumers"),
         (workload.subscribe, *limits.CLIENTS, "members of a group"),
         (workload.aborts, *limits.ABORTS, "of all transactions aborted"),
+        (workload.keys, *limits.KEYS, "keys of records"),
+        (workload.tombstones, *limits.ABORTS, "of all records with keys deleting theirs"),
         (workload.record_bytes, *limits.RECORD_BYTES, "bytes a record"),
         (
             workload.delivery_timeout_s,
@@ -244,6 +247,7 @@ def _check_client(plan: Plan, kafka: Release) -> None:
             hint=nearest(workload.compression, kafka.compressions),
         )
     _check_transactions(plan, kafka)
+    _check_keys(plan, kafka)
     _check_library(plan)
     if workload.idempotence and not kafka.idempotence:
         raise UsageError(
@@ -297,6 +301,27 @@ def _check_library(plan: Plan) -> None:
                 f"--client {plan.client} is not possible here: {why}",
                 hint="Use --client librdkafka, or java:RELEASE of another release.",
             )
+
+
+def _check_keys(plan: Plan, kafka: Release) -> None:
+    if not plan.workload.keys:
+        return
+    refused = {
+        "a story or a replay sends records without keys": bool(plan.story or plan.schedule),
+        "a tombstone's name is in its timestamp, which librdkafka alone is given": (
+            read_client(plan.client, plan.played_on).is_java
+        ),
+        f"Kafka {kafka.name} has no timestamps": kafka.number < _TIMESTAMPS,
+        f"the format of {plan.format} has no timestamps": bool(
+            plan.format and release(plan.format).number < _TIMESTAMPS
+        ),
+        "its topic would not be compacted": (
+            "compact" not in plan.topic.config.get("cleanup.policy", "")
+        ),
+    }
+    for why, requested in refused.items():
+        if requested:
+            raise UsageError(f"--keys is not possible here: {why}", hint="Leave --keys out.")
 
 
 def _check_transactions(plan: Plan, kafka: Release) -> None:

@@ -20,6 +20,7 @@ from highwater.harness.runs.history import (
     record_value,
 )
 from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.record_keys import parts
 from highwater.harness.runs.store import Environment, Phase, Run, RunStatus
 
 MS = 1_000_000
@@ -37,12 +38,22 @@ def batch(base_offset: int, leader_epoch: int, values: Sequence[str]) -> bytes:
         base_sequence=-1,
         batch_size=1 << 20,
     )
-    for index, value in enumerate(values):
-        builder.append(index, timestamp=1, key=None, value=record_value(value, 32), headers=[])
+    for index, name in enumerate(values):
+        key, value, time_ms = _on_disk(name)
+        builder.append(index, timestamp=time_ms, key=key, value=value, headers=[])
     data = bytearray(builder.build())
     data[0:8] = struct.pack(">q", base_offset)
     data[_EPOCH_AT : _EPOCH_AT + 4] = struct.pack(">i", leader_epoch)
     return bytes(data)
+
+
+def _on_disk(name: str) -> tuple[bytes | None, bytes | None, int]:
+    """Key, value and timestamp of a record of that name."""
+    named = parts(name)
+    if named is None:
+        return None, record_value(name, 32), 1
+    value = None if named.deletes else record_value(name, 32)
+    return named.key.encode(), value, named.timestamp_ms if named.deletes else 1
 
 
 class RunBuilder:

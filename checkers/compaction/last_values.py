@@ -49,7 +49,7 @@ from highwater.checkers.history.record_summaries import read_at_the_end
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.spark.engine import Rows
-from highwater.harness.runs.record_keys import DELETE_RETENTION, DELETES, WRITES
+from highwater.harness.runs.topics.record_keys import DELETE_RETENTION, DELETES, WRITES
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 """``delete.retention.ms`` by default."""
@@ -178,11 +178,11 @@ def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     """
     record, key = _records(rows, limits)
     stands, gone = record["there"] != NONE, record["expired"]
-    told = record["offered"] != NONE
+    placed = record["offered"] != NONE
     begun, offered = record["begun"], record["offered"]
     last_offset, last_begun = key.greatest(record["there"], stands), key.greatest(begun, stands)
-    gone_offset, gone_begun = key.greatest(offered, gone & told), key.greatest(begun, gone)
-    anywhere = key.any(gone & ~told)
+    gone_offset, gone_begun = key.greatest(offered, gone & placed), key.greatest(begun, gone)
+    anywhere = key.any(gone & ~placed)
     explained = gone | key.spread(anywhere)
     explained |= key.spread(np.maximum(last_offset, gone_offset)) > offered
     explained |= key.spread(np.maximum(last_begun, gone_begun)) > record["answered"]
@@ -208,9 +208,9 @@ def resurrected(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     tombstone = key.first_place(
         deletes & (record["offered"] == key.spread(key.greatest(record["offered"], deletes)))
     )
-    found = (tombstone != NONE) & (last != NONE)
-    found &= ~np.append(record["tombstone"], True)[np.where(last == NONE, -1, last)]
-    last, tombstone = last[found], tombstone[found]
+    back = (tombstone != NONE) & (last != NONE)
+    back &= ~np.append(record["tombstone"], True)[np.where(last == NONE, -1, last)]
+    last, tombstone = last[back], tombstone[back]
     sent = reference(record, tombstone)
     read = record["read_by"][last], record["read_at"][last]
     number = mix(mix(record["slot"][last], record["key"][last]), record["key"][tombstone])
@@ -229,7 +229,7 @@ def _records(rows: pa.Table, limits: pa.Table) -> tuple[Numbers, Groups]:
     sent, sent_ok = any_of(fact, flags.SENT), any_of(fact, flags.SENT_OK)
     read_back = read_at_the_end(columns)
     there = group.greatest(offset, read_back)
-    met = group.first_place(read_back & (offset == group.spread(there)))
+    reading = group.first_place(read_back & (offset == group.spread(there)))
     record = {
         **{name: columns[name][group.first] for name in ("slot", "named", "key", "tombstone")},
         "acknowledged": group.any(sent_ok),
@@ -239,7 +239,7 @@ def _records(rows: pa.Table, limits: pa.Table) -> tuple[Numbers, Groups]:
         "there": there,
     }
     record["client"], record["at"] = reference(columns, group.first_place(sent_ok))
-    record["read_by"], record["read_at"] = reference(columns, met)
+    record["read_by"], record["read_at"] = reference(columns, reading)
     limit = look_up_columns(limits, "slot", record["slot"])
     possible: Bools = group.any(any_of(fact, flags.SENT_OK | flags.SENT_INFO))
     possible &= record["tombstone"] & (there == NONE) & (limit["ended"] != NONE)

@@ -183,8 +183,8 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
         replicas: in ``REPLICAS``.
     """
     columns = numbers(rows, VISIBLE.names)
-    own = look_up_columns(replicas.select(["replica", "bound"]), "replica", columns["replica"])
-    columns = choose(columns, columns["since"] < own["bound"])
+    limit = look_up_columns(replicas.select(["replica", "bound"]), "replica", columns["replica"])
+    columns = choose(columns, columns["since"] < limit["bound"])
     if not len(columns["part"]):
         return STALE.empty_table()
     ordered, key = grouped(columns, "part", "named", then=("offset",))
@@ -192,8 +192,8 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
     # Where replicas differ at this offset, the record counts from its first marker on.
     at_last = ordered["offset"] == key.spread(last["offset"])
     last["since"] = key.least(ordered["since"], at_last)
-    by_replica, one = grouped(columns, "part", "named", "replica", then=("offset",))
-    yielded = choose(by_replica, one.last)
+    by_replica, pair = grouped(columns, "part", "named", "replica", then=("offset",))
+    yielded = choose(by_replica, pair.last)
     return _behind(last, yielded, numbers(replicas))
 
 
@@ -211,12 +211,12 @@ def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
         replicas["replica"], replicas["part"], replicas["leo"], strict=True
     ):
         due = choose(last, (last["part"] == part) & (last["since"] < leo))
-        own = pair.get(int(number), {})
-        place = np.array([own.get(int(named), NONE) for named in due["named"]], np.int64)
-        known = place != NONE
-        safe = np.where(known, place, 0)
-        yields = np.where(known, yielded["offset"][safe], NONE) if len(place) else place
-        wrong = (yields != due["offset"]) & (known | ~due["tombstone"])
+        by_key = pair.get(int(number), {})
+        place = np.array([by_key.get(int(named), NONE) for named in due["named"]], np.int64)
+        yields_any = place != NONE
+        safe = np.where(yields_any, place, 0)
+        yields = np.where(yields_any, yielded["offset"][safe], NONE) if len(place) else place
+        wrong = (yields != due["offset"]) & (yields_any | ~due["tombstone"])
         rows = {
             **{name: due[name] for name in ("part", "named", "offset")},
             "replica": np.full(len(place), number),
@@ -246,18 +246,18 @@ def _anomalies(
     """
     keys = pairs.group_by(["part", "named"]).aggregate([])
     rows = log.join(F.broadcast(tables.local(keys)), ["part", "named"]).where("marker is null")
-    held = {
+    names = {
         (row["part"], row["replica"], row["offset"]): row["record_id"] for row in rows.collect()
     }
     by_number = {replica.number: replica for replica in replicas}
     anomalies = []
     for pair in pairs.to_pylist():
         behind, offset = by_number[pair["replica"]].end, pair["offset"]
-        ahead = min(n for part, n, at in held if (part, at) == (pair["part"], offset))
-        value = held[pair["part"], ahead, offset]
+        ahead = min(n for part, n, at in names if (part, at) == (pair["part"], offset))
+        value = names[pair["part"], ahead, offset]
         copies = [
             _copy(
-                behind, pair["yields"], held.get((pair["part"], pair["replica"], pair["yields"]))
+                behind, pair["yields"], names.get((pair["part"], pair["replica"], pair["yields"]))
             ),
             _copy(by_number[ahead].end, offset, value),
         ]

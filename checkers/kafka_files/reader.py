@@ -26,7 +26,7 @@ from highwater.checkers.kafka_files.compression import NAMES
 from highwater.checkers.kafka_files.framing import decode, frames, tail
 from highwater.checkers.kafka_files.segment_files import FILE_BYTES_MAX, SEGMENT, Segment, limited
 from highwater.harness.base.files import open_regular
-from highwater.harness.runs.record_keys import FIRST_MS, LAST_MS, tombstone_name
+from highwater.harness.runs.topics.record_keys import FIRST_MS, LAST_MS, tombstone_name
 
 SCHEMA: Final = pa.schema(
     [
@@ -176,8 +176,8 @@ def _with_tombstones(ids: pa.StringArray, decoded: DecodedColumns) -> pa.StringA
     if not ids.null_count:
         return ids
     time = decoded.timestamp_ms
-    known = pa.array((time >= FIRST_MS) & (time < LAST_MS))
-    named = pc.and_(pc.and_(ids.is_null(), decoded.key.is_valid()), known)
+    of_workload = pa.array((time >= FIRST_MS) & (time < LAST_MS))
+    named = pc.and_(pc.and_(ids.is_null(), decoded.key.is_valid()), of_workload)
     if not pc.any(named).as_py():
         return ids
     names = ids.to_pylist()

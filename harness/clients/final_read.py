@@ -16,8 +16,8 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from highwater.harness.clients.client_config import Settings
-from highwater.harness.clients.keyed_producer import KeyedProducer
 from highwater.harness.clients.libraries.checked_producer import Producer
+from highwater.harness.clients.libraries.keyed import KeyedProducer
 from highwater.harness.clients.operation_buffers import ReadBuffer
 from highwater.harness.clients.record_sender import Sender
 from highwater.harness.runs.history import ASSIGN, FINAL, OK, READ_COMMITTED, SEEK

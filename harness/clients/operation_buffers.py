@@ -10,8 +10,8 @@ from confluent_kafka import Message
 from numpy.typing import NDArray
 
 from highwater.harness.clients.delivery_outcomes import REFUSED_LOCALLY
-from highwater.harness.clients.keyed_producer import read_values
 from highwater.harness.clients.libraries.interfaces import ClientError, DeliveredRecord, Outcomes
+from highwater.harness.clients.libraries.keyed import read_values
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.runs.history import OK, READ, RUN, SEND, SUBSCRIBE, record_id
 from highwater.harness.runs.plan import Topic

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from confluent_kafka import Message
 
-from highwater.harness.clients.keyed_producer import read_values
 from highwater.harness.clients.libraries.interfaces import (
     ClientError,
     DeliveredRecord,
     OnDelivery,
 )
+from highwater.harness.clients.libraries.keyed import read_values
 from highwater.harness.clients.operation_buffers import Places
 from highwater.harness.runs.history import (
     OK,

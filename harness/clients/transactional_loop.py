@@ -28,8 +28,8 @@ from highwater.harness.clients.transactional_producer import (
 )
 from highwater.harness.runs.history import FAIL, OK, READ_COMMITTED, record_value
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.record_keys import keyed_name
 from highwater.harness.runs.recorder import Recorder
+from highwater.harness.runs.topics.record_keys import keyed_name
 
 SENDS_MOST: Final = 7
 SENDS_MEAN: Final = (1 + SENDS_MOST) / 2

@@ -320,5 +320,6 @@ def _differences(plan: Plan) -> list[str]:
         ("--idempotence", ours.idempotence and not ours.transactions),
         ("--transactions", ours.transactions),
         ("--transform", ours.transform),
+        ("--tiered", plan.tiered),
     )
     return words + [name for name, on in switches if on]

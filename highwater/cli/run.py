@@ -32,8 +32,8 @@ from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.plan import Plan, Topic, Workload
-from highwater.harness.runs.record_keys import CLEANER, COMPACTED
 from highwater.harness.runs.store import Store
+from highwater.harness.runs.topics.topic_settings import with_settings
 
 
 @on_spark
@@ -77,6 +77,9 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         int,
         Option(help="Racks of brokers and readers, who fetch from a follower in theirs; 0: none."),
     ] = 0,
+    tiered: Annotated[
+        bool, Option("--tiered", help="Brokers have a remote tier (KIP-405), since 3.6.")
+    ] = False,
     partitions: Annotated[
         int | None, Option(help=f"Partitions, {limits.PARTITIONS.says}.  [default: 3]")
     ] = None,
@@ -202,7 +205,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
             replication_factor=script.replicas(brokers) if script else brokers,
             min_insync_replicas=min_isr,
             unclean_leader_election=unclean,
-            config=dict(script.topic_config) if script else dict(COMPACTED if keys else {}),
+            config=dict(script.topic_config) if script else {},
         ),
         workload=workload,
         story=story,
@@ -211,11 +214,11 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         overlap=overlap,
         duration_s=0.0 if story else parse_values.duration(duration),
         seed=seed,
-        broker_config=dict(script.broker_config) if script else dict(CLEANER if keys else {}),
+        broker_config=dict(script.broker_config) if script else {},
         trace_flushes=trace_flushes,
         wire=wire,
         wire_clients=wire_clients or (script is not None and script.needs.wire == "clients"),
-        tiered=script is not None and script.needs.tiered,
+        tiered=tiered or (script is not None and script.needs.tiered),
         steps=tuple(
             read_option(text, until_s=parse_values.duration(duration)) for text in message or ()
         ),
@@ -224,7 +227,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         protocol=protocol,
         format=message_format,
     )
-    plans = [plan] * repeat
+    plans = [with_settings(plan)] * repeat
     if inventory is not None:
         plans = [external.onto(plan, inventory, confirm) for plan in plans]
     with console.progress() as progress:

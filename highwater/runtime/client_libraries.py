@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from highwater.clusters.local.client_jvm import ClientJvm
-from highwater.harness.clients.keyed_producer import KEYED
 from highwater.harness.clients.libraries.interfaces import ClientLibrary
+from highwater.harness.clients.libraries.keyed import KEYED
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.releases.client_choice import read_client
 from highwater.harness.runs.plan import Plan

@@ -154,6 +154,10 @@ def _check_remote_tier(plan: Plan, kafka: Release) -> None:
         raise UsageError(
             f"Kafka {kafka.name} has no tiered storage", hint="It came with 3.6 (KIP-405)."
         )
+    if plan.workload.keys:
+        raise UsageError(
+            "a compacted topic has no remote tier", hint="Leave --keys or --tiered out."
+        )
 
 
 def _check_log_dirs(plan: Plan) -> None:

@@ -32,9 +32,9 @@ from highwater.harness.clients.transactional_loop import TransactionLoop
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import OK, READ, READ_COMMITTED, RUN, SEND
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.record_keys import keyed_name
 from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.store import Run
+from highwater.harness.runs.topics.record_keys import keyed_name
 from highwater.runtime.client_libraries import open_library
 
 _GRACE_S: Final = 2.0

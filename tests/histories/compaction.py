@@ -6,8 +6,12 @@ from pathlib import Path
 from typing import Final
 
 from highwater.harness.runs.plan import Topic, Workload
-from highwater.harness.runs.record_keys import COMPACTED, DELETE_RETENTION, DELETE_RETENTION_MS
 from highwater.harness.runs.store import Run
+from highwater.harness.runs.topics.record_keys import (
+    COMPACTED,
+    DELETE_RETENTION,
+    DELETE_RETENTION_MS,
+)
 from tests.support.logdirs import batch as numbered
 from tests.support.run_builder import RunBuilder
 
@@ -21,12 +25,11 @@ T1, T2 = "k1~p0-1", "k1~p0-2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A record that was sent: what came of it, and what time passed before it (``after_ms``)."""
+    """A record that was sent, each by another producer, and what came of it."""
 
     name: str
     offset: int | None
     outcome: str = "ok"
-    after_ms: float = 0
 
 
 def compacted(
@@ -54,14 +57,13 @@ def compacted(
         topic=Topic(config=config),
         workload=Workload(producers=0, keys=2),
     )
-    for sent in sends:
-        run.tick(sent.after_ms)
-        run.send(sent.name, sent.offset, outcome=sent.outcome)
+    for number, sent in enumerate(sends):
+        run.send(sent.name, sent.offset, outcome=sent.outcome, process=f"producer-{number}")
     run.tick(later_ms)
     for offset, name in sorted(read.items()):
         run.read(name, offset)
         run.tick(read_ms)
-    end = 1 + max((sent.offset for sent in sends if sent.offset is not None), default=-1)
+    end = 1 + max([*read, *(sent.offset for sent in sends if sent.offset is not None)])
     run.fence(end, read=fenced)
     for broker in (1, 2, 3):
         records = disks[broker - 1] if disks else read

@@ -20,8 +20,8 @@ from highwater.harness.runs.history import (
     record_value,
 )
 from highwater.harness.runs.plan import Plan, Topic, Workload
-from highwater.harness.runs.record_keys import parts
 from highwater.harness.runs.store import Environment, Phase, Run, RunStatus
+from highwater.harness.runs.topics.record_keys import parts
 
 MS = 1_000_000
 _EPOCH_AT, _CRC_AT = 12, 17

@@ -71,10 +71,10 @@ def keyed_name(plan: Plan, producer: int, sequence: int) -> str:
 
 def parts(name: str) -> KeyedName | None:
     """Return the parts of a record's name; None if it has no key."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    return KeyedName(found["key"], found["deed"] == DELETES, int(found["by"]), int(found["nth"]))
+    return KeyedName(match["key"], match["deed"] == DELETES, int(match["by"]), int(match["nth"]))
 
 
 def tombstone_name(key: bytes, timestamp_ms: int) -> str:

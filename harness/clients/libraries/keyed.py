@@ -1,4 +1,4 @@
-"""Producers and readers of records with keys (``harness.runs.record_keys``), of librdkafka."""
+"""Producers and readers of records with keys (``record_keys``), of librdkafka."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,7 +11,7 @@ from highwater.harness.clients.libraries.checked_producer import Producer
 from highwater.harness.clients.libraries.interfaces import ClientError, DeliveredRecord, OnDelivery
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.runs.history import record_id
-from highwater.harness.runs.record_keys import parts, tombstone_name
+from highwater.harness.runs.topics.record_keys import parts, tombstone_name
 
 
 class KeyedProducer(Producer):

@@ -189,9 +189,11 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
         return STALE.empty_table()
     ordered, key = grouped(columns, "part", "named", then=("offset",))
     last = choose(ordered, key.last)
-    # Where replicas differ at this offset, the record counts from its first marker on.
+    # Where replicas differ at this offset, the record counts from its first marker on, and is a
+    # tombstone if it is one on all of them.
     at_last = ordered["offset"] == key.spread(last["offset"])
     last["since"] = key.least(ordered["since"], at_last)
+    last["tombstone"] = ~key.any(at_last & ~ordered["tombstone"])
     by_replica, pair = grouped(columns, "part", "named", "replica", then=("offset",))
     yielded = choose(by_replica, pair.last)
     return _behind(last, yielded, numbers(replicas))

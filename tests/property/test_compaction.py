@@ -454,7 +454,7 @@ def told_stale(disks: list[Disk], leos: list[int], bound: int) -> set[tuple[int,
             continue
         offset = max(row[1] for row in everything)
         since = min(row[2] for row in everything if row[1] == offset)
-        deletes = next(row[3] for row in everything if row[1] == offset)
+        deletes = all(row[3] for row in everything if row[1] == offset)
         for number, view in enumerate(mine):
             yields = max((row[1] for row in view), default=None)
             if since >= leos[number] or yields == offset or (yields is None and deletes):

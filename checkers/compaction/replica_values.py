@@ -7,6 +7,7 @@ if it yields an earlier record of the key than another one, or none at all. It i
 - the last record is a tombstone, and it holds no record of the key: tombstones go some time after
   all that they replace, on each replica by itself;
 - its log ends before that record, or before the marker that commits its transaction;
+- its broker was stopped while the cleaner swapped segments: it completes that when it starts again;
 - the run did not quiesce, and the record, or its marker, is above the checkpointed high watermark
   of some replica.
 
@@ -109,7 +110,11 @@ def without_keys(_tables: Tables, case: RunFiles) -> str:
 def stale_replica(tables: Tables) -> pa.Table:
     """Return the replicas whose last record of a key is earlier than that of another replica."""
     keyed = {case.key for case in tables.cases if case.plan.workload.keys}
-    replicas = [r for r in compared_replicas(tables) if r.case.key in keyed and not r.end.damaged]
+    replicas = [
+        replica
+        for replica in compared_replicas(tables)
+        if replica.case.key in keyed and not replica.end.damaged and not _swaps(replica)
+    ]
     if not replicas:
         return SCHEMA.empty_table()
     log = _log(tables, replicas)
@@ -117,6 +122,13 @@ def stale_replica(tables: Tables) -> pa.Table:
     kernel = partial(stale, replicas=replica_table(replicas))
     pairs = rows.by(["replica"], visible, VISIBLE).by(["part"], kernel, STALE).table()
     return _anomalies(tables, log, replicas, pairs) if len(pairs) else SCHEMA.empty_table()
+
+
+def _swaps(replica: ComparedReplica) -> bool:
+    """Return whether a segment is to take the place of others, which may be gone already."""
+    end = replica.end
+    folder = replica.case.log_directories / str(end.broker) / f"{end.topic}-{end.partition}"
+    return any(folder.glob("*.swap"))
 
 
 def replica_table(replicas: Iterable[ComparedReplica]) -> pa.Table:

@@ -72,6 +72,13 @@ def compacted(
     return run.write()
 
 
+def swapping(path: Path) -> Run:
+    """Broker 3 was stopped while its cleaner put the segment with the last value in its place."""
+    run = compacted(path, _BOTH, {1: V1}, {1: V1}, _ALL, {})
+    (run.replicas / "3" / "events-0" / f"{0:020d}.log.swap").write_bytes(b"")
+    return run
+
+
 def in_transactions(path: Path, *outcomes: tuple[str, str]) -> Run:
     """Broker 1 has the second of two records in a transaction; broker 2 and 3 the same with others.
 
@@ -225,6 +232,7 @@ CASES: Final[Sequence[tuple[str, Callable[[Path], Run], tuple[Finding, ...]]]] =
         lambda p: compacted(p, _BOTH, {1: V1}, {1: V1}, _ALL, {}),
         (("stale-replica", 0, 1, V1),),
     ),
+    ("compacted-replica-swaps", swapping, ()),
     (
         "compacted-replicas-cleaned-otherwise",
         lambda p: compacted(p, _BOTH, {1: V1}, {1: V1}, _ALL, {1: V1}),

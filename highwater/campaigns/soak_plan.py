@@ -14,6 +14,7 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.plan import Acks, Isolation, Plan, Topic, Workload
+from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.nemesis.faults.registry import CONTROLLERS, KEYS, Fault, faults, find_fault
 from highwater.nemesis.schedules.upgrade_path import UPGRADE
@@ -62,7 +63,8 @@ def draw(
     workload = _workload(dice, kafka)
     workload = replace(workload, transform=workload.transform and ours)
     of_keys = random.Random(f"{seed}/{number // SHARED}/{number}/keys")  # noqa: S311 - as well
-    if ours and _now_and_then(of_keys):
+    able = ours and kafka.number >= TIMESTAMPS and workload.acks == "all"
+    if able and _now_and_then(of_keys):
         workload = replace(workload, keys=of_keys.choice((10, 100)))
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
     options = {

@@ -12,6 +12,7 @@ from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release, release
 from highwater.harness.releases.client_choice import read_client
 from highwater.harness.runs.plan import Plan, Workload
+from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.nemesis.faults.registry import MESSAGE
 from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.nemesis.model_replay.transaction_replay import is_transaction_replay
@@ -26,7 +27,6 @@ EXTERNAL: Final = "external"
 """The driver of external clusters."""
 
 _FOLLOWERS_SERVE: Final = (2, 4)
-_TIMESTAMPS: Final = (0, 10)
 
 
 def check_plan(plan: Plan) -> None:
@@ -315,9 +315,9 @@ def _check_keys(plan: Plan, kafka: Release) -> None:
         "a tombstone's name is in its timestamp, which librdkafka alone is given": (
             read_client(plan.client, plan.played_on).is_java
         ),
-        f"Kafka {kafka.name} has no timestamps": kafka.number < _TIMESTAMPS,
+        f"Kafka {kafka.name} has no timestamps": kafka.number < TIMESTAMPS,
         f"the format of {plan.format} has no timestamps": bool(
-            plan.format and release(plan.format).number < _TIMESTAMPS
+            plan.format and release(plan.format).number < TIMESTAMPS
         ),
         "its topic would not be compacted": (
             "compact" not in plan.topic.config.get("cleanup.policy", "")

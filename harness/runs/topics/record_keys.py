@@ -23,6 +23,9 @@ PRODUCERS: Final = 64
 LAST_MS: Final = FIRST_MS + (1 << 37)
 """Timestamps of workloads end before it, in 2009: another one is a tombstone's of somebody else."""
 
+TIMESTAMPS: Final = (0, 10)
+"""The first release whose records have timestamps (KIP-32)."""
+
 DELETE_RETENTION: Final = "delete.retention.ms"
 DELETE_RETENTION_MS: Final = 15_000
 """Longer than a random fault, so that no replica misses a tombstone; shorter than a run."""

@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 def case(partitions: int) -> Any:  # noqa: ANN401 - all that is asked of a case
     topic = SimpleNamespace(name=TOPIC, partitions=partitions)
-    return SimpleNamespace(key="r0", plan=SimpleNamespace(topic=topic))
+    return SimpleNamespace(key="r0", plan=SimpleNamespace(topic=topic), compacted=False)
 
 
 def history(*words: str) -> list[Row]:

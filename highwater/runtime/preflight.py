@@ -317,7 +317,7 @@ def _check_keys(plan: Plan, kafka: Release) -> None:
         ),
         f"Kafka {kafka.name} has no timestamps": kafka.number < TIMESTAMPS,
         f"the format of {plan.format} has no timestamps": bool(
-            plan.format and release(plan.format).number < TIMESTAMPS
+            plan.format and tuple(map(int, plan.format.split(".")[:2])) < TIMESTAMPS
         ),
         "its topic would not be compacted": (
             "compact" not in plan.topic.config.get("cleanup.policy", "")

@@ -39,8 +39,8 @@ from highwater.harness.base.errors import HarnessError
 
 CHECKERS: Final = (
     records,
-    keys,
     divergence,
+    keys,
     stale_replica,
     remote_divergence,
     coordinator_divergence,

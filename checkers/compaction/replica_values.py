@@ -43,6 +43,7 @@ from highwater.checkers.inspection.replica_extents import LogExtent
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark import kafka_log
+from highwater.harness.runs.history import FAIL, SEND
 
 Row = dict[str, Any]
 
@@ -56,6 +57,7 @@ ON_DISK: Final = schema(
 """A record on a disk, ``named`` by a hash of its key; ``writer`` is the producer id of one in a
 transaction. Or a ``marker``, which ends a transaction of its writer: COMMIT or ABORT."""
 
+_ABORTED: Final = "its transaction was aborted"
 COMMIT: Final = 1
 ABORT: Final = 2
 
@@ -79,10 +81,11 @@ def _says(row: Row) -> str:
         if stale["offset"] is not None
         else "no record"
     )
-    return (
+    says = (
         f"{where}: the disk of broker {stale['broker']} yields {has} as the last of the key of"
         f" {last['value']}, which broker {last['broker']} holds at offset {last['offset']}."
     )
+    return f"{says} That one was aborted." if last["note"] else says
 
 
 def _not_keyed(tables: Tables, case: RunFiles) -> str:
@@ -264,21 +267,29 @@ def _anomalies(
         (row["part"], row["replica"], row["offset"]): row["record_id"] for row in rows.collect()
     }
     by_number = {replica.number: replica for replica in replicas}
+    aborted = _aborted(tables, filter(None, names.values()))
     anomalies = []
     for pair in pairs.to_pylist():
         behind, offset = by_number[pair["replica"]].end, pair["offset"]
         ahead = min(n for part, n, at in names if (part, at) == (pair["part"], offset))
         value = names[pair["part"], ahead, offset]
+        note = _ABORTED if (behind.run, value) in aborted else None
+        yielded = names.get((pair["part"], pair["replica"], pair["yields"]))
         copies = [
-            _copy(
-                behind, pair["yields"], names.get((pair["part"], pair["replica"], pair["yields"]))
-            ),
-            _copy(by_number[ahead].end, offset, value),
+            _copy(behind, pair["yields"], yielded),
+            _copy(by_number[ahead].end, offset, value) | {"note": note},
         ]
         place = {"topic": behind.topic, "partition": behind.partition, "offset": offset}
         row = {"run": behind.run, "kind": STALE_REPLICA, "value": value, "copies": copies}
         anomalies.append(place | row)
     return pa.Table.from_pylist(anomalies, SCHEMA)
+
+
+def _aborted(tables: Tables, values: Iterable[str]) -> set[tuple[str, str]]:
+    """Return run and name of those records that a transaction sent that was not committed."""
+    sends = tables.operations.where((F.col("kind") == SEND) & (F.col("outcome") == FAIL))
+    rows = sends.where(F.col("value").isin(sorted(values))).select("run", "value")
+    return {(row["run"], row["value"]) for row in rows.collect()}
 
 
 def _copy(end: LogExtent, offset: int | None, value: str | None) -> Row:

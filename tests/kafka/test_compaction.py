@@ -41,13 +41,15 @@ ALONE: Final = 3
 EACH: Final = 4
 
 
-def planned(kafka: str, *steps: FaultStep, keys: int = 40, seconds: float = 15) -> Plan:
-    """A run of one compacted partition."""
+def planned(
+    kafka: str, *steps: FaultStep, keys: int = 40, seconds: float = 15, lag_ms: int = 0
+) -> Plan:
+    """A run of one compacted partition, at a rate at which every record is a batch of its own."""
     return with_settings(
         Plan(
             kafka=kafka,
-            topic=Topic(),
-            workload=Workload(keys=keys, rate=150.0),
+            topic=Topic(config={"min.compaction.lag.ms": str(lag_ms)}),
+            workload=Workload(keys=keys, rate=60.0, tombstones=0.2),
             steps=steps,
             duration_s=seconds,
         )
@@ -157,7 +159,8 @@ def test_what_is_removed_from_disks_is_found_exactly(
     registry.faults()
     fault = Fault(name=REMOVAL, family="storage", summary="", scope="cluster", body=removal.body)
     monkeypatch.setitem(registry._registry, REMOVAL, fault)
-    judged = performed(planned(kafka, FaultStep(fault=REMOVAL, at_s=12), keys=300), tmp_path)
+    step = FaultStep(fault=REMOVAL, at_s=16)  # deleted values of the last 6 s are there
+    judged = performed(planned(kafka, step, keys=150, lag_ms=6000), tmp_path)
     assert not judged.run.status().problems
     assert len(removal.values) == len(removal.alone) == EACH
     assert removal.tombstones

@@ -10,9 +10,11 @@ from typing import Final
 from highwater.checkers.anomalies.client_checkers import (
     clients,
     groups,
+    keys,
     loops,
     operations,
     records,
+    skips,
     transactions,
 )
 from highwater.checkers.anomalies.coordinator_topics import coordinator_divergence
@@ -26,6 +28,7 @@ from highwater.checkers.anomalies.replica_files import (
     missing,
     repeated_sequence,
 )
+from highwater.checkers.compaction.replica_values import stale_replica
 from highwater.checkers.core.anomaly_kinds import Kind, Severity
 from highwater.checkers.core.checker import Checker
 from highwater.checkers.core.jepsen_kinds import FOREIGN
@@ -39,6 +42,8 @@ from highwater.harness.base.errors import HarnessError
 CHECKERS: Final = (
     records,
     divergence,
+    keys,
+    stale_replica,
     remote_divergence,
     coordinator_divergence,
     corrupt,
@@ -51,6 +56,7 @@ CHECKERS: Final = (
     shared_epoch,
     metadata_divergence,
     lost_decision,
+    skips,
     clients,
     groups,
     loops,

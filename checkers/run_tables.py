@@ -19,6 +19,12 @@ from pyspark.sql.types import StructType
 
 from highwater.checkers.anomalies import record_outcomes
 from highwater.checkers.anomalies.find import OF_RUNS, findings, tell
+from highwater.checkers.compaction.last_values import (
+    LastValues,
+    last_values,
+    replaced_of,
+    without_skips,
+)
 from highwater.checkers.groups.undelivered import undelivered
 from highwater.checkers.history.findings import FINDING
 from highwater.checkers.history.view import ClientHistory, from_here, in_order
@@ -139,19 +145,33 @@ class Tables:
     @cached_property
     def client_anomalies(self) -> Rows:
         """The anomalies of clients and of records' outcomes, computed together, once."""
+        values = self._last_values
+        replaced = None if values is None else values.replaced
         kinds_found = [
-            record_outcomes.decided(self.view, self.cases, self.books),
+            record_outcomes.decided(self.view, self.cases, self.books, replaced),
             *findings(self.view, OF_RUNS),
         ]
         if any(case.plan.workload.transactions for case in self.cases):
             kinds_found += self._of_transactions()
         if (of_groups := undelivered(self.view)) is not None:
             kinds_found.append(of_groups)
-        return tell(self.view, kinds_found).persist()
+        if values is not None:
+            kinds_found.append(values.resurrected)
+        return without_skips(tell(self.view, kinds_found), self.cases).persist()
+
+    @cached_property
+    def _last_values(self) -> LastValues | None:
+        return last_values(self.view, self.cases)
 
     def _of_transactions(self) -> list[Rows]:
-        """Return what is wrong with transactions as a whole, in ``findings.FINDING``."""
-        limits = record_outcomes.limits(self.view.names, self.cases, self.books)
+        """Return what is wrong with transactions as a whole, in ``findings.FINDING``.
+
+        Compaction removes records of a transaction one by one.
+        """
+        cases = [case for case in self.cases if not case.compacted]
+        runs = {case.key for case in cases}
+        books = [book for book in self.books if book.run in runs]
+        limits = record_outcomes.limits(self.view.names, cases, books)
         sendings = atomicity.sendings(self.view, limits)
         torn = sendings.by(["deed"], atomicity.torn, FINDING)
         landed = sendings.not_null("there").distinct(["deed"])["deed"]
@@ -168,7 +188,8 @@ class Tables:
         """The ledger of every run: the fields of ``harness.runs.verdict.Ledger``."""
         counted = self.client_anomalies.counts(["run", "kind"]).to_pylist()
         counts = {(row["run"], row["kind"]): row["count"] for row in counted}
-        return record_outcomes.ledger(self.books, counts)
+        replaced = {} if self._last_values is None else replaced_of(self.view, self._last_values)
+        return record_outcomes.ledger(self.books, counts, replaced)
 
     def local(self, table: pa.Table) -> DataFrame:
         """Return a small table of this process for Spark to join with."""

@@ -18,6 +18,7 @@ from highwater.checkers.core.anomaly_kinds import (
     METADATA_DIVERGENCE,
     PROCESSED_TWICE,
     REMOTE_DIVERGENCE,
+    STALE_REPLICA,
     TORN,
     UNDELIVERED,
     UNPROCESSED,
@@ -49,7 +50,7 @@ DETAILED_MAX: Final = 50
 NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
 
 _SOURCES: Final = {
-    **dict.fromkeys((DIVERGENCE, CORRUPT), "replicas"),
+    **dict.fromkeys((DIVERGENCE, CORRUPT, STALE_REPLICA), "replicas"),
     METADATA_DIVERGENCE: "coordination",
     COORDINATOR_DIVERGENCE: COORDINATORS_FOLDER,
     REMOTE_DIVERGENCE: REMOTE_TIER,
@@ -289,6 +290,8 @@ def _kept_sentence(ledger: Ledger, acks: str) -> str:
         records = f"acknowledged {records}"
     if ledger.lost:
         return f"lost {ledger.lost:,} of {total:,} {records}"
+    if total and ledger.replaced and ledger.read + ledger.replaced == total:
+        return f"kept the last values of the keys of all {total:,} {records}"
     if total and ledger.read == total:
         return f"kept all {total:,} {records}" if total > 1 else f"kept its only {records}"
     return f"gave back {ledger.read:,} of {total:,} {records}"

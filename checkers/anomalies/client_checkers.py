@@ -83,7 +83,7 @@ CONTENTS: Final = (
     ),
 )
 
-STEPS: Final = (
+SKIPS: Final = (
     _read_in_order(
         "poll-skip",
         guarantee="A poll begins with the record after the last one of the poll before.",
@@ -98,6 +98,9 @@ STEPS: Final = (
         plural="times a poll left out records",
         severity=Severity.SERIOUS,
     ),
+)
+
+STEPS: Final = (
     _read_in_order(
         "nonmonotonic-poll",
         guarantee="A poll begins behind the last record of the poll before.",
@@ -171,6 +174,37 @@ def records(tables: Tables) -> Rows:
     return tables.client_anomalies.only("kind", *records.names)
 
 
+def _without_keys(_tables: Tables, case: RunFiles) -> str:
+    return "" if case.plan.workload.keys else "records had no keys"
+
+
+@checker(
+    Kind(
+        anomaly_kinds.RESURRECTED,
+        guarantee="A value that was deleted from a compacted topic does not come back.",
+        singular="value came back that a tombstone had deleted",
+        plural="values came back that tombstones had deleted",
+        severity=Severity.CRITICAL,
+        promise="compaction: a tombstone goes after all that it deletes (KIP-354)",
+        breaks=if_acknowledged_is_kept,
+    ),
+    idle=_without_keys,
+)
+def keys(tables: Tables) -> Rows:
+    """Return deleted values that the final read returned."""
+    return tables.client_anomalies.only("kind", *keys.names)
+
+
+def _compacted(_tables: Tables, case: RunFiles) -> str:
+    return "compaction may remove what other readers were given" if case.compacted else ""
+
+
+@checker(*SKIPS, idle=_compacted)
+def skips(tables: Tables) -> Rows:
+    """Return the records that our runs' readers stepped over."""
+    return tables.client_anomalies.only("kind", *skips.names)
+
+
 @checker(*CONTENTS, *STEPS)
 def clients(tables: Tables) -> Rows:
     """Return the anomalies that the clients of our runs saw, by record and by step."""
@@ -221,7 +255,9 @@ def groups(tables: Tables) -> Rows:
 
 
 def _without_transactions(_tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge: no producer is transactional."""
+    """Return why there is nothing to judge: no transactions, or only what is left of them."""
+    if case.compacted:
+        return "compaction may remove records of a transaction"
     return "" if case.plan.workload.transactions else "no producer has transactions"
 
 

@@ -93,12 +93,21 @@ def books(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLedge
 
 
 def decided(
-    view: ClientHistory, cases: Sequence[RunFiles], books: Sequence[PartitionLedger]
+    view: ClientHistory,
+    cases: Sequence[RunFiles],
+    books: Sequence[PartitionLedger],
+    replaced: Rows | None = None,
 ) -> Rows:
-    """Return every record that is lost, unseen, or there several times, in ``FINDING``."""
+    """Return every record that is lost, unseen, or there several times, in ``FINDING``.
+
+    Args:
+        replaced: ``key`` of the records that compaction may have removed.
+    """
     if not any(book.missing or book.again for book in books):
         return view.engine.table(FINDING.empty_table())
     rows = view.doubtful.where(bits(*OF_FINAL_READS), "doubts")
+    if replaced is not None:
+        rows = rows.join(replaced, ["key"], "anti")
     adrift = view.adrift.select(["key", "there"])
     if all(book.partition is not None for book in books):
         adrift = adrift.slice(0, 0)
@@ -156,11 +165,15 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
 
 
 def ledger(
-    books: Sequence[PartitionLedger], counts: Mapping[tuple[str, str], int]
+    books: Sequence[PartitionLedger],
+    counts: Mapping[tuple[str, str], int],
+    replaced: Mapping[str, int],
 ) -> dict[str, dict[str, int]]:
     """Return the ledger of every run: the fields of ``harness.runs.verdict.Ledger``.
 
-    ``counts`` says how many anomalies there are of each run and kind.
+    Args:
+        counts: how many anomalies there are of each run and kind.
+        replaced: how many records of each run compaction may have removed.
     """
     runs: dict[str, Counter[str]] = {}
     for ledger in books:
@@ -170,7 +183,9 @@ def ledger(
     for run, book in runs.items():
         book.update({name: counts.get((run, kind), 0) for kind, name in _LEDGER.items()})
         # Records without a partition may be found in any: ``PartitionLedger.read`` lacks them.
-        book["read"] = book["acknowledged"] - sum(book[name] for name in _LEDGER.values())
+        book["replaced"] = replaced.get(run, 0)
+        gone = (*_LEDGER.values(), "replaced")
+        book["read"] = book["acknowledged"] - sum(book[name] for name in gone)
     return {run: dict(book) for run, book in runs.items()}
 
 
@@ -209,6 +224,10 @@ def limits(
     complete = Counter(book.run for book in books if book.partition is not None and book.complete)
     for case in cases:
         topic = case.plan.topic
+        if case.compacted:  # what replaced a record may lie behind all that was read
+            limits |= {
+                place: (None, whole) for place, (_, whole) in limits.items() if place[0] == case.key
+            }
         limits[case.key, topic.name, None] = (None, complete[case.key] >= topic.partitions)
     rows = []
     for name in names.to_pylist():

@@ -62,18 +62,33 @@ def missing(tables: Tables) -> pa.Table:
     """
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
     compared = {case.key: _compared(case) for case in tables.cases}
+    begins = _last_begins(tables.cases)
     rows = []
     for isr, read_to in _in_sync(tables):
         for broker in isr["isr"]:
             key: Key = (isr["run"], broker, isr["topic"], isr["partition"])
             end = ends.get(key)
             leo = 0 if end is None or end.last is None else end.last + 1
+            leo = max(leo, begins.get(key, 0))
             name = f"{isr['topic']}-{isr['partition']}"
             read = name in compared[isr["run"]].get(broker, ())
             if read and leo <= read_to and not (end and end.damaged):
                 says = f"in the ISR, and its log ends at {leo}; the final read came to {read_to}"
                 rows.append(_row("missing", key, leo, says))
     return _table(rows)
+
+
+def _last_begins(cases: Iterable[RunFiles]) -> dict[Key, int]:
+    """Return the base offset of each replica's last segment, where the log ends if it is empty.
+
+    All before it may be in the remote tier (KIP-405).
+    """
+    begins: dict[Key, int] = {}
+    for case in cases:
+        for segment in case.segments:
+            key: Key = (case.key, segment.broker, segment.topic, segment.partition)
+            begins[key] = max(segment.base_offset, begins.get(key, 0))
+    return begins
 
 
 def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:

@@ -21,6 +21,8 @@ UNDELIVERED: Final = "undelivered"
 TORN: Final = "torn-transaction"
 PROCESSED_TWICE: Final = "processed-twice"
 UNPROCESSED: Final = "unprocessed"
+RESURRECTED: Final = "resurrected-value"
+STALE_REPLICA: Final = "stale-replica"
 """Kinds for which verdicts and ``checkers.lineage`` have special sentences."""
 
 BELOW: Final = "below its HW "

@@ -93,6 +93,11 @@ class ClientHistory:
         return rows if rows.here else self.engine.frame(rows.frame(), ROW, self.size)
 
     @property
+    def everything(self) -> Rows:
+        """Every row with its numbers and words, which may be left in Spark."""
+        return self._all
+
+    @property
     def words(self) -> Rows:
         """Every row, in ``checkers.history.rows.WORDS``."""
         return self._all.select(WORDS.names)

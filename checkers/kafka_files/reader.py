@@ -26,6 +26,7 @@ from highwater.checkers.kafka_files.compression import NAMES
 from highwater.checkers.kafka_files.framing import decode, frames, tail
 from highwater.checkers.kafka_files.segment_files import FILE_BYTES_MAX, SEGMENT, Segment, limited
 from highwater.harness.base.files import open_regular
+from highwater.harness.runs.topics.record_keys import FIRST_MS, LAST_MS, tombstone_name
 
 SCHEMA: Final = pa.schema(
     [
@@ -155,7 +156,7 @@ def _records(decoded: DecodedColumns, where: Segment) -> pa.RecordBatch:
         )
         for name, values in numbers.items()
     }
-    ids = record_ids(decoded.value)
+    ids = _with_tombstones(record_ids(decoded.value), decoded)
     columns |= {
         "run": pa.repeat(texts([where.run])[0], rows),
         "topic": pa.repeat(texts([where.topic])[0], rows),
@@ -168,6 +169,21 @@ def _records(decoded: DecodedColumns, where: Segment) -> pa.RecordBatch:
         "error": pa.nulls(rows, pa.string()),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _with_tombstones(ids: pa.StringArray, decoded: DecodedColumns) -> pa.StringArray:
+    """Return the records' ids, with those of a workload's tombstones, which are in their times."""
+    if not ids.null_count:
+        return ids
+    time = decoded.timestamp_ms
+    of_workload = pa.array((time >= FIRST_MS) & (time < LAST_MS))
+    named = pc.and_(pc.and_(ids.is_null(), decoded.key.is_valid()), of_workload)
+    if not pc.any(named).as_py():
+        return ids
+    names = ids.to_pylist()
+    for place in np.flatnonzero(named.to_numpy(zero_copy_only=False)).tolist():
+        names[place] = tombstone_name(decoded.key[place].as_py(), int(time[place]))
+    return pa.array(names, pa.string())
 
 
 def _control_types(control: pa.Array, key: pa.BinaryArray) -> pa.StringArray:

@@ -21,6 +21,8 @@ _SAYS: Final = {
     "nonmonotonic-send": "{last} sent {to} after {from_}; in the log it stands before it.",
     "int-nonmonotonic-send": "{last} sent {to} after {from_} in one operation; in the log it"
     " stands before it.",
+    "resurrected-value": "{first} deleted the key of {record}, acknowledged behind it; the final"
+    " read returned {record} at {place} as its last value all the same.",
     "undelivered": "{first} sent {record}, acknowledged at {place}; group {group} went past it, to"
     " {to}, and none of its members was ever given it.",
     "torn-transaction": "{first} sent {from_} and {to} in one transaction, whose outcome it was"

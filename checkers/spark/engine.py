@@ -165,7 +165,7 @@ class Rows:
             lambda table: pc.is_in(table[column], allowed), lambda: F.col(column).isin(*values)
         )
 
-    def but(self, column: str, value: int) -> "Rows":
+    def but(self, column: str, value: int | str) -> "Rows":
         """Return rows that have another value."""
         return self._filter(
             lambda table: pc.not_equal(table[column], value), lambda: F.col(column) != value

@@ -16,6 +16,8 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.libraries.keyed import KEYED
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.operation_buffers import ReadBuffer
 from highwater.harness.clients.record_sender import Sender
 from highwater.harness.runs.history import ASSIGN, FINAL, OK, READ_COMMITTED, SEEK
@@ -173,7 +175,14 @@ def _fence(
     """Offsets of acknowledged fences. Every try is a record of its own, sent once."""
     row = {"process": "fence", "phase": FINAL, "topic": plan.topic.name}
     settings = {**settings, "message.timeout.ms": int(_TRY_S * 1000)}
-    sender = Sender(recorder, settings, row, size=plan.workload.record_bytes, retries=False)
+    sender = Sender(
+        recorder,
+        settings,
+        row,
+        size=plan.workload.record_bytes,
+        retries=False,
+        library=KEYED if plan.workload.keys else LIBRDKAFKA,
+    )
     fences: dict[int, int | None] = dict.fromkeys(range(plan.topic.partitions))
     attempt = 0
     try:

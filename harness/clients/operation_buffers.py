@@ -7,9 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Message
+from numpy.typing import NDArray
 
 from highwater.harness.clients.delivery_outcomes import REFUSED_LOCALLY
 from highwater.harness.clients.libraries.interfaces import ClientError, DeliveredRecord, Outcomes
+from highwater.harness.clients.libraries.keyed import read_values
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.runs.history import OK, READ, RUN, SEND, SUBSCRIBE, record_id
 from highwater.harness.runs.plan import Topic
@@ -47,6 +49,9 @@ class SendBuffer:
     partitions follow from the sequence number, for a whole batch at once. Times are taken once a
     burst and once a poll. An operation's interval can so be wider than it was, never narrower,
     which is the safe side; at a low rate a burst is one record and a poll serves one answer.
+
+    Args:
+        named: names a record by its sequence number, where they have keys.
     """
 
     def __init__(
@@ -58,8 +63,10 @@ class SendBuffer:
         acks: str,
         prefix: str,
         outcomes: Outcomes = LIBRDKAFKA.outcomes,
+        named: Callable[[int], str] | None = None,
     ) -> None:
         self._outcomes = outcomes
+        self._named = named
         self._recorder = recorder
         self._clock = recorder.clock
         self._row = {
@@ -127,7 +134,6 @@ class SendBuffer:
         invoke_ns, sequence, offset = np.array(answers, np.int64).reshape(-1, _WIDTH).T
         ends = np.array([end // _WIDTH for end, _ in polls])
         times = np.array([time_ns for _, time_ns in polls])
-        numbers = pa.array(np.ascontiguousarray(sequence)).cast(pa.string())
         return {
             **self._row,
             "outcome": OK,
@@ -135,9 +141,15 @@ class SendBuffer:
             "complete_ns": np.repeat(times, np.diff(ends, prepend=0)),
             "partition": (sequence % self._partitions).astype(np.int32),
             "offset": pa.array(np.ascontiguousarray(offset), mask=offset < 0),
-            "value": pc.binary_join_element_wise(self._prefix, numbers, "-"),
+            "value": self._values(np.ascontiguousarray(sequence)),
             "op": np.ascontiguousarray(sequence),
         }
+
+    def _values(self, sequence: NDArray[np.int64]) -> pa.Array:
+        if self._named is not None:
+            return pa.array(map(self._named, sequence.tolist()), pa.string())
+        numbers = pa.array(sequence).cast(pa.string())
+        return pc.binary_join_element_wise(self._prefix, numbers, "-")
 
 
 class ReadBuffer:
@@ -201,7 +213,7 @@ class ReadBuffer:
                 "partition": np.array([message.partition() for message in messages], np.int32),
                 "offset": pa.array([message.offset() for message in messages], pa.int64()),
                 "leader_epoch": [message.leader_epoch() for message in messages],
-                "value": _identities([message.value() for message in messages]),
+                "value": _identities(read_values(messages)),
                 "op": np.full(size, self._op),
             }
         )

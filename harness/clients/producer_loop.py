@@ -24,6 +24,7 @@ class ProducerLoop:
         prefix: of its records' names, ``<prefix>-<sequence>``.
         tape: where it reports; used from this thread alone.
         first: where its sequence begins, if another went before it; ``sent`` is its end.
+        named: names a record by its sequence number, where they have keys.
     """
 
     def __init__(
@@ -35,12 +36,13 @@ class ProducerLoop:
         pace: RateLimiter,
         *,
         first: int = 0,
+        named: Callable[[int], str] | None = None,
     ) -> None:
         self.sent = first
         self._opened = opened
         self._plan = plan
         self._tape = tape
-        self._prefix = prefix
+        self._named = named or (lambda sequence: f"{prefix}-{sequence}")
         self._pace = pace
         self._client = opened()
 
@@ -59,7 +61,7 @@ class ProducerLoop:
         record_bytes = self._plan.workload.record_bytes
         answered = self._tape.burst()
         for _ in range(size):
-            value = record_value(f"{self._prefix}-{self.sent}", record_bytes)
+            value = record_value(self._named(self.sent), record_bytes)
             partition = self.sent % partitions
             while True:
                 on_delivery = partial(answered, self.sent)

@@ -1,6 +1,6 @@
 """Buffer of a transactional client's operations: a whole transaction at a time."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Message
@@ -10,6 +10,7 @@ from highwater.harness.clients.libraries.interfaces import (
     DeliveredRecord,
     OnDelivery,
 )
+from highwater.harness.clients.libraries.keyed import read_values
 from highwater.harness.clients.operation_buffers import Places
 from highwater.harness.runs.history import (
     OK,
@@ -113,7 +114,7 @@ class OpenTransaction:
 
         return delivered
 
-    def read(self, messages: Iterable[Message]) -> None:
+    def read(self, messages: Sequence[Message]) -> None:
         """Note what a poll within the transaction returned."""
         self._rows += [
             {
@@ -123,9 +124,9 @@ class OpenTransaction:
                 "partition": message.partition(),
                 "offset": message.offset(),
                 "leader_epoch": message.leader_epoch(),
-                "value": record_id(message.value() or b""),
+                "value": record_id(value or b""),
             }
-            for message in messages
+            for message, value in zip(messages, read_values(messages), strict=True)
         ]
 
     def moved(self, kind: str, places: Places) -> None:

@@ -11,6 +11,7 @@ A client that crashes leaves its transaction open. Its successor has the same
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaException, Message
@@ -28,6 +29,7 @@ from highwater.harness.clients.transactional_producer import (
 from highwater.harness.runs.history import FAIL, OK, READ_COMMITTED, record_value
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
+from highwater.harness.runs.topics.record_keys import keyed_name
 
 SENDS_MOST: Final = 7
 SENDS_MEAN: Final = (1 + SENDS_MOST) / 2
@@ -73,6 +75,7 @@ class TransactionLoop:
         self._recorder = recorder
         self._common = common
         self._name = f"producer-{index}"
+        self._named = partial(keyed_name, plan, index) if plan.workload.keys else None
         self._prefix = f"p{index}"
         self._group = f"{plan.topic.name}-transform"
         self._random = draws(plan, self._name)
@@ -197,7 +200,7 @@ class TransactionLoop:
 
     def _send(self, session: TransactionalProducer, entry: OpenTransaction, partition: int) -> bool:
         """Send the next record; False when the client refuses to."""
-        name = f"{self._prefix}-{self.sent}"
+        name = self._named(self.sent) if self._named else f"{self._prefix}-{self.sent}"
         value = record_value(name, self._plan.workload.record_bytes)
         delivered = entry.send(name, partition)
         self.sent += 1

@@ -36,7 +36,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Return the topic's configuration as Kafka spells it.
 
         Nothing may go from it by itself, whatever its brokers' defaults are: what expires or is
-        compacted would look lost, and the workload's records have no key, which compaction needs.
+        compacted would look lost. A workload with keys has a compacted topic by its ``config``.
         """
         return {
             "cleanup.policy": "delete",
@@ -65,6 +65,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         subscribe: members of a group that shares the partitions.
         churn_s: how long a client lives on average until another takes its place; half of them
             crash. 0: none is replaced.
+        keys: number of keys that records have, on a compacted topic; 0: they have none.
+        tombstones: the share of keyed records that delete their key.
     """
 
     producers: int = 3
@@ -81,6 +83,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     isolation: tuple[Isolation, ...] = ("read_committed",)
     subscribe: int = 0
     churn_s: float = 0.0
+    keys: int = 0
+    tombstones: float = 0.1
 
 
 class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -308,11 +312,14 @@ def _differences(plan: Plan) -> list[str]:
         ("--isolation", ",".join(base.isolation), ",".join(ours.isolation)),
         ("--subscribe", base.subscribe, ours.subscribe),
         ("--churn", "none", f"{ours.churn_s:g}s" if ours.churn_s else "none"),
+        ("--keys", base.keys, ours.keys),
+        ("--tombstones", f"{base.tombstones:g}", f"{ours.tombstones:g}"),
     ]
     words = [f"{name} {value}" for name, default, value in options if value != default]
     switches = (
         ("--idempotence", ours.idempotence and not ours.transactions),
         ("--transactions", ours.transactions),
         ("--transform", ours.transform),
+        ("--tiered", plan.tiered),
     )
     return words + [name for name, on in switches if on]

@@ -84,8 +84,9 @@ ACKNOWLEDGED: Final[Mapping[str, str]] = {"0": "left the client"}
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     """The ledger: every record, by what became of it.
 
-    sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen. ``read`` counts
-    acknowledged records that the final read returned; all are counts of records.
+    sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen + replaced. ``read``
+    counts acknowledged records that the final read returned, and ``replaced`` those that compaction
+    may have removed from a compacted topic; all are counts of records.
     """
 
     sent: int
@@ -95,6 +96,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     read: int
     lost: int
     unseen: int
+    replaced: int = 0
 
     def errors(self) -> list[str]:
         """Return what does not add up; empty when the books balance."""
@@ -104,10 +106,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
                 f"sent {self.sent} is not acknowledged {self.acknowledged} + failed {self.failed}"
                 f" + unknown {self.unknown}"
             )
-        if self.acknowledged != self.read + self.lost + self.unseen:
+        if self.acknowledged != self.read + self.lost + self.unseen + self.replaced:
             wrong.append(
                 f"acknowledged {self.acknowledged} is not read {self.read} + lost {self.lost}"
-                f" + unseen {self.unseen}"
+                f" + unseen {self.unseen} + replaced {self.replaced}"
             )
         return wrong
 
@@ -169,6 +171,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         if self.account == "begun":
             return f"recorded up to the cut: {sent}"
         lost = f"lost {book.lost:,} + unseen {book.unseen:,}"
+        lost += f" + replaced {book.replaced:,}" if book.replaced else ""
         return f"{sent}; {acknowledged} = read {book.read:,} + {lost}"
 
     def to_json(self) -> bytes:
@@ -198,7 +201,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         """
         ledger: dict[str, int | None] = msgspec.structs.asdict(self.ledger)
         if self.account != "whole":
-            ledger |= dict.fromkeys(("read", "lost", "unseen"))
+            ledger |= dict.fromkeys(("read", "lost", "unseen", "replaced"))
         if self.account == "none":
             ledger = dict.fromkeys(ledger)
 

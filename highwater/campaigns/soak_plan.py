@@ -14,7 +14,9 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA, ClientChoice, read_client
 from highwater.harness.runs.plan import Acks, Isolation, Plan, Topic, Workload
-from highwater.nemesis.faults.registry import CONTROLLERS, Fault, faults, find_fault
+from highwater.harness.runs.topics.record_keys import TIMESTAMPS
+from highwater.harness.runs.topics.topic_settings import with_settings
+from highwater.nemesis.faults.registry import CONTROLLERS, KEYS, Fault, faults, find_fault
 from highwater.nemesis.schedules.upgrade_path import UPGRADE
 from highwater.nemesis.stories.story import BROKER_CONFIG
 
@@ -63,6 +65,10 @@ def draw(
     workload = replace(workload, transform=workload.transform and ours)
     if not _choice(client, kafka.name).compresses(workload.compression):
         workload = replace(workload, compression="none")
+    of_keys = random.Random(f"{seed}/{number // SHARED}/{number}/keys")  # noqa: S311 - as well
+    able = ours and kafka.number >= TIMESTAMPS and workload.acks == "all"
+    if able and _now_and_then(of_keys):
+        workload = replace(workload, keys=of_keys.choice((10, 100)))
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
     options = {
         "": True,
@@ -70,10 +76,11 @@ def draw(
         "--to": bool(later) and ours,
         "--transactions": workload.transactions,
         "--subscribe": workload.subscribe > 0,
+        KEYS: workload.keys > 0,
         CONTROLLERS: controllers > 1,
     }
     nemesis = _nemesis(dice, kafka, driver, wired=wired, options=options)
-    return Plan(
+    plan = Plan(
         kafka=kafka.name,
         driver=driver,
         controllers=controllers,
@@ -91,6 +98,7 @@ def draw(
         wire=wired,
         client=client,
     )
+    return with_settings(plan)
 
 
 def _choice(client: str, kafka: str) -> ClientChoice:

@@ -21,8 +21,10 @@ from highwater.cli.options.workload import (
     ConsumersOption,
     DeliveryTimeoutOption,
     IdempotenceOption,
+    KeysOption,
     RateOption,
     RecordBytesOption,
+    TombstonesOption,
     UncleanOption,
 )
 from highwater.harness.base import limits
@@ -31,6 +33,7 @@ from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
+from highwater.harness.runs.topics.topic_settings import with_settings
 
 
 @on_spark
@@ -74,6 +77,9 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         int,
         Option(help="Racks of brokers and readers, who fetch from a follower in theirs; 0: none."),
     ] = 0,
+    tiered: Annotated[
+        bool, Option("--tiered", help="Brokers have a remote tier (KIP-405), since 3.6.")
+    ] = False,
     partitions: Annotated[
         int | None, Option(help=f"Partitions, {limits.PARTITIONS.says}.  [default: 3]")
     ] = None,
@@ -106,6 +112,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
             help=f"How long a client lives until another replaces it: {limits.CHURN_S.lasting}."
         ),
     ] = "none",
+    keys: KeysOption = 0,
+    tombstones: TombstonesOption = 0.1,
     delivery_timeout: DeliveryTimeoutOption = "30s",
     client: ClientOption = None,
     budget: Annotated[
@@ -175,6 +183,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         isolation=parse_values.isolation(isolation),
         subscribe=subscribe,
         churn_s=parse_values.churn(churn),
+        keys=keys,
+        tombstones=tombstones,
         rate=parse_values.rate(rate),
         record_bytes=script.needs.record_bytes if script else record_bytes,
         compression=compression,
@@ -208,7 +218,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         trace_flushes=trace_flushes,
         wire=wire,
         wire_clients=wire_clients or (script is not None and script.needs.wire == "clients"),
-        tiered=script is not None and script.needs.tiered,
+        tiered=tiered or (script is not None and script.needs.tiered),
         steps=tuple(
             read_option(text, until_s=parse_values.duration(duration)) for text in message or ()
         ),
@@ -217,7 +227,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         protocol=protocol,
         format=message_format,
     )
-    plans = [plan] * repeat
+    plans = [with_settings(plan)] * repeat
     if inventory is not None:
         plans = [external.onto(plan, inventory, confirm) for plan in plans]
     with console.progress() as progress:

@@ -8,6 +8,7 @@ from typing import Final
 
 from highwater.clusters.local.client_jvm import ClientJvm
 from highwater.harness.clients.libraries.interfaces import ClientLibrary
+from highwater.harness.clients.libraries.keyed import KEYED
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON, read_client
 from highwater.harness.runs.plan import Plan
@@ -49,7 +50,7 @@ def open_library(plan: Plan, logs: Path, log: logging.Logger) -> OpenLibrary:
         aiokafka = AiokafkaClients(log)
         return OpenLibrary(library=aiokafka, close=aiokafka.close)
     if choice.release is None:
-        return OpenLibrary(library=LIBRDKAFKA)
+        return OpenLibrary(library=KEYED if plan.workload.keys else LIBRDKAFKA)
     from highwater.harness.clients.libraries.java import JavaClients  # noqa: PLC0415 - of Py4J
     from highwater.harness.clients.libraries.java_gateway import KafkaGateway  # noqa: PLC0415
 

@@ -12,6 +12,7 @@ from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
 from highwater.harness.runs.plan import Plan, Workload
+from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.nemesis.faults.registry import MESSAGE
 from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.nemesis.model_replay.transaction_replay import is_transaction_replay
@@ -91,6 +92,8 @@ def _check_limits(plan: Plan) -> None:
         (workload.consumers, *limits.CLIENTS, "consumers"),
         (workload.subscribe, *limits.CLIENTS, "members of a group"),
         (workload.aborts, *limits.ABORTS, "of all transactions aborted"),
+        (workload.keys, *limits.KEYS, "keys of records"),
+        (workload.tombstones, *limits.ABORTS, "of all records with keys deleting theirs"),
         (workload.record_bytes, *limits.RECORD_BYTES, "bytes a record"),
         (
             workload.delivery_timeout_s,
@@ -150,6 +153,10 @@ def _check_remote_tier(plan: Plan, kafka: Release) -> None:
     if not remote_storage_jars(kafka):
         raise UsageError(
             f"Kafka {kafka.name} has no tiered storage", hint="It came with 3.6 (KIP-405)."
+        )
+    if plan.workload.keys:
+        raise UsageError(
+            "a compacted topic has no remote tier", hint="Leave --keys or --tiered out."
         )
 
 
@@ -244,6 +251,7 @@ def _check_client(plan: Plan, kafka: Release) -> None:
             hint=nearest(workload.compression, kafka.compressions),
         )
     _check_transactions(plan, kafka)
+    _check_keys(plan, kafka)
     _check_library(plan)
     if workload.idempotence and not kafka.idempotence:
         raise UsageError(
@@ -290,6 +298,27 @@ def _check_library(plan: Plan) -> None:
                 f"--client {plan.client} is not possible here: {why}",
                 hint="Use --client librdkafka, or java:RELEASE of another release.",
             )
+
+
+def _check_keys(plan: Plan, kafka: Release) -> None:
+    if not plan.workload.keys:
+        return
+    refused = {
+        "a story or a replay sends records without keys": bool(plan.story or plan.schedule),
+        "a tombstone's name is in its timestamp, which librdkafka alone is given": (
+            read_client(plan.client, plan.played_on).library != LIBRDKAFKA
+        ),
+        f"Kafka {kafka.name} has no timestamps": kafka.number < TIMESTAMPS,
+        f"the format of {plan.format} has no timestamps": bool(
+            plan.format and tuple(map(int, plan.format.split(".")[:2])) < TIMESTAMPS
+        ),
+        "its topic would not be compacted": (
+            "compact" not in plan.topic.config.get("cleanup.policy", "")
+        ),
+    }
+    for why, requested in refused.items():
+        if requested:
+            raise UsageError(f"--keys is not possible here: {why}", hint="Leave --keys out.")
 
 
 def _check_transactions(plan: Plan, kafka: Release) -> None:

@@ -34,6 +34,7 @@ from highwater.harness.runs.history import OK, READ, READ_COMMITTED, RUN, SEND
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.store import Run
+from highwater.harness.runs.topics.record_keys import keyed_name
 from highwater.runtime.client_libraries import open_library
 
 _GRACE_S: Final = 2.0
@@ -135,7 +136,7 @@ class RunningWorkload:
                 self._producers[name] = loop
                 self._spawn(name, partial(loop.run, self._stop, lambda: self._answer_limit_s))
             else:
-                self._spawn(name, partial(self._produce, name, f"p{index}"))
+                self._spawn(name, partial(self._produce, name, index))
 
     def join(self, name: str, membership: GroupMembership) -> ConsumerLoop:
         """Start a member of a group, whose name ends in a number; it is that process."""
@@ -155,13 +156,15 @@ class RunningWorkload:
         self._spawn(name, partial(reader.run, self._stop, lambda: self._answer_limit_s))
         return reader
 
-    def _produce(self, name: str, prefix: str) -> None:
+    def _produce(self, name: str, index: int) -> None:
         """Run a producer without transactions, one life after the other.
 
         A producer that crashes does not wait for its answers.
         """
         plan, clock, library = self._plan, self._recorder.clock, self._clients.library
         pace = RateLimiter(plan.workload.rate / plan.workload.producers, clock)
+        prefix = f"p{index}"
+        named = partial(keyed_name, plan, index) if plan.workload.keys else None
         lengths = draws(plan, f"{name} lives")
         sent = 0
         for life in lives(self._stop, lengths, plan.workload.churn_s):
@@ -173,10 +176,11 @@ class RunningWorkload:
                 acks=plan.workload.acks,
                 prefix=prefix,
                 outcomes=library.outcomes,
+                named=named,
             )
             settings = clients.producer(plan, self._common(process))
             opened = partial(library.producer, settings)
-            loop = ProducerLoop(opened, plan, tape, prefix, pace, first=sent)
+            loop = ProducerLoop(opened, plan, tape, prefix, pace, first=sent, named=named)
             self._producers[name] = loop
             loop.run(life, partial(self._last_wait_s, life))
             sent = loop.sent

@@ -9,6 +9,7 @@ from highwater.harness.base.errors import HighwaterError, UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.plan import Acks, Plan, Topic
+from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.testing.parametrize import Case
 from highwater.testing.results import Result
 
@@ -34,6 +35,8 @@ class RunArguments(TypedDict, total=False):
         racks: racks of brokers and readers, who fetch from a follower in theirs; by default 0.
         client: library of the producers: ``"librdkafka"``, ``"java"``, ``"java:3.9.2"``,
             ``"kafka-python"`` or ``"aiokafka"``; by default librdkafka, or what the story is about.
+        keys: keys of the records, on a compacted topic; by default 0: they have none.
+        tiered: whether brokers have a remote tier; by default they do not.
     """
 
     story: str
@@ -49,6 +52,8 @@ class RunArguments(TypedDict, total=False):
     log_dirs: int
     racks: int
     client: str
+    keys: int
+    tiered: bool
 
 
 class KafkaRun:
@@ -145,7 +150,8 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
         min_insync_replicas=words.get("min_isr", case.min_isr),
         unclean_leader_election=words.get("unclean", case.unclean),
     )
-    return replace(
+    acks = parse_values.acks(str(words.get("acks", case.acks)))
+    plan = replace(
         base,
         driver=case.driver,
         seed=words.get("seed", 0),
@@ -157,5 +163,7 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
         client=words.get("client", base.client),
         nemesis=parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults)),
         topic=topic,
-        workload=replace(base.workload, acks=parse_values.acks(str(words.get("acks", case.acks)))),
+        workload=replace(base.workload, acks=acks, keys=words.get("keys", 0)),
+        tiered=words.get("tiered", base.tiered),
     )
+    return with_settings(plan)

@@ -85,12 +85,14 @@ Needs = Literal[
     "--controllers",
     "--trace-flushes",
     "--log-dirs",
+    "--keys",
 ]
 CLIENTS: Final = "--wire-clients"
 MESSAGE: Final = "--message"
 CONTROLLERS: Final = "--controllers"
 TRACES: Final = "--trace-flushes"
 LOG_DIRS: Final = "--log-dirs"
+KEYS: Final = "--keys"
 RESTART: Final = "restart"
 RESTARTS: Final = frozenset({"stop", "start"})
 """The commands that together do what the command ``restart`` does."""
@@ -119,7 +121,8 @@ class Fault:
             because clients must pass the wire, ``--message``, which names a message,
             ``--transactions`` or ``--subscribe``, because their coordinator is hit,
             ``--controllers``, because one alone has no quorum, ``--trace-flushes``, because it
-            must be known what was flushed, or ``--log-dirs``, because one of several fails.
+            must be known what was flushed, ``--log-dirs``, because one of several fails, or
+            ``--keys``, because the topic must be compacted.
         commands: of an inventory, which it needs on an external cluster; None: they
             are not enough for it.
         awaits_coordination: its injection ends only when ZooKeeper or a controller has said
@@ -174,6 +177,7 @@ _FAMILIES: Final = (
     "coordination",
     "leadership",
     "topic_config",
+    "compaction",
     "upgrades",
 )
 _registry: dict[str, Fault] = {}

@@ -20,6 +20,7 @@ from highwater.nemesis.coordinators import COORDINATORS
 from highwater.nemesis.faults.registry import (
     CLIENTS,
     CONTROLLERS,
+    KEYS,
     LOG_DIRS,
     TRACES,
     Fault,
@@ -211,6 +212,7 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
             "needs several log directories, and this run has one",
             "Add --log-dirs 2.",
         ),
+        KEYS: (workload.keys, "needs a compacted topic", "Add --keys 100."),
         "--transactions": (workload.transactions, "needs transactions", "Add --transactions."),
         "--subscribe": (
             workload.subscribe or workload.transform,

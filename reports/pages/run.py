@@ -272,6 +272,7 @@ def ledger_bars(verdict: Verdict) -> Markup:
         Share(count=ledger.read, name="read", class_="ok"),
         Share(count=ledger.lost, name="lost", class_="lost"),
         Share(count=ledger.unseen, name="unseen", class_="unknown"),
+        *([Share(count=ledger.replaced, name="replaced", class_="ok")] if ledger.replaced else []),
     ]
     about = (
         f"Of {ledger.sent:,} sent, {ledger.acknowledged:,} {were(done)}, {ledger.failed:,} "
@@ -284,6 +285,8 @@ def ledger_bars(verdict: Verdict) -> Markup:
         f" Of those that {were(done)}, {ledger.read:,} were "
         f"read at the end, {ledger.lost:,} are lost and {ledger.unseen:,} unseen."
     )
+    if ledger.replaced:
+        about += f" {ledger.replaced:,} may have been removed by compaction."
     parts += [
         text(0, 84, f"{done} {ledger.acknowledged:,}", "barname"),
         bar(0, 92, width, 32, acked),

@@ -63,6 +63,25 @@ def moved(path: Path, *, begins: int) -> Run:
     return built
 
 
+def moved_whole(path: Path, *, end: int) -> Run:
+    """A run whose records are all in the remote tier; the last segment on disks is empty.
+
+    Args:
+        end: where that segment begins, and the log ends.
+    """
+    run = RunBuilder(path, kafka="4.3.1")
+    run.leader(1, 0, [1, 2, 3])
+    for offset, epoch, value in _RECORDS:
+        run.send(value, offset, leader_epoch=epoch)
+        run.read(value, offset)
+    run.fence(4)
+    run.remote([*_RECORDS, (4, 0, "fence-0")])
+    built = run.write()
+    for replica in built.replicas.glob("*/*/"):
+        (replica / f"{0:020d}.log").rename(replica / f"{end:020d}.log")
+    return built
+
+
 def _other(offset: int) -> list[tuple[int, int, str]]:
     return [(number, 0, "x" if number == offset else f"m{number}") for number in range(2)]
 
@@ -104,6 +123,12 @@ CASES: Final[Sequence[tuple[str, Callable[[Path], Run], tuple[Finding, ...]]]] =
         "remote-tier-lacks-segment",
         lambda p: run_with(p, _RECORDS[2:3], local_from=2, read_from=2),
         _LOST,
+    ),
+    ("remote-tier-holds-all", lambda p: moved_whole(p, end=5), ()),
+    (
+        "remote-tier-holds-more",  # the disks' logs end before the fence, which was committed
+        lambda p: moved_whole(p, end=4),
+        tuple([("missing", 0, 4, None)] * 3),
     ),
     ("remote-tier-moves-the-begin", lambda p: moved(p, begins=2), ()),
     (

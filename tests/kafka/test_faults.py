@@ -281,6 +281,7 @@ def test_every_fault_is_tested() -> None:
     }
     elsewhere |= {"torn-files", "log-dir-failure"}  # test_torn_files, test_log_dirs
     elsewhere |= {ROLLING}  # test_rolling
+    elsewhere |= {"cleaner-kill"}  # test_compaction
     elsewhere |= {"move-txn-coordinator", "move-group-coordinator"}  # test_transactions
     assert set(EFFECTS) | set(STRUCK) | elsewhere == set(faults())
     assert {name for _, name in cases()} == set(EFFECTS)

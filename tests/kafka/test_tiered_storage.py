@@ -8,8 +8,10 @@ import pytest
 from highwater.api import judge_all
 from highwater.checkers.spark.session import spark
 from highwater.harness.releases.catalogue import MODERN, release
+from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.remote_tier import remote_segment
 from highwater.harness.runs.store import Store
+from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.prediction_check import as_predicted
@@ -59,3 +61,28 @@ def test_older_releases_delete_it_too(kafka: str, tmp_path: Path) -> None:
     (judged,) = judge_all([run], spark())
     assert as_predicted(judged.run, judged.verdict), judged.verdict.reasons
     assert judged.verdict.ledger.lost == 2
+
+
+def test_both_tiers_together_hold_every_record_of_a_random_run(tmp_path: Path) -> None:
+    """Disks alone do not: what the remote tier has is deleted from them after two seconds."""
+    plan = with_settings(
+        Plan(
+            kafka=MODERN,
+            nemesis=("kill", "pause"),
+            duration_s=20,
+            seed=5,
+            topic=Topic(partitions=1),
+            tiered=True,
+        )
+    )
+    with ClusterPool(tmp_path / "fleet") as fleet:
+        run = fleet.execute(plan, Store(tmp_path), stop=threading.Event())
+    (judged,) = judge_all([run], spark())
+    assert judged.verdict.verdict == "valid", judged.verdict.reasons
+    assert judged.verdict.ledger.read == judged.verdict.ledger.acknowledged > 0
+    assert judged.verdict.checkers["remote-divergence"] == "held"
+    remote = {remote_segment(path.name) for path in judged.run.remote_tier.glob("*/*.log")}
+    assert len(remote) > 1
+    assert min(base for base in remote if base is not None) == 0
+    for replica in judged.run.replicas.glob("*/*-0/"):
+        assert min(int(path.stem) for path in replica.glob("*.log")) > 0

@@ -21,6 +21,7 @@ from highwater.harness.runs.history import (
 )
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Environment, Phase, Run, RunStatus
+from highwater.harness.runs.topics.record_keys import parts
 
 MS = 1_000_000
 _EPOCH_AT, _CRC_AT = 12, 17
@@ -37,12 +38,22 @@ def batch(base_offset: int, leader_epoch: int, values: Sequence[str]) -> bytes:
         base_sequence=-1,
         batch_size=1 << 20,
     )
-    for index, value in enumerate(values):
-        builder.append(index, timestamp=1, key=None, value=record_value(value, 32), headers=[])
+    for index, name in enumerate(values):
+        key, value, time_ms = _on_disk(name)
+        builder.append(index, timestamp=time_ms, key=key, value=value, headers=[])
     data = bytearray(builder.build())
     data[0:8] = struct.pack(">q", base_offset)
     data[_EPOCH_AT : _EPOCH_AT + 4] = struct.pack(">i", leader_epoch)
     return bytes(data)
+
+
+def _on_disk(name: str) -> tuple[bytes | None, bytes | None, int]:
+    """Key, value and timestamp of a record of that name."""
+    named = parts(name)
+    if named is None:
+        return None, record_value(name, 32), 1
+    value = None if named.deletes else record_value(name, 32)
+    return named.key.encode(), value, named.timestamp_ms if named.deletes else 1
 
 
 class RunBuilder:
@@ -149,7 +160,7 @@ class RunBuilder:
         outcome: str = "ok",
     ) -> None:
         """A transaction read and sent records of partition 0, values and offsets; it ended so."""
-        shared = {
+        shared: dict[str, object] = {
             "process": process,
             "phase": "run",
             "outcome": outcome,
@@ -160,12 +171,12 @@ class RunBuilder:
             "op": op,
             "error": None if outcome == "ok" else "_TIMED_OUT",
         }
-        for value, offset in reads:
-            read = {"kind": "read", "acks": None, "isolation": "read_committed"}
-            self._operation(**shared, **read, value=value, offset=offset)
-        for value, offset in sends:
-            send = {"kind": "send", "acks": "all", "isolation": None}
-            self._operation(**shared, **send, value=value, offset=offset)
+        read = {"kind": "read", "acks": None, "isolation": "read_committed"}
+        send = {"kind": "send", "acks": "all", "isolation": None}
+        for value, place in reads:
+            self._operation(**shared, **read, value=value, offset=place)
+        for value, told in sends:
+            self._operation(**shared, **send, value=value, offset=told)
 
     def join(self, group: str, process: str = "member-0") -> None:
         """A client joined a group."""

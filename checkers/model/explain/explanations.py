@@ -27,6 +27,7 @@ from highwater.checkers.model.explain.other_anomalies import (
     unseen,
 )
 from highwater.checkers.model.explain.read_trace import observe
+from highwater.checkers.model.explain.stale_values import stale
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.explain.truncations import wrong_cuts
 from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, PartitionOutcome
@@ -43,6 +44,7 @@ _EXPLAIN: Final = {
     "hanging-transaction": hanging,
     "phantom": phantom,
     "undelivered": undelivered,
+    "stale-replica": stale,
     "unseen": unseen,
     "corrupt": corrupt,
     "lost-decision": decided,

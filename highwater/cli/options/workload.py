@@ -24,6 +24,17 @@ DeliveryTimeoutOption = Annotated[
         help=f"When an unanswered send becomes info: {limits.DELIVERY_S.lasting}.",
     ),
 ]
+KeysOption = Annotated[
+    int,
+    Option(
+        "--keys",
+        help=f"Keys of the records, on a compacted topic, {limits.KEYS.says}; 0: none.",
+    ),
+]
+TombstonesOption = Annotated[
+    float,
+    Option("--tombstones", help=f"Share of keyed records that delete, {limits.ABORTS.says}."),
+]
 ClientOption = Annotated[
     str | None,
     Option(

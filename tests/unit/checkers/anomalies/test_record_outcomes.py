@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 def case(partitions: int) -> Any:  # noqa: ANN401 - all that is asked of a case
     topic = SimpleNamespace(name=TOPIC, partitions=partitions)
-    return SimpleNamespace(key="r0", plan=SimpleNamespace(topic=topic))
+    return SimpleNamespace(key="r0", plan=SimpleNamespace(topic=topic), compacted=False)
 
 
 def history(*words: str) -> list[Row]:
@@ -126,9 +126,11 @@ def test_books_and_ledger() -> None:
         "missing": 1,
     }
     assert of_zero == PartitionLedger(run="r0", topic=TOPIC, partition=0, last=2, **counted)
-    ledger = record_outcomes.ledger(books, {("r0", "lost-write"): 1, ("other", "unseen"): 5})
+    ledger = record_outcomes.ledger(
+        books, {("r0", "lost-write"): 1, ("other", "unseen"): 5}, {"r0": 1}
+    )
     counts = {"sent": 5, "acknowledged": 3, "failed": 1, "unknown": 1}
-    assert ledger == {"r0": {**counts, "read": 2, "lost": 1, "unseen": 0}}
+    assert ledger == {"r0": {**counts, "read": 1, "lost": 1, "unseen": 0, "replaced": 1}}
 
 
 @pytest.mark.parametrize("seed", seeds(300))

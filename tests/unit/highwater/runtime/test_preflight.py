@@ -6,6 +6,7 @@ import pytest
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.runtime.preflight import check_plan
 
 ALONE = Workload(producers=0)
@@ -16,10 +17,16 @@ def changed(**fields: object) -> Plan:
     return msgspec.structs.replace(GOOD, **fields)
 
 
+def keyed(*, keys: int = 5, tombstones: float = 0.1, **fields: object) -> Plan:
+    workload = Workload(keys=keys, tombstones=tombstones)
+    return msgspec.structs.replace(with_settings(changed(workload=workload)), **fields)
+
+
 @pytest.mark.parametrize(
     "plan",
     [
         GOOD,
+        keyed(nemesis=("cleaner-kill",)),
         changed(nemesis=()),
         changed(nemesis=(), duration_s=0),
         changed(duration_s=1.5),
@@ -88,6 +95,14 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(tiered=True, driver="docker", kafka="4.3.1"), "share no folder", "local"),
         (changed(tiered=True, kafka="3.3.2"), "no tiered storage", "KIP-405"),
         (changed(log_dirs=2, nemesis=(), story="loss", workload=ALONE), "a story", "nemesis"),
+        (keyed(kafka="0.9.0.1"), "Kafka 0.9.0.1 has no timestamps", "--keys"),
+        (keyed(kafka="0.10.2.2", format="0.9.0"), "the format of 0.9.0", "--keys"),
+        (keyed(client="java"), "librdkafka alone", "--keys"),
+        (keyed(tiered=True, kafka="4.3.1"), "no remote tier", "--tiered"),
+        (keyed(keys=2_000_000), "keys of records", "1,000,000"),
+        (keyed(tombstones=1.5), "deleting theirs", "From 0 to 1"),
+        (keyed(topic=Topic()), "not be compacted", "--keys"),
+        (changed(nemesis=("cleaner-kill",)), "a compacted topic", "--keys 100"),
         (changed(nemesis=("log-dir-failure",)), "several log directories", "--log-dirs 2"),
         (
             changed(kafka="0.11.0.3", log_dirs=2, nemesis=("log-dir-failure",)),

@@ -1,0 +1,1 @@
+"""The judge of compacted topics, whose records have keys."""

@@ -1,0 +1,250 @@
+"""The last value of each key, as the final read returns it from a compacted topic.
+
+Compaction removes a record that a later one of its key has replaced, and a tombstone some time
+after that (``delete.retention.ms``). So an acknowledged record that the final read did not return
+is lost only if nothing explains that it is gone:
+
+- *a later record stands*: the final read returned one of its key at a greater offset; or one whose
+  send began after this one was acknowledged, wherever it stands: where a log was cut, offsets are
+  given again, and the later value is the last one all the same;
+- *a later tombstone may have gone*: it was acknowledged at a greater offset, or began after this
+  one was acknowledged, or nobody knows whether or where it was written; and it began at least
+  ``delete.retention.ms`` before the final read ended;
+- it is itself such a tombstone.
+
+Aborted records replace nothing. A record whose offset nobody was told is replaced by any of these.
+
+``resurrected-value``: the last record of a key that the final read returned is a value, although a
+tombstone was acknowledged behind it. A tombstone is removed only after all that it replaces
+(KIP-354, LogCleaner), whatever the time: either it was lost, or it went too early, and readers get
+a value that was deleted. Nothing is found where a later value may stand for it, as above, or where
+the final read itself took as long as ``delete.retention.ms``: then it may have met the value before
+the cleaner did, and come to the tombstone's place after it.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from highwater.checkers.core.anomaly_kinds import RESURRECTED
+from highwater.checkers.history import row_flags as flags
+from highwater.checkers.history.columns import (
+    NONE,
+    Bools,
+    Groups,
+    Numbers,
+    any_of,
+    arrow,
+    grouped,
+    look_up_columns,
+    numbers,
+    schema,
+)
+from highwater.checkers.history.findings import FINDING, OF_LAST, mix, reference, steps
+from highwater.checkers.history.record_summaries import read_at_the_end
+from highwater.checkers.history.view import ClientHistory
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.spark.engine import Rows
+from highwater.harness.runs.topics.record_keys import DELETE_RETENTION, DELETES, WRITES
+
+DAY_MS: Final = 24 * 60 * 60 * 1000
+"""``delete.retention.ms`` by default."""
+
+_INPUT: Final = (
+    *("run", "slot", "key", "value", "fact", "offset", "invoke_ns", "complete_ns"),
+    *("client", "at"),
+)
+KEYED: Final = schema(
+    *("slot", "named", "key", "fact", "offset", "invoke_ns", "complete_ns", "client", "at"),
+    "tombstone",
+    fact=pa.int32(),
+    tombstone=pa.bool_(),
+)
+"""A row about a record that has a key, ``named`` by its number. ``key`` is the record's."""
+
+SPAN: Final = schema("slot", "begun", "ended")
+LIMIT: Final = schema("slot", "begun", "ended", "retention_ns")
+"""The time of the final read of a slot, and for how long a tombstone stays there."""
+
+SKIPS: Final = ("poll-skip", "int-poll-skip")
+
+REPLACED: Final = schema("key")
+_KEY: Final = rf"^k(?P<key>[0-9]+)(?P<deed>[{WRITES}{DELETES}])"
+
+
+class LastValues(NamedTuple):
+    """The findings about a compacted topic's clients.
+
+    Attributes:
+        replaced: the acknowledged records that compaction may have removed, in ``REPLACED``.
+        resurrected: deleted values that came back, in ``FINDING``.
+    """
+
+    replaced: Rows
+    resurrected: Rows
+
+
+def last_values(view: ClientHistory, cases: Sequence[RunFiles]) -> LastValues | None:
+    """Return the findings about all keyed runs; None if there are none."""
+    keyed_cases = [case for case in cases if case.plan.workload.keys]
+    if not keyed_cases:
+        return None
+    rows = view.everything.select(_INPUT).only("run", *(case.key for case in keyed_cases))
+    rows = rows.where(flags.SENT | flags.SEEN)
+    spans = rows.where(flags.IN_FINAL).where(flags.SEEN).by(["slot"], final_spans, SPAN).table()
+    retention_ns = {case.key: retention_ms(case) * 1_000_000 for case in keyed_cases}
+    limits = limits_of(spans, view.names, retention_ns)
+    keyed_rows = rows.map(keyed, KEYED).persist()
+    by = ["slot", "named"]
+    return LastValues(
+        keyed_rows.by(by, partial(replaced, limits=limits), REPLACED).persist(),
+        keyed_rows.by(by, partial(resurrected, limits=limits), FINDING),
+    )
+
+
+def replaced_of(view: ClientHistory, values: LastValues) -> dict[str, int]:
+    """Return how many records of each run compaction may have removed."""
+    rows = view.everything.select(["run", "key", "fact"]).where(flags.SENT)
+    gone = rows.join(values.replaced, ["key"], "semi").distinct(["run", "key"])
+    counts = gone.group_by("run").aggregate([([], "count_all")]).to_pylist()
+    return {row["run"]: row["count_all"] for row in counts}
+
+
+def without_skips(anomalies: Rows, cases: Sequence[RunFiles]) -> Rows:
+    """Return anomalies without skipped records of compacted topics: these may have been removed.
+
+    The final read tells which were lost.
+    """
+    runs = [case.key for case in cases if case.compacted]
+    for kind in SKIPS if runs else ():
+        other = [anomalies.but("kind", kind)]
+        others = [case.key for case in cases if not case.compacted]
+        if others:
+            other.append(anomalies.only("kind", kind).only("run", *others))
+        anomalies = other[0].union(*other[1:])
+    return anomalies
+
+
+def retention_ms(case: RunFiles) -> int:
+    """Return for how long a tombstone stays in the topic of a run."""
+    return int(case.plan.topic.config.get(DELETE_RETENTION, DAY_MS))
+
+
+def limits_of(spans: pa.Table, names: pa.Table, retention_ns: dict[str, int]) -> pa.Table:
+    """Return spans of final reads with the retention of their runs, in ``LIMIT``."""
+    runs = dict(zip(names["slot"].to_pylist(), names["run"].to_pylist(), strict=True))
+    retention = [retention_ns[runs[slot]] for slot in spans["slot"].to_pylist()]
+    return spans.append_column("retention_ns", pa.array(retention, pa.int64()))
+
+
+def final_spans(rows: pa.Table) -> pa.Table:
+    """Return when the final read of each slot began and ended, in ``SPAN``. A kernel by ``slot``.
+
+    Args:
+        rows: of the final read.
+    """
+    columns, slot = grouped(numbers(rows, ("slot", "invoke_ns", "complete_ns")), "slot")
+    return arrow(
+        {
+            "slot": columns["slot"][slot.first],
+            "begun": slot.least(columns["invoke_ns"]),
+            "ended": slot.greatest(columns["complete_ns"]),
+        },
+        SPAN,
+    )
+
+
+def keyed(rows: pa.Table) -> pa.Table:
+    """Return the rows about records that have keys, in ``KEYED``. A kernel."""
+    parts = pc.extract_regex(rows["value"], _KEY)
+    rows, parts = rows.filter(parts.is_valid()), parts.filter(parts.is_valid())
+    deletes = pc.equal(pc.struct_field(parts, "deed"), DELETES)
+    named = pc.struct_field(parts, "key").cast(pa.int64())
+    table = rows.drop_columns(["run", "value"])
+    table = table.append_column("named", named).append_column("tombstone", deletes)
+    return table.select(KEYED.names)
+
+
+def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
+    """Return acknowledged records that compaction may have removed. By ``slot, named``.
+
+    Args:
+        rows: in ``KEYED``.
+        limits: in ``LIMIT``; nothing is known of a slot without one.
+    """
+    record, key = _records(rows, limits)
+    stands, gone = record["there"] != NONE, record["expired"]
+    placed = record["offered"] != NONE
+    begun, offered = record["begun"], record["offered"]
+    last_offset, last_begun = key.greatest(record["there"], stands), key.greatest(begun, stands)
+    gone_offset, gone_begun = key.greatest(offered, gone & placed), key.greatest(begun, gone)
+    anywhere = key.any(gone & ~placed)
+    explained = gone | key.spread(anywhere)
+    explained |= key.spread(np.maximum(last_offset, gone_offset)) > offered
+    explained |= key.spread(np.maximum(last_begun, gone_begun)) > record["answered"]
+    missing = record["acknowledged"] & ~stands
+    return arrow({"key": record["key"][missing & explained]}, REPLACED)
+
+
+def resurrected(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
+    """Return deleted values that the final read returned, in ``FINDING``. By ``slot, named``.
+
+    Args:
+        rows: in ``KEYED``.
+        limits: in ``LIMIT``.
+    """
+    record, key = _records(rows, limits)
+    stands = record["there"] != NONE
+    last_offset = key.greatest(record["there"], stands)
+    last_begun = key.greatest(record["begun"], stands)
+    deletes = record["acknowledged"] & record["tombstone"] & ~stands & record["timely"]
+    deletes &= (record["offered"] > key.spread(last_offset)) & key.spread(key.any(stands))
+    deletes &= key.spread(last_begun) <= record["answered"]
+    last = key.first_place(stands & (record["there"] == key.spread(last_offset)))
+    tombstone = key.first_place(
+        deletes & (record["offered"] == key.spread(key.greatest(record["offered"], deletes)))
+    )
+    back = (tombstone != NONE) & (last != NONE)
+    back &= ~np.append(record["tombstone"], True)[np.where(last == NONE, -1, last)]
+    last, tombstone = last[back], tombstone[back]
+    sent = reference(record, tombstone)
+    read = record["read_by"][last], record["read_at"][last]
+    number = mix(mix(record["slot"][last], record["key"][last]), record["key"][tombstone])
+    return steps(RESURRECTED, number, [sent, read], fault=OF_LAST, offset=record["there"][last])
+
+
+def _records(rows: pa.Table, limits: pa.Table) -> tuple[Numbers, Groups]:
+    """Return what is known of each record, and the records of each key as groups.
+
+    ``offered`` is where it was acknowledged, ``there`` the last place where the final read met it;
+    ``expired``: a tombstone that may have been written and is old enough to be gone; ``timely``:
+    the final read was shorter than tombstones stay.
+    """
+    columns, group = grouped(numbers(rows, KEYED.names), "slot", "named", "key", then=("at",))
+    fact, offset = columns["fact"], columns["offset"]
+    sent, sent_ok = any_of(fact, flags.SENT), any_of(fact, flags.SENT_OK)
+    read_back = read_at_the_end(columns)
+    there = group.greatest(offset, read_back)
+    reading = group.first_place(read_back & (offset == group.spread(there)))
+    record = {
+        **{name: columns[name][group.first] for name in ("slot", "named", "key", "tombstone")},
+        "acknowledged": group.any(sent_ok),
+        "offered": group.greatest(offset, sent_ok),
+        "begun": group.least(columns["invoke_ns"], sent),
+        "answered": group.greatest(columns["complete_ns"], sent_ok),
+        "there": there,
+    }
+    record["client"], record["at"] = reference(columns, group.first_place(sent_ok))
+    record["read_by"], record["read_at"] = reference(columns, reading)
+    limit = look_up_columns(limits, "slot", record["slot"])
+    possible: Bools = group.any(any_of(fact, flags.SENT_OK | flags.SENT_INFO))
+    possible &= record["tombstone"] & (there == NONE) & (limit["ended"] != NONE)
+    record["expired"] = possible & (record["begun"] <= limit["ended"] - limit["retention_ns"])
+    record["timely"] = (limit["begun"] != NONE) & (
+        limit["ended"] - limit["begun"] < limit["retention_ns"]
+    )
+    return record, Groups.of(record["slot"], record["named"])

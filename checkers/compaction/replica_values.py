@@ -1,0 +1,298 @@
+"""``stale-replica``: a replica's disk yields another last value of a key than its neighbours'.
+
+Each replica cleans its log by itself, so that replicas may hold different offsets. What a reader of
+committed records would get from each as the last record of a key is the same. A replica is stale
+if it yields an earlier record of the key than another one, or none at all. It is not where
+
+- the last record is a tombstone, and it holds no record of the key: tombstones go some time after
+  all that they replace, on each replica by itself;
+- its log ends before that record, or before the marker that commits its transaction;
+- its broker was stopped while the cleaner swapped segments: it completes that when it starts again;
+- the run did not quiesce, and the record, or its marker, is above the checkpointed high watermark
+  of some replica.
+
+A transaction's records count from its commit marker on, which compaction keeps for as long as any
+of them is there (CleanedTransactionMetadata); aborted ones never do.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from highwater.checkers.anomalies.divergence import REPLICA_ROWS, ComparedReplica, compared_replicas
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import STALE_REPLICA, Kind, Severity
+from highwater.checkers.core.checker import checker, without_disks
+from highwater.checkers.core.promises import AGREED, always
+from highwater.checkers.history.columns import (
+    NONE,
+    Numbers,
+    arrow,
+    choose,
+    grouped,
+    look_up_columns,
+    numbers,
+    schema,
+)
+from highwater.checkers.inspection.replica_extents import LogExtent
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
+from highwater.checkers.spark import kafka_log
+from highwater.harness.runs.history import FAIL, SEND
+
+Row = dict[str, Any]
+
+_COLUMNS: Final = (
+    *("run", "broker", "topic", "partition", "offset", "producer_id"),
+    *("transactional", "control", "control_type", "key", "value", "record_id"),
+)
+ON_DISK: Final = schema(
+    *("part", "replica", "named", "offset", "writer", "marker", "tombstone"), tombstone=pa.bool_()
+)
+"""A record on a disk, ``named`` by a hash of its key; ``writer`` is the producer id of one in a
+transaction. Or a ``marker``, which ends a transaction of its writer: COMMIT or ABORT."""
+
+_ABORTED: Final = "its transaction was aborted"
+COMMIT: Final = 1
+ABORT: Final = 2
+
+VISIBLE: Final = schema(
+    *("part", "replica", "named", "offset", "since", "tombstone"), tombstone=pa.bool_()
+)
+"""A record that a reader of committed records gets, if it reads to ``since``."""
+
+REPLICAS: Final = schema("part", "replica", "leo", "bound")
+"""The replicas of partitions; records are judged that lie below ``bound`` with their markers."""
+
+STALE: Final = schema("part", "replica", "named", "offset", "yields")
+"""A replica that ``yields`` an earlier record of a key (null: none) than the one at ``offset``."""
+
+
+def _says(row: Row) -> str:
+    stale, last = row["copies"][0], row["copies"][-1]
+    where = f"{row['topic']}-{row['partition']}"
+    has = (
+        f"{stale['value']} at offset {stale['offset']}"
+        if stale["offset"] is not None
+        else "no record"
+    )
+    says = (
+        f"{where}: the disk of broker {stale['broker']} yields {has} as the last of the key of"
+        f" {last['value']}, which broker {last['broker']} holds at offset {last['offset']}."
+    )
+    return f"{says} That one was aborted." if last["note"] else says
+
+
+def _not_keyed(tables: Tables, case: RunFiles) -> str:
+    return without_disks(tables, case) or without_keys(tables, case)
+
+
+def without_keys(_tables: Tables, case: RunFiles) -> str:
+    """Return why nothing can be judged about keys: records have none; empty where they have."""
+    return "" if case.plan.workload.keys else "records had no keys"
+
+
+@checker(
+    Kind(
+        STALE_REPLICA,
+        guarantee="Every replica's disk yields the same last value of each key.",
+        singular="last value of a key is another on a replica's disk",
+        plural="last values of keys are others on replicas' disks",
+        severity=Severity.CRITICAL,
+        promise=AGREED,
+        breaks=always,
+        says=_says,
+    ),
+    idle=_not_keyed,
+)
+def stale_replica(tables: Tables) -> pa.Table:
+    """Return the replicas whose last record of a key is earlier than that of another replica."""
+    keyed = {case.key for case in tables.cases if case.plan.workload.keys}
+    replicas = [
+        replica
+        for replica in compared_replicas(tables)
+        if replica.case.key in keyed and not replica.end.damaged and not _swaps(replica)
+    ]
+    if not replicas:
+        return SCHEMA.empty_table()
+    log = _log(tables, replicas)
+    rows = tables.engine.few(log.select(*ON_DISK.names), ON_DISK)
+    kernel = partial(stale, replicas=replica_table(replicas))
+    pairs = rows.by(["replica"], visible, VISIBLE).by(["part"], kernel, STALE).table()
+    return _anomalies(tables, log, replicas, pairs) if len(pairs) else SCHEMA.empty_table()
+
+
+def _swaps(replica: ComparedReplica) -> bool:
+    """Return whether a segment is to take the place of others, which may be gone already."""
+    end = replica.end
+    folder = replica.case.log_directories / str(end.broker) / f"{end.topic}-{end.partition}"
+    return any(folder.glob("*.swap"))
+
+
+def replica_table(replicas: Iterable[ComparedReplica]) -> pa.Table:
+    """Return replicas in ``REPLICAS``."""
+    rows = [
+        {
+            "part": replica.part,
+            "replica": replica.number,
+            "leo": -1 if replica.end.last is None else replica.end.last + 1,
+            "bound": replica.bound,
+        }
+        for replica in replicas
+    ]
+    return pa.Table.from_pylist(rows, REPLICAS)
+
+
+def _log(tables: Tables, replicas: list[ComparedReplica]) -> DataFrame:
+    """Return the records and markers of some replicas, with the columns of ``ON_DISK``."""
+    keys = {replica.case.key for replica in replicas}
+    segments = [segment for case in tables.cases if case.key in keys for segment in case.segments]
+    given = pa.Table.from_pylist([replica.row for replica in replicas], schema=REPLICA_ROWS)
+    place = ["run", "broker", "topic", "partition"]
+    numbered = F.broadcast(tables.local(given.select([*place, "part", "replica"])))
+    log = kafka_log.read_segments(tables.spark, segments, _COLUMNS).join(numbered, place)
+    marker = F.when(F.col("control_type") == "commit", COMMIT).otherwise(ABORT)
+    return log.where(F.col("offset").isNotNull()).select(
+        *(F.col(name).cast("long").alias(name) for name in ("part", "replica")),
+        F.xxhash64("key").alias("named"),
+        "offset",
+        F.when(F.col("transactional"), F.col("producer_id")).alias("writer"),
+        F.when(F.col("control"), marker).cast("long").alias("marker"),
+        F.col("value").isNull().alias("tombstone"),
+        "record_id",
+    )
+
+
+def visible(rows: pa.Table) -> pa.Table:
+    """Return the records that readers of committed records get, in ``VISIBLE``. By ``replica``.
+
+    Args:
+        rows: in ``ON_DISK``.
+    """
+    columns, writer = grouped(numbers(rows, ON_DISK.names), "replica", "writer", then=("offset",))
+    marker, offset = columns["marker"], columns["offset"]
+    is_marker = np.isin(marker, (COMMIT, ABORT))
+    # The first marker behind each row of its writer: searched backwards, writer by writer.
+    size = len(offset)
+    place = np.where(is_marker, np.arange(size), size)
+    nearest = np.minimum.accumulate(place[::-1])[::-1]
+    end = np.where(nearest > writer.spread(writer.last), NONE, nearest)
+    ended = end != NONE
+    by_whom = np.where(ended, end, 0)
+    single = columns["writer"] == NONE
+    commits = ended & (marker[by_whom] == COMMIT)
+    columns["since"] = np.where(single, offset, offset[by_whom])
+    return arrow(choose(columns, ~is_marker & (single | commits)), VISIBLE)
+
+
+def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
+    """Return the replicas that yield an earlier record than others, in ``STALE``. By ``part``.
+
+    Args:
+        rows: in ``VISIBLE``.
+        replicas: in ``REPLICAS``.
+    """
+    columns = numbers(rows, VISIBLE.names)
+    limit = look_up_columns(replicas.select(["replica", "bound"]), "replica", columns["replica"])
+    columns = choose(columns, columns["since"] < limit["bound"])
+    if not len(columns["part"]):
+        return STALE.empty_table()
+    ordered, key = grouped(columns, "part", "named", then=("offset",))
+    last = choose(ordered, key.last)
+    # Where replicas differ at this offset, the record counts from its first marker on, and is a
+    # tombstone if it is one on all of them.
+    at_last = ordered["offset"] == key.spread(last["offset"])
+    last["since"] = key.least(ordered["since"], at_last)
+    last["tombstone"] = ~key.any(at_last & ~ordered["tombstone"])
+    by_replica, pair = grouped(columns, "part", "named", "replica", then=("offset",))
+    yielded = choose(by_replica, pair.last)
+    return _behind(last, yielded, numbers(replicas))
+
+
+def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
+    """Return the pairs of a key and a replica of its partition where the replica is behind.
+
+    Args:
+        last: the last record of each key.
+        yielded: the last one of each key on each replica.
+        replicas: in ``REPLICAS``.
+    """
+    tables = [STALE.empty_table()]
+    pair = _pairs(yielded)
+    for number, part, leo in zip(
+        replicas["replica"], replicas["part"], replicas["leo"], strict=True
+    ):
+        due = choose(last, (last["part"] == part) & (last["since"] < leo))
+        by_key = pair.get(int(number), {})
+        place = np.array([by_key.get(int(named), NONE) for named in due["named"]], np.int64)
+        yields_any = place != NONE
+        safe = np.where(yields_any, place, 0)
+        yields = np.where(yields_any, yielded["offset"][safe], NONE) if len(place) else place
+        wrong = (yields != due["offset"]) & (yields_any | ~due["tombstone"])
+        rows = {
+            **{name: due[name] for name in ("part", "named", "offset")},
+            "replica": np.full(len(place), number),
+            "yields": yields,
+        }
+        if wrong.any():
+            tables.append(arrow(choose(rows, wrong), STALE))
+    return pa.concat_tables(tables)
+
+
+def _pairs(yielded: Numbers) -> dict[int, dict[int, int]]:
+    """Return replica to key to the place of the record that it yields."""
+    places: dict[int, dict[int, int]] = {}
+    rows = zip(yielded["replica"].tolist(), yielded["named"].tolist(), strict=True)
+    for place, (replica, named) in enumerate(rows):
+        places.setdefault(replica, {})[named] = place
+    return places
+
+
+def _anomalies(
+    tables: Tables, log: DataFrame, replicas: list[ComparedReplica], pairs: pa.Table
+) -> pa.Table:
+    """Return an anomaly for each pair of a key and a replica that is behind.
+
+    Args:
+        pairs: in ``STALE``.
+    """
+    keys = pairs.group_by(["part", "named"]).aggregate([])
+    rows = log.join(F.broadcast(tables.local(keys)), ["part", "named"]).where("marker is null")
+    names = {
+        (row["part"], row["replica"], row["offset"]): row["record_id"] for row in rows.collect()
+    }
+    by_number = {replica.number: replica for replica in replicas}
+    aborted = _aborted(tables, filter(None, names.values()))
+    anomalies = []
+    for pair in pairs.to_pylist():
+        behind, offset = by_number[pair["replica"]].end, pair["offset"]
+        ahead = min(n for part, n, at in names if (part, at) == (pair["part"], offset))
+        value = names[pair["part"], ahead, offset]
+        note = _ABORTED if (behind.run, value) in aborted else None
+        yielded = names.get((pair["part"], pair["replica"], pair["yields"]))
+        copies = [
+            _copy(behind, pair["yields"], yielded),
+            _copy(by_number[ahead].end, offset, value) | {"note": note},
+        ]
+        place = {"topic": behind.topic, "partition": behind.partition, "offset": offset}
+        row = {"run": behind.run, "kind": STALE_REPLICA, "value": value, "copies": copies}
+        anomalies.append(place | row)
+    return pa.Table.from_pylist(anomalies, SCHEMA)
+
+
+def _aborted(tables: Tables, values: Iterable[str]) -> set[tuple[str, str]]:
+    """Return run and name of those records that a transaction sent that was not committed."""
+    sends = tables.operations.where((F.col("kind") == SEND) & (F.col("outcome") == FAIL))
+    rows = sends.where(F.col("value").isin(sorted(values))).select("run", "value")
+    return {(row["run"], row["value"]) for row in rows.collect()}
+
+
+def _copy(end: LogExtent, offset: int | None, value: str | None) -> Row:
+    note = "no record of the key" if offset is None else None
+    place = {"broker": end.broker, "partition": end.partition, "offset": offset}
+    return place | {"value": value, "note": note}

@@ -1,0 +1,103 @@
+"""Producers and readers of records with keys (``record_keys``), of librdkafka."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Message
+
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.libraries.checked_producer import Producer
+from highwater.harness.clients.libraries.interfaces import ClientError, DeliveredRecord, OnDelivery
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA, ReachingProducer
+from highwater.harness.runs.history import record_id
+from highwater.harness.runs.topics.record_keys import parts, tombstone_name
+
+
+class KeyedProducer(Producer):
+    """A producer that gives each record the key in its name; one without gets its name as key.
+
+    The name of a tombstone is in its timestamp, and in its delivery report.
+    """
+
+    def produce(  # type: ignore[override]  # it has the arguments of ``RecordProducer``
+        self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery
+    ) -> None:
+        """Queue a record; see ``RecordProducer.produce``."""
+        name = record_id(value)
+        named = parts(name)
+        key = (name if named is None else named.key).encode()
+        if named is None or not named.deletes:
+            super().produce(topic, value, key, partition=partition, on_delivery=on_delivery)
+            return
+        super().produce(
+            topic,
+            None,
+            key,
+            partition=partition,
+            on_delivery=partial(_report, on_delivery, value),
+            timestamp=named.timestamp_ms,
+        )
+
+
+class _SingleProducer(KeyedProducer, ReachingProducer):
+    """One that knows to which brokers it is connected."""
+
+
+class _Tombstone(NamedTuple):
+    """A delivery report with the value that names its record."""
+
+    message: DeliveredRecord
+    named: bytes
+
+    def partition(self) -> int | None:
+        return self.message.partition()
+
+    def offset(self) -> int | None:
+        return self.message.offset()
+
+    def value(self) -> bytes:
+        return self.named
+
+
+def _report(
+    on_delivery: OnDelivery, named: bytes, error: ClientError | None, message: DeliveredRecord
+) -> None:
+    on_delivery(error, _Tombstone(message, named))
+
+
+class KeyedLibrary:
+    """librdkafka with producers that give records their keys."""
+
+    outcomes: Final = LIBRDKAFKA.outcomes
+
+    def producer(self, settings: Settings) -> KeyedProducer:
+        """Open a producer."""
+        return KeyedProducer(settings)
+
+    def single(self, settings: Settings) -> ReachingProducer:
+        """Open a producer of single records."""
+        return _SingleProducer(settings)
+
+    def transactional(self, settings: Settings) -> Any:  # noqa: ANN401 - as ``Librdkafka``
+        """Open a transactional producer, which no coordinator knows yet."""
+        return KeyedProducer(settings)
+
+
+KEYED: Final = KeyedLibrary()
+
+
+def read_values(messages: Sequence[Message]) -> list[bytes | None]:
+    """Return the values of messages; of a tombstone its name."""
+    values = [message.value() for message in messages]
+    if None not in values:
+        return values
+    return [
+        _name(message) if value is None else value
+        for message, value in zip(messages, values, strict=True)
+    ]
+
+
+def _name(message: Message) -> bytes | None:
+    key = message.key()
+    return None if key is None else tombstone_name(key, message.timestamp()[1]).encode()

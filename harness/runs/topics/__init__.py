@@ -1,0 +1,1 @@
+"""Topics of other kinds: compacted ones, whose records have keys, and tiered ones."""

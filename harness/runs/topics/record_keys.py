@@ -1,0 +1,88 @@
+"""Keys of a workload on a compacted topic: the names of its records, and the topic's settings.
+
+A record's name has its key: ``k5=p0-17`` gives the key ``k5`` a value, and ``k5~p0-17`` deletes it.
+A tombstone has no value to hold its name. Its timestamp does, which compaction keeps: producer and
+sequence number, added to a moment of 2004 that no clock shows any more. The brokers' retention of
+tombstones does not ask for timestamps (LogCleaner).
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from highwater.harness.runs.plan import Plan
+
+WRITES: Final = "="
+DELETES: Final = "~"
+FIRST_MS: Final = 1 << 40
+PRODUCERS: Final = 64
+"""A tombstone's timestamp is ``FIRST_MS + sequence * PRODUCERS + producer``."""
+
+LAST_MS: Final = FIRST_MS + (1 << 37)
+"""Timestamps of workloads end before it, in 2009: another one is a tombstone's of somebody else."""
+
+TIMESTAMPS: Final = (0, 10)
+"""The first release whose records have timestamps (KIP-32)."""
+
+DELETE_RETENTION: Final = "delete.retention.ms"
+DELETE_RETENTION_MS: Final = 15_000
+"""Longer than a random fault, so that no replica misses a tombstone; shorter than a run."""
+
+_NAME: Final = re.compile(
+    rf"(?P<key>k[0-9]+)(?P<deed>[{WRITES}{DELETES}])p(?P<by>\d+)-(?P<nth>\d+)"
+)
+
+COMPACTED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "cleanup.policy": "compact",
+        "segment.ms": "2000",  # only what is no longer written to is cleaned
+        "segment.bytes": str(1 << 20),  # the smallest since 4.0 (KIP-1030)
+        "min.cleanable.dirty.ratio": "0.01",
+        DELETE_RETENTION: str(DELETE_RETENTION_MS),
+    }
+)
+"""Settings of a topic that is cleaned every few seconds."""
+
+CLEANER: Final[Mapping[str, str]] = MappingProxyType({"log.cleaner.backoff.ms": "200"})
+"""Settings of its brokers."""
+
+
+class KeyedName(NamedTuple):
+    """The parts of a record's name."""
+
+    key: str
+    deletes: bool
+    producer: int
+    sequence: int
+
+    @property
+    def timestamp_ms(self) -> int:
+        """The timestamp of a tombstone of this name."""
+        return FIRST_MS + self.sequence * PRODUCERS + self.producer
+
+
+def keyed_name(plan: Plan, producer: int, sequence: int) -> str:
+    """Return the name of a producer's record, with its key, both drawn from the seed."""
+    name = f"p{producer}-{sequence}"
+    digest = hashlib.blake2b(f"{plan.seed}/{name}".encode(), digest_size=8).digest()
+    key, chance = int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:], "big") / (1 << 32)
+    deed = DELETES if chance < plan.workload.tombstones else WRITES
+    return f"k{key % plan.workload.keys}{deed}{name}"
+
+
+def parts(name: str) -> KeyedName | None:
+    """Return the parts of a record's name; None if it has no key."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    return KeyedName(match["key"], match["deed"] == DELETES, int(match["by"]), int(match["nth"]))
+
+
+def tombstone_name(key: bytes, timestamp_ms: int) -> str:
+    """Return the name of a tombstone that was read; one that is not of a workload has none."""
+    sequence, producer = divmod(timestamp_ms - FIRST_MS, PRODUCERS)
+    if not FIRST_MS <= timestamp_ms < LAST_MS:
+        return ""
+    return f"{key.decode('utf-8', 'backslashreplace')}{DELETES}p{producer}-{sequence}"

@@ -1,0 +1,56 @@
+"""Faults of compaction: a broker dies while its cleaner writes or swaps segments.
+
+The cleaner copies what is left into ``.cleaned`` files, renames these to ``.swap``, the old
+segments to ``.deleted``, and the new ones to their own names. A broker that died in between
+completes that, or begins again, when it loads the log (LogLoader, before 3.0 Log).
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from highwater.clusters.core.interfaces import Broker, Cluster
+from highwater.nemesis.faults.registry import KEYS, FaultTarget, NothingDoneError, aimed
+
+_LIMIT_S: Final = 5.0
+_SUFFIXES: Final = (".cleaned", ".swap")
+
+
+@aimed("cleaner-kill", needs=KEYS)
+def cleaner_kill(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """SIGKILL a broker as soon as its cleaner writes or swaps segments; healing starts it again."""
+    target = cluster.brokers[aim.victim]
+    _await_cleaning(target, aim, _SUFFIXES[int(aim.choice * len(_SUFFIXES))])
+    target.kill()
+    try:
+        left = Counter(suffix for name in _files(target, aim) if (suffix := Path(name).suffix))
+        there = [f"{left[suffix]} {suffix}" for suffix in (*_SUFFIXES, ".deleted") if left[suffix]]
+        what = ", ".join(there) or "no"
+        yield f"broker {target.id} is killed while it cleans; it left {what} files"
+    finally:
+        target.start()
+
+
+def _await_cleaning(target: Broker, aim: FaultTarget, suffix: str) -> None:
+    """Wait for a file with a suffix, which is there for a millisecond or two.
+
+    Raises:
+        NothingDoneError: the cleaner had nothing to do.
+    """
+    deadline = time.monotonic() + _LIMIT_S
+    while not any(name.endswith(suffix) for name in _files(target, aim)):
+        if time.monotonic() > deadline or aim.healing() or aim.stopped():
+            raise NothingDoneError(
+                f"the cleaner of broker {target.id} wrote no {suffix} file in {_LIMIT_S:g} s"
+            )
+
+
+def _files(target: Broker, aim: FaultTarget) -> Iterator[str]:
+    """Yield the names of the files of the topic's replicas."""
+    for partition in range(aim.topic.partitions):
+        for folder in target.log_directories:
+            replica = folder / f"{aim.topic.name}-{partition}"
+            if replica.is_dir():
+                yield from (path.name for path in replica.iterdir())

@@ -39,6 +39,7 @@ app = typer.Typer(
 _DRAWING_SUFFIXES = (".html", ".svg")
 _REPLICAS_ONLY = (
     *("acks", "brokers", "records", "failures", "moves", "late", "min_isr", "unclean", "by"),
+    *("batch", "failovers", "wipes", "joins"),
     *("stops", "old_format", "walks", "depth", "seed"),
 )
 """Options of ``explore`` that the model of transactions does not have."""
@@ -75,6 +76,16 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     ] = 2,
     late: Annotated[
         int, Option(help=f"Fetch answers that arrive late at most, {_within('late')}.")
+    ] = 0,
+    batch: Annotated[int, Option(help=f"Records in one batch at most, {_within('batch')}.")] = 1,
+    failovers: Annotated[
+        int, Option(help=f"Controllers that die at most, {_within('failovers')}.")
+    ] = 0,
+    wipes: Annotated[
+        int, Option(help=f"Disks replaced outside of the ISR at most, {_within('wipes')}.")
+    ] = 0,
+    joins: Annotated[
+        int, Option(help=f"Requests for a larger ISR that are late at most, {_within('joins')}.")
     ] = 0,
     min_isr: Annotated[int, Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")] = 1,
     unclean: Annotated[bool, Option("--unclean", help="Allow unclean elections.")] = False,
@@ -139,6 +150,10 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         failures=failures,
         moves=moves,
         late=late,
+        batch=batch,
+        failovers=failovers,
+        wipes=wipes,
+        joins=joins,
         acks=parse_values.acks(acks),
         min_isr=min_isr,
         unclean=unclean,

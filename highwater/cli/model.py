@@ -261,7 +261,8 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     cluster: Annotated[str, Option(help="Cluster driver: local, docker.")] = "local",
     store: StoreOption = DEFAULT_STORE,
     report: Annotated[
-        Path | None, Option(help="Draw it there with what the brokers did: FILE.html.")
+        Path | None,
+        Option(help="Draw it with what the brokers did: FILE.html. Or DIR: the page of a finding."),
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
     spark: SparkOptions,
@@ -272,7 +273,11 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
 
     source = work.Source.load(file, min_isr=min_isr)
     kafkas = parse_values.names(kafka or source.content.kafka)
-    _check_drawn(report)
+    folder = report if report is not None and not report.suffix else None
+    if folder is None:
+        _check_drawn(report)
+    else:
+        work.check_finding(source)
     with console.progress() as progress:
         judged = work.perform(
             source,
@@ -284,8 +289,14 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
             spark=spark,
             progress=progress,
         )
-    page = source.draw(report, judged) if report else None
     counted = work.tally(source, judged)
+    if folder is not None:
+        from highwater.cli.options.model_finding import mends, write_finding
+
+        tried = mends(work.check_finding(source))
+        page: Path | None = write_finding(source, counted, tried, folder)
+    else:
+        page = source.draw(report, judged) if report else None
     if as_json:
         summaries = [judged_run.summary() for judged_run in judged]
         console.print_json({"replays": counted, "runs": summaries})

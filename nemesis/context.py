@@ -62,6 +62,9 @@ class DirectedClient(Protocol):
     def send(self, identity: str, partition: int, *, address: str) -> None:
         """Send a record to the broker at ``host:port`` and do not wait for its answer."""
 
+    def send_batch(self, identities: Sequence[str], partition: int, *, address: str) -> None:
+        """Send records in one batch, as ``send`` does one."""
+
 
 class TransactionalClient(Protocol):
     """Sends named records in transactions and records them in the history. For one thread."""

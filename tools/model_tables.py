@@ -49,7 +49,14 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     moves: int
     late: int
+    batch: int = 1
+    failovers: int = 0
+    wipes: int = 0
+    joins: int = 0
+    unclean: bool = False
+    stops: bool = True
     by: str = "message"
+    switched: Mapping[str, bool] = {}
     states: int
     depth: int
     seconds: float
@@ -201,26 +208,53 @@ def searches(measured: Sequence[Searched]) -> str:
     tables: dict[str, list[Searched]] = {}
     for search in measured:
         tables.setdefault(_bounds(search), []).append(search)
-    heads = ("Kafka", "failures", *(f"`{name}`" for name in PROMISES), "states", "depth")
     return "\n".join(
-        f"{bounds}\n\n{table(heads, _merged(rows))}" for bounds, rows in tables.items()
+        f"{bounds}\n\n{table(_heads(rows), _merged(rows))}" for bounds, rows in tables.items()
+    )
+
+
+def _heads(measured: Sequence[Searched]) -> tuple[str, ...]:
+    names = (f"`{name}`" for name in _columns(measured))
+    return ("Kafka", "failures", *names, "states", "depth")
+
+
+def _columns(measured: Sequence[Searched]) -> tuple[str, ...]:
+    """Return the promises, or what else the searches with the same bounds asked about."""
+    questions = {name for search in measured for name in search.invariants}
+    return (
+        PROMISES if questions <= set(PROMISES) else tuple(n for n in INVARIANTS if n in questions)
     )
 
 
 def _bounds(searched: Searched) -> str:
     return (
-        f"**acks={searched.acks}, min.insync.replicas={searched.min_isr}**, clean elections;"
+        f"**acks={searched.acks}, min.insync.replicas={searched.min_isr}**,"
+        f" {'unclean' if searched.unclean else 'clean'} elections;"
         f" {searched.brokers} brokers, {count(searched.records, 'record')},"
         f" {count(searched.moves, 'leadership move')},"
-        f" {count(searched.late, 'late answer')}; a step is a {searched.by}:"
+        f" {count(searched.late, 'late answer')}{_rare(searched)}; a step is a {searched.by}:"
     )
 
 
-def _merged(measured: Iterable[Searched]) -> list[tuple[str, ...]]:
+def _rare(searched: Searched) -> str:
+    """Return the bounds that most searches do not have."""
+    counted = {
+        "controller failover": searched.failovers,
+        "replaced disk": searched.wipes,
+        "late ISR request": searched.joins,
+    }
+    parts = [f", {count(n, what)}" for what, n in counted.items() if n]
+    if searched.batch > 1:
+        parts.append(f", {searched.batch} records in a batch")
+    parts += [f", `{name}` {'on' if on else 'off'}" for name, on in searched.switched.items()]
+    return "".join(parts) + ("" if searched.stops else ", no orderly stops")
+
+
+def _merged(measured: Sequence[Searched]) -> list[tuple[str, ...]]:
     """Return a row a search; releases for which the same was found, state by state, share one."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for search in sorted(measured, key=lambda search: (ORDER.index(search.kafka), search.failures)):
-        cells = tuple(_cell(search, name) for name in PROMISES)
+        cells = tuple(_cell(search, name) for name in _columns(measured))
         columns = (str(search.failures), *cells, f"{search.states:,}", str(search.depth))
         rows.setdefault(columns, []).append(search.kafka)
     return [(ranges(names), *columns) for columns, names in rows.items()]

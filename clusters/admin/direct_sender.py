@@ -6,7 +6,8 @@ been deposed and does not know it yet, without a second attempt.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -68,10 +69,14 @@ class DirectSender:
         Args:
             address: ``host:port`` of the broker.
         """
+        self.send_batch((identity,), partition, address=address)
+
+    def send_batch(self, identities: Sequence[str], partition: int, *, address: str) -> None:
+        """Send records in one batch, as ``send`` does one. They get one answer."""
         invoke_ns = self._recorder.clock()
-        self._answers[identity] = None
-        request = self._request(identity, partition)
-        note = partial(self._note, identity, partition, invoke_ns)
+        self._answers.update(dict.fromkeys(identities))
+        request = self._request(identities, partition)
+        note = partial(self._note, identities, partition, invoke_ns)
         try:
             connection = BrokerConnection(Address.parse(address), timeout_s=_CONNECT_S)
         except UnreachableError:  # so the record was never sent
@@ -86,7 +91,7 @@ class DirectSender:
         thread = threading.Thread(
             target=self._await_response,
             args=(connection, request, note),
-            name=identity,
+            name=" ".join(identities),
             daemon=True,
         )
         self._waiting.append((thread, connection))
@@ -126,27 +131,33 @@ class DirectSender:
         finally:
             connection.close()
 
-    def _note(self, identity: str, partition: int, invoke_ns: int, answer: SendOutcome) -> None:
-        self._recorder.operation(
-            process="story",
-            kind=SEND,
-            phase=RUN,
-            topic=self._plan.topic.name,
-            acks=self._plan.workload.acks,
-            outcome=answer.outcome,
-            invoke_ns=invoke_ns,
-            complete_ns=None if answer.error == _PURGED else self._recorder.clock(),
-            partition=partition,
-            offset=answer.offset,
-            value=identity,
-            error=answer.error,
-        )
-        self._answers[identity] = answer
+    def _note(
+        self, identities: Sequence[str], partition: int, invoke_ns: int, answer: SendOutcome
+    ) -> None:
+        complete_ns = None if answer.error == _PURGED else self._recorder.clock()
+        for number, identity in enumerate(identities):
+            offset = None if answer.offset is None else answer.offset + number
+            self._recorder.operation(
+                process="story",
+                kind=SEND,
+                phase=RUN,
+                topic=self._plan.topic.name,
+                acks=self._plan.workload.acks,
+                outcome=answer.outcome,
+                invoke_ns=invoke_ns,
+                complete_ns=complete_ns,
+                partition=partition,
+                offset=offset,
+                value=identity,
+                error=answer.error,
+            )
+            self._answers[identity] = replace(answer, offset=offset)
 
-    def _request(self, identity: str, partition: int) -> Request:
+    def _request(self, identities: Sequence[str], partition: int) -> Request:
         builder = MemoryRecordsBuilder(self._magic, 0, _BATCH_BYTES_MAX)
-        value = record_value(identity, self._plan.workload.record_bytes)
-        builder.append(time.time_ns() // 1_000_000, None, value)
+        for identity in identities:
+            value = record_value(identity, self._plan.workload.record_bytes)
+            builder.append(time.time_ns() // 1_000_000, None, value)
         builder.close()
         topic = ProduceRequest.TopicProduceData
         data = topic.PartitionProduceData(index=partition, records=bytes(builder.buffer()))

@@ -104,6 +104,20 @@ class Source:
         return write(self.content, path, [judged_run.run for judged_run in judged])
 
 
+def check_finding(source: Source) -> Counterexample:
+    """Return the counterexample of a file.
+
+    Raises:
+        UsageError: it has none of replicas, so that no page of a finding can be written.
+    """
+    if not isinstance(source.content, Counterexample):
+        raise UsageError(
+            f"{source.name} is no counterexample of replicas, of which a finding is made",
+            hint="Give --report a FILE.html or FILE.svg.",
+        )
+    return source.content
+
+
 def _with(content: Counterexample | Schedule, min_isr: int) -> Counterexample | Schedule:
     """Return the same steps with another min.insync.replicas."""
     if isinstance(content, Counterexample):

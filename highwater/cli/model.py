@@ -41,6 +41,7 @@ app = typer.Typer(
 _DRAWING_SUFFIXES = (".html", ".svg")
 _REPLICAS_ONLY = (
     *("acks", "brokers", "records", "failures", "moves", "late", "min_isr", "unclean", "by"),
+    *("batch", "failovers", "wipes", "joins"),
     *("stops", "old_format", "walks", "depth", "seed"),
 )
 """Options of ``explore`` that the model of transactions does not have."""
@@ -77,6 +78,16 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     ] = 2,
     late: Annotated[
         int, Option(help=f"Fetch answers that arrive late at most, {_within('late')}.")
+    ] = 0,
+    batch: Annotated[int, Option(help=f"Records in one batch at most, {_within('batch')}.")] = 1,
+    failovers: Annotated[
+        int, Option(help=f"Controllers that die at most, {_within('failovers')}.")
+    ] = 0,
+    wipes: Annotated[
+        int, Option(help=f"Disks replaced outside of the ISR at most, {_within('wipes')}.")
+    ] = 0,
+    joins: Annotated[
+        int, Option(help=f"Requests for a larger ISR that are late at most, {_within('joins')}.")
     ] = 0,
     min_isr: Annotated[int, Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")] = 1,
     unclean: Annotated[bool, Option("--unclean", help="Allow unclean elections.")] = False,
@@ -141,6 +152,10 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         failures=failures,
         moves=moves,
         late=late,
+        batch=batch,
+        failovers=failovers,
+        wipes=wipes,
+        joins=joins,
         acks=parse_values.acks(acks),
         min_isr=min_isr,
         unclean=unclean,
@@ -249,7 +264,8 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     client: ClientOption = None,
     store: StoreOption = DEFAULT_STORE,
     report: Annotated[
-        Path | None, Option(help="Draw it there with what the brokers did: FILE.html.")
+        Path | None,
+        Option(help="Draw it with what the brokers did: FILE.html. Or DIR: the page of a finding."),
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
     spark: SparkOptions,
@@ -260,7 +276,11 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
 
     source = work.Source.load(file, min_isr=min_isr, client=client or LIBRDKAFKA)
     kafkas = parse_values.names(kafka or source.content.kafka)
-    _check_drawn(report)
+    folder = report if report is not None and not report.suffix else None
+    if folder is None:
+        _check_drawn(report)
+    else:
+        work.check_finding(source)
     with console.progress() as progress:
         judged = work.perform(
             source,
@@ -272,8 +292,14 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
             spark=spark,
             progress=progress,
         )
-    page = source.draw(report, judged) if report else None
     counted = work.tally(source, judged)
+    if folder is not None:
+        from highwater.cli.options.model_finding import mends, write_finding
+
+        tried = mends(work.check_finding(source))
+        page: Path | None = write_finding(source, counted, tried, folder)
+    else:
+        page = source.draw(report, judged) if report else None
     if as_json:
         summaries = [judged_run.summary() for judged_run in judged]
         console.print_json({"replays": counted, "runs": summaries})

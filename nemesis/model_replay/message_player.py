@@ -22,6 +22,8 @@ _DECISION: Final = APIS["LeaderAndIsr"].key
 _HOLD: Final = "hold-message"
 _POLL_S: Final = 0.01
 _FETCH_EVERY_S: Final = 2.0
+_ENDED_S: Final = 5.0
+"""So long a fetcher that has ended is watched: fifty times as long as it waits between fetches."""
 LAG_S: Final = 8.0
 """The lag limit of a schedule that waits for it: all of its other steps take less."""
 
@@ -134,7 +136,7 @@ class MessagePlayer(Player):
     def send(self, step: ScheduleStep) -> None:
         """Send a record to a broker, whether the controller has it lead or not."""
         address = self._scene.cluster.brokers[self.broker(_broker(step))].address
-        self._scene.direct.send(step.record or "", 0, address=address)
+        self._scene.direct.send_batch((step.record or "").split(), 0, address=address)
 
     def kill(self, step: ScheduleStep) -> None:
         """Kill it; what it was about to ask is lost with it."""
@@ -150,6 +152,28 @@ class MessagePlayer(Player):
         """End its session; decisions that have not reached it are lost with that."""
         super().expire(step)
         self._decisions[_broker(step)].lose()
+
+    def failover(self, _: ScheduleStep) -> None:
+        """Kill the controller; what it had not delivered is lost.
+
+        All brokers with a replica are frozen until one without takes over, as its decisions to
+        itself would pass no wire.
+        """
+        scene, cluster = self._scene, self._scene.cluster
+        controller = scene.probe.controller()
+        frozen = [self.broker(n) for n in self._cast.brokers if n not in self._silent]
+        for broker in frozen:
+            scene.nemesis.inject("pause", broker)
+        scene.nemesis.inject("kill", controller)
+        for gate in self._decisions.values():
+            gate.lose()
+        cluster.end_session(controller)
+        others = set(cluster.brokers) - {self.broker(n) for n in self._cast.brokers} - {controller}
+        self._await(
+            lambda: scene.probe.controller() in others, "a broker without a replica to take over"
+        )
+        for broker in frozen:
+            scene.nemesis.heal(broker)
 
     def register(self, step: ScheduleStep) -> None:
         """Wait until it has a session again."""
@@ -213,6 +237,17 @@ class MessagePlayer(Player):
         """Let one fetch pass, and its answer, and wait until the follower is about to ask again."""
         gate = self._ask(step, _FETCH)
         gate.await_message()
+
+    def end_fetch(self, step: ScheduleStep) -> None:
+        """Let one fetch pass whose answer ends the fetcher, and make sure that none comes after it.
+
+        Raises:
+            ScheduleNotFollowedError: the follower fetches on.
+        """
+        gate = self._ask(step, _FETCH)
+        self._scene.hold(_ENDED_S)
+        if gate.in_hand():
+            raise ScheduleNotFollowedError(f"broker {self.broker(_broker(step))} fetches on")
 
     def truncate(self, step: ScheduleStep) -> None:
         """Let the question pass where its last epoch ended; a replica without epochs asks none."""
@@ -355,6 +390,8 @@ _COMMANDS: Final[Mapping[str, Callable[[MessagePlayer, ScheduleStep], None]]] = 
     "receive": MessagePlayer.receive,
     "try": MessagePlayer.attempt,
     "run": MessagePlayer.run,
+    "failover": MessagePlayer.failover,
+    "end-fetch": MessagePlayer.end_fetch,
 }
 
 

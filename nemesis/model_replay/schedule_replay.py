@@ -66,9 +66,12 @@ def settings(schedule: Schedule) -> dict[str, str]:
 def plan(schedule: Schedule, kafka: str, *, seed: int = 0, driver: str = "local") -> Plan:
     """Return the run of a schedule on a release, which need not be the one it was found on.
 
-    On ZooKeeper one broker more than there are replicas is the controller and is never touched.
+    On ZooKeeper one broker more than there are replicas is the controller and is never touched; for
+    each failover there is one more.
     """
-    spare = release(kafka).coordination == "zookeeper"
+    spare = 0
+    if release(kafka).coordination == "zookeeper":
+        spare = 1 + sum(step.action == "failover" for step in schedule.steps)
     return Plan(
         kafka=kafka,
         driver=driver,

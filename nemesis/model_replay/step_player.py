@@ -132,7 +132,7 @@ class Player:
             raise ScheduleNotFollowedError(f"nobody leads {scene.topic}-0")
         self._drain(number)
         address = scene.cluster.brokers[self.broker(number)].address
-        scene.direct.send(step.record or "", 0, address=address)
+        scene.direct.send_batch((step.record or "").split(), 0, address=address)
 
     def _drain(self, leader: int) -> None:
         """Wait until no fetch of a frozen follower is parked at the leader.

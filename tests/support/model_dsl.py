@@ -2,7 +2,7 @@
 
 A script names one move a line, or several with a comma between: ``send A``, ``fetch B``, and of two
 brokers ``expire A B`` (B is elected; ``expire A A``: nobody). Brokers of a round run together:
-``run AB``. Every move must be possible.
+``run AB``; ``batch A 2`` are two records. Every move must be possible.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,16 @@ from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.model.protocol.scope import Scope, constants, initial
 
 BROKERS = "ABC"
-PLENTY: Mapping[str, Any] = {"records": 6, "failures": 9, "moves": 9, "late": 9}
+PLENTY: Mapping[str, Any] = {
+    "records": 6,
+    "failures": 9,
+    "moves": 9,
+    "late": 9,
+    "batch": 3,
+    "failovers": 3,
+    "wipes": 3,
+    "joins": 3,
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,5 +86,6 @@ def row_of(move: str) -> tuple[int, int, int]:
     kind = Move[verb.upper()]
     if kind in ROUNDS:
         return int(kind), sum(1 << BROKERS.index(one) for one in names[0]), 0
-    first, second = (*(BROKERS.index(one) for one in names), 0)[:2]
+    numbers = [int(name) if name.isdecimal() else BROKERS.index(name) for name in names]
+    first, second = (*numbers, 0, 0)[:2]
     return int(kind), first, second

@@ -3,13 +3,20 @@
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.controller import elect, lose, welcome
-from highwater.checkers.model.protocol.scope import K_FAILURES, K_MOVES
+from highwater.checkers.model.protocol.scope import (
+    K_DECISIONS_LOGGED,
+    K_FAILOVERS,
+    K_FAILURES,
+    K_MOVES,
+    K_WIPES,
+)
 from highwater.checkers.model.protocol.state_layout import (
     ProcessState,
     get,
     is_live,
     is_up,
     isr_of,
+    joiner,
     leader_of,
     newest,
     put,
@@ -20,6 +27,8 @@ from highwater.checkers.model.protocol.state_layout import (
 def crash(s: State, b: int, end: int) -> None:
     """Kill a process. Its log stays whole (the page cache outlives it), its HW as on disk."""
     put(s, b, layout.PROCESS, end)
+    if joiner(s, b):
+        s[layout.JOIN] = 0
     put(s, b, layout.HW, min(get(s, b, layout.DISK), get(s, b, layout.LEO)))
     put(s, b, layout.APPLIED_DECISION, -1)
     for field in range(layout.FETCHER, layout.BLOCK):
@@ -39,6 +48,50 @@ def _spend_move(s: State, k: Constants) -> bool:
     if s[layout.MOVES] >= k[K_MOVES]:
         return False
     s[layout.MOVES] = int(s[layout.MOVES]) + 1
+    return True
+
+
+@rule
+def spend(s: State, shift: int, most: int) -> bool:
+    """Note one more failover (0), replaced disk (2) or late join (4), unless there were all."""
+    if (int(s[layout.SPENT]) >> shift) & 3 >= most:
+        return False
+    s[layout.SPENT] = int(s[layout.SPENT]) + (1 << shift)
+    return True
+
+
+@rule
+def fail_over(s: State, k: Constants) -> bool:
+    """Let the controller die, and another one take over.
+
+    With ZooKeeper the decisions that it had not delivered are gone: the next controller sends the
+    present state (``ControllerChannelManager`` has a queue for each broker in its memory). With
+    KRaft nothing is lost by that. A controller that has no more than one decision to deliver to any
+    broker changes nothing when it dies.
+    """
+    if k[K_DECISIONS_LOGGED] or not spend(s, 0, k[K_FAILOVERS]):
+        return False
+    for b in range(layout.MAX_BROKERS):
+        applied = get(s, b, layout.APPLIED_DECISION)
+        if applied >= 0 and max(applied + 1, int(s[layout.DELIVERS])) < newest(s):
+            s[layout.DELIVERS] = newest(s)
+            return True
+    return False
+
+
+@rule
+def wipe(s: State, k: Constants, b: int) -> bool:
+    """Replace the disk of a broker by an empty one while it is down and outside of the ISR."""
+    keeps = isr_of(s, newest(s)) | int(s[layout.ELR])
+    if get(s, b, layout.PROCESS) not in (ProcessState.DEAD, ProcessState.STOPPED):
+        return False
+    if is_live(s, b) or (keeps >> b) & 1 or not get(s, b, layout.LEO):
+        return False
+    if not spend(s, 2, k[K_WIPES]):
+        return False
+    for field in range(layout.PROCESS):
+        put(s, b, field, 0)
+    put(s, b, layout.PROCESS, ProcessState.DEAD)  # nothing says that it was stopped in order
     return True
 
 

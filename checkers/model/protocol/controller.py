@@ -110,6 +110,8 @@ def _orphan(s: State, k: Constants, b: int, before: int) -> None:
 def welcome(s: State, k: Constants, b: int, killed: bool) -> None:
     """Begin a broker's session: it is elected if it may be and there is no leader."""
     s[layout.LIVE] = int(s[layout.LIVE]) | (1 << b)
+    if s[layout.JOIN] and (int(s[layout.JOIN]) >> 3) & 3 == b:
+        s[layout.JOIN] = int(s[layout.JOIN]) | layout.STALE
     if k[scope.K_ELR] and killed and k[scope.K_UNCLEAN_START_LEAVES]:
         s[layout.ELR] = int(s[layout.ELR]) & ~(1 << b) & 7  # it may lack what it had not flushed
     if leader_of(s, newest(s)) < 0:

@@ -7,8 +7,9 @@ from typing import Final
 
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
-from highwater.checkers.model.protocol.scope import K_BROKERS
+from highwater.checkers.model.protocol.scope import K_BATCH, K_BROKERS
 from highwater.checkers.model.protocol.state_layout import (
+    Fetcher,
     ProducerStatus,
     get,
     is_live,
@@ -169,6 +170,25 @@ def log_matching(s: State, k: Constants) -> bool:
 
 
 @rule
+def gapless(s: State, k: Constants) -> bool:
+    """Every replica holds a record at each offset below its LEO."""
+    for b in range(k[K_BROKERS]):
+        for position in range(get(s, b, layout.LEO)):
+            if get(s, b, layout.LOG + position) & 7 == 0:
+                return False
+    return True
+
+
+@rule
+def fetches_on(s: State, k: Constants) -> bool:
+    """No follower's fetcher has ended for good."""
+    for b in range(k[K_BROKERS]):
+        if get(s, b, layout.FETCHER) == Fetcher.ENDED:
+            return False
+    return True
+
+
+@rule
 def type_ok(s: State, k: Constants) -> bool:
     """Every value is one that it can have."""
     if int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW:
@@ -203,7 +223,16 @@ _PROMISES: Final[tuple[Callable[[State, Constants], bool], ...]] = (
     read_once,
     read_kept,
 )
-_MEANS: Final = (leader_in_isr, weak_isr, strong_isr, log_matching, type_ok, leader_live)
+_MEANS: Final = (
+    leader_in_isr,
+    weak_isr,
+    strong_isr,
+    log_matching,
+    type_ok,
+    leader_live,
+    gapless,
+    fetches_on,
+)
 
 INVARIANTS: Final[Mapping[str, Invariant]] = MappingProxyType(
     {
@@ -231,4 +260,6 @@ def broken(s: State, k: Constants) -> int:
         | (0 if log_matching(s, k) else 256)
         | (0 if type_ok(s, k) else 512)
         | (0 if leader_live(s, k) else 1024)
+        | (0 if k[K_BATCH] == 1 or gapless(s, k) else 2048)
+        | (0 if k[K_BATCH] == 1 or fetches_on(s, k) else 4096)
     )

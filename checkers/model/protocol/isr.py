@@ -11,6 +11,7 @@ from highwater.checkers.model.protocol.state_layout import (
     is_live,
     is_up,
     isr_of,
+    joiner,
     leader_of,
     newest,
     presumes,
@@ -25,14 +26,14 @@ def progress(s: State, k: Constants, leader: int, b: int) -> None:
     leo = get(s, b, layout.LEO)
     put(s, leader, layout.REMOTE + b, leo)
     if not (get(s, leader, layout.VIEW) >> b) & 1 and _may_join(s, k, leader, b, leo):
-        _grow(s, k, leader, get(s, leader, layout.VIEW) | (1 << b))
+        _grow(s, k, leader, b)
     raise_hw(s, k, leader)
 
 
 @rule
 def _may_join(s: State, k: Constants, leader: int, b: int, leo: int) -> bool:
     """Return whether a follower has caught up enough for the ISR."""
-    if get(s, leader, layout.PENDING) or leo < get(s, leader, layout.HW):
+    if get(s, leader, layout.PENDING) or joiner(s, leader) or leo < get(s, leader, layout.HW):
         return False
     if k[scope.K_LIVE_JOINS_ONLY] and not is_live(s, b):
         return False
@@ -53,8 +54,12 @@ def _may_write(s: State, leader: int) -> bool:
 
 
 @rule
-def _grow(s: State, k: Constants, leader: int, isr: int) -> None:
+def _grow(s: State, k: Constants, leader: int, b: int) -> None:
     """Write a larger ISR. A leader counts with it from then on, before the answer."""
+    if s[layout.JOIN] == layout.ARMED:
+        s[layout.JOIN] = layout.IN_FLIGHT | leader << 1 | b << 3
+        return
+    isr = get(s, leader, layout.VIEW) | (1 << b)
     if _may_write(s, leader):
         keep_eligible(s, k, isr_of(s, newest(s)), isr)
         set_isr(s, newest(s), isr)
@@ -67,6 +72,8 @@ def _shrink(s: State, k: Constants, leader: int, b: int) -> bool:
     view, pending = get(s, leader, layout.VIEW), get(s, leader, layout.PENDING)
     if not presumes(s, leader) or leader == b or not (view >> b) & 1 or pending:
         return False
+    if joiner(s, leader):
+        return False  # it asks for one ISR at a time
     caught_up = get(s, leader, layout.REMOTE + b) == get(s, leader, layout.LEO)
     if (k[scope.K_CAUGHT_UP_STAYS] and caught_up) or not _may_write(s, leader):
         return False
@@ -105,4 +112,27 @@ def confirm(s: State, k: Constants, leader: int) -> bool:
     put(s, leader, layout.VIEW, pending)
     put(s, leader, layout.PENDING, 0)
     raise_hw(s, k, leader)
+    return True
+
+
+@rule
+def admit(s: State, k: Constants, leader: int) -> bool:
+    """Let the request of a leader for a larger ISR reach the controller, and the answer the leader.
+
+    The controller refuses it when it has decided since, and a follower without a session (KIP-841);
+    since KIP-903 also a follower that has started again since the leader saw it.
+    """
+    mask = joiner(s, leader)
+    if not mask or not is_up(s, leader):
+        return False
+    stale = int(s[layout.JOIN]) & layout.STALE
+    s[layout.JOIN] = 0
+    if not _may_write(s, leader) or (stale and k[scope.K_JOINS_BY_BROKER_EPOCH]):
+        return True
+    if k[scope.K_LIVE_JOINS_ONLY] and not int(s[layout.LIVE]) & mask:
+        return True
+    isr = get(s, leader, layout.VIEW) | mask
+    keep_eligible(s, k, isr_of(s, newest(s)), isr)
+    set_isr(s, newest(s), isr)
+    put(s, leader, layout.VIEW, isr)
     return True

@@ -12,6 +12,7 @@ from highwater.checkers.model.protocol.state_layout import (
     is_live,
     is_up,
     isr_of,
+    joiner,
     leader_of,
     newest,
     put,
@@ -29,7 +30,7 @@ def learn(s: State, k: Constants, b: int) -> bool:
     if not is_up(s, b) or not (is_live(s, b) or (k[scope.K_KRAFT] and applied >= 0)):
         return False
     late = (int(s[layout.LATE_JOINERS]) >> b) & 1
-    decision = last if late or applied < 0 else applied + 1
+    decision = last if late or applied < 0 else max(applied + 1, int(s[layout.DELIVERS]))
     while not k[scope.K_KRAFT] and decision <= last and leader_of(s, decision) < 0:
         decision += 1
     if applied >= last or decision > last:
@@ -55,6 +56,8 @@ def apply_decision(s: State, k: Constants, b: int, decision: int) -> None:
     """Apply one decision."""
     before, old_epoch = follows(s, b), epoch_of(s, b)
     put(s, b, layout.APPLIED_DECISION, decision)
+    if joiner(s, b):
+        s[layout.JOIN] = 0  # the controller would refuse it, and nobody waits for its answer
     leader = leader_of(s, decision)
     if leader == b:
         _become_leader(s, k, b, before, old_epoch)
@@ -87,8 +90,11 @@ def _become_follower(s: State, k: Constants, b: int, before: int, old_epoch: int
     _retire(s, b)
     leader = follows(s, b)
     gap = epoch_of(s, b) - old_epoch
+    ended = get(s, b, layout.FETCHER) == Fetcher.ENDED
+    if ended and leader == before and not (k[scope.K_PARTITION_FAILS_ALONE] and gap > 0):
+        return
     anew = (k[scope.K_CUT_ON_NEW_EPOCH] and gap > 0) or (k[scope.K_CUT_ON_MISSED_EPOCH] and gap > 1)
-    if leader == before and not anew:
+    if leader == before and not anew and not ended:
         return
     if not k[scope.K_EPOCHS]:
         cut(s, k, b, get(s, b, layout.HW))

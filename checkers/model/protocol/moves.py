@@ -10,20 +10,30 @@ from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.broker_process import (
     checkpoint,
     expire,
+    fail_over,
     kill,
     move,
     pause,
     register,
     resume,
     start,
+    stop,
+    wipe,
 )
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
-from highwater.checkers.model.protocol.isr import confirm, lag, shrink
+from highwater.checkers.model.protocol.isr import admit, confirm, lag, shrink
 from highwater.checkers.model.protocol.leadership import learn, skip
 from highwater.checkers.model.protocol.replica_log import append, raise_hw
-from highwater.checkers.model.protocol.replication import ask, fetch, receive, truncate
+from highwater.checkers.model.protocol.replication import ask, fetch, propose, receive, truncate
 from highwater.checkers.model.protocol.rounds import run, save, shut_down, tell
-from highwater.checkers.model.protocol.scope import K_ACKS, K_BY_ROUND, K_MIN_ISR, K_RECORDS, Scope
+from highwater.checkers.model.protocol.scope import (
+    K_ACKS,
+    K_BY_ROUND,
+    K_EPOCHS,
+    K_MIN_ISR,
+    K_RECORDS,
+    Scope,
+)
 from highwater.checkers.model.protocol.state_layout import (
     ProcessState,
     ProducerStatus,
@@ -40,7 +50,8 @@ class Move(IntEnum):
     """Kinds of step.
 
     Those up to LAG come from outside; the cluster takes the others by itself. RUN, TELL and SAVE
-    belong to a search by rounds: they stand for many of the others at once.
+    belong to a search by rounds: they stand for many of the others at once. The kinds after SAVE
+    are in scopes with batches, failovers, replaced disks or late joins alone.
     """
 
     SEND = 0
@@ -65,11 +76,21 @@ class Move(IntEnum):
     RUN = 19
     TELL = 20
     SAVE = 21
+    BATCH = 22
+    FAILOVER = 23
+    WIPE = 24
+    PROPOSE = 25
+    ADMIT = 26
 
 
 OF_TWO: Final = frozenset({Move.STOP, Move.EXPIRE, Move.LAG, Move.SHRINK})
 ROUNDS: Final = frozenset({Move.RUN, Move.TELL, Move.SAVE})
-_MESSAGES: Final = frozenset(range(Move.LEARN, Move.RUN)) | {Move.REGISTER, Move.LAG}
+_MESSAGES: Final = frozenset(range(Move.LEARN, Move.RUN)) | {
+    Move.REGISTER,
+    Move.LAG,
+    Move.PROPOSE,
+    Move.ADMIT,
+}
 _ACKS_ALL = 2
 
 
@@ -77,25 +98,52 @@ def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
     """All steps that the scope could ever need, one ``(kind, broker, other broker)`` a row.
 
     In a round the broker is a mask of the brokers that run. The other broker is the successor of
-    STOP and EXPIRE (the same broker: none), and the follower of LAG and SHRINK; elsewhere it is 0.
+    STOP and EXPIRE (the same broker: none), and the follower of LAG and SHRINK. Of a BATCH it is
+    the number of records; elsewhere it is 0.
     """
-    brokers = range(scope.brokers)
     kinds = [kind for kind in Move if kind not in (ROUNDS if scope.by == "message" else _MESSAGES)]
     rows = [
         (kind, b, other)
         for kind in kinds
-        for b, other in product(_firsts(kind, scope), brokers if kind in OF_TWO else [0])
+        for b, other in product(_firsts(kind, scope), _seconds(kind, scope))
         if kind not in (Move.LAG, Move.SHRINK) or b != other
     ]
     spent = dict.fromkeys((Move.LAG, Move.KILL, Move.PAUSE, Move.RESUME), scope.failures)
     spent |= {Move.MOVE: scope.moves, Move.STOP: scope.moves if scope.stops else 0}
     spent |= dict.fromkeys((Move.ASK, Move.RECEIVE), scope.late)
+    spent |= {Move.FAILOVER: scope.failovers, Move.WIPE: scope.wipes}
+    spent |= dict.fromkeys((Move.PROPOSE, Move.ADMIT), scope.joins)
     return np.array([row for row in rows if spent.get(row[0], 1)], dtype=np.int8)
 
 
 def _firsts(kind: Move, scope: Scope) -> range:
     """Return the values of a row's first number: a broker, or a set of them in a round."""
-    return range(1, 1 << scope.brokers) if kind in ROUNDS else range(scope.brokers)
+    if kind in ROUNDS:
+        return range(1, 1 << scope.brokers)
+    return range(1 if kind == Move.FAILOVER else scope.brokers)
+
+
+def _seconds(kind: Move, scope: Scope) -> range:
+    """Return the values of a row's second number."""
+    if kind == Move.BATCH:
+        return range(2, scope.batch + 1)
+    return range(scope.brokers if kind in OF_TWO else 1)
+
+
+@rule
+def send_batch(s: State, k: Constants, b: int, count: int) -> bool:
+    """Append several records of a producer in one batch (KIP-98; before, each is its own)."""
+    first = int(s[layout.SENT])
+    if not k[K_EPOCHS] or first + count > k[K_RECORDS]:
+        return False
+    if get(s, b, layout.LEO) + count > layout.MAX_RECORDS:
+        return False
+    for record in range(first + 1, first + count):
+        s[layout.BATCHED] = int(s[layout.BATCHED]) | 1 << record
+    for _ in range(count):
+        if not send(s, k, b):
+            return False
+    return True
 
 
 @rule
@@ -153,8 +201,18 @@ def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001
 @rule
 def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
     """Take one step in place. False: it cannot be taken, and ``s`` is undefined afterwards."""
-    if kind >= Move.RUN:
+    if Move.RUN <= kind <= Move.SAVE:
         return _round(s, k, kind, b)
+    if kind == Move.STOP:
+        return shut_down(s, k, b, other)
+    return apply_alone(s, k, kind, b, other)
+
+
+@rule
+def apply_alone(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
+    """Take one step that is no round, as ``apply``. A search by messages compiles this alone."""
+    if kind > Move.SAVE:
+        return _rare(s, k, kind, b, other)
     if kind >= Move.LEARN:
         return _by_itself(s, k, kind, b, other)
     if kind == Move.SEND:
@@ -168,7 +226,7 @@ def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
     if kind == Move.START:
         return start(s, k, b)
     if kind == Move.STOP:
-        return shut_down(s, k, b, other)
+        return stop(s, k, b, other)
     if kind == Move.MOVE:
         return move(s, k, b)
     if kind == Move.LAG:
@@ -176,6 +234,19 @@ def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
     if kind == Move.EXPIRE:
         return expire(s, k, b, other)
     return register(s, k, b)
+
+
+@rule
+def _rare(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
+    if kind == Move.BATCH:
+        return send_batch(s, k, b, other)
+    if kind == Move.FAILOVER:
+        return fail_over(s, k)
+    if kind == Move.WIPE:
+        return wipe(s, k, b)
+    if kind == Move.PROPOSE:
+        return propose(s, k, b)
+    return admit(s, k, b)
 
 
 @rule

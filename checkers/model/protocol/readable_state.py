@@ -104,8 +104,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_of(record: int) -> str:
-    """Return a record's name, by its place in the order of sending."""
-    return f"m{record + 1}"
+    """Return a record's name, by its place in the order of sending; of a gap a dash."""
+    return f"m{record + 1}" if record >= 0 else "-"
 
 
 def decode(s: Vector, k: Constants) -> State:

@@ -3,7 +3,7 @@
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
-from highwater.checkers.model.protocol.state_layout import ProducerStatus, get, put, size
+from highwater.checkers.model.protocol.state_layout import ProducerStatus, get, joiner, put, size
 
 UNDEFINED = -1
 
@@ -25,11 +25,34 @@ def cut(s: State, k: Constants, b: int, offset: int) -> None:
         if k[scope.K_CUT_DROPS_EMPTY_EPOCH]:
             put(s, b, layout.ELECTED, 0)
         return
+    if k[scope.K_BATCH] > 1:
+        _empty_batch(s, b, offset)
     for position in range(offset, leo):
         put(s, b, layout.LOG + position, 0)
     put(s, b, layout.LEO, offset)
     put(s, b, layout.ELECTED, 0)
     put(s, b, layout.HW, min(get(s, b, layout.HW), offset))
+
+
+@rule
+def _empty_batch(s: State, b: int, offset: int) -> None:
+    """Leave a gap where a batch begins that is cut inside: its file ends before the whole batch.
+
+    ``LogSegment.truncateTo`` cuts before the batch with the offset, ``LocalLog.truncateTo`` (up to
+    2.8 ``Log.truncateTo``) sets the LEO to the offset all the same. All releases up to 4.4.0 do so.
+    """
+    position = offset
+    while position > 0 and continues(s, get(s, b, layout.LOG + position)):
+        position -= 1
+    for gap in range(position, offset):
+        put(s, b, layout.LOG + gap, get(s, b, layout.LOG + gap) & ~7)
+
+
+@rule
+def continues(s: State, entry: int) -> bool:
+    """Return whether an entry is in one batch with the entry before it."""
+    record = (entry & 7) - 1
+    return record > 0 and (int(s[layout.BATCHED]) >> record) & 1 == 1
 
 
 @rule
@@ -84,21 +107,30 @@ def expose(s: State, k: Constants, b: int, offset: int) -> None:
     """Expose a record below a leader's HW: consumers read it, and its producer gets an answer."""
     entry = get(s, b, layout.LOG + offset)
     record = (entry & 7) - 1
+    if record < 0:
+        return
     if s[layout.READ + offset] == 0:
         s[layout.READ + offset] = record + 1
     elif s[layout.READ + offset] != record + 1:
         s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_REREAD
+    batched = int(s[layout.BATCHED])
+    if (batched >> (record + 1)) & 1:
+        return  # its batch is answered when the last of it is committed
     awaited = get(s, b, layout.AWAITED)
-    if (awaited >> record) & 1:
-        put(s, b, layout.AWAITED, awaited & ~(1 << record))
+    while (awaited >> record) & 1:
+        awaited &= ~(1 << record)
         if size(get(s, b, layout.VIEW)) >= k[scope.K_MIN_ISR]:
             s[layout.STATUS + record] = ProducerStatus.ACKNOWLEDGED
+        if not (batched >> record) & 1:
+            break
+        record -= 1
+    put(s, b, layout.AWAITED, awaited)
 
 
 @rule
 def raise_hw(s: State, k: Constants, b: int) -> None:
     """Raise a leader's HW to the least LEO of its ISR, the asking follower included."""
-    view = get(s, b, layout.VIEW) | get(s, b, layout.PENDING)
+    view = get(s, b, layout.VIEW) | get(s, b, layout.PENDING) | joiner(s, b)
     floor = min(k[scope.K_MIN_ISR], k[scope.K_BROKERS])
     if k[scope.K_STRICT_MIN_ISR] and size(view) < floor:
         return

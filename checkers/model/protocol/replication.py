@@ -2,12 +2,13 @@
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
-from highwater.checkers.model.protocol.broker_process import crash
+from highwater.checkers.model.protocol.broker_process import crash, spend
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.isr import progress
 from highwater.checkers.model.protocol.replica_log import (
     UNDEFINED,
     append,
+    continues,
     cut,
     largest_epoch_to,
     last_epoch,
@@ -121,6 +122,15 @@ def receive(s: State, k: Constants, b: int) -> bool:
 
 
 @rule
+def propose(s: State, k: Constants, b: int) -> bool:
+    """Fetch, whereupon the leader asks for the follower in the ISR, and the request is late."""
+    if not k[scope.K_ASYNC_ISR] or s[layout.JOIN] or not spend(s, 4, k[scope.K_JOINS]):
+        return False
+    s[layout.JOIN] = layout.ARMED
+    return fetch(s, k, b) and s[layout.JOIN] != layout.ARMED
+
+
+@rule
 def request(s: State, k: Constants, b: int) -> bool:
     """Handle a fetch at the leader: note the follower's progress, and answer."""
     leader = follows(s, b)
@@ -147,6 +157,8 @@ def request(s: State, k: Constants, b: int) -> bool:
     if leo > end:
         _out_of_range(s, k, b, end)
         return True
+    while end > leo and get(s, leader, layout.LOG + end - 1) & 7 == 0:
+        end -= 1  # nothing follows the gap
     told_hw = get(s, leader, layout.HW)
     progress(s, k, leader, b)
     _put_answer(s, b, AnswerKind.RECORDS, leo, end - leo)
@@ -187,6 +199,8 @@ def take(s: State, k: Constants, b: int) -> bool:
             if k[scope.K_DIVERGING_TELLS_HW]:
                 put(s, b, layout.HW, min(get(s, b, layout.LEO), get(s, b, layout.ANSWER_HW)))
             cut_to_epoch(s, k, b, count, offset)
+        elif kind == AnswerKind.RECORDS and continues(s, get(s, b, layout.ANSWER_LOG)):
+            put(s, b, layout.FETCHER, Fetcher.ENDED)  # its batch begins below the LEO
         elif kind == AnswerKind.RECORDS and offset == get(s, b, layout.LEO):
             for position in range(count):
                 append(s, b, get(s, b, layout.ANSWER_LOG + position))

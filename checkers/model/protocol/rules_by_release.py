@@ -103,7 +103,7 @@ class Rules:
         "A leader that is elected again after another, of whom it never heard, forgets how far its"
         " followers were; without it, it commits by what they held before they were cut. No"
         " release does. KRaft brokers pass over decisions; with ZooKeeper those of a controller"
-        " that died are missed, which the model does not have.",
+        " that died are missed.",
         "none yet, see docs/findings.md; Partition.makeLeader, isNewLeader",
     )
     async_isr: bool = _switch(
@@ -138,6 +138,21 @@ class Rules:
     live_joins_only: bool = _switch(
         "Only an unfenced broker joins the ISR.",
         "KIP-841; Partition.isReplicaIsrEligible",
+    )
+    decisions_logged: bool = _switch(
+        "Every broker reads every decision in a log; without it, those that a controller had not"
+        " delivered when it died are lost, and the next one sends the present state.",
+        "KIP-500; ControllerChannelManager, KafkaController.onControllerFailover",
+    )
+    joins_by_broker_epoch: bool = _switch(
+        "A leader that asks for a larger ISR names the start of each broker that it saw, and the"
+        " controller refuses a broker that has started again since.",
+        "KIP-903, KAFKA-14139; ReplicationControlManager.ineligibleReplicasForIsr",
+    )
+    partition_fails_alone: bool = _switch(
+        "A batch that a follower cannot append ends the fetching of its partition, until the next"
+        " leader epoch; without it, it ends the fetcher thread for good.",
+        "KIP-461; AbstractFetcherThread.processFetchRequest",
     )
 
 
@@ -194,6 +209,9 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
         last_leader_alive=version >= (4, 1),
         removal_bumps_epoch=not kraft,
         live_joins_only=kraft or version >= (3, 3),
+        decisions_logged=kraft,
+        joins_by_broker_epoch=kraft and version >= (3, 5),
+        partition_fails_alone=version >= (2, 3),
     )
 
 

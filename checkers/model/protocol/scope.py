@@ -20,6 +20,10 @@ BOUNDS: Final = {
     "failures": (0, 9),
     "moves": (0, 9),
     "late": (0, 9),
+    "batch": (1, 3),
+    "failovers": (0, 3),
+    "wipes": (0, 3),
+    "joins": (0, 3),
 }
 """The least and the most of a scope's numbers; min_isr is 1 up to the brokers."""
 
@@ -34,6 +38,10 @@ class Scope:
         failures: kills, pauses and lagging followers at most. A leadership move is no failure.
         moves: leadership moves and orderly stops at most.
         late: fetch answers at most that arrive after other moves.
+        batch: records that a producer sends in one batch at most, 1 to 3.
+        failovers: controllers at most that die, and others take over.
+        wipes: disks at most that are replaced by empty ones, of brokers outside of the ISR.
+        joins: requests of leaders for a larger ISR at most that reach the controller late.
         acks: what producers wait for.
         min_isr: ``min.insync.replicas``.
         unclean: ``unclean.leader.election.enable``.
@@ -51,6 +59,10 @@ class Scope:
     failures: int = 1
     moves: int = 2
     late: int = 0
+    batch: int = 1
+    failovers: int = 0
+    wipes: int = 0
+    joins: int = 0
     acks: Acks = "all"
     min_isr: int = 1
     unclean: bool = False
@@ -81,7 +93,11 @@ K_MIN_ISR: Final = 6
 K_UNCLEAN: Final = 7
 K_OLD_FORMAT: Final = 8
 K_BY_ROUND: Final = 9
-_FIRST_RULE: Final = 10
+K_BATCH: Final = 10
+K_FAILOVERS: Final = 11
+K_WIPES: Final = 12
+K_JOINS: Final = 13
+_FIRST_RULE: Final = 14
 
 _RULES: Final = {field.name: _FIRST_RULE + n for n, field in enumerate(fields(Rules))}
 
@@ -112,6 +128,9 @@ K_UNCLEAN_START_LEAVES: Final = _RULES["unclean_start_leaves"]
 K_LAST_LEADER_ALIVE: Final = _RULES["last_leader_alive"]
 K_REMOVAL_BUMPS_EPOCH: Final = _RULES["removal_bumps_epoch"]
 K_LIVE_JOINS_ONLY: Final = _RULES["live_joins_only"]
+K_DECISIONS_LOGGED: Final = _RULES["decisions_logged"]
+K_JOINS_BY_BROKER_EPOCH: Final = _RULES["joins_by_broker_epoch"]
+K_PARTITION_FAILS_ALONE: Final = _RULES["partition_fails_alone"]
 
 
 def constants(scope: Scope, rules: Rules) -> Constants:
@@ -119,6 +138,7 @@ def constants(scope: Scope, rules: Rules) -> Constants:
     bounds = [getattr(scope, name) for name in ("brokers", "records", "failures", "moves", "late")]
     settings = [ACKS.index(scope.acks), scope.min_isr, int(scope.unclean)]
     settings += [int(scope.old_format), int(scope.by == "round")]
+    settings += [scope.batch, scope.failovers, scope.wipes, scope.joins]
     switches = [int(getattr(rules, field.name)) for field in fields(rules)]
     return np.array([*bounds, *settings, *switches], dtype=np.int64)
 

@@ -1,8 +1,9 @@
 """The layout of the state vector: replicas, the controller, clients.
 
 A state is ``WIDTH`` signed bytes. The controller's part comes first, then a block a broker. A log
-entry is one byte, ``epoch * 8 + record + 1``; 0 is no entry. Sets of brokers are bit masks. Records
-are numbered in the order in which they are sent, so that they need no names.
+entry is one byte, ``epoch * 8 + record + 1``; 0 is no entry, and ``epoch * 8`` below the LEO a gap,
+an offset without a record. Sets of brokers are bit masks. Records are numbered in the order in
+which they are sent, so that they need no names.
 """
 
 from enum import IntEnum
@@ -36,8 +37,14 @@ FAILURES: Final = READ + MAX_RECORDS
 MOVES: Final = FAILURES + 1
 LATES: Final = MOVES + 1
 FLAGS: Final = LATES + 1
+SPENT: Final = FLAGS + 1  # failovers, replaced disks and late joins, two bits each
 
-BLOCKS: Final = FLAGS + 1
+# Batches; a controller that died; a request for a larger ISR on its way. 0 in other scopes.
+BATCHED: Final = SPENT + 1  # a mask: the record is in one batch with the record before it
+DELIVERS: Final = BATCHED + 1  # the first decision that the controller of today still sends
+JOIN: Final = DELIVERS + 1  # 0, or IN_FLIGHT with the leader, the follower, and STALE
+
+BLOCKS: Final = JOIN + 1
 
 # A broker and its replica, relative to its block.
 LOG: Final = 0
@@ -75,11 +82,12 @@ class ProcessState(IntEnum):
 
 
 class Fetcher(IntEnum):
-    """The next action of a follower: nothing, ask where to truncate, or fetch."""
+    """The next action of a follower: nothing, ask where to truncate, fetch, or never again."""
 
     NONE = 0
     TRUNCATING = 1
     FETCHING = 2
+    ENDED = 3
 
 
 class ProducerStatus(IntEnum):
@@ -97,6 +105,12 @@ class AnswerKind(IntEnum):
     RECORDS = 1
     DIVERGING = 2
 
+
+IN_FLIGHT: Final = 1
+STALE: Final = 32
+"""Of JOIN: the follower has started again since the leader asked."""
+ARMED: Final = 64
+"""Of JOIN, within a step: the next request for a larger ISR is late."""
 
 FLAG_REREAD: Final = 1
 """A consumer has read two records at one offset."""
@@ -178,6 +192,13 @@ def presumes(s: State, b: int) -> bool:
 def is_live(s: State, b: int) -> bool:
     """Return whether ``b`` has a session with the controller."""
     return (int(s[LIVE]) >> b) & 1 == 1
+
+
+@rule
+def joiner(s: State, leader: int) -> int:
+    """Return the follower that ``leader`` has asked for and got no answer about, as a mask."""
+    join = int(s[JOIN])
+    return 1 << ((join >> 3) & 3) if join & IN_FLIGHT and (join >> 1) & 3 == leader else 0
 
 
 @rule

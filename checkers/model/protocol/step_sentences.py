@@ -7,6 +7,7 @@ from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import State
 from highwater.checkers.model.protocol.moves import Move
 from highwater.checkers.model.protocol.state_layout import (
+    Fetcher,
     epoch_of,
     follows,
     get,
@@ -36,6 +37,12 @@ def _send(a: int, _: int, __: State, after: State) -> str:
     return f"{NAMES[a]} appends m{record} at offset {offset}"
 
 
+def _batch(a: int, _: int, before: State, after: State) -> str:
+    first, last = int(before[layout.SENT]) + 1, int(after[layout.SENT])
+    offset = get(before, a, layout.LEO)
+    return f"{NAMES[a]} appends m{first} to m{last} in one batch, from offset {offset}"
+
+
 def _decided(after: State) -> str:
     last = newest(after)
     leader = leader_of(after, last)
@@ -54,6 +61,8 @@ def _change(b: int, before: State, after: State) -> str:
         parts.append(f"gets {_records(now - leo)}, LEO {now}")
     if get(before, b, layout.HW) != get(after, b, layout.HW):
         parts.append(f"HW {get(after, b, layout.HW)}")
+    if get(before, b, layout.FETCHER) != get(after, b, layout.FETCHER) == Fetcher.ENDED:
+        parts.append("gets a batch that begins below its LEO, and its fetcher ends")
     return ", ".join(parts) or "gets nothing new"
 
 
@@ -91,6 +100,19 @@ def _ask(a: int, _: int, before: State, after: State) -> str:
     if get(before, leader, layout.HW) != get(after, leader, layout.HW):
         sentence += f"; {NAMES[leader]} commits up to {get(after, leader, layout.HW)}"
     return sentence
+
+
+def _propose(a: int, b: int, before: State, after: State) -> str:
+    leader = NAMES[follows(before, a)]
+    sentence = _fetch(a, b, before, after)
+    return f"{sentence}; {leader} asks for {NAMES[a]} in the ISR, and that is late"
+
+
+def _admit(a: int, _: int, before: State, after: State) -> str:
+    sentence = f"the controller hears which ISR {NAMES[a]} asks for"
+    if isr_of(before, newest(before)) == isr_of(after, newest(after)):
+        return f"{sentence}, and refuses"
+    return f"{sentence}; {_decided(after)}"
 
 
 def _truncate(a: int, _: int, before: State, after: State) -> str:
@@ -167,6 +189,13 @@ _SENTENCES: Final[Mapping[Move, _Sentence]] = {
     Move.SAVE: lambda mask, _, __, ___: (
         f"{_who(mask)} {'writes its' if mask in _ALONE else 'write their'} HW to disk"
     ),
+    Move.BATCH: _batch,
+    Move.FAILOVER: lambda _, __, ___, ____: (
+        "the controller dies, and the next one sends the present state"
+    ),
+    Move.WIPE: lambda a, _, __, ___: f"{NAMES[a]}'s disk is replaced by an empty one",
+    Move.PROPOSE: _propose,
+    Move.ADMIT: _admit,
     Move.CHECKPOINT: lambda a, _, __, after: (
         f"{NAMES[a]} writes HW {get(after, a, layout.HW)} to disk"
     ),

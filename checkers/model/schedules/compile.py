@@ -27,7 +27,7 @@ from highwater.checkers.model.protocol.state_layout import (
     newest,
 )
 from highwater.checkers.model.protocol.step_sentences import NAMES, says
-from highwater.checkers.model.schedules.compile_messages import compile_by_message
+from highwater.checkers.model.schedules.compile_messages import compile_by_message, names_of
 from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.schedules.schedule import (
     OLD_FORMAT,
@@ -43,6 +43,7 @@ Row = tuple[int, int, int]
 
 _ACTIONS: Final[dict[Move, Action]] = {
     Move.SEND: "send",
+    Move.BATCH: "send",
     Move.KILL: "kill",
     Move.PAUSE: "pause",
     Move.RESUME: "resume",
@@ -137,7 +138,7 @@ def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
         if kind in ROUNDS:
             before = a
             choices.append([a])
-        elif kind in (Move.SEND, Move.START, Move.RESUME):
+        elif kind in (Move.SEND, Move.BATCH, Move.START, Move.RESUME):
             choices.append([1 << a])
         elif kind == Move.STOP:
             sets = dict.fromkeys((_EVERYBODY, before, before & after, after))
@@ -208,7 +209,9 @@ def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> Sc
     return ScheduleStep(
         action=_ACTIONS[Move(kind)],
         broker=None if kind in ROUNDS else a,
-        record=f"m{seen.sent}" if kind == Move.SEND else None,
+        record=names_of(seen.sent, b if kind == Move.BATCH else 1)
+        if kind in {Move.SEND, Move.BATCH}
+        else None,
         says=says(kind, a, b, before, after),
         held=frozenset(up - running),
         expect=_expect(seen, settled, Move(kind), a),

@@ -14,7 +14,7 @@ import msgspec
 from highwater.checkers.model.protocol.compiled import Constants
 from highwater.checkers.model.protocol.compiled import State as Vector
 from highwater.checkers.model.protocol.moves import Move, attempt
-from highwater.checkers.model.protocol.readable_state import State, decode
+from highwater.checkers.model.protocol.readable_state import State, decode, name_of
 from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.model.protocol.scope import K_BROKERS, constants, initial
 from highwater.checkers.model.protocol.state_layout import (
@@ -44,6 +44,8 @@ Row = tuple[int, int, int]
 
 _ACTIONS: Final[dict[Move, Action]] = {
     Move.SEND: "send",
+    Move.BATCH: "send",
+    Move.FAILOVER: "failover",
     Move.KILL: "kill",
     Move.PAUSE: "pause",
     Move.RESUME: "resume",
@@ -66,6 +68,12 @@ _REQUESTS: Final = {
     Move.TRUNCATE: Fetcher.TRUNCATING,
 }
 """Moves that are a request of a follower, and what its fetcher is about to do then."""
+_SENDS: Final = frozenset({Move.SEND, Move.BATCH})
+
+
+def names_of(sent: int, count: int) -> str:
+    """Return the names of the last ``count`` records of those sent."""
+    return " ".join(name_of(record) for record in range(sent - count, sent))
 
 
 def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
@@ -195,10 +203,11 @@ def _step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep
         decision = get(after, a, APPLIED_DECISION)
     elif newest(after) != newest(before):
         decision = newest(after)
+    ended = kind == Move.FETCH and get(after, a, FETCHER) == Fetcher.ENDED
     return ScheduleStep(
-        action=_ACTIONS[Move(kind)],
-        broker=a,
-        record=f"m{seen.sent}" if kind == Move.SEND else None,
+        action="end-fetch" if ended else _ACTIONS[Move(kind)],
+        broker=None if kind == Move.FAILOVER else a,
+        record=names_of(seen.sent, b if kind == Move.BATCH else 1) if kind in _SENDS else None,
         says=says(kind, a, b, before, after),
         asks=asks,
         decision=decision,

@@ -25,8 +25,8 @@ class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     Attributes:
         move: its kind, as ``moves.Move`` calls it, in lower case.
-        brokers: the broker of the move, and the other broker that it names, if any; in a round all
-            that run.
+        brokers: the broker of the move, and the other broker that it names, if any, or of a batch
+            the number of records; in a round all that run.
         after: the state after it.
     """
 
@@ -163,4 +163,6 @@ def counterexample(
 def _brokers(kind: Move, a: int, b: int) -> tuple[int, ...]:
     if kind in ROUNDS:
         return tuple(number for number in range(8) if (a >> number) & 1)
-    return (a, b) if kind in OF_TWO else (a,)
+    if kind == Move.FAILOVER:
+        return ()
+    return (a, b) if kind in OF_TWO or kind == Move.BATCH else (a,)

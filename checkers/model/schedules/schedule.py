@@ -23,6 +23,7 @@ Action = Literal[
     "send", "kill", "pause", "resume", "start", "stop", "move",
     "expire", "register", "elect", "learn", "skip", "truncate", "fetch", "ask", "receive",
     "lag", "shrink", "confirm", "expand", "checkpoint", "read", "run", "tell", "try",
+    "failover", "end-fetch",
 ]  # fmt: skip
 
 COMMANDED: Final = frozenset({"send", "kill", "pause", "resume", "start", "stop", "move"})
@@ -71,7 +72,7 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         broker: the broker concerned; of a send its target, by default the leader.
-        record: the record's name, of a send.
+        record: the record's name, of a send; of several in one batch, their names with spaces.
         says: the step in a sentence, for a person.
         held: replicas that are frozen from before the step until after it, so that they do not run
             ahead. Records appended meanwhile reach them after that, never before.
@@ -184,7 +185,7 @@ def _check(schedule: Schedule) -> None:
         problem = _problem(step, schedule.replicas, sent)
         if problem:
             raise UsageError(f"step {number}, {step.action}: {problem}")
-        sent |= {step.record} if step.action == "send" and step.record else set()
+        sent |= set((step.record or "").split()) if step.action == "send" else set()
 
 
 def _problem(step: ScheduleStep, replicas: int, sent: set[str]) -> str:
@@ -198,7 +199,7 @@ def _problem(step: ScheduleStep, replicas: int, sent: set[str]) -> str:
         return "it does not say which broker"
     if step.action == "send" and not step.record:
         return "it does not say which record"
-    if step.action == "send" and step.record in sent:
+    if step.action == "send" and sent & set((step.record or "").split()):
         return f"record {step.record} was sent before"
     if step.action in {"stop", "start"} and step.broker in step.held:
         return f"replica {step.broker} is held, and cannot {step.action} meanwhile"

@@ -24,8 +24,16 @@ from highwater.checkers.model.protocol.compiled import Constants, State
 from highwater.checkers.model.protocol.invariants import at_rest
 from highwater.checkers.model.protocol.moves import Move, apply, attempt
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, Rules
-from highwater.checkers.model.protocol.scope import K_BROKERS, Acks, Scope, constants, initial
+from highwater.checkers.model.protocol.scope import (
+    BOUNDS,
+    K_BROKERS,
+    Acks,
+    Scope,
+    constants,
+    initial,
+)
 from highwater.checkers.model.protocol.state_layout import (
+    Fetcher,
     ProcessState,
     ProducerStatus,
     block,
@@ -106,13 +114,19 @@ def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOut
         ScriptError: the brokers do not become idle, or there are more decisions than the model
             holds.
     """
-    sends = sum(kind == Move.SEND for kind, _, _ in schedule.moves)
+    sends = sum(
+        count if kind == Move.BATCH else kind == Move.SEND for kind, _, count in schedule.moves
+    )
     scope = Scope(
         brokers=schedule.replicas,
         records=max(1, sends),
         failures=9,
         moves=9,
         late=9,
+        batch=max((row[2] for row in schedule.moves if row[0] == Move.BATCH), default=1),
+        failovers=BOUNDS["failovers"][1],
+        wipes=BOUNDS["wipes"][1],
+        joins=BOUNDS["joins"][1],
         acks=schedule.acks,
         min_isr=schedule.min_isr,
         unclean=unclean,
@@ -244,7 +258,12 @@ class ScriptState:
             self.let(brokers)
             if (self.state == before).all():
                 break
-        return at_rest(self.state, self.k)
+        return at_rest(self.state, self.k) or self._has_ended()
+
+    def _has_ended(self) -> bool:
+        """Return whether a fetcher has ended for good, so that a follower stays out of the ISR."""
+        brokers = range(int(self.k[K_BROKERS]))
+        return any(get(self.state, b, layout.FETCHER) == Fetcher.ENDED for b in brokers)
 
     def follow(self, moves: Iterable[tuple[int, int, int]]) -> None:
         """Take moves that may come from other rules; a move that these rules lack is left out.
@@ -255,7 +274,7 @@ class ScriptState:
             after = attempt(self.state, self.k, row)
             if after is not None:
                 self._keep(after)
-                if row[0] == Move.SEND:
+                while len(self.names) < after[layout.SENT]:
                     self.names.append(f"m{len(self.names) + 1}")
 
     def cut(self, b: int, end: int) -> bool:
@@ -271,7 +290,7 @@ class ScriptState:
 
     def log(self, b: int) -> tuple[str, ...]:
         """Return the records of a replica."""
-        return tuple(self.names[(entry & 7) - 1] for entry in self._entries(b))
+        return tuple(self.names[(entry & 7) - 1] for entry in self._entries(b) if entry & 7)
 
     def _entries(self, b: int) -> list[int]:
         first = block(b) + layout.LOG

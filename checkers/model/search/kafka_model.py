@@ -9,7 +9,7 @@ import numpy as np
 
 from highwater.checkers.model.protocol.compiled import State
 from highwater.checkers.model.protocol.invariants import INVARIANTS, broken
-from highwater.checkers.model.protocol.moves import apply, moves, possible
+from highwater.checkers.model.protocol.moves import apply, apply_alone, moves, possible
 from highwater.checkers.model.protocol.rules_by_release import Rules, rules_of
 from highwater.checkers.model.protocol.scope import Scope, constants, initial
 from highwater.checkers.model.search.machine import Machine, MachineFunctions
@@ -17,7 +17,13 @@ from highwater.checkers.model.search.symmetry import canonical, rename
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 
-LAWS: Final = MachineFunctions(apply=apply, canonical=canonical, broken=broken, possible=possible)
+_LAWS: Final = {
+    "message": MachineFunctions(
+        apply=apply_alone, canonical=canonical, broken=broken, possible=possible
+    ),
+    "round": MachineFunctions(apply=apply, canonical=canonical, broken=broken, possible=possible),
+}
+"""The functions of a search, by its step: one by messages need not compile the rounds."""
 
 PROMISES: Final = tuple(name for name, invariant in INVARIANTS.items() if invariant.promise)
 
@@ -51,7 +57,7 @@ class ModelSettings:
     def machine(self) -> Machine:
         """Return the model as a machine. Raises what ``rules`` raises."""
         return Machine(
-            laws=LAWS,
+            laws=_LAWS[self.scope.by],
             moves=moves(self.scope).astype(np.int64),
             constants=constants(self.scope, self.rules()),
             initial=initial(self.scope),

@@ -55,6 +55,9 @@ def signature(s: State, b: int) -> int:
     facts |= int(int(s[layout.LAST_LEADER]) == b + 1) << 4
     for decision in range(last + 1):
         facts = facts * 2 + int(leader_of(s, decision) == b)
+    if s[layout.JOIN]:
+        join = int(s[layout.JOIN])
+        mixed = mixed * 4 + int((join >> 1) & 3 == b) * 2 + int((join >> 3) & 3 == b)
     return (mixed * 31 + facts) & _MASK
 
 
@@ -66,8 +69,11 @@ def _forget(s: State, n: int) -> None:
         applied = get(s, b, layout.APPLIED_DECISION)
         if 0 <= applied < oldest:
             oldest = applied
+    if s[layout.DELIVERS]:
+        _forget_failover(s, n)
     if oldest == 0:
         return
+    s[layout.DELIVERS] = max(0, int(s[layout.DELIVERS]) - oldest)
     for decision in range(layout.MAX_DECISIONS):
         later = decision + oldest
         here = later < int(s[layout.DECISIONS])
@@ -77,6 +83,16 @@ def _forget(s: State, n: int) -> None:
     for b in range(n):
         if get(s, b, layout.APPLIED_DECISION) >= 0:
             put(s, b, layout.APPLIED_DECISION, get(s, b, layout.APPLIED_DECISION) - oldest)
+
+
+@rule
+def _forget_failover(s: State, n: int) -> None:
+    """Drop that a controller died, once every broker knows more than the dead one did."""
+    for b in range(n):
+        applied = get(s, b, layout.APPLIED_DECISION)
+        if 0 <= applied < int(s[layout.DELIVERS]) - 1:
+            return
+    s[layout.DELIVERS] = 0
 
 
 @rule
@@ -105,6 +121,11 @@ def rename(s: State, n: int, first: int, second: int, third: int) -> None:
         s[field] = _renamed(int(s[field]), first, second, third)
     if s[layout.LAST_LEADER]:
         s[layout.LAST_LEADER] = _place(int(s[layout.LAST_LEADER]) - 1, first, second) + 1
+    if s[layout.JOIN]:
+        join = int(s[layout.JOIN])
+        leader = _place((join >> 1) & 3, first, second)
+        follower = _place((join >> 3) & 3, first, second)
+        s[layout.JOIN] = (join & ~30) | leader << 1 | follower << 3
     old = s[layout.BLOCKS : layout.BLOCKS + 3 * layout.BLOCK].copy()
     for b in range(n):
         source = first if b == 0 else (second if b == 1 else third)

@@ -12,6 +12,7 @@ from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.protocol.step_sentences import NAMES
 from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.search.result import SearchAnswer
+from highwater.harness.base.wording import count
 
 _REASONS: Final = {
     "memory": "memory was used up before every state was met: see --memory, --spark-master",
@@ -57,7 +58,15 @@ def bounds(scope: Scope) -> str:
         "leadership move": scope.moves,
         "late answer": scope.late,
     }
-    parts = [f"{n} {what}{'' if n == 1 else 's'}" for what, n in counted.items()]
+    rare = {
+        "controller failover": scope.failovers,
+        "replaced disk": scope.wipes,
+        "late ISR request": scope.joins,
+    }
+    counted |= {what: n for what, n in rare.items() if n}
+    parts = [count(n, what) for what, n in counted.items()]
+    if scope.batch > 1:
+        parts.append(f"{scope.batch} records in a batch")
     return "at most " + ", ".join(parts)
 
 

@@ -57,8 +57,8 @@ class Appender:
                 _, version, correlation = struct.unpack(">hhi", frame[:8])
                 request = ProduceRequest.decode(frame, version=version, header=True)
                 batch = request.topic_data[0].partition_data[0].records
-                [record] = list(MemoryRecords(bytes(batch)).next_batch())
-                self.received.append((version, record.value))
+                records = MemoryRecords(bytes(batch)).next_batch()
+                self.received += [(version, record.value) for record in records]
                 if self.error is None or request.acks == 0:
                     continue
                 topic = ProduceResponse.TopicProduceResponse
@@ -150,3 +150,15 @@ def test_what_is_never_answered_may_have_happened(broker: Appender, ledger: Ledg
     direct.close(limit_s=0.0)
     [row] = ledger.rows
     assert (row["outcome"], row["complete_ns"]) == ("info", None)
+
+
+def test_a_batch_has_one_answer_and_an_operation_for_each_record(
+    broker: Appender, ledger: Ledger
+) -> None:
+    direct = sender(ledger)
+    direct.send_batch(["m1", "m2"], 0, address=broker.address)
+    direct.close(limit_s=5.0)
+    assert len(broker.received) == 2
+    rows = [(row["value"], row["offset"], row["outcome"]) for row in ledger.rows]
+    assert rows == [("m1", 7, "ok"), ("m2", 8, "ok")]
+    assert direct.sent == 2

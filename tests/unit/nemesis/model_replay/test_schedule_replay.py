@@ -1,6 +1,7 @@
 """A schedule is played step by step: who is held is frozen, and what is expected is waited for."""
 
 import threading
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
@@ -128,8 +129,11 @@ class Stage:
         self.says.append(f"{name} {phase} {broker or ''} {says}")
 
     def send(self, identity: str, partition: int, *, address: str) -> None:
-        self.done.append(f"send {identity}-{partition} to {address}")
-        self.answers[identity] = SendOutcome(outcome="ok", offset=0)
+        self.send_batch((identity,), partition, address=address)
+
+    def send_batch(self, identities: Sequence[str], partition: int, *, address: str) -> None:
+        self.done.append(f"send {' '.join(identities)}-{partition} to {address}")
+        self.answers |= dict.fromkeys(identities, SendOutcome(outcome="ok", offset=0))
 
 
 @pytest.fixture

@@ -225,3 +225,75 @@ def test_a_leader_that_is_deposed_answers_no_producer_any_more() -> None:
     )
     assert play.now.read == ("m1",)
     assert not play.now.acked
+
+
+# Batches, a controller that dies, disks that are replaced.
+
+
+def test_a_batch_is_answered_as_a_whole() -> None:
+    play = Play.of("2.8.2", brokers=2).do("send A, batch A 2, fetch B, fetch B")
+    assert (play.log("B"), play.now.acked) == ("m1 m2 m3", ("m1", "m2", "m3"))
+    assert not Play.of("0.10.2.2").can("batch A 2")
+
+
+BATCH_CUT_INSIDE = (
+    "lag A B, pause A, expire A B, resume A, register A, learn B, send B, batch A 2, learn A"
+)
+
+
+def test_a_cut_inside_of_a_batch_leaves_a_gap() -> None:
+    """B does not know A's epoch, and tells A its own LEO (KIP-279)."""
+    play = Play.of("1.1.1", brokers=2, unclean=True).do(f"{BATCH_CUT_INSIDE}, truncate A, fetch A")
+    assert (play.log("A"), play.log("B")) == ("-", "m1")
+    assert "gapless" in play.broken
+    kept = Play.of("2.0.1", brokers=2, unclean=True).do(f"{BATCH_CUT_INSIDE}, truncate A, fetch A")
+    assert (kept.log("A"), "gapless" in kept.broken) == ("m1", False)
+
+
+def test_a_batch_that_begins_below_the_leo_ends_the_fetcher() -> None:
+    script = "send A, lag A B, pause A, expire A B, resume A, register A, learn A, learn B"
+    script += ", truncate A, batch B 2, fetch A"
+    play = Play.of("1.1.1", brokers=2, unclean=True).do(script)
+    assert (play.log("A"), play.now.replicas[0].fetcher) == ("m1", "ended")
+    assert "fetches-on" in play.broken
+    assert not play.can("fetch A")
+    kept = Play.of("2.0.1", brokers=2, unclean=True).do(script)
+    assert (kept.log("A"), "fetches-on" in kept.broken) == ("m2 m3", False)
+
+
+def test_what_a_dead_controller_had_not_delivered_is_lost() -> None:
+    play = Play.of("3.9.2-zk").do("move B, move A, learn B, learn B, failover, move C")
+    play.do("learn A")
+    assert (play.now.replicas[0].follows, play.now.replicas[0].epoch) == (0, 2)
+    play.do("learn A")
+    assert (play.now.replicas[0].follows, play.now.replicas[0].epoch) == (2, 3)
+    assert not Play.of("3.9.2-zk").do("move B").can("failover")  # it changes nothing
+    assert not Play.of("3.9.2").do("move B, move A").can("failover")
+
+
+def test_a_leader_that_missed_decisions_commits_by_what_its_followers_had() -> None:
+    """As docs/findings/missed-decisions.md has it."""
+    script = "send A, fetch B, fetch B, move C, learn C, learn B, truncate B, move A, failover"
+    script = script.replace(", truncate B", ", fetch B")  # since 2.8 the fetch itself truncates
+    play = Play.of("3.9.2-zk").do(f"{script}, learn A, learn C, fetch C, fetch C, fetch C")
+    assert (play.log("B"), play.now.acked) == ("", ("m1",))
+    play.do("move B, learn B, learn B")
+    assert "acked-kept" in play.broken
+
+
+def test_a_disk_is_replaced_outside_of_the_isr_alone() -> None:
+    play = Play.of("3.9.2-zk", brokers=2).do("send A, fetch B, fetch B, stop A B")
+    assert not play.can("wipe B")
+    play.do("wipe A")
+    assert (play.log("A"), play.now.replicas[0].process) == ("", "dead")
+
+
+def test_an_empty_replica_enters_the_isr_and_leads() -> None:
+    """KAFKA-14139: B was asked for before its disk was replaced."""
+    script = "send A, stop B B, learn A, start B, learn B, fetch B, propose B, stop B B, wipe B"
+    script += ", start B, admit A, stop A B, learn B"
+    assert "acked-kept" in Play.of("3.9.2-zk", brokers=2).do(script).broken
+    kept = script.replace(", stop A B, learn B", "")
+    play = Play.of("3.9.2", brokers=2).do(kept)
+    assert play.now.isr == (0,)
+    assert not play.can("stop A B")

@@ -57,6 +57,8 @@ def possible(move: str) -> Callable[[Play], bool]:
 TWO = {"brokers": 2}
 ONE_FETCH_AHEAD = "send A, fetch B, fetch B"
 """m1 is committed, and B does not know it yet."""
+LATE_JOIN = "send A, stop B B, learn A, start B, learn B, fetch B, propose B"
+"""B has everything, and that A asks for it in the ISR has not reached the controller."""
 
 FORK = """
     send A, fetch B
@@ -246,6 +248,22 @@ CASES = (
         script="pause C, expire C C, learn A, resume C, fetch C",
         sees=isr, on="AB", off="ABC",
     ),
+    Case(
+        switch="decisions_logged", kafka="3.9.2-zk", script="move B, move A",
+        sees=possible("failover"), on=False, off=True,
+    ),
+    Case(
+        switch="joins_by_broker_epoch", kafka="3.9.2-zk", bounds=TWO,
+        script=f"{LATE_JOIN}, stop B B, wipe B, start B, admit A",
+        sees=isr, on="A", off="AB",
+    ),
+    Case(
+        switch="partition_fails_alone", kafka="1.1.1", bounds={**TWO, "unclean": True},
+        script="send A, lag A B, pause A, expire A B, resume A, register A, learn A, learn B"
+        ", truncate A, batch B 2, fetch A, pause A, expire A A, pause B, expire B B, resume B"
+        ", register B, resume A, register A, learn A",
+        sees=fetcher("A"), on="truncating", off="ended",
+    ),
 )  # fmt: skip
 
 
@@ -285,6 +303,7 @@ SINCE = {
     "late_fenced": ("3.9.0", "3.9.2"),
     "last_leader_alive": ("4.0.2", "4.1.2"),
     "elr": ("4.0.2", "4.1.2"),
+    "partition_fails_alone": ("2.1.1", "2.4.1"),
 }
 """The last release of the catalogue without a rule, and the first with it."""
 

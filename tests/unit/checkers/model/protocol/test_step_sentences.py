@@ -103,6 +103,37 @@ ELSEWHERE = [
         "shrink A C",
         "A drops C from the ISR, and commits up to 1",
     ),
+    ("2.8.2", "send A", "batch A 2", "A appends m2 to m3 in one batch, from offset 1"),
+    (
+        "2.8.2",
+        "move B, move A",
+        "failover",
+        "the controller dies, and the next one sends the present state",
+    ),
+    (
+        "2.8.2",
+        "send A, fetch B, pause B, expire B B, kill B",
+        "wipe B",
+        "B's disk is replaced by an empty one",
+    ),
+    (
+        "2.8.2",
+        "pause B, expire B B, learn A, resume B, register B, learn B",
+        "propose B",
+        "B fetches from A: gets nothing new; A asks for B in the ISR, and that is late",
+    ),
+    (
+        "2.8.2",
+        "pause B, expire B B, learn A, resume B, register B, learn B, propose B",
+        "admit A",
+        "the controller hears which ISR A asks for; A is to lead in epoch 1, ISR {A, B, C}",
+    ),
+    (
+        "2.8.2",
+        "pause B, expire B B, learn A, resume B, register B, learn B, propose B, move C",
+        "admit A",
+        "the controller hears which ISR A asks for, and refuses",
+    ),
 ]
 
 

@@ -89,3 +89,27 @@ def test_the_hw_of_a_follower_covers_what_its_leader_lacks_until_3_4_1() -> None
 def test_kraft_and_moves_without_a_message_are_refused() -> None:
     with pytest.raises(UsageError, match="KRaft"):
         schedule_of("kafka-13141-2.8.0", "4.3.1")
+
+
+def test_a_controller_that_dies_loses_a_record_of_zookeepers() -> None:
+    schedule = schedule_of("missed-decisions-3.9.2-zk", "3.9.2-zk")
+    assert [step.broker for step in schedule.steps if step.action == "failover"] == [None]
+    outcome = foretell(schedule, rules_of("3.9.2-zk"), unclean=False)
+    assert outcome.lost == ("m1",)
+
+
+def test_a_fetch_that_ends_the_fetcher_is_a_step_of_its_own() -> None:
+    bad, good = (schedule_of("batch-below-leo-1.1.1", kafka) for kafka in ("1.1.1", "2.0.1"))
+    assert sum(step.action == "end-fetch" for step in bad.steps) == 1
+    assert not any(step.action == "end-fetch" for step in good.steps)
+    assert [step.record for step in bad.steps if step.action == "send"] == ["m1", "m2 m3", "m4"]
+    outcome = foretell(bad, rules_of("1.1.1"), unclean=True)
+    assert outcome.logs["A"] == ("m1",)
+    assert outcome.logs["B"] == ("m2", "m3", "m4")
+    assert foretell(good, rules_of("2.0.1"), unclean=True).forked == ()
+
+
+def test_a_cut_inside_of_a_batch_forks_at_the_gap() -> None:
+    bad, good = (schedule_of("batch-cut-inside-1.1.1", kafka) for kafka in ("1.1.1", "2.0.1"))
+    assert foretell(bad, rules_of("1.1.1"), unclean=True).forked == (0,)
+    assert foretell(good, rules_of("2.0.1"), unclean=True).forked == ()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -79,6 +80,24 @@ def test_machine_code_and_python_agree_state_by_state(kafka: str) -> None:
     assert by_python == compiled(machine)
     found = explore(machine, [], limits=PLENTY)
     assert (found.states, found.exhausted) == (len(by_python), True)
+
+
+RARE = {
+    "a batch": ("1.1.1", Scope(brokers=2, records=2, failures=0, moves=1, batch=2)),
+    "a failover": ("2.8.2", Scope(brokers=2, records=1, failures=0, moves=2, failovers=1)),
+    "a disk": ("3.9.2-zk", Scope(brokers=2, records=1, failures=0, moves=2, wipes=1, joins=1)),
+}
+
+
+@pytest.mark.parametrize(("kafka", "scope"), RARE.values(), ids=RARE)
+def test_machine_code_and_python_agree_on_what_is_rare(kafka: str, scope: Scope) -> None:
+    machine = ModelSettings(kafka=kafka, scope=scope).machine()
+    by_python = interpreted(machine, lambda state: canonical(machine, state))
+    without = ModelSettings(
+        kafka=kafka, scope=replace(scope, batch=1, failovers=0, wipes=0, joins=0)
+    ).machine()
+    assert by_python == compiled(machine)
+    assert len(by_python) > len(compiled(without))
 
 
 def test_renaming_brokers_loses_no_state_and_invents_none() -> None:

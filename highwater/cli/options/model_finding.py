@@ -1,0 +1,134 @@
+"""The page of a finding: its steps, its replays on real brokers, and the rules that mend it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from highwater.campaigns.model_schedules import Source, Tally, check_finding
+from highwater.checkers.model.protocol.rules_by_release import SWITCHES
+from highwater.checkers.model.schedules.counterexample import Counterexample
+from highwater.checkers.model.search.breadth_first import Limits, half_of_free_memory
+from highwater.checkers.model.search.kafka_model import ModelSettings
+from highwater.checkers.model.search.random_walks import play
+from highwater.checkers.model.search.result import SearchAnswer, search
+from highwater.cli.model_rules import says, source
+from highwater.cli.options.model import bounds, holdings, settings
+from highwater.harness.base.wording import count
+from highwater.reports.pages.counterexample import write
+
+_SECONDS: Final = 120.0
+"""A search with one rule switched may take so long; what is not known then is written down so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mend:
+    """A rule that the release lacks, and what a search of the same scope finds with it.
+
+    Attributes:
+        answer: None where the same steps break the promise with the rule as without it.
+    """
+
+    rule: str
+    answer: SearchAnswer | None
+
+
+def mends(counterexample: Counterexample) -> tuple[Mend, ...]:
+    """Switch on, one by one, the rules that the release lacks, and search the same scope again.
+
+    A rule under which the same steps break the promise still is not searched: it does not mend.
+    """
+    setting, tried = counterexample.setting, list[Mend]()
+    for rule in SWITCHES:
+        # ``kraft`` is no rule of replication: it decides which rules hold.
+        if getattr(setting.rules(), rule) or rule == "kraft":
+            continue
+        other = replace(setting, switched={**setting.switched, rule: True})
+        answer = None
+        if not _breaks(counterexample, other):
+            limits = Limits(memory=half_of_free_memory(), seconds=_SECONDS)
+            (answer,) = search(other, [counterexample.invariant], limits=limits)
+        tried.append(Mend(rule=rule, answer=answer))
+    return tuple(tried)
+
+
+def _breaks(counterexample: Counterexample, setting: ModelSettings) -> bool:
+    """Return whether the steps that are possible under other rules break the same promise."""
+    machine = setting.machine()
+    moves = [step.numbers() for step in counterexample.steps]
+    return play(machine, moves, machine.invariants[counterexample.invariant]) is not None
+
+
+def write_finding(
+    file: Source, tallies: Sequence[Tally], tried: Sequence[Mend], folder: Path
+) -> Path:
+    """Write the page ``finding.md`` with its counterexample, drawn, beside it; return its path.
+
+    Raises:
+        UsageError: the file is no counterexample of replicas.
+    """
+    counterexample = check_finding(file)
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.joinpath("counterexample.json").write_bytes(counterexample.to_json())
+    write(counterexample, folder / "counterexample.svg")
+    page = folder / "finding.md"
+    page.write_text(text(counterexample, tallies, tried), "utf-8")
+    return page
+
+
+def text(counterexample: Counterexample, tallies: Sequence[Tally], tried: Sequence[Mend]) -> str:
+    """Return the page. Every number in it was counted by a search or a replay."""
+    scope = counterexample.scope
+    steps = count(len(counterexample.steps), "step")
+    fewest = ", the fewest" if counterexample.shortest else ""
+    parts = [
+        f"# {counterexample.invariant} on Kafka {counterexample.kafka}",
+        f"{counterexample.says} A search broke that in {steps}{fewest}.",
+        f"Settings: {settings(scope)}. Scope: {bounds(scope)}; a step is a {scope.by}.",
+        "## Steps",
+        "\n".join(
+            f"{number}. {step.says}.\n   `{holdings(step.after)}`"
+            for number, step in enumerate(counterexample.steps, start=1)
+        ),
+        "![The replicas after each step](counterexample.svg)",
+        "## On real brokers",
+        _replays(tallies),
+        "## Rules that mend it",
+        "Each rule that the release lacks, switched on alone, and the same scope searched again.",
+        _mended(tried),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _replays(tallies: Sequence[Tally]) -> str:
+    if not tallies:
+        return "Not replayed."
+    rows = [
+        f"| {tally.kafka} | {tally.reproduced} of {tally.runs} | {tally.kept} of {tally.runs} |"
+        for tally in tallies
+    ]
+    heads = "| Kafka | lost or forked, as predicted | kept, as predicted |\n| --- | --- | --- |"
+    return "\n".join([heads, *rows])
+
+
+def _mended(tried: Sequence[Mend]) -> str:
+    rows = [
+        f"| `{mend.rule}` | {_effect(mend.answer)} | {says(mend.rule)} | {source(mend.rule)} |"
+        for mend in sorted(tried, key=_rank)
+    ]
+    heads = "| rule | with it | what it is | source |\n| --- | --- | --- | --- |"
+    return "\n".join([heads, *rows])
+
+
+def _rank(mend: Mend) -> int:
+    return 2 if mend.answer is None else int(mend.answer.holds is not True)
+
+
+def _effect(answer: SearchAnswer | None) -> str:
+    if answer is None:
+        return "the same steps break it"
+    if answer.holds:
+        return f"**holds in {count(answer.states, 'state')}**"
+    if answer.counterexample is not None:
+        return f"{count(len(answer.counterexample.steps), 'step')} break it"
+    return f"not known after {count(answer.states, 'state')}"

@@ -36,6 +36,8 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
         nemesis: faults of a random schedule, separated by commas, or None with a story; empty when
             nothing is to happen.
         client: library of the producers, as a plan has it.
+        group_protocol: of a group of readers beside them (``classic``, ``consumer``); empty where
+            there is none.
     """
 
     kafka: str
@@ -47,6 +49,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
     unclean: bool
     seed: int
     client: str = LIBRDKAFKA
+    group_protocol: str = ""
 
     @property
     def happened(self) -> str:
@@ -54,9 +57,10 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
         return self.story or self.nemesis or "no faults"
 
     @property
-    def line(self) -> tuple[str, Acks, int, bool, str, str]:
+    def line(self) -> tuple[str, Acks, int, bool, str, str, str]:
         """All but release and seed: a row of the matrix page."""
-        return self.happened, self.acks, self.min_isr, self.unclean, self.driver, self.client
+        topic = self.acks, self.min_isr, self.unclean
+        return self.happened, *topic, self.driver, self.client, self.group_protocol
 
     @classmethod
     def fields_of(cls, plan: Plan) -> dict[str, object]:
@@ -71,6 +75,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
             "unclean": plan.topic.unclean_leader_election,
             "seed": plan.seed,
             "client": plan.client,
+            "group_protocol": plan.workload.group_protocol if plan.workload.subscribe else "",
         }
 
 
@@ -154,6 +159,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         nemeses: mixes of faults, each a cell of its own beside the stories.
+        group_protocols: of a group of readers, which a story does not have.
     """
 
     kafkas: tuple[str, ...]
@@ -165,6 +171,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
     drivers: tuple[str, ...] = ("local",)
     seeds: tuple[int, ...] = (0,)
     clients: tuple[str, ...] = (LIBRDKAFKA,)
+    group_protocols: tuple[str, ...] = ("",)
     duration_s: float = 30.0
 
 
@@ -288,6 +295,7 @@ SCHEMA: Final = pa.schema(
         pa.field("unclean", pa.bool_(), nullable=False),
         pa.field("seed", pa.int64(), nullable=False),
         pa.field("client", pa.string(), nullable=False),
+        pa.field("group_protocol", pa.string(), nullable=False),
         pa.field("run", pa.string(), nullable=False),
         pa.field("verdict", pa.string(), nullable=False),
         pa.field("sent", pa.int64(), nullable=False),

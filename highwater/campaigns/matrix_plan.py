@@ -9,6 +9,7 @@ from highwater.clusters.drivers import find_driver
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
+from highwater.harness.runs import parse_values
 from highwater.harness.runs.matrix_cells import (
     Axes,
     Matrix,
@@ -67,9 +68,14 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
             min_insync_replicas=setting.min_isr,
             unclean_leader_election=setting.unclean,
         ),
-        workload=Workload(acks=setting.acks),
+        workload=_workload(setting),
         client=setting.client,
     )
+
+
+def _workload(setting: MatrixSetting) -> Workload:
+    group = parse_values.group(0, setting.group_protocol or None)
+    return Workload(acks=setting.acks, **group)
 
 
 def grouped(cells: Sequence[MatrixCell], *, duration_s: float) -> list[list[MatrixCell]]:
@@ -92,14 +98,23 @@ def _check(axes: Axes) -> None:
         check_duration(axes.duration_s)
     for driver in axes.drivers:
         find_driver(driver)
+    for protocol in filter(None, axes.group_protocols):
+        parse_values.group(0, protocol)
     for client, kafka in itertools.product(axes.clients, axes.kafkas):
         read_client(client, kafka)
 
 
 def _settings(axes: Axes) -> Iterator[MatrixSetting]:
-    happenings: list[tuple[str | None, str | None]] = [(story, None) for story in axes.stories]
-    happenings += [(None, ",".join(faults)) for faults in axes.nemeses]
-    for (story, nemesis), driver, client, acks, min_isr, unclean, kafka, seed in itertools.product(
+    happenings: list[tuple[str | None, str | None, str]] = [
+        (story, None, "") for story in axes.stories
+    ]
+    mixes = itertools.product(axes.nemeses, axes.group_protocols)
+    happenings += [(None, ",".join(faults), protocol) for faults, protocol in mixes]
+    for (
+        story,
+        nemesis,
+        protocol,
+    ), driver, client, acks, min_isr, unclean, kafka, seed in itertools.product(
         dict.fromkeys(happenings),
         dict.fromkeys(axes.drivers),
         dict.fromkeys(axes.clients),
@@ -119,6 +134,7 @@ def _settings(axes: Axes) -> Iterator[MatrixSetting]:
             unclean=unclean,
             seed=seed,
             client=client,
+            group_protocol=protocol,
         )
 
 
@@ -135,6 +151,7 @@ def _name(setting: MatrixSetting) -> str:
     happened = setting.happened.replace(",", "+").replace(" ", "-")
     elections = "unclean" if setting.unclean else "clean"
     client = "" if setting.client == LIBRDKAFKA else f"-{setting.client.replace(':', '-')}"
+    client += f"-{setting.group_protocol}" if setting.group_protocol else ""
     return (
         f"{setting.kafka}-{happened}-acks-{setting.acks}-isr-{setting.min_isr}-{elections}"
         f"-{setting.driver}{client}-seed-{setting.seed}"

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA
+from highwater.harness.runs import parse_values
 from highwater.harness.runs.plan import Acks, Isolation, Plan, Topic, Workload
 from highwater.nemesis.faults.registry import CONTROLLERS, Fault, faults, find_fault
 from highwater.nemesis.schedules.upgrade_path import UPGRADE
@@ -45,6 +46,7 @@ def draw(
     driver: str = "local",
     controllers: int = 1,
     client: str = LIBRDKAFKA,
+    group_protocol: str = "",
 ) -> Plan:
     """Return the plan of one run of a soak; several controllers have faults of their own.
 
@@ -60,6 +62,8 @@ def draw(
     ours = client == LIBRDKAFKA
     workload = _workload(dice, kafka)
     workload = replace(workload, transform=workload.transform and ours)
+    if group_protocol:
+        workload = replace(workload, **parse_values.group(workload.subscribe, group_protocol))
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
     options = {
         "": True,

@@ -52,6 +52,13 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     client: Annotated[
         str, Option(help="Libraries of the producers: librdkafka, java, java:RELEASE.")
     ] = "librdkafka",
+    group_protocol: Annotated[
+        str | None,
+        Option(
+            help="Protocols of a group of three readers beside a nemesis: classic, consumer.",
+            show_default="no group",
+        ),
+    ] = None,
     seed: Annotated[str, Option(help="Seeds: a run for each.")] = "0",
     jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
     name: Annotated[
@@ -82,6 +89,7 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             drivers=parse_values.names(driver),
             seeds=parse_values.numbers(seed, "seeds"),
             clients=parse_values.names(client),
+            group_protocols=parse_values.names(group_protocol or "") or ("",),
             duration_s=parse_values.duration(duration),
         )
         folder = _create(axes, store, name)

@@ -20,6 +20,7 @@ from highwater.cli.options.workload import (
     CompressionOption,
     ConsumersOption,
     DeliveryTimeoutOption,
+    GroupProtocolOption,
     IdempotenceOption,
     RateOption,
     RecordBytesOption,
@@ -100,6 +101,10 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     subscribe: Annotated[
         int, Option(help=f"Members of a group of readers, {limits.CLIENTS.says}.")
     ] = 0,
+    group_protocol: GroupProtocolOption = None,
+    share: Annotated[
+        int, Option(help=f"Members of a share group (KIP-932), {limits.CLIENTS.says}.")
+    ] = 0,
     churn: Annotated[
         str,
         Option(
@@ -173,7 +178,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         aborts=aborts,
         transform=transform,
         isolation=parse_values.isolation(isolation),
-        subscribe=subscribe,
+        **parse_values.group(subscribe, group_protocol),
+        share=share,
         churn_s=parse_values.churn(churn),
         rate=parse_values.rate(rate),
         record_bytes=script.needs.record_bytes if script else record_bytes,

@@ -34,6 +34,8 @@ class RunArguments(TypedDict, total=False):
         racks: racks of brokers and readers, who fetch from a follower in theirs; by default 0.
         client: library of the producers: ``"librdkafka"``, ``"java"`` or ``"java:3.9.2"``; by
             default librdkafka, or what the story is about.
+        group_protocol: of a group of three readers beside a nemesis: ``"classic"`` or
+            ``"consumer"``; by default there is no group.
     """
 
     story: str
@@ -49,6 +51,7 @@ class RunArguments(TypedDict, total=False):
     log_dirs: int
     racks: int
     client: str
+    group_protocol: str
 
 
 class KafkaRun:
@@ -157,5 +160,9 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
         client=words.get("client", base.client),
         nemesis=parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults)),
         topic=topic,
-        workload=replace(base.workload, acks=parse_values.acks(str(words.get("acks", case.acks)))),
+        workload=replace(
+            base.workload,
+            acks=parse_values.acks(str(words.get("acks", case.acks))),
+            **parse_values.group(base.workload.subscribe, words.get("group_protocol")),
+        ),
     )

@@ -12,7 +12,7 @@ from typing import Final
 from highwater.harness.runs.history import record_value
 from highwater.harness.runs.plan import Topic, Workload
 from highwater.harness.runs.store import Run
-from tests.histories import controllers, coordinators, groups, hanging, remote_tier
+from tests.histories import controllers, coordinators, groups, hanging, journals, remote_tier
 from tests.histories.stories import fork, loss
 from tests.support.logdirs import batch as numbered
 from tests.support.run_builder import RunBuilder
@@ -467,6 +467,7 @@ GOLDEN: Final = (
             *controllers.CASES,
             *coordinators.CASES,
             *remote_tier.CASES,
+            *journals.CASES,
         )
     ),
     Golden(

@@ -1,4 +1,4 @@
-"""What a group has committed is a register: ``lost-commit`` and ``stale-commit``.
+"""The offsets that a group has committed are a register: ``lost-commit``, ``stale-commit``.
 
 A commit that was acknowledged took effect between its begin and its end. One that failed may have
 taken effect at any time since it began: an earlier try of the client's may have been written, and a
@@ -91,8 +91,8 @@ class CommitRegister:
         return None if right else last
 
 
-def _later(one: Row, two: Row) -> Row:
-    return max(one, two, key=lambda row: int(row["invoke_ns"]))
+def _later(before: Row, after: Row) -> Row:
+    return max(before, after, key=lambda row: int(row["invoke_ns"]))
 
 
 @checker(
@@ -157,8 +157,8 @@ def wrong_offsets(
             if wrong is not None:
                 kind = LOST_COMMIT if at_end else STALE_COMMIT
                 when = "at the end" if at_end else f"after that, asked by {row['process']},"
-                told = f"{when} the coordinator had {_named(row['offset'])}"
-                yield _finding(kind, place, wrong, told)
+                instead = f"{when} the coordinator had {_named(row['offset'])}"
+                yield _finding(kind, place, wrong, instead)
         last = None if on_disk is None else on_disk.get(place)
         wrong = None if on_disk is None else register.overtaken(last, FOREVER, FOREVER)
         if wrong is not None:

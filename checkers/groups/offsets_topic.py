@@ -53,8 +53,8 @@ def committed_on_disk(case: RunFiles) -> dict[Place, int | None] | None:
     if any(unused.path.startswith(f"{folder.name}/") for unused in case.unread):
         return None
     replicas: dict[int, list[Segment]] = defaultdict(list)
-    found = [segment for replica in folder.glob(f"*/{TOPIC}-*/") for segment in inside(replica)]
-    for segment in limited(found) if found else ():
+    files = [segment for replica in folder.glob(f"*/{TOPIC}-*/") for segment in inside(replica)]
+    for segment in limited(files) if files else ():
         replicas[segment.broker].append(segment)
     logs = [_last(segments, case.plan.topic.name) for segments in replicas.values()]
     return max(logs, key=lambda log: log[0])[1] if logs else None
@@ -67,9 +67,9 @@ def _last(segments: list[Segment], topic: str) -> tuple[tuple[int, int], dict[Pl
         end = epoch, offset
         where = offset_key(key)
         if where is not None and where.topic == topic:
-            known = value is not None and len(value) >= _VALUE.size
+            readable = value is not None and len(value) >= _VALUE.size
             committed[where.group, where.partition] = (
-                _VALUE.unpack_from(value)[1] if known else None  # type: ignore[arg-type]
+                _VALUE.unpack_from(value)[1] if readable else None  # type: ignore[arg-type]
             )
     return end, committed
 

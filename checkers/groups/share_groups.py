@@ -57,7 +57,7 @@ Record = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareLog:
-    """What is known of the records beside the journals.
+    """Facts about the records beside the journals.
 
     Attributes:
         sent: when the acknowledged send of each began.
@@ -72,7 +72,7 @@ class ShareLog:
 
 @dataclass(slots=True)
 class _Deliveries:
-    """What became of one record in one group.
+    """The deliveries of one record in one group, and the answers to them.
 
     Attributes:
         given: in the order in which polls returned it.
@@ -289,12 +289,12 @@ def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log
 def _left_ns(holder: Row, answers: Sequence[Row], ends: Mapping[str, int]) -> int:
     """Return when a holder may have given a record up; ``FOREVER`` if it did not."""
     process, given_ns = holder["process"], ended_ns(holder)
-    mine = [
+    answered = [
         int(row["invoke_ns"])
         for row in answers
         if row["process"] == process and row["invoke_ns"] >= given_ns
     ]
-    return min([*mine, ends.get(process, FOREVER)])
+    return min([*answered, ends.get(process, FOREVER)])
 
 
 def _same_delivery(holder: Row, taker: Row, ends: Mapping[str, int]) -> bool:

@@ -5,7 +5,8 @@ only what it believes: one that was put out, because the coordinator did not hea
 as a session lasts, learns so later, and nothing is promised against that. Two things are:
 
 - *in one epoch* (the generation of a classic group, a member's epoch of KIP-848) a partition is
-  assigned to one member;
+  assigned to one member. Epochs of a classic group may begin anew when it was empty (up to 0.10.0
+  its coordinator forgets it then), so both must have believed to own it at the same time;
 - *a member that was replaced is refused*. When the callback of the next owner begins, the
   coordinator has given the partition away. If the owner of an older epoch asks for a commit after
   that, and is told that it was done, the coordinator took both for owners. The answer must have
@@ -54,7 +55,7 @@ class Ownership:
         begun_ns: when the callback that assigned it began.
         since_ns: when that ended.
         begins: the offset from which the member read; None if it did not know.
-        leaves_ns: when the callback that took it away began.
+        leaves_ns: when the callback that took it away began, or the member ended.
         until_ns: the last moment at which an answer was one to this owner.
         proven_ns: when it asked last for a commit that was done; -1: never.
     """
@@ -73,12 +74,16 @@ def ownerships(rows: Iterable[Row]) -> dict[Place, list[Ownership]]:
     """Return who owned each partition, in the order in which they were assigned it."""
     rows = list(rows)
     commits: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    ends: dict[tuple[str, str], int] = {}
     for row in rows:
         if row["event"] == "commit" and row["outcome"] == OK:
             commits[row["group"], row["process"]].append(row)
+        elif row["event"] == "ended":
+            ends[row["group"], row["process"]] = row["invoke_ns"]
     places = {place: _owners(of_place) for place, of_place in by_place(rows).items()}
     for (group, _), owners in places.items():
         for owner in owners:
+            owner.leaves_ns = min(owner.leaves_ns, ends.get((group, owner.process), FOREVER))
             owner.proven_ns = max(
                 (
                     row["invoke_ns"]
@@ -157,6 +162,8 @@ def _conflict(old: Ownership, new: Ownership) -> str:
     if old.process == new.process or old.epoch is None or new.epoch is None:
         return ""
     if old.epoch == new.epoch:
+        if old.begun_ns >= new.leaves_ns or new.begun_ns >= old.leaves_ns:
+            return ""
         return f"In epoch {old.epoch} both {old.process} and {new.process} were assigned {{place}}."
     if old.proven_ns > new.begun_ns:
         return (

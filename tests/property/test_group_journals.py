@@ -244,7 +244,10 @@ def _at_once(rows: list[Row], old: Row, new: Row) -> bool:
     if old["process"] == new["process"] or old["epoch"] > new["epoch"]:
         return False
     if old["epoch"] == new["epoch"]:
-        return True
+        return all(
+            (_leaves(rows, first) or {"invoke_ns": NEVER})["invoke_ns"] > second["invoke_ns"]
+            for first, second in ((old, new), (new, old))
+        )
     end = _leaves(rows, old)
     until = NEVER if end is None else _end(end) if end["event"] == "revoked" else end["invoke_ns"]
     return any(
@@ -301,6 +304,8 @@ def changed(rows: list[Row], rng: random.Random) -> list[Row]:
             row["complete_ns"] = _end(row) if row["complete_ns"] else row["invoke_ns"] + 9
         case "assigned":
             row["epoch"] = max(1, row["epoch"] - 1)
+            if rng.random() < 0.7:  # and nobody had to leave
+                rows = [other for other in rows if other["event"] != "revoked"]
         case "given":
             row["offset"] -= rng.randint(1, 3)
         case "revoked":

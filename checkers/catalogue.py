@@ -33,6 +33,9 @@ from highwater.checkers.core.anomaly_kinds import Kind, Severity
 from highwater.checkers.core.checker import Checker
 from highwater.checkers.core.jepsen_kinds import FOREIGN
 from highwater.checkers.core.promises import never
+from highwater.checkers.groups.commits import commits
+from highwater.checkers.groups.ownership import two_owners
+from highwater.checkers.groups.share_groups import share_groups
 from highwater.checkers.metadata.lost_decisions import lost_decision
 from highwater.checkers.metadata.metadata_divergence import metadata_divergence
 from highwater.checkers.remote_divergence import remote_divergence
@@ -60,6 +63,9 @@ CHECKERS: Final = (
     clients,
     groups,
     loops,
+    two_owners,
+    commits,
+    share_groups,
     operations,
 )
 """Ours."""

@@ -21,9 +21,9 @@ from highwater.harness.runs import manifest
 from highwater.harness.runs.broker_log_dirs import merged_copy
 from highwater.harness.runs.history import (
     ADDED,
-    DECIDED,
     OPERATIONS_TABLE,
     TABLES,
+    WHERE_RECORDED,
     completed,
     read_stream,
 )
@@ -32,7 +32,7 @@ from highwater.harness.runs.remote_tier import remote_partition, remote_segment
 from highwater.harness.runs.store import MORE_LOG_DIRS, Run, RunStatus
 from highwater.harness.runs.verdict import UnusedFile
 
-_SCHEMAS: Final = {**TABLES, **DECIDED}
+_SCHEMAS: Final = {**TABLES, **WHERE_RECORDED}
 _NAMED_MAX: Final = 5
 """Files that are no evidence and are named in the reasons; the others are counted."""
 
@@ -194,7 +194,7 @@ def stage(case: RunFiles, folder: Path) -> None:
     for name in TABLES:
         if not case.lacks(name):
             _stage_table(case, name, folder / f"{name.replace('/', '-')}.parquet")
-    for name in DECIDED:
+    for name in WHERE_RECORDED:
         there = os.path.lexists(case.run.parquet(name)) or case.run.unsealed(name)
         if there and not case.lacks(name):
             _stage_table(case, name, folder / f"{name.replace('/', '-')}.parquet")

@@ -120,7 +120,7 @@ def _sentence(plan: Plan) -> str:
             "; every transaction ends, and read_committed readers get the committed ones, and"
             " nothing of the others"
         )
-    if plan.workload.subscribe or plan.workload.transform or plan.topic.added:
+    if plan.workload.members or plan.workload.transform or plan.topic.added:
         text += "; a group that reads is given every record at least once"
     if if_controllers_keep_disks(plan, 0):
         text += "; what a controller has decided stays so"

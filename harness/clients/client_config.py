@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from highwater.harness.runs.group_protocols import CLASSIC
 from highwater.harness.runs.history import READ_COMMITTED
 from highwater.harness.runs.plan import Plan
 
@@ -100,6 +101,7 @@ def consumer(
     isolation: str = READ_COMMITTED,
     group: str | None = None,
     reset: str = REPORTED,
+    protocol: str = CLASSIC,
 ) -> Settings:
     """Return settings of a consumer that reports a position out of range, and does not move.
 
@@ -109,7 +111,11 @@ def consumer(
     Args:
         group: which it joins and commits to; without one it is assigned partitions by hand.
         reset: ``earliest`` or ``latest`` for one that moves by itself, as applications' do.
+        protocol: of its group: ``classic``, or ``consumer``, in which brokers say how long a
+            session lasts (KIP-848, ``harness.runs.group_protocols``).
     """
+    # 45 s and 3 s: so long a member that crashed keeps its partitions, and holds rebalances up.
+    session = {"session.timeout.ms": 2_000, "heartbeat.interval.ms": 500}
     return {
         **common_settings,
         "group.id": group or "highwater",
@@ -124,18 +130,24 @@ def consumer(
         "fetch.queue.backoff.ms": 20,  # default 1000: a full queue would idle a second
         "queued.max.messages.kbytes": 16_384,
         "fetch.message.max.bytes": 1_048_576,
-        # 45 s and 3 s: so long a member that crashed keeps its partitions, and holds rebalances up.
-        "session.timeout.ms": 2_000,
-        "heartbeat.interval.ms": 500,
+        **(session if protocol == CLASSIC else {"group.protocol": protocol}),
     }
 
 
-def share_consumer(common_settings: Settings, *, group: str) -> Settings:
-    """Return settings of a member of a share group (KIP-932), which accepts what it was given."""
+def share_consumer(
+    common_settings: Settings, *, group: str, explicit: bool = False, most: int = 500
+) -> Settings:
+    """Return settings of a member of a share group (KIP-932), which accepts what it was given.
+
+    Args:
+        explicit: whether it says of each record what becomes of it.
+        most: records that a poll returns at most.
+    """
     return {
         **common_settings,
         "group.id": group,
-        "share.acknowledgement.mode": "implicit",
+        "share.acknowledgement.mode": "explicit" if explicit else "implicit",
+        "max.poll.records": most,
         "check.crcs": True,
         "fetch.wait.max.ms": 100,
     }

@@ -10,6 +10,7 @@ from typing import Final
 
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.fetch_sources import FetchSources
+from highwater.harness.clients.groups.journal import GroupJournal
 from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.clients.operation_buffers import ReadBuffer
 from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, StopSignal, draws, lives
@@ -99,14 +100,17 @@ class ConsumerLoop:
             isolation=isolation,
             group="" if joins is None else joins.group,
         )
-        reader = TrackedConsumer(self._settings(process), topic.name, topic.partitions, tape.moved)
+        journal = self._journal(process)
+        reader = TrackedConsumer(
+            self._settings(process), topic.name, topic.partitions, tape.moved, journal
+        )
         self._reader = reader
         try:
             if joins is None:
                 reader.assign(self._positions)
             else:
                 reader.subscribe()
-            self._read(reader, tape, life)
+            self._read(reader, tape, journal, life)
             if joins is None:
                 self._positions = reader.positions()
         finally:
@@ -116,6 +120,12 @@ class ConsumerLoop:
             else:
                 reader.drop()
 
+    def _journal(self, process: str) -> GroupJournal | None:
+        """Return the journal of a member, in a run whose workload has members."""
+        if self._joins is None or not self._plan.workload.members:
+            return None
+        return GroupJournal(self._recorder, process=process, group=self._joins.group)
+
     def _settings(self, process: str) -> clients.Settings:
         common, isolation = self._common(process), self._isolation
         if self._joins is None:
@@ -123,7 +133,11 @@ class ConsumerLoop:
         else:
             joins = self._joins
             settings = clients.consumer(
-                common, isolation=isolation, group=joins.group, reset=joins.reset
+                common,
+                isolation=isolation,
+                group=joins.group,
+                reset=joins.reset,
+                protocol=joins.protocol,
             )
             settings |= joins.settings()
         if racks := self._plan.racks:
@@ -140,10 +154,18 @@ class ConsumerLoop:
             if partition["fetch_state"] == "active" and partition["next_offset"] >= 0:
                 self.started[partition["partition"]] = partition["next_offset"]
 
-    def _read(self, reader: TrackedConsumer, tape: ReadBuffer, ending: StopSignal) -> None:
+    def _read(
+        self,
+        reader: TrackedConsumer,
+        tape: ReadBuffer,
+        journal: GroupJournal | None,
+        ending: StopSignal,
+    ) -> None:
         while not ending.is_set():
             invoke_ns = self._recorder.clock()
             messages = reader.poll(_READ_AT_ONCE, 2 * POLL_S)
             tape.read(messages, invoke_ns)
+            if journal is not None and messages:
+                journal.given(messages, invoke_ns)
             if self._joins is not None and messages and not ending.is_set():
                 reader.commit(messages)

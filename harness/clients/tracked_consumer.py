@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from highwater.harness.clients.client_config import REPORTED, Settings
+from highwater.harness.clients.groups.journal import GroupJournal, epoch_of
 from highwater.harness.clients.operation_buffers import Places
 from highwater.harness.runs.history import ASSIGN, REBALANCE, SEEK, SUBSCRIBE
 
@@ -35,14 +36,23 @@ class TrackedConsumer:
         settings: from ``client_config.consumer``.
         partitions: how many the topic has.
         moved: told of every move, before a record is read from there.
+        journal: of a member of a group; with it, the member commits where it is before it gives a
+            partition up.
     """
 
     def __init__(
-        self, settings: Settings, topic: str, partitions: int, moved: MoveCallback
+        self,
+        settings: Settings,
+        topic: str,
+        partitions: int,
+        moved: MoveCallback,
+        journal: GroupJournal | None = None,
     ) -> None:
         self._log = settings["logger"]
         self._name = settings["client.id"]
         self._from_beginning = settings["auto.offset.reset"] == REPORTED
+        self._incremental = settings.get("group.protocol") == "consumer"
+        self._journal = journal
         self._topic = topic
         self._partitions = partitions
         self._moved = moved
@@ -51,6 +61,8 @@ class TrackedConsumer:
         """The offset that each assigned partition is read from next."""
         self.revoked = False
         """Whether partitions were taken away since somebody set this to False."""
+        if journal is not None:
+            settings = {**settings, "on_commit": journal.answered}
         self._client: Consumer | None = Consumer(settings)
 
     @property
@@ -69,9 +81,8 @@ class TrackedConsumer:
     def subscribe(self) -> None:
         """Join the group, and read what it assigns."""
         self._moved(SUBSCRIBE, dict.fromkeys(range(self._partitions)), within=False)
-        revoked = self._revoked
         self.client.subscribe(
-            [self._topic], on_assign=self._assigned, on_revoke=revoked, on_lost=revoked
+            [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
 
     def poll(self, most: int, wait_s: float) -> list[Message]:
@@ -111,8 +122,13 @@ class TrackedConsumer:
 
     def commit(self, messages: Iterable[Message]) -> None:
         """Commit what was read to the group, and do not wait."""
+        places = [place for place in self.after(messages) if place.partition in self._next]
+        if not places:
+            return
+        if self._journal is not None:
+            self._journal.commits(places)
         try:
-            self.client.commit(offsets=self.after(messages), asynchronous=True)
+            self.client.commit(offsets=places, asynchronous=True)
         except KafkaException as error:
             self._log.info("%s: no commit: %s", self._name, error)
 
@@ -123,8 +139,11 @@ class TrackedConsumer:
 
     def close(self) -> None:
         """Leave the group, if it is in one, and end."""
+        begun_ns = 0 if self._journal is None else self._journal.clock()
         self.client.close()
         self._client = None
+        if self._journal is not None:
+            self._journal.ended(begun_ns, crashed=False)
 
     def drop(self) -> None:
         """End as by a crash: the group notices when the session has timed out.
@@ -132,13 +151,15 @@ class TrackedConsumer:
         The binding destroys a consumer that was not closed with
         ``RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE`` as soon as nobody refers to it.
         """
+        if self._journal is not None:
+            self._journal.ended(self._journal.clock(), crashed=True)
         self._client = None
 
     def _at(self, partition: int, offset: int) -> TopicPartition:
         return TopicPartition(self._topic, partition, offset)
 
     def _places(self) -> list[TopicPartition]:
-        return [self._at(*place) for place in self._next.items()]
+        return _at_all(self._topic, self._next)
 
     def _note_errors(self, messages: Iterable[Message]) -> None:
         for message in messages:
@@ -152,6 +173,7 @@ class TrackedConsumer:
         """Take up partitions whose position is no longer in the log, at its nearest end.
 
         The whole assignment is replaced: a member of a classic group may not change a part of it.
+        One of a group of the newer protocol may change nothing else (KIP-848).
         """
         moves: dict[int, int] = {}
         for partition, position in list(self._stranded.items()):
@@ -166,28 +188,80 @@ class TrackedConsumer:
             del self._stranded[partition]
         if moves:
             self._next |= moves
-            self.client.assign(self._places())
+            if self._incremental:
+                places = _at_all(self._topic, moves)
+                self.client.incremental_unassign(places)
+                self.client.incremental_assign(places)
+            else:
+                self.client.assign(self._places())
             self._moved(SEEK, moves, within=False)
+            if self._journal is not None:
+                self._journal.note("sought", dict(moves), self._journal.clock())
 
     def _assigned(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         """Record an assignment. Called within a poll, before any record of the new partitions."""
+        begun_ns = 0 if self._journal is None else self._journal.clock()
+        epoch = None if self._journal is None else epoch_of(client)
         self._moved(REBALANCE, _all(partitions), within=True)
         places = self._committed(client, partitions)
-        self._next = {place.partition: place.offset for place in places}
-        client.assign(places)
+        begins = {place.partition: place.offset for place in places}
+        if self._incremental:
+            self._next |= begins
+            client.incremental_assign(places)
+        else:
+            self._next = begins
+            client.assign(places)
+        offsets = {place.partition: None if place.offset < 0 else place.offset for place in places}
         if places:
-            offsets = {
-                place.partition: None if place.offset < 0 else place.offset for place in places
-            }
             self._moved(SEEK, offsets, within=True)
+        if self._journal is not None:
+            self._journal.note("assigned", offsets, begun_ns, epoch=epoch)
 
     def _revoked(self, client: Consumer, partitions: list[TopicPartition]) -> None:
-        """Record a revocation. Called in a poll or at close, also when partitions were lost."""
+        """Commit where it is, and record a revocation. Called in a poll or at close."""
+        begun_ns = 0 if self._journal is None else self._journal.clock()
+        if self._journal is not None:
+            self._commit_last(client, {place.partition for place in partitions}, self._journal)
+        self._give_up(partitions)
+        if self._journal is not None:
+            self._journal.note("revoked", _unplaced(partitions), begun_ns)
+
+    def _lost(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        """Record that the group has put the member out, and given its partitions to others."""
         del client
+        begun_ns = 0 if self._journal is None else self._journal.clock()
+        self._give_up(partitions)
+        if self._journal is not None:
+            self._journal.note("lost", _unplaced(partitions), begun_ns)
+
+    def _give_up(self, partitions: list[TopicPartition]) -> None:
         self.revoked = True
-        self._stranded.clear()
-        self._next.clear()
+        for place in partitions:
+            self._stranded.pop(place.partition, None)
+            self._next.pop(place.partition, None)
+        if not self._incremental:
+            self._stranded.clear()
+            self._next.clear()
         self._moved(REBALANCE, _all(partitions), within=True)
+
+    def _commit_last(self, client: Consumer, partitions: set[int], journal: GroupJournal) -> None:
+        """Commit again what has no answer yet, and wait for it: the next owner begins there."""
+        ends = {
+            partition: offset
+            for partition, offset in self._next.items()
+            if partition in partitions & journal.unanswered
+        }
+        if not ends:
+            return
+        places = _at_all(self._topic, ends)
+        journal.commits(places)
+        try:
+            answer = client.commit(offsets=places, asynchronous=False)
+        except KafkaException as error:
+            self._log.info("%s: no last commit: %s", self._name, error)
+            journal.answered(error.args[0], places)
+        else:
+            journal.answered(None, answer or ())
 
     def _committed(
         self, client: Consumer, partitions: list[TopicPartition]
@@ -196,11 +270,14 @@ class TrackedConsumer:
 
         Unless that is for the client to find, by its ``auto.offset.reset``.
         """
+        begun_ns = 0 if self._journal is None else self._journal.clock()
         try:
             committed = client.committed(partitions, timeout=_ASK_S) if partitions else []
         except KafkaException as error:
             self._log.info("%s: what was committed is not known: %s", self._name, error)
             committed = []
+        if self._journal is not None:
+            self._journal.note("committed", committed_offsets(committed), begun_ns)
         offsets = {
             place.partition: max(0, place.offset)
             for place in committed
@@ -209,6 +286,23 @@ class TrackedConsumer:
         return [
             self._at(place.partition, offsets.get(place.partition, _STORED)) for place in partitions
         ]
+
+
+def committed_offsets(places: Iterable[TopicPartition]) -> dict[int, int | None]:
+    """Return the offsets that a group was said to have; None of a partition where it has none."""
+    return {
+        place.partition: None if place.offset < 0 else place.offset
+        for place in places
+        if place.error is None
+    }
+
+
+def _at_all(topic: str, offsets: Mapping[int, int]) -> list[TopicPartition]:
+    return [TopicPartition(topic, *place) for place in offsets.items()]
+
+
+def _unplaced(partitions: Iterable[TopicPartition]) -> dict[int, int | None]:
+    return dict.fromkeys((place.partition for place in partitions), None)
 
 
 def _all(partitions: list[TopicPartition]) -> Places:

@@ -261,6 +261,35 @@ FETCHES: Final = pa.schema(
 """The brokers from which readers in racks fetch, as their client's statistics say: a row whenever
 records came or the broker changed. Only runs with racks have it, and no checker asks for it."""
 
+GROUPS: Final = pa.schema(
+    [
+        pa.field("invoke_ns", pa.int64(), nullable=False),
+        pa.field("complete_ns", pa.int64()),  # null: never answered
+        pa.field("process", pa.string(), nullable=False),
+        pa.field("group", pa.string(), nullable=False),
+        # assigned: the member was given a partition, and begins at offset; revoked: it gave it up;
+        # lost: it learned that it had been put out; commit: it asked to commit offset; committed:
+        # it was told the group's offset (null: none); given: a poll returned the records from
+        # offset to before end; sought: it goes on from offset, as its own was not there; ended: its
+        # client left, or (outcome info) ended as by a crash.
+        # Of a share group: acquired: a poll returned a record; accept, release, reject: so it was
+        # acknowledged; ended, too; drained (of the process reader): none was given any more.
+        pa.field("event", pa.string(), nullable=False),
+        pa.field("outcome", pa.string(), nullable=False),  # ok, or info: it may have happened
+        pa.field("partition", pa.int32()),  # null of ended
+        pa.field("offset", pa.int64()),
+        pa.field("end", pa.int64()),  # of given
+        pa.field("epoch", pa.int32()),  # of assigned: the generation, or the member's epoch
+        pa.field("deliveries", pa.int32()),  # of acquired: the delivery count that was told
+        pa.field("error", pa.string()),  # the client's error name; null when ok
+    ]
+)
+"""What members of groups did and were told: a row for each partition, or record of a share group.
+
+``invoke_ns`` and ``complete_ns`` of assigned, revoked and lost are the begin and the end of the
+client's callback. The process ``reader`` asks for the group's offsets when all has ended. Only runs
+with ``--subscribe`` or ``--share`` have it."""
+
 ADDED: Final = frozenset(("op", "isolation", "removed", "step", "message", "controllers"))
 """Columns that runs recorded before them lack; all may be null."""
 
@@ -277,10 +306,12 @@ TABLES: Final = {
 WIRE_TABLE: Final = "events/wire"
 MESSAGES_TABLE: Final = "events/messages"
 FETCHES_TABLE: Final = "events/fetches"
+GROUPS_TABLE: Final = "history/groups"
 STEPS_TABLE: Final = "events/steps"
 DECISIONS_TABLE: Final = "events/decisions"
 QUORUM_TABLE: Final = "events/quorum"
 DECIDED: Final = {DECISIONS_TABLE: DECISIONS, QUORUM_TABLE: QUORUM}
+WHERE_RECORDED: Final = {**DECIDED, GROUPS_TABLE: GROUPS}
 """Tables that checkers read where a run has them; older runs do not."""
 
 OPTIONAL: Final = {
@@ -288,7 +319,7 @@ OPTIONAL: Final = {
     WIRE_TABLE: WIRE,
     MESSAGES_TABLE: MESSAGES,
     FETCHES_TABLE: FETCHES,
-    **DECIDED,
+    **WHERE_RECORDED,
 }
 """Tables that a run need not have."""
 

@@ -49,6 +49,8 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
             nothing is to happen.
         client: library of the producers, as a plan has it.
         delivery: how they deliver.
+        group_protocol: of a group of readers beside them (``classic``, ``consumer``); empty where
+            there is none.
     """
 
     kafka: str
@@ -61,6 +63,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     client: str = LIBRDKAFKA
     delivery: Delivery = PLAIN
+    group_protocol: str = ""
 
     @property
     def happened(self) -> str:
@@ -68,10 +71,10 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
         return self.story or self.nemesis or "no faults"
 
     @property
-    def line(self) -> tuple[str, Acks, int, bool, str, str, str]:
+    def line(self) -> tuple[str, Acks, int, bool, str, str, str, str]:
         """All but release and seed: a row of the matrix page."""
         settings = self.happened, self.acks, self.min_isr, self.unclean
-        return *settings, self.driver, self.client, self.delivery
+        return *settings, self.driver, self.client, self.delivery, self.group_protocol
 
     @classmethod
     def fields_of(cls, plan: Plan) -> dict[str, object]:
@@ -87,6 +90,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
             "seed": plan.seed,
             "client": plan.client,
             "delivery": delivery_of(plan.workload),
+            "group_protocol": plan.workload.group_protocol if plan.workload.subscribe else "",
         }
 
 
@@ -180,6 +184,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         nemeses: mixes of faults, each a cell of its own beside the stories.
         deliveries: how producers deliver; none: as the story has it, or plainly.
+        group_protocols: of a group of readers, which a story does not have.
     """
 
     kafkas: tuple[str, ...]
@@ -192,6 +197,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
     seeds: tuple[int, ...] = (0,)
     clients: tuple[str, ...] = (LIBRDKAFKA,)
     deliveries: tuple[Delivery, ...] = ()
+    group_protocols: tuple[str, ...] = ("",)
     duration_s: float = 30.0
 
 
@@ -316,6 +322,7 @@ SCHEMA: Final = pa.schema(
         pa.field("seed", pa.int64(), nullable=False),
         pa.field("client", pa.string(), nullable=False),
         pa.field("delivery", pa.string(), nullable=False),
+        pa.field("group_protocol", pa.string(), nullable=False),
         pa.field("run", pa.string(), nullable=False),
         pa.field("verdict", pa.string(), nullable=False),
         pa.field("sent", pa.int64(), nullable=False),

@@ -3,10 +3,11 @@
 import re
 import warnings
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypedDict
 
 from highwater.harness.base.errors import RenamedWarning, UsageError
 from highwater.harness.runs.faults.steps import current_fault
+from highwater.harness.runs.group_protocols import CLASSIC, CONSUMER, GroupProtocol
 from highwater.harness.runs.history import READ_COMMITTED, READ_UNCOMMITTED
 from highwater.harness.runs.plan import Acks, Isolation
 
@@ -16,6 +17,15 @@ _ISOLATION: Final[dict[str, Isolation]] = {
     READ_COMMITTED: "read_committed",
     READ_UNCOMMITTED: "read_uncommitted",
 }
+_PROTOCOLS: Final[dict[str, GroupProtocol]] = {CLASSIC: "classic", CONSUMER: "consumer"}
+_MEMBERS: Final = 3
+
+
+class GroupWords(TypedDict):
+    """Fields of a workload: the members of a group of readers."""
+
+    subscribe: int
+    group_protocol: GroupProtocol
 
 
 def duration(text: str) -> float:
@@ -96,6 +106,18 @@ def isolation(text: str) -> tuple[Isolation, ...]:
             hint="It is read_committed, read_uncommitted, or both with a comma.",
         )
     return tuple(_ISOLATION[word] for word in words)
+
+
+def group(members: int, protocol: str | None) -> GroupWords:
+    """Return the members of a group and their protocol; three where only a protocol is named."""
+    if protocol is None:
+        return {"subscribe": members, "group_protocol": CLASSIC}
+    if protocol not in _PROTOCOLS:
+        raise UsageError(
+            f"a group's protocol cannot be {protocol!r}",
+            hint="It is classic, or consumer (KIP-848).",
+        )
+    return {"subscribe": members or _MEMBERS, "group_protocol": _PROTOCOLS[protocol]}
 
 
 def churn(text: str) -> float:

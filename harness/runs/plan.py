@@ -9,6 +9,14 @@ from msgspec.structs import force_setattr
 from highwater.harness.base.errors import StoreError
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.faults.steps import ROLLING, Steps, current_fault
+from highwater.harness.runs.group_protocols import (
+    CLASSIC,
+    CONSUMER,
+    CONSUMER_SETTINGS,
+    SHARE_SETTINGS,
+    SHARE_STATE_REPLICAS,
+    GroupProtocol,
+)
 
 SCHEMA_VERSION = 1
 
@@ -63,6 +71,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         transform: whether a transaction also reads, as a member of a group, and commits how far.
         isolation: of readers and group members, dealt out in turn.
         subscribe: members of a group that shares the partitions.
+        group_protocol: of that group: ``classic``, or ``consumer`` (KIP-848).
+        share: members of a share group (KIP-932).
         churn_s: how long a client lives on average until another takes its place; half of them
             crash. 0: none is replaced.
         keys: number of keys that records have, on a compacted topic; 0: they have none.
@@ -82,9 +92,16 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     transform: bool = False
     isolation: tuple[Isolation, ...] = ("read_committed",)
     subscribe: int = 0
+    group_protocol: GroupProtocol = CLASSIC
+    share: int = 0
     churn_s: float = 0.0
     keys: int = 0
     tombstones: float = 0.1
+
+    @property
+    def members(self) -> int:
+        """The members of groups."""
+        return self.subscribe + self.share
 
 
 class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -199,10 +216,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         A coordinator's topic that one broker alone holds is gone as long as that broker is.
         """
         workload = self.workload
-        if not (workload.transactions or workload.subscribe):
+        if not (workload.transactions or workload.members):
             return self.broker_config
         topics = ("transaction.state.log.replication.factor", "offsets.topic.replication.factor")
-        return dict.fromkeys(topics, str(self.brokers)) | self.broker_config
+        settings = dict.fromkeys(topics, str(self.brokers))
+        if workload.group_protocol == CONSUMER:
+            settings |= CONSUMER_SETTINGS
+        if workload.share:
+            settings |= {SHARE_STATE_REPLICAS: str(self.brokers), **SHARE_SETTINGS}
+        return settings | self.broker_config
 
     def to_json(self) -> bytes:
         """Return the plan as ``plan.json`` holds it."""
@@ -311,6 +333,8 @@ def _differences(plan: Plan) -> list[str]:
         ("--aborts", f"{base.aborts:g}", f"{ours.aborts:g}"),
         ("--isolation", ",".join(base.isolation), ",".join(ours.isolation)),
         ("--subscribe", base.subscribe, ours.subscribe),
+        ("--share", base.share, ours.share),
+        ("--group-protocol", base.group_protocol, ours.group_protocol),
         ("--churn", "none", f"{ours.churn_s:g}s" if ours.churn_s else "none"),
         ("--keys", base.keys, ours.keys),
         ("--tombstones", f"{base.tombstones:g}", f"{ours.tombstones:g}"),

@@ -22,6 +22,7 @@ from highwater.harness.runs.history import (
     DECIDED,
     DECISIONS_TABLE,
     FETCHES_TABLE,
+    GROUPS_TABLE,
     MESSAGES_TABLE,
     OPERATIONS,
     OPERATIONS_TABLE,
@@ -64,13 +65,20 @@ class Recorder:
         clock: nanoseconds since the run's start.
         wired: whether there is a wire that reports what passes.
         racked: whether readers are in racks, and report from where they fetch.
+        grouped: whether members of groups report what they are given.
 
     Attributes:
         failed: set when nothing can be recorded any more; waits should watch it too.
     """
 
     def __init__(
-        self, run: Run, clock: Callable[[], int], *, wired: bool = False, racked: bool = False
+        self,
+        run: Run,
+        clock: Callable[[], int],
+        *,
+        wired: bool = False,
+        racked: bool = False,
+        grouped: bool = False,
     ) -> None:
         self.clock = clock
         self.failed = threading.Event()
@@ -80,6 +88,7 @@ class Recorder:
         tables = {**history.TABLES, STEPS_TABLE: history.STEPS, **DECIDED}
         tables |= _OF_WIRE if wired else {}
         tables |= {FETCHES_TABLE: history.FETCHES} if racked else {}
+        tables |= {GROUPS_TABLE: history.GROUPS} if grouped else {}
         # Without a lock: a callback of a client that has failed for good would never give it back.
         self._rows: dict[str, deque[dict[str, object]]] = {table: deque() for table in tables}
         self._operations_lock = threading.Lock()
@@ -136,6 +145,10 @@ class Recorder:
     def fetch(self, **row: object) -> None:
         """Record a row of ``FETCHES``; the time is now."""
         self._add(FETCHES_TABLE, {"time_ns": self.clock(), **row})
+
+    def group(self, row: dict[str, object]) -> None:
+        """Record a row of ``GROUPS``, whose times are told."""
+        self._add(GROUPS_TABLE, row)
 
     def wire(self, row: dict[str, object]) -> None:
         """Record a row of ``WIRE``, whose time is told."""

@@ -9,6 +9,7 @@ from highwater.clusters.drivers import find_driver
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
+from highwater.harness.runs import parse_values
 from highwater.harness.runs.matrix_cells import (
     PLAIN,
     Axes,
@@ -72,12 +73,18 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
             min_insync_replicas=setting.min_isr,
             unclean_leader_election=setting.unclean,
         ),
-        workload=Workload(
-            acks=setting.acks,
-            idempotence=setting.delivery != PLAIN,
-            transactions=setting.delivery == "transactional",
-        ),
+        workload=_workload(setting),
         client=setting.client,
+    )
+
+
+def _workload(setting: MatrixSetting) -> Workload:
+    group = parse_values.group(0, setting.group_protocol or None)
+    return Workload(
+        acks=setting.acks,
+        idempotence=setting.delivery != PLAIN,
+        transactions=setting.delivery == "transactional",
+        **group,
     )
 
 
@@ -101,25 +108,27 @@ def _check(axes: Axes) -> None:
         check_duration(axes.duration_s)
     for driver in axes.drivers:
         find_driver(driver)
+    for protocol in filter(None, axes.group_protocols):
+        parse_values.group(0, protocol)
     for client, kafka in itertools.product(axes.clients, axes.kafkas):
         read_client(client, kafka)
 
 
 def _settings(axes: Axes) -> Iterator[MatrixSetting]:
-    happenings: list[tuple[str | None, str | None, Delivery]] = [
-        (story, None, delivery)
+    happenings: list[tuple[str | None, str | None, Delivery, str]] = [
+        (story, None, delivery, "")
         for story in axes.stories
         for delivery in axes.deliveries or (_own_delivery(story, axes.kafkas[0]),)
     ]
+    mixes = itertools.product(axes.nemeses, axes.deliveries or (PLAIN,), axes.group_protocols)
     happenings += [
-        (None, ",".join(faults), delivery)
-        for faults in axes.nemeses
-        for delivery in axes.deliveries or (PLAIN,)
+        (None, ",".join(faults), delivery, protocol) for faults, delivery, protocol in mixes
     ]
     for (
         story,
         nemesis,
         delivery,
+        protocol,
     ), driver, client, acks, min_isr, unclean, kafka, seed in itertools.product(
         dict.fromkeys(happenings),
         dict.fromkeys(axes.drivers),
@@ -141,6 +150,7 @@ def _settings(axes: Axes) -> Iterator[MatrixSetting]:
             seed=seed,
             client=client,
             delivery=delivery,
+            group_protocol=protocol,
         )
 
 
@@ -166,6 +176,7 @@ def _name(setting: MatrixSetting) -> str:
     client = "" if setting.client == LIBRDKAFKA else f"-{setting.client.replace(':', '-')}"
     as_ever = setting.delivery == PLAIN or (setting.story and setting.delivery == "transactional")
     delivery = "" if as_ever else f"-{setting.delivery}"
+    client += f"-{setting.group_protocol}" if setting.group_protocol else ""
     return (
         f"{setting.kafka}-{happened}-acks-{setting.acks}-isr-{setting.min_isr}-{elections}"
         f"-{setting.driver}{client}{delivery}-seed-{setting.seed}"

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA, ClientChoice, read_client
+from highwater.harness.runs import parse_values
 from highwater.harness.runs.plan import Acks, Isolation, Plan, Topic, Workload
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.harness.runs.topics.topic_settings import with_settings
@@ -47,6 +48,7 @@ def draw(
     driver: str = "local",
     controllers: int = 1,
     client: str = LIBRDKAFKA,
+    group_protocol: str = "",
 ) -> Plan:
     """Return the plan of one run of a soak; several controllers have faults of their own.
 
@@ -69,6 +71,8 @@ def draw(
     able = ours and kafka.number >= TIMESTAMPS and workload.acks == "all"
     if able and _now_and_then(of_keys):
         workload = replace(workload, keys=of_keys.choice((10, 100)))
+    if group_protocol:
+        workload = replace(workload, **parse_values.group(workload.subscribe, group_protocol))
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
     options = {
         "": True,

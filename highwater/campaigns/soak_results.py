@@ -38,6 +38,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         controllers: of each cluster; one in soaks that were begun before there was a choice.
         client: library of the producers, as a plan has it.
+        group_protocol: of a group that every run has; empty: some have one, of the classic.
         each_s: seconds for which faults are injected in every run; None: drawn from the seed.
     """
 
@@ -46,12 +47,14 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = "local"
     controllers: int = 1
     client: str = LIBRDKAFKA
+    group_protocol: str = ""
     each_s: float | None = None
 
     def words(self) -> str:
         """Return the settings in a few words."""
         length = "" if self.each_s is None else f", runs of {self.each_s:g} s"
         client = "" if self.client == LIBRDKAFKA else f", client {self.client}"
+        client += f", {self.group_protocol} groups" if self.group_protocol else ""
         quorum = "" if self.controllers == 1 else f", {self.controllers} controllers"
         return f"seed {self.seed}, {', '.join(self.kafkas)}{quorum}{client}{length}"
 
@@ -64,6 +67,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
             driver=self.driver,
             controllers=self.controllers,
             client=self.client,
+            group_protocol=self.group_protocol,
         )
         if self.each_s is None:
             return plan
@@ -79,6 +83,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         driver = "" if self.driver == "local" else f" --cluster {self.driver}"
         option = "" if self.controllers == 1 else f" --controllers {self.controllers}"
         option += "" if self.client == LIBRDKAFKA else f" --client {self.client}"
+        option += f" --group-protocol {self.group_protocol}" if self.group_protocol else ""
         option += "" if self.each_s is None else f" --each {self.each_s:g}"
         return (
             f"highwater soak --seed {self.seed} --kafka {kafkas}{driver}{option} --first {number}"

@@ -69,6 +69,13 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             " story, as it does]"
         ),
     ] = None,
+    group_protocol: Annotated[
+        str | None,
+        Option(
+            help="Protocols of a group of three readers beside a nemesis: classic, consumer.",
+            show_default="no group",
+        ),
+    ] = None,
     seed: Annotated[str, Option(help="Seeds: a run for each.")] = "0",
     jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
     name: Annotated[
@@ -100,6 +107,7 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             seeds=parse_values.numbers(seed, "seeds"),
             clients=parse_values.names(client),
             deliveries=_deliveries(delivery),
+            group_protocols=parse_values.names(group_protocol or "") or ("",),
             duration_s=parse_values.duration(duration),
         )
         folder = _create(axes, store, name)
@@ -206,7 +214,7 @@ def _table(rows: Sequence[MatrixRow]) -> Table:
     cells: dict[tuple[object, object], list[MatrixRow]] = {}
     for row in rows:
         cells.setdefault((row.kafka, row.line), []).append(row)
-    drivers = len({(row.driver, row.client, row.delivery) for row in rows}) > 1
+    drivers = len({(row.driver, row.client, row.delivery, row.group_protocol) for row in rows}) > 1
     heads = [_heading(row, driver=drivers) for row in {row.line: row for row in rows}.values()]
     body: list[list[str | Text]] = [
         [kafka, *(_cell(cells.get((kafka, line), [])) for line in lines)]
@@ -219,7 +227,9 @@ def _heading(row: MatrixRow, *, driver: bool) -> str:
     words = [row.happened, f"acks={row.acks}"]
     words += [f"min.isr={row.min_isr}"] if row.min_isr > 1 else []
     words += ["unclean"] if row.unclean else []
-    return "\n".join([*words, *([f"{row.driver}, {row.client}", row.delivery] if driver else [])])
+    words += [f"{row.driver}, {row.client}", row.delivery] if driver else []
+    words += [f"{row.group_protocol} group"] if driver and row.group_protocol else []
+    return "\n".join(words)
 
 
 def _cell(rows: Sequence[MatrixRow]) -> Text:

@@ -20,6 +20,7 @@ from highwater.cli.options.workload import (
     CompressionOption,
     ConsumersOption,
     DeliveryTimeoutOption,
+    GroupProtocolOption,
     IdempotenceOption,
     KeysOption,
     RateOption,
@@ -106,6 +107,10 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     subscribe: Annotated[
         int, Option(help=f"Members of a group of readers, {limits.CLIENTS.says}.")
     ] = 0,
+    group_protocol: GroupProtocolOption = None,
+    share: Annotated[
+        int, Option(help=f"Members of a share group (KIP-932), {limits.CLIENTS.says}.")
+    ] = 0,
     churn: Annotated[
         str,
         Option(
@@ -181,7 +186,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         aborts=aborts,
         transform=transform,
         isolation=parse_values.isolation(isolation),
-        subscribe=subscribe,
+        **parse_values.group(subscribe, group_protocol),
+        share=share,
         churn_s=parse_values.churn(churn),
         keys=keys,
         tombstones=tombstones,

@@ -8,6 +8,7 @@ from typer import Option
 
 from highwater import console
 from highwater.cli.options.common import DEFAULT_STORE, ControllersOption, StoreOption, on_spark
+from highwater.cli.options.workload import GroupProtocolOption
 from highwater.harness.base import limits
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import parse_values
@@ -25,6 +26,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
         Literal["librdkafka", "java", "kafka-python", "aiokafka"],
         Option(help="Library of the producers."),
     ] = "librdkafka",
+    group_protocol: GroupProtocolOption = None,
     each_lasts: Annotated[
         str | None,
         Option(
@@ -58,7 +60,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.campaigns.soak_run import OVERALL, Bounds, perform
     from highwater.campaigns.soak_summary import exit_code, markdown
     from highwater.nemesis.schedules.generator import check_duration
-    from highwater.runtime.preflight import check_controllers
+    from highwater.runtime.preflight import check_controllers, check_group_protocol
 
     [driver] = find_drivers([cluster])
     releases = find_releases(parse_values.names(kafka))
@@ -67,12 +69,17 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     if each_s is not None:
         check_duration(each_s)
     check_controllers(controllers)
+    if group_protocol is not None:
+        group = parse_values.group(0, group_protocol)
+        for kafka_release in releases:
+            check_group_protocol(group["group_protocol"], kafka_release)
     whole = Soak(
         seed=seed,
         kafkas=kafkas,
         driver=driver,
         controllers=controllers,
         client=client,
+        group_protocol=group_protocol or "",
         each_s=each_s,
     )
     folder = SoakFolder(store / (name or f"soak-{seed}"))

@@ -11,6 +11,12 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
+from highwater.harness.runs.group_protocols import (
+    CONSUMER,
+    CONSUMER_SINCE,
+    SHARE_SINCE,
+    GroupProtocol,
+)
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.nemesis.faults.registry import MESSAGE
@@ -65,7 +71,7 @@ def _check_external(plan: Plan) -> None:
             plan.trace_flushes or plan.log_dirs != 1 or plan.racks != 0 or plan.tiered
         ),
         "groups and transactions write to Kafka's own topics": bool(
-            workload.transactions or workload.transform or workload.subscribe
+            workload.transactions or workload.transform or workload.members
         ),
         f"the inventory has {len(plan.external.brokers)} brokers": (
             plan.brokers != len(plan.external.brokers)
@@ -91,6 +97,7 @@ def _check_limits(plan: Plan) -> None:
         (workload.producers, *limits.CLIENTS, "producers"),
         (workload.consumers, *limits.CLIENTS, "consumers"),
         (workload.subscribe, *limits.CLIENTS, "members of a group"),
+        (workload.share, *limits.CLIENTS, "members of a share group"),
         (workload.aborts, *limits.ABORTS, "of all transactions aborted"),
         (workload.keys, *limits.KEYS, "keys of records"),
         (workload.tombstones, *limits.ABORTS, "of all records with keys deleting theirs"),
@@ -260,6 +267,37 @@ def _check_client(plan: Plan, kafka: Release) -> None:
     if workload.idempotence and workload.acks != "all":
         raise UsageError("the idempotent producer needs acks=all", hint="Add --acks all.")
     _check_readers(workload)
+    _check_groups(plan, kafka)
+
+
+def check_group_protocol(protocol: GroupProtocol, kafka: Release) -> None:
+    """Refuse the brokers' own group protocol on brokers that do not have it.
+
+    Raises:
+        UsageError: says since when there is one.
+    """
+    if protocol == CONSUMER and kafka.number < CONSUMER_SINCE:
+        raise UsageError(
+            f"brokers of Kafka {kafka.name} have no group protocol of their own",
+            hint="It came with 4.0 (KIP-848): use --group-protocol classic, or a later release.",
+        )
+
+
+def _check_groups(plan: Plan, kafka: Release) -> None:
+    workload = plan.workload
+    check_group_protocol(workload.group_protocol, kafka)
+    if workload.group_protocol == CONSUMER and plan.protocol:
+        raise UsageError(
+            f"brokers that speak {plan.protocol} may have no group protocol of their own",
+            hint="Leave --protocol out, or use --group-protocol classic.",
+        )
+    if workload.share and (kafka.number < SHARE_SINCE or plan.protocol):
+        raise UsageError(
+            f"brokers of Kafka {plan.software} have no share groups by default",
+            hint="They have them from 4.2 on (KIP-932).",
+        )
+    if workload.group_protocol == CONSUMER and not workload.subscribe:
+        raise UsageError("a group protocol needs members of a group", hint="Add --subscribe 3.")
 
 
 def _check_library(plan: Plan) -> None:

@@ -24,6 +24,7 @@ from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs import manifest
+from highwater.harness.runs.group_protocols import SHARE_GROUP
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Environment, Run, Store
@@ -41,7 +42,7 @@ from highwater.runtime.observer import Observer, wire_watched
 from highwater.runtime.preflight import check_plan
 from highwater.runtime.run_environment import describe
 from highwater.runtime.run_status import Progress, ProgressLine, StatusKeeper
-from highwater.runtime.workload import RunningWorkload
+from highwater.runtime.workload import RunningWorkload, share_group
 
 QUIESCE_LIMIT_S: Final = 120.0
 READ_LIMIT_S: Final = 120.0
@@ -122,6 +123,8 @@ def conduct(
         present = plan.topic.partitions - plan.topic.added
         record_topic(recorder, plan.topic, assignment[:present])
         cluster = recorded(cluster, recorder)
+        if plan.workload.share:
+            cluster.configure_group(share_group(plan), SHARE_GROUP)
         scribe = ProgressLine(recorder)
         nemesis = Nemesis(cluster, scribe, plan.topic, levels(plan), stop.is_set)
         with (
@@ -171,7 +174,13 @@ def _environment(plan: Plan, cluster: Cluster, clock: Clock) -> Environment:
 
 
 def _recorder(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> Recorder:
-    return Recorder(run, clock, wired=cluster.network is not None, racked=plan.racks > 0)
+    return Recorder(
+        run,
+        clock,
+        wired=cluster.network is not None,
+        racked=plan.racks > 0,
+        grouped=plan.workload.members > 0,
+    )
 
 
 def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: StatusKeeper) -> None:

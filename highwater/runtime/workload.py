@@ -20,16 +20,25 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.consumer_loop import ConsumerLoop
 from highwater.harness.clients.final_read import PartitionRead, final_read
+from highwater.harness.clients.groups.final_offsets import read_group_offsets
 from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.clients.groups.share_loop import ShareLoop
+from highwater.harness.clients.groups.share_member import ShareMember
 from highwater.harness.clients.named_records import NamedRecords
 from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.clients.operation_buffers import SendBuffer
 from highwater.harness.clients.producer_loop import ProducerLoop
 from highwater.harness.clients.record_sender import Sender, SendOutcome
-from highwater.harness.clients.send_rate import ClientLifetime, RateLimiter, draws, lives
+from highwater.harness.clients.send_rate import (
+    POLL_S,
+    ClientLifetime,
+    RateLimiter,
+    draws,
+    lives,
+)
 from highwater.harness.clients.transactional_loop import TransactionLoop
 from highwater.harness.releases.catalogue import release
+from highwater.harness.runs.group_protocols import LOCK_S
 from highwater.harness.runs.history import OK, READ, READ_COMMITTED, RUN, SEND
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
@@ -38,6 +47,9 @@ from highwater.harness.runs.topics.record_keys import keyed_name
 from highwater.runtime.client_libraries import open_library
 
 _GRACE_S: Final = 2.0
+_QUIET_S: Final = 3.0
+_DRAIN_S: Final = 90.0
+_LEAVES_S: Final = 15.0
 _WARM_S: Final = 30.0
 _MARKERS_S: Final = 5.0
 """A coordinator that has answered an EndTxn writes the markers at once, while all brokers run."""
@@ -45,6 +57,11 @@ _MARKERS_S: Final = 5.0
 _TIMED_OUT_S: Final = 15.0
 """A coordinator looks every 10 s for transactions that have timed out, by default
 (``transaction.abort.timed.out.transaction.cleanup.interval.ms``)."""
+
+
+def share_group(plan: Plan) -> str:
+    """Return the name of the share group of a random run."""
+    return f"{plan.topic.name}-share"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +120,9 @@ class RunningWorkload:
         self._answer_limit_s = plan.workload.delivery_timeout_s + _GRACE_S
         self._producers: dict[str, ProducerLoop | TransactionLoop] = {}
         self._threads: list[threading.Thread] = []
+        self._members: list[ShareMember] = []
+        self._sharing: list[threading.Thread] = []
+        self._drained = threading.Event()
         row = {"process": "story", "phase": RUN, "topic": plan.topic.name}
         settings = clients.producer(plan, self._common(f"story-{plan.workload.acks}"))
         self._sender = Sender(
@@ -123,10 +143,12 @@ class RunningWorkload:
         workload = self._plan.workload
         readers: list[tuple[str, GroupMembership | None]] = []
         readers += [(f"consumer-{index}", None) for index in range(workload.consumers)]
-        group = GroupMembership(group=f"{self._plan.topic.name}-group")
+        group = GroupMembership(group=self._group, protocol=workload.group_protocol)
         readers += [(f"member-{index}", group) for index in range(workload.subscribe)]
         for (name, joins), isolation in zip(readers, itertools.cycle(workload.isolation)):
             self._read(name, joins, isolation)
+        for index in range(workload.share):
+            self._share(index)
         for index in range(workload.producers):
             name = f"producer-{index}"
             if workload.transactions:
@@ -148,6 +170,20 @@ class RunningWorkload:
         member = ShareLoop(self._plan, self._recorder, settings, process=name)
         self._spawn(name, partial(member.run, self._stop, lambda: self._answer_limit_s))
         return member
+
+    def _share(self, number: int) -> None:
+        """Start a member of the share group, which goes on until there is nothing left for it."""
+        member = ShareMember(
+            self._plan,
+            self._recorder,
+            self._common,
+            number=number,
+            group=share_group(self._plan),
+            draining=self._stop,
+        )
+        self._members.append(member)
+        run = partial(member.run, self._drained, lambda: self._answer_limit_s)
+        self._sharing.append(self._thread(f"share-{number}", run))
 
     def _read(self, name: str, joins: GroupMembership | None, isolation: str) -> ConsumerLoop:
         reader = ConsumerLoop(
@@ -197,6 +233,7 @@ class RunningWorkload:
         deadline = time.monotonic() + self._answer_limit_s + 5 * _GRACE_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+        self._drain()
         stuck = [thread.name for thread in self._threads if thread.is_alive()]
         self._threads = []
         self._sender.close(limit_s=self._answer_limit_s)
@@ -213,6 +250,29 @@ class RunningWorkload:
                 f"{', '.join(stuck)} did not end within {self._answer_limit_s + 5 * _GRACE_S:g} s",
                 hint="See logs/clients.log of the run.",
             )
+
+    def _drain(self) -> None:
+        """Wait until members of the share group are given nothing any more, and end them.
+
+        What a member took and did not acknowledge is given to another when its lock has ended.
+        """
+        deadline = time.monotonic() + _DRAIN_S
+        while self._members and self._answer_limit_s and not self._recorder.failed.is_set():
+            quiet_s = time.monotonic() - max(member.given_at for member in self._members)
+            if quiet_s >= LOCK_S + _QUIET_S:
+                now = self._recorder.clock()
+                row = {"process": "reader", "group": share_group(self._plan), "event": "drained"}
+                self._recorder.group({**row, "outcome": OK, "invoke_ns": now, "complete_ns": now})
+                break
+            if time.monotonic() >= deadline:
+                break
+            self._recorder.failed.wait(POLL_S)
+        self._members = []
+        self._drained.set()
+        for thread in self._sharing:
+            thread.join(_LEAVES_S)
+        self._threads += self._sharing
+        self._sharing = []
 
     def check(self) -> None:
         """Return if every client still runs and everything could be recorded."""
@@ -283,10 +343,17 @@ class RunningWorkload:
         self._named.append(client)
         return client
 
+    @property
+    def _group(self) -> str:
+        return f"{self._plan.topic.name}-group"
+
     def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:
         """Fence every partition and read all of it; see ``harness.clients.final_read``."""
         fence = clients.producer(self._plan, self._common("fence"), acks="all")
         reader = clients.consumer(self._common("reader"))
+        if self._plan.workload.subscribe:
+            settings = clients.consumer(self._common("reader"), group=self._group)
+            read_group_offsets(self._plan, self._recorder, settings)
         return final_read(
             self._plan, self._recorder, fence, reader, limit_s=limit_s, open_s=self._open_s()
         )
@@ -322,6 +389,9 @@ class RunningWorkload:
         return clients.common(self._bootstrap, client_id, self._log, quirks=self._access)
 
     def _spawn(self, name: str, loop: Callable[[], None]) -> None:
+        self._threads.append(self._thread(name, loop))
+
+    def _thread(self, name: str, loop: Callable[[], None]) -> threading.Thread:
         def guarded() -> None:
             try:
                 loop()
@@ -329,5 +399,5 @@ class RunningWorkload:
                 self._failure = self._failure or error
 
         thread = threading.Thread(target=guarded, name=name, daemon=True)
-        self._threads.append(thread)
         thread.start()
+        return thread

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from highwater.harness.runs.faults.steps import FaultStep, Steps, end_of, in_order
+from highwater.harness.runs.group_protocols import CLASSIC
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import find_fault
 
@@ -107,8 +108,8 @@ def _one_producer(plan: Plan) -> Iterator[Candidate]:
 
 def _no_reader(plan: Plan) -> Iterator[Candidate]:
     work = plan.workload
-    if work.consumers + work.subscribe and len(work.isolation) == 1:
-        fewer = replace(work, consumers=0, subscribe=0)
+    if work.consumers + work.members and len(work.isolation) == 1:
+        fewer = replace(work, consumers=0, subscribe=0, share=0, group_protocol=CLASSIC)
         yield Candidate("no reader but the last", replace(plan, workload=fewer))
 
 

@@ -45,7 +45,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
             faults=len(plan.steps),
             seconds=max(plan.duration_s, end_of(plan.steps)),
             partitions=plan.topic.partitions,
-            clients=work.producers + work.consumers + work.subscribe,
+            clients=work.producers + work.consumers + work.members,
             records=records,
         )
 

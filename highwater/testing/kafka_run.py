@@ -37,6 +37,8 @@ class RunArguments(TypedDict, total=False):
             ``"kafka-python"`` or ``"aiokafka"``; by default librdkafka, or what the story is about.
         keys: keys of the records, on a compacted topic; by default 0: they have none.
         tiered: whether brokers have a remote tier; by default they do not.
+        group_protocol: of a group of three readers beside a nemesis: ``"classic"`` or
+            ``"consumer"``; by default there is no group.
     """
 
     story: str
@@ -54,6 +56,7 @@ class RunArguments(TypedDict, total=False):
     client: str
     keys: int
     tiered: bool
+    group_protocol: str
 
 
 class KafkaRun:
@@ -163,7 +166,12 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
         client=words.get("client", base.client),
         nemesis=parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults)),
         topic=topic,
-        workload=replace(base.workload, acks=acks, keys=words.get("keys", 0)),
+        workload=replace(
+            base.workload,
+            acks=acks,
+            keys=words.get("keys", 0),
+            **parse_values.group(base.workload.subscribe, words.get("group_protocol")),
+        ),
         tiered=words.get("tiered", base.tiered),
     )
     return with_settings(plan)

@@ -215,7 +215,7 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
         KEYS: (workload.keys, "needs a compacted topic", "Add --keys 100."),
         "--transactions": (workload.transactions, "needs transactions", "Add --transactions."),
         "--subscribe": (
-            workload.subscribe or workload.transform,
+            workload.members or workload.transform,
             "needs members of a group",
             "Add --subscribe 2.",
         ),

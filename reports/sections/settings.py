@@ -5,7 +5,7 @@ from typing import Final
 
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.faults.counts import FaultCounts, Happening
-from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.plan import Plan, Workload
 from highwater.harness.runs.store import Environment
 
 _ACKS: Final = {
@@ -62,8 +62,17 @@ def facts(
         Fact(name="Seed", value=str(plan.seed)),
         Fact(name="Driver", value=plan.driver, means=environment.platform if environment else ""),
         *([Fact(name="Client", value=plan.client)] if plan.client != LIBRDKAFKA else []),
+        *_groups(work),
         Fact(name="Truncation", value="", means=environment.truncation if environment else ""),
     ]
+
+
+def _groups(work: Workload) -> list[Fact]:
+    """Return the groups of readers, where there are any."""
+    protocol = f"{work.group_protocol} protocol"
+    group = Fact(name="Group", value=f"{work.subscribe} members", means=protocol)
+    share = Fact(name="Share group", value=f"{work.share} members")
+    return [*([group] if work.subscribe else []), *([share] if work.share else [])]
 
 
 def _coordination(plan: Plan, environment: Environment | None) -> str:

@@ -18,6 +18,7 @@ from tests.histories import (
     coordinators,
     groups,
     hanging,
+    journals,
     loops,
     remote_tier,
 )
@@ -476,6 +477,7 @@ GOLDEN: Final = (
             *coordinators.CASES,
             *remote_tier.CASES,
             *compaction.CASES,
+            *journals.CASES,
         )
     ),
     Golden(

@@ -12,6 +12,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from highwater.harness.runs.history import (
     DECISIONS_TABLE,
+    GROUPS_TABLE,
     MESSAGES_TABLE,
     OPTIONAL,
     QUORUM_TABLE,
@@ -189,6 +190,34 @@ class RunBuilder:
     def rebalance(self, partition: int, process: str = "member-0") -> None:
         """A member's partitions were changed."""
         self._moved("rebalance", process, partition)
+
+    def journal(
+        self,
+        event: str,
+        process: str,
+        offset: int | None,
+        *,
+        outcome: str = "ok",
+        takes_ms: float = 1,
+        group: str = "events-group",
+        **row: int,
+    ) -> None:
+        """A member of a group wrote down an event, which began now and took so long."""
+        begun_ns = self.tick(1)
+        self.tick(1)
+        self.rows.setdefault(GROUPS_TABLE, []).append(
+            {
+                "process": process,
+                "group": group,
+                "event": event,
+                "outcome": outcome,
+                "invoke_ns": begun_ns,
+                "complete_ns": begun_ns + int(takes_ms * MS),
+                "partition": None if event == "drained" else 0,
+                "offset": offset,
+                **row,
+            }
+        )
 
     def _moved(
         self,

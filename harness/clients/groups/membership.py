@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from highwater.harness.clients.client_config import REPORTED, Settings
+from highwater.harness.runs.group_protocols import CLASSIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,12 +14,14 @@ class GroupMembership:
         group: its name.
         reset: ``auto.offset.reset`` of an application's consumer; by default it starts where it
             looked up itself.
+        protocol: of the group: ``classic`` or ``consumer`` (KIP-848).
         refresh_s: after so long it looks anew which partitions there are
             (``topic.metadata.refresh.interval.ms``); None: often.
     """
 
     group: str
     reset: str = REPORTED
+    protocol: str = CLASSIC
     refresh_s: float | None = None
 
     def settings(self) -> Settings:

@@ -44,3 +44,12 @@ ClientOption = Annotated[
         show_default=False,
     ),
 ]
+GroupProtocolOption = Annotated[
+    str | None,
+    Option(
+        "--group-protocol",
+        help="Protocol of a group of readers: classic, or consumer (KIP-848, since 4.0)."
+        "  [default: classic]",
+        show_default=False,
+    ),
+]

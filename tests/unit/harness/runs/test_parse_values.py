@@ -116,3 +116,12 @@ def test_settings_of_spark() -> None:
 def test_no_settings_of_spark(text: str) -> None:
     with pytest.raises(UsageError, match="sets nothing"):
         parse_values.conf([text])
+
+
+def test_a_group_has_three_members_unless_it_says_so() -> None:
+    assert parse_values.group(0, None) == {"subscribe": 0, "group_protocol": "classic"}
+    assert parse_values.group(0, "consumer") == {"subscribe": 3, "group_protocol": "consumer"}
+    assert parse_values.group(2, "classic") == {"subscribe": 2, "group_protocol": "classic"}
+    with pytest.raises(UsageError, match="modern") as refused:
+        parse_values.group(2, "modern")
+    assert "KIP-848" in str(refused.value.hint)

@@ -237,3 +237,21 @@ def test_a_path_that_brokers_would_split_is_refused_before_anything_is_made(tmp_
     with pytest.raises(UsageError, match="has a comma"):
         Store(tmp_path / "x,y").create(Plan(kafka="4.4.0"), now=now)
     assert [*tmp_path.iterdir()] == []
+
+
+def test_groups_are_in_the_command_and_in_the_brokers_settings() -> None:
+    plain = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=60)
+    group = Workload(subscribe=3, group_protocol="consumer", share=2)
+    plan = msgspec.structs.replace(plain, workload=group)
+    assert "--subscribe 3 --share 2 --group-protocol consumer" in plan.command()
+    settings = plan.broker_settings()
+    assert settings["offsets.topic.replication.factor"] == "3"
+    assert settings["share.coordinator.state.topic.replication.factor"] == "3"
+    assert settings["group.consumer.session.timeout.ms"] == "2000"
+    assert settings["group.share.record.lock.duration.ms"] == "5000"
+    classic = msgspec.structs.replace(plain, workload=Workload(subscribe=3))
+    assert not [name for name in classic.broker_settings() if name.startswith("group.")]
+    older = msgspec.json.decode(classic.to_json())
+    for name in ("group_protocol", "share"):
+        del older["workload"][name]
+    assert Plan.from_json(msgspec.json.encode(older)) == classic

@@ -264,3 +264,26 @@ def test_rows_from_before_there_was_a_model_are_read(tmp_path: Path) -> None:
     (tmp_path / "cells.json").write_bytes(msgspec.json.encode(old))
     assert {one.model for one in folder.rows()} == {None}
     assert "the model explains" not in write_matrix_page(folder).read_text("utf-8")
+
+
+def test_group_protocols_are_an_axis_of_random_runs_alone() -> None:
+    protocols = ("classic", "consumer")
+    mixes = (("kill",),)
+    laid = lay_out(
+        axes(kafkas=("4.3.1",), stories=("loss",), nemeses=mixes, group_protocols=protocols)
+    )
+    assert [(cell.happened, cell.group_protocol) for cell in laid.cells] == [
+        ("loss", ""),
+        ("kill", "classic"),
+        ("kill", "consumer"),
+    ]
+    plans = [plan_of(cell, duration_s=9).workload for cell in laid.cells]
+    assert [(work.subscribe, work.group_protocol) for work in plans] == [
+        (0, "classic"),
+        (3, "classic"),
+        (3, "consumer"),
+    ]
+    assert len({cell.run for cell in laid.cells}) == len(laid.cells)
+    older = lay_out(axes(kafkas=("3.9.2",), nemeses=mixes, stories=(), group_protocols=protocols))
+    assert [cell.group_protocol for cell in older.cells] == ["classic"]
+    assert "no group protocol" in older.skipped[0].reason

@@ -194,3 +194,17 @@ def test_the_summary_tells_the_worst_and_how_to_repeat_it() -> None:
 )
 def test_the_exit_code_is_that_of_the_worst(states: tuple[str, ...], code: int) -> None:
     assert exit_code([row(n, state=state) for n, state in enumerate(states)]) == code
+
+
+def test_a_soak_of_a_group_protocol_has_members_in_every_run() -> None:
+    for number in range(40):
+        plan = draw(7, number, kafkas=("4.4.0",), group_protocol="consumer")
+        check_plan(plan)
+        assert (plan.workload.group_protocol, plan.workload.subscribe > 0) == ("consumer", True)
+        plain = draw(7, number, kafkas=("4.4.0",))
+        assert (plain.kafka, plain.workload.group_protocol) == (plan.kafka, "classic")
+    soak = Soak(seed=7, kafkas=("4.4.0",), group_protocol="consumer")
+    assert soak.plan(3).workload.group_protocol == "consumer"
+    assert "--group-protocol consumer" in soak.command(3)
+    assert "consumer groups" in soak.words()
+    assert "group" not in Soak(seed=7, kafkas=("4.4.0",)).command(3)

@@ -12,6 +12,9 @@ from highwater.runtime.preflight import check_plan
 ALONE = Workload(producers=0)
 GOOD = Plan(kafka="4.3.1", nemesis=("kill", "pause"), duration_s=60)
 
+CONSUMER_GROUP = Workload(subscribe=3, group_protocol="consumer")
+NO_MEMBERS = Workload(group_protocol="consumer")
+
 
 def changed(**fields: object) -> Plan:
     return msgspec.structs.replace(GOOD, **fields)
@@ -90,6 +93,11 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(trace_flushes=True, driver="docker"), "processes of this machine", "local"),
         (changed(racks=4), "racks", "0 to 3"),
         (changed(racks=3, kafka="2.1.1"), "from leaders alone", "since 2.4"),
+        (changed(kafka="3.9.2", workload=CONSUMER_GROUP), "3.9.2 have no group protocol", "4.0"),
+        (changed(kafka="4.4.0", workload=CONSUMER_GROUP, protocol="4.0"), "4.0 may have", "--prot"),
+        (changed(kafka="4.4.0", workload=NO_MEMBERS), "needs members", "--subscribe 3"),
+        (changed(kafka="4.1.2", workload=Workload(share=3)), "4.1.2 have no share", "from 4.2"),
+        (changed(kafka="4.4.0", workload=Workload(share=65)), "65 members", "From 0 to 64"),
         (changed(log_dirs=2, driver="docker"), "one log directory", "local"),
         (changed(log_dirs=10), "log directories", "1 to 9"),
         (changed(tiered=True, driver="docker", kafka="4.3.1"), "share no folder", "local"),

@@ -1,0 +1,212 @@
+"""The offsets that a group has committed are a register: ``lost-commit``, ``stale-commit``.
+
+A commit that was acknowledged took effect between its begin and its end. One that failed may have
+taken effect at any time since it began: an earlier try of the client's may have been written, and a
+coordinator that was paused may find it late. So an offset that somebody was told is right if some
+commit of it had begun by then, and no other one that was acknowledged before the question began
+after it had ended. *None* is right as long as none was acknowledged. What is not right is:
+
+- ``lost-commit``, if it was told when all members had ended, or is what the coordinators' topic has
+  in the end (of its replicas the one that goes furthest);
+- ``stale-commit``, if a member was told it: it then reads again what its group has done.
+
+``given-again``: a member was given a record before the offset from which it began, or before where
+it was already. (Records that it leaves out are ``poll-skip`` or ``undelivered``.)
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, Self
+
+import pyarrow as pa
+
+from highwater.checkers.core.anomaly_kinds import Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import always, if_committed_is_kept
+from highwater.checkers.groups.events import (
+    FOREVER,
+    GroupFinding,
+    Place,
+    Row,
+    anomalies,
+    by_place,
+    ended_ns,
+    in_words,
+    no_group,
+)
+from highwater.checkers.groups.offsets_topic import committed_on_disk
+from highwater.checkers.groups.ownership import ownerships
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
+from highwater.harness.runs.history import OK
+
+LOST_COMMIT: Final = "lost-commit"
+STALE_COMMIT: Final = "stale-commit"
+GIVEN_AGAIN: Final = "given-again"
+
+READER: Final = "reader"
+"""The process that asks when all members have ended."""
+
+_DURABLE: Final = "durability: a committed offset is replicated as a record with acks=all"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRegister:
+    """The commits of a group for one partition.
+
+    Attributes:
+        done: acknowledged commits, in the order of their ends.
+        latest: of each of them and all before it, the one that began last.
+        ends: of each offset, when the last commit of it ended.
+    """
+
+    done: list[Row]
+    latest: list[Row]
+    commits: list[Row]
+
+    @classmethod
+    def of(cls, commits: Sequence[Row]) -> Self:
+        """Return the register of these commits."""
+        done = sorted((row for row in commits if row["outcome"] == OK), key=ended_ns)
+        return cls(done=done, latest=list(accumulate(done, _later)), commits=list(commits))
+
+    def overtaken(self, offset: int | None, begun_ns: int, ended: int) -> Row | None:
+        """Return the acknowledged commit against which it was wrong to tell an offset.
+
+        Args:
+            begun_ns: when the question was asked, and ``ended`` when it was answered.
+        """
+        before = bisect_right(self.done, begun_ns - 1, key=ended_ns)
+        if not before:
+            return None
+        last = self.latest[before - 1]
+        right = offset is not None and any(
+            commit["offset"] == offset
+            and commit["invoke_ns"] < ended
+            and (commit["outcome"] != OK or ended_ns(commit) >= last["invoke_ns"])
+            for commit in self.commits
+        )
+        return None if right else last
+
+
+def _later(before: Row, after: Row) -> Row:
+    return max(before, after, key=lambda row: int(row["invoke_ns"]))
+
+
+@checker(
+    Kind(
+        LOST_COMMIT,
+        guarantee="The offset that a group has in the end is not older than one whose commit was"
+        " acknowledged.",
+        singular="offset that a group had committed is lost",
+        plural="offsets that a group had committed are lost",
+        severity=Severity.CRITICAL,
+        promise=_DURABLE,
+        breaks=always,
+        says=in_words,
+    ),
+    Kind(
+        STALE_COMMIT,
+        guarantee="A member begins where its group has come to, not before an acknowledged commit.",
+        singular="member was told an offset of its group's that had been overtaken",
+        plural="times a member was told an offset of its group's that had been overtaken",
+        severity=Severity.SERIOUS,
+        promise=_DURABLE,
+        breaks=always,
+        says=in_words,
+    ),
+    Kind(
+        GIVEN_AGAIN,
+        guarantee="A member is given nothing from before the offset at which it began.",
+        singular="record was given to a member that was past it",
+        plural="records were given to members that were past them",
+        severity=Severity.SERIOUS,
+        promise="order: a reader's position never goes back by itself",
+        breaks=if_committed_is_kept,
+        says=in_words,
+    ),
+    idle=no_group,
+)
+def commits(tables: Tables) -> pa.Table:
+    """Return the commits that were lost or not told, and the records that were given again."""
+    return anomalies(tables, _of_run)
+
+
+def _of_run(case: RunFiles, rows: list[Row]) -> Iterator[GroupFinding]:
+    yield from wrong_offsets(rows, committed_on_disk(case))
+    yield from repeated(rows)
+
+
+def wrong_offsets(
+    rows: Iterable[Row], on_disk: Mapping[Place, int | None] | None
+) -> Iterator[GroupFinding]:
+    """Yield the offsets that were told and should not have been.
+
+    Args:
+        on_disk: what the coordinators' topic has; None if nobody knows.
+    """
+    for place, of_place in by_place(rows).items():
+        register = CommitRegister.of([row for row in of_place if row["event"] == "commit"])
+        for row in of_place:
+            if row["event"] != "committed":
+                continue
+            at_end = row["process"] == READER
+            wrong = register.overtaken(row["offset"], row["invoke_ns"], ended_ns(row))
+            if wrong is not None:
+                kind = LOST_COMMIT if at_end else STALE_COMMIT
+                when = "at the end" if at_end else f"after that, asked by {row['process']},"
+                instead = f"{when} the coordinator had {_named(row['offset'])}"
+                yield _finding(kind, place, wrong, instead)
+        last = None if on_disk is None else on_disk.get(place)
+        wrong = None if on_disk is None else register.overtaken(last, FOREVER, FOREVER)
+        if wrong is not None:
+            there = f"the last one in __consumer_offsets is {_named(last)}"
+            yield _finding(LOST_COMMIT, place, wrong, there)
+
+
+def _finding(kind: str, place: Place, commit: Row, instead: str) -> GroupFinding:
+    group, partition = place
+    return GroupFinding(
+        kind=kind,
+        group=group,
+        partition=partition,
+        offset=commit["offset"],
+        says=f"{commit['process']} committed offset {commit['offset']} of partition {partition} for"
+        f" group {group}, and that was acknowledged; {instead}.",
+    )
+
+
+def _named(offset: int | None) -> str:
+    return "none" if offset is None else f"offset {offset}"
+
+
+def repeated(rows: Iterable[Row]) -> Iterator[GroupFinding]:
+    """Yield the records that a member was given although it was past them."""
+    rows = list(rows)
+    places = by_place(row for row in rows if row["event"] in {"given", "sought"})
+    for place, owners in ownerships(rows).items():
+        group, partition = place
+        before: dict[str, int] = {}
+        for owner in owners:
+            # A poll in which a partition was taken away and given back has records of both times.
+            since_ns, position = before.get(owner.process, -1), owner.begins
+            before[owner.process] = min(owner.until_ns, FOREVER)
+            for row in places.get(place, []):
+                inside = owner.since_ns <= ended_ns(row) <= owner.leaves_ns
+                if row["process"] != owner.process or not inside or row["invoke_ns"] < since_ns:
+                    continue
+                if row["event"] == "sought":
+                    position = row["offset"]
+                    continue
+                if position is not None and row["offset"] < position:
+                    yield GroupFinding(
+                        kind=GIVEN_AGAIN,
+                        group=group,
+                        partition=partition,
+                        offset=row["offset"],
+                        says=f"{owner.process} was given offset {row['offset']} of partition"
+                        f" {partition}, and it was at offset {position}.",
+                    )
+                position = row["end"] if position is None else max(position, row["end"])

@@ -1,0 +1,78 @@
+"""The times in which faults, or what they leave behind, may excuse a share group.
+
+A leader keeps in memory who holds which record, and gives that up when it fails or a member's
+connection ends; a member whose coordinator does not answer is put out. So whatever follows a fault,
+until every client has noticed that its connections are dead, is excused, and so is what is around a
+change of a leader.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final, Self
+
+import pyarrow.parquet as pq
+
+from highwater.checkers.groups.events import FOREVER, Row
+from highwater.checkers.run_files import RunFiles
+
+AFTERWARDS_NS: Final = 15_000_000_000
+"""A client gives up a request after 10 s (``socket.timeout.ms``), and is then put out."""
+
+BEFORE_NS: Final = 5_000_000_000
+"""How late the observer may see a new leader."""
+
+_FAULTS: Final = "events/faults"
+_PARTITIONS: Final = "events/partitions"
+
+
+class Disturbances:
+    """Intervals of a run, each of them from its begin to its end."""
+
+    def __init__(self, intervals: Iterable[tuple[int, int]]) -> None:
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+        for begin, end in sorted(intervals):
+            if self._ends and begin <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end)
+            else:
+                self._begins.append(begin)
+                self._ends.append(end)
+
+    @classmethod
+    def of(cls, case: RunFiles) -> Self:
+        """Return those of a run; all of it, where nobody knows."""
+        if _FAULTS not in case.tables or _PARTITIONS not in case.tables:
+            return cls([(-FOREVER, FOREVER)])
+        faults = pq.read_table(case.tables[_FAULTS]).sort_by("time_ns").to_pylist()
+        leaders = pq.read_table(case.tables[_PARTITIONS]).sort_by("time_ns").to_pylist()
+        return cls([*_faults(faults), *_changes(leaders)])
+
+    def touch(self, begin: int, end: int) -> bool:
+        """Return whether any of them has a moment in common with a time."""
+        before = bisect_right(self._begins, end)
+        return before > 0 and self._ends[before - 1] >= begin
+
+
+def _faults(rows: Iterable[Row]) -> list[tuple[int, int]]:
+    """Return from when until when each fault may be noticed, in order of time."""
+    opened: dict[tuple[str, int | None], int] = {}
+    intervals = []
+    for row in rows:
+        key = row["fault"], row["broker"]
+        if row["phase"] == "inject":
+            opened.setdefault(key, row["time_ns"] - BEFORE_NS)
+        elif row["phase"] == "heal" and key in opened:
+            intervals.append((opened.pop(key), row["time_ns"] + AFTERWARDS_NS))
+    return intervals + [(begin, FOREVER) for begin in opened.values()]
+
+
+def _changes(rows: Iterable[Row]) -> list[tuple[int, int]]:
+    """Return the times around changes of leaders."""
+    last: dict[tuple[str, int], tuple[int, int | None]] = {}
+    intervals = []
+    for row in rows:
+        key, leader = (row["topic"], row["partition"]), (row["leader"], row["leader_epoch"])
+        if last.setdefault(key, leader) != leader:
+            last[key] = leader
+            intervals.append((row["time_ns"] - BEFORE_NS, row["time_ns"] + AFTERWARDS_NS))
+    return intervals

@@ -1,0 +1,98 @@
+"""The journals of members of groups, and the findings in them, as plain values of this process.
+
+They are small: a few rows a second of each member (``harness.runs.history.GROUPS``).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
+from highwater.harness.runs.history import GROUPS_TABLE
+
+Row = dict[str, Any]
+Place = tuple[str, int]
+"""A group and a partition."""
+
+FOREVER: Final = 1 << 62
+"""When something ends that has no end in the history."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFinding:
+    """An anomaly of a group.
+
+    Attributes:
+        offset: where that matters.
+        says: the sentence.
+    """
+
+    kind: str
+    group: str
+    partition: int
+    says: str
+    offset: int | None = None
+
+
+def no_group(_tables: Tables, case: RunFiles) -> str:
+    """Return why a checker of consumer groups has nothing to judge in a run."""
+    if case.lacks(GROUPS_TABLE) or (GROUPS_TABLE in case.tables and case.plan.workload.subscribe):
+        return ""
+    return "no member of a group kept a journal"
+
+
+def journal(case: RunFiles) -> list[Row]:
+    """Return the rows of all members of a run; none where it has none."""
+    if GROUPS_TABLE not in case.tables:
+        return []
+    rows: list[Row] = pq.read_table(case.tables[GROUPS_TABLE]).to_pylist()
+    return rows
+
+
+def by_place(rows: Iterable[Row]) -> dict[Place, list[Row]]:
+    """Return the rows of each group and partition, in the order of their ends."""
+    places: dict[Place, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=ended_ns):
+        if row["partition"] is not None:
+            places[row["group"], row["partition"]].append(row)
+    return dict(sorted(places.items()))
+
+
+def ended_ns(row: Row) -> int:
+    """Return when something ended."""
+    at = row["complete_ns"]
+    return FOREVER if at is None else int(at)
+
+
+def anomalies(
+    tables: Tables, find: Callable[[RunFiles, list[Row]], Iterable[GroupFinding]]
+) -> pa.Table:
+    """Return what is found in each run that has members of groups."""
+    return pa.Table.from_pylist(list(_rows(tables, find)), schema=SCHEMA)
+
+
+def _rows(
+    tables: Tables, find: Callable[[RunFiles, list[Row]], Iterable[GroupFinding]]
+) -> Iterator[Row]:
+    for case in tables.cases:
+        rows = journal(case)
+        for finding in find(case, rows) if rows else ():
+            yield {
+                "run": case.key,
+                "kind": finding.kind,
+                "topic": case.plan.topic.name,
+                "partition": finding.partition,
+                "offset": finding.offset,
+                "copies": [{"partition": finding.partition, "note": finding.says}],
+            }
+
+
+def in_words(row: Row) -> str:
+    """Return what is wrong, of a row that ``anomalies`` made."""
+    return str(row["copies"][0]["note"])

@@ -1,0 +1,174 @@
+"""``two-owners``: a partition had two owners in a group, by the word of the group's coordinator.
+
+A member owns a partition from the callback that assigns it to the one that takes it away. That is
+only what it believes: one that was put out, because the coordinator did not hear of it for as long
+as a session lasts, learns so later, and nothing is promised against that. Two things are:
+
+- *in one epoch* (the generation of a classic group, a member's epoch of KIP-848) a partition is
+  assigned to one member. Epochs of a classic group may begin anew when it was empty (up to 0.10.0
+  its coordinator forgets it then), so both must have believed to own it at the same time;
+- *a member that was replaced is refused*. When the callback of the next owner begins, the
+  coordinator has given the partition away. If the owner of an older epoch asks for a commit after
+  that, and is told that it was done, the coordinator took both for owners. The answer must have
+  come before the callback that takes the partition away: later the client may have joined anew, and
+  asked again as what it is then.
+
+An epoch is what the client knew when it was assigned the partition; where it knew none, nothing is
+judged.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import pyarrow as pa
+
+from highwater.checkers.core.anomaly_kinds import Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import always
+from highwater.checkers.groups.events import (
+    FOREVER,
+    GroupFinding,
+    Place,
+    Row,
+    anomalies,
+    by_place,
+    ended_ns,
+    in_words,
+    no_group,
+)
+from highwater.checkers.run_tables import Tables
+from highwater.harness.runs.history import OK
+
+TWO_OWNERS: Final = "two-owners"
+
+_ENDS: Final = ("revoked", "lost")
+
+
+@dataclass(slots=True, kw_only=True)
+class Ownership:
+    """The time in which a member believed that it owned a partition.
+
+    Attributes:
+        begun_ns: when the callback that assigned it began.
+        since_ns: when that ended.
+        begins: the offset from which the member read; None if it did not know.
+        leaves_ns: when the callback that took it away began, or the member ended.
+        until_ns: the last moment at which an answer was one to this owner.
+        proven_ns: when it asked last for a commit that was done; -1: never.
+    """
+
+    process: str
+    epoch: int | None
+    begun_ns: int
+    since_ns: int
+    begins: int | None
+    leaves_ns: int = FOREVER
+    until_ns: int = FOREVER
+    proven_ns: int = -1
+
+
+def ownerships(rows: Iterable[Row]) -> dict[Place, list[Ownership]]:
+    """Return who owned each partition, in the order in which they were assigned it."""
+    rows = list(rows)
+    commits: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    ends: dict[tuple[str, str], int] = {}
+    for row in rows:
+        if row["event"] == "commit" and row["outcome"] == OK:
+            commits[row["group"], row["process"]].append(row)
+        elif row["event"] == "ended":
+            ends[row["group"], row["process"]] = row["invoke_ns"]
+    places = {place: _owners(of_place) for place, of_place in by_place(rows).items()}
+    for (group, _), owners in places.items():
+        for owner in owners:
+            owner.leaves_ns = min(owner.leaves_ns, ends.get((group, owner.process), FOREVER))
+            owner.proven_ns = max(
+                (
+                    row["invoke_ns"]
+                    for row in commits[group, owner.process]
+                    if row["invoke_ns"] >= owner.since_ns and ended_ns(row) <= owner.until_ns
+                ),
+                default=-1,
+            )
+    return places
+
+
+def _owners(rows: Sequence[Row]) -> list[Ownership]:
+    """Return the ownerships of a partition.
+
+    Args:
+        rows: about it, in the order of their ends.
+    """
+    owners: list[Ownership] = []
+    now: dict[str, Ownership] = {}
+    for row in rows:
+        process = row["process"]
+        if row["event"] == "assigned":
+            if process in now:
+                now[process].leaves_ns = now[process].until_ns = row["invoke_ns"]
+            now[process] = Ownership(
+                process=process,
+                epoch=row["epoch"],
+                begun_ns=row["invoke_ns"],
+                since_ns=ended_ns(row),
+                begins=row["offset"],
+            )
+            owners.append(now[process])
+        elif row["event"] in _ENDS and process in now:
+            owner = now.pop(process)
+            owner.leaves_ns = row["invoke_ns"]
+            # One that is asked to leave may commit before it does so.
+            owner.until_ns = ended_ns(row) if row["event"] == "revoked" else row["invoke_ns"]
+    return owners
+
+
+@checker(
+    Kind(
+        TWO_OWNERS,
+        guarantee="A group gives a partition to one member at a time, and refuses the commits of"
+        " the one before.",
+        singular="partition had two owners in a group",
+        plural="partitions had two owners in a group",
+        severity=Severity.SERIOUS,
+        promise="exclusion: a partition is owned by one member of a group (KIP-848)",
+        breaks=always,
+        says=in_words,
+    ),
+    idle=no_group,
+)
+def two_owners(tables: Tables) -> pa.Table:
+    """Return the partitions that two members owned at the same time, each pair of owners once."""
+    return anomalies(tables, lambda _, rows: doubly_owned(rows))
+
+
+def doubly_owned(rows: Iterable[Row]) -> Iterator[GroupFinding]:
+    """Yield the partitions that two members owned."""
+    for (group, partition), owners in ownerships(rows).items():
+        for pair in combinations(owners, 2):
+            if says := _conflict(*sorted(pair, key=lambda owner: owner.epoch or 0)):
+                place = f"partition {partition} of group {group}"
+                yield GroupFinding(
+                    kind=TWO_OWNERS,
+                    group=group,
+                    partition=partition,
+                    says=says.format(place=place),
+                )
+
+
+def _conflict(old: Ownership, new: Ownership) -> str:
+    """Return how two owners contradict each other, a sentence about ``{place}``; mostly empty."""
+    if old.process == new.process or old.epoch is None or new.epoch is None:
+        return ""
+    if old.epoch == new.epoch:
+        if old.begun_ns >= new.leaves_ns or new.begun_ns >= old.leaves_ns:
+            return ""
+        return f"In epoch {old.epoch} both {old.process} and {new.process} were assigned {{place}}."
+    if old.proven_ns > new.begun_ns:
+        return (
+            f"{new.process} was assigned {{place}} in epoch {new.epoch}; after that {old.process},"
+            f" which had it since epoch {old.epoch}, asked for a commit, and was told that it was"
+            " done."
+        )
+    return ""

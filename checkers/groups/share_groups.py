@@ -1,0 +1,326 @@
+"""Share groups are queues (KIP-932): what they promise, judged by the journals of their members.
+
+- ``two-holders``: a record was given to a member while another held it. A holder has it until it
+  answers, ends, or its lock has run out. Nobody but the broker knows when that began, but not
+  before the record was sent, or the holder before had given it up: what is given to the next member
+  sooner than a lock lasts after *that* was given too soon. Two more signs are told delivery counts
+  that do not grow, and an answer that was taken from a holder whose lock had passed on to another.
+  Faults excuse it (``disturbances``): who holds what is in a leader's memory alone.
+- ``acknowledged-again``: a record that a member had accepted or rejected, and was told so, was
+  given to another later, with a greater delivery count. No fault excuses that: the state is
+  replicated before the answer (``__share_group_state``).
+- ``over-delivered``: a delivery count greater than the limit was told.
+- ``never-given``: a record is there, and no member was ever given it, although in the end members
+  waited until none was given anything any more for longer than a lock lasts.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from highwater.checkers.core.anomaly_kinds import Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import always, if_acknowledged_is_kept, if_committed_is_kept
+from highwater.checkers.groups.disturbances import Disturbances
+from highwater.checkers.groups.events import (
+    FOREVER,
+    GroupFinding,
+    Row,
+    anomalies,
+    ended_ns,
+    in_words,
+)
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
+from highwater.harness.runs.group_protocols import DELIVERIES_MOST, LOCK_S
+from highwater.harness.runs.history import FENCE, FINAL, OK, OPERATIONS_TABLE, READ, SEND
+
+TWO_HOLDERS: Final = "two-holders"
+ACKNOWLEDGED_AGAIN: Final = "acknowledged-again"
+OVER_DELIVERED: Final = "over-delivered"
+NEVER_GIVEN: Final = "never-given"
+
+_LOCK_NS: Final = int(LOCK_S * 1e9)
+_ANSWERS: Final = frozenset(("accept", "release", "reject"))
+_FINAL_ANSWERS: Final = frozenset(("accept", "reject"))
+
+Record = tuple[int, int]
+"""A partition and an offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareLog:
+    """Facts about the records beside the journals.
+
+    Attributes:
+        sent: when the acknowledged send of each began.
+        there: those of them that the final read has returned.
+        disturbances: times in which holders may lose what they hold.
+    """
+
+    sent: Mapping[Record, int]
+    there: AbstractSet[Record]
+    disturbances: Disturbances
+
+
+@dataclass(slots=True)
+class _Deliveries:
+    """The deliveries of one record in one group, and the answers to them.
+
+    Attributes:
+        given: in the order in which polls returned it.
+    """
+
+    given: list[Row] = field(default_factory=list)
+    answers: list[Row] = field(default_factory=list)
+
+
+def no_share_group(_tables: Tables, case: RunFiles) -> str:
+    """Return why a checker of share groups has nothing to judge in a run."""
+    return "" if case.plan.workload.share else "there is no share group"
+
+
+@checker(
+    Kind(
+        TWO_HOLDERS,
+        guarantee="A record of a share group is held by one member at a time.",
+        singular="record of a share group was held by two members at a time",
+        plural="records of a share group were held by two members at a time",
+        severity=Severity.SERIOUS,
+        promise="exclusion: a record is locked for the member that acquired it (KIP-932)",
+        breaks=always,
+        says=in_words,
+    ),
+    Kind(
+        ACKNOWLEDGED_AGAIN,
+        guarantee="What a member of a share group has accepted or rejected, and was told so, is"
+        " not given to another again.",
+        singular="record of a share group was given again after it was acknowledged",
+        plural="records of a share group were given again after they were acknowledged",
+        severity=Severity.SERIOUS,
+        promise="durability: an acknowledgement is replicated before its answer (KIP-932)",
+        breaks=if_committed_is_kept,
+        says=in_words,
+    ),
+    Kind(
+        OVER_DELIVERED,
+        guarantee="No record of a share group is given out more often than its limit.",
+        singular="record of a share group was given out too often",
+        plural="records of a share group were given out too often",
+        severity=Severity.SERIOUS,
+        promise="limit: group.share.delivery.count.limit (KIP-932)",
+        breaks=always,
+        says=in_words,
+    ),
+    Kind(
+        NEVER_GIVEN,
+        guarantee="Every acknowledged record is given to a member of a share group.",
+        singular="acknowledged record was never given to a share group, which waited for it",
+        plural="acknowledged records were never given to a share group, which waited for them",
+        severity=Severity.CRITICAL,
+        promise="at least once: a share group is given every record (KIP-932)",
+        breaks=if_acknowledged_is_kept,
+        says=in_words,
+        absence=True,
+    ),
+    idle=no_share_group,
+)
+def share_groups(tables: Tables) -> pa.Table:
+    """Return what members of share groups were given and should not, or were not given."""
+    return anomalies(tables, _of_run)
+
+
+def _of_run(case: RunFiles, rows: list[Row]) -> Iterator[GroupFinding]:
+    if case.plan.workload.share:
+        yield from wrongly_shared(rows, share_log(case))
+
+
+def share_log(case: RunFiles) -> ShareLog:
+    """Return what a run's history knows of the records."""
+    sent: dict[Record, int] = {}
+    there: set[Record] = set()
+    if OPERATIONS_TABLE in case.tables:
+        names = ["kind", "outcome", "phase", "process", "partition", "offset", "value", "invoke_ns"]
+        table = pq.read_table(case.tables[OPERATIONS_TABLE], columns=names)
+        table = table.filter(pc.and_(pc.equal(table["outcome"], OK), pc.is_valid(table["offset"])))
+        is_send = pc.and_(pc.equal(table["kind"], SEND), pc.not_equal(table["process"], FENCE))
+        is_read = pc.and_(pc.equal(table["kind"], READ), pc.equal(table["phase"], FINAL))
+        values = {}
+        for partition, offset, value, begun in _rows(table.filter(is_send)):
+            sent[partition, offset] = begun
+            values[partition, offset] = value
+        there = {
+            (partition, offset)
+            for partition, offset, value, _ in _rows(table.filter(is_read))
+            if values.get((partition, offset)) == value
+        }
+    return ShareLog(sent=sent, there=there, disturbances=Disturbances.of(case))
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[int, int, str, int]]:
+    columns = ("partition", "offset", "value", "invoke_ns")
+    yield from zip(*(table[name].to_pylist() for name in columns), strict=True)
+
+
+def wrongly_shared(rows: Iterable[Row], log: ShareLog) -> Iterator[GroupFinding]:
+    """Yield what contradicts the promises of share groups, group by group."""
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["group"]].append(row)
+    for group, of_group in sorted(groups.items()):
+        records: dict[Record, _Deliveries] = defaultdict(_Deliveries)
+        for row in sorted(of_group, key=ended_ns):
+            record = records[row["partition"], row["offset"]]
+            if row["event"] == "acquired":
+                record.given.append(row)
+            elif row["event"] in _ANSWERS:
+                record.answers.append(row)
+        ends = {
+            row["process"]: int(row["invoke_ns"]) for row in of_group if row["event"] == "ended"
+        }
+        for place, record in sorted(item for item in records.items() if item[1].given):
+            yield from _of_record(group, place, record, ends, log)
+        if any(row["event"] == "drained" for row in of_group):
+            yield from _withheld(group, log.there - _given(records))
+
+
+def _given(records: Mapping[Record, _Deliveries]) -> set[Record]:
+    return {place for place, record in records.items() if record.given}
+
+
+def _withheld(group: str, records: AbstractSet[Record]) -> Iterator[GroupFinding]:
+    for partition, offset in sorted(records):
+        yield GroupFinding(
+            kind=NEVER_GIVEN,
+            group=group,
+            partition=partition,
+            offset=offset,
+            says=f"The record at offset {offset} of partition {partition} was acknowledged and is"
+            f" there; group {group} waited, and none of its members was ever given it.",
+        )
+
+
+def _of_record(
+    group: str, place: Record, record: _Deliveries, ends: Mapping[str, int], log: ShareLog
+) -> Iterator[GroupFinding]:
+    """Yield what is wrong with the deliveries of one record, each kind once."""
+    partition, offset = place
+    where = f"offset {offset} of partition {partition}"
+    counts = [row["deliveries"] for row in record.given if row["deliveries"] is not None]
+    says = {
+        TWO_HOLDERS: _held_twice(place, record, ends, log),
+        ACKNOWLEDGED_AGAIN: _again(record),
+        OVER_DELIVERED: f"{{where}} was given out for the {max(counts)}th time, of"
+        f" {DELIVERIES_MOST} at most."
+        if max(counts, default=0) > DELIVERIES_MOST
+        else "",
+    }
+    for kind, sentence in says.items():
+        if sentence:
+            yield GroupFinding(
+                kind=kind,
+                group=group,
+                partition=partition,
+                offset=offset,
+                says=f"Group {group}: {sentence.format(where=where)}",
+            )
+
+
+def _again(record: _Deliveries) -> str:
+    """Return how a record was given again, a sentence about ``{where}``; mostly empty.
+
+    By the same member only the next delivery could have been under way when it acknowledged.
+    """
+    for answer in record.answers:
+        if answer["event"] not in _FINAL_ANSWERS or answer["outcome"] != OK:
+            continue
+        for row in record.given:
+            later = row["process"] != answer["process"] and row["invoke_ns"] > ended_ns(answer)
+            count = row["deliveries"]
+            if later and count is not None and count > (answer["deliveries"] or FOREVER):
+                return (
+                    f"{answer['process']} acknowledged ({answer['event']}) {{where}}, delivery"
+                    f" {answer['deliveries']}, and was told that it was done; {row['process']} was"
+                    f" given it afterwards, as delivery {count}."
+                )
+    return ""
+
+
+def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log: ShareLog) -> str:
+    """Return how two members held a record, a sentence about ``{where}``; mostly empty."""
+    since_ns = log.sent.get(place)
+    for holder, taker in pairwise(record.given):
+        if since_ns is None:
+            return ""
+        taken_ns = ended_ns(taker)
+        disturbed = log.disturbances.touch(since_ns, taken_ns)
+        left_ns = _left_ns(holder, record.answers, ends)
+        if not disturbed and left_ns >= taken_ns and taken_ns < since_ns + _LOCK_NS:
+            return (
+                f"{holder['process']} held {{where}} and had not answered; {taker['process']} was"
+                f" given it {(taken_ns - since_ns) / 1e9:.2f} s after it could be held, and a lock"
+                f" lasts {LOCK_S:g} s."
+            )
+        if not disturbed and _same_delivery(holder, taker, ends):
+            return (
+                f"{holder['process']} and {taker['process']} were both given {{where}} as delivery"
+                f" {taker['deliveries']}."
+            )
+        expired_ns = since_ns if disturbed else since_ns + _LOCK_NS
+        if left_ns < taken_ns:
+            since_ns = max(since_ns, left_ns)
+            continue
+        if not disturbed and _taken_late(holder, taker, record, ends, expired_ns + _LOCK_NS):
+            return (
+                f"{taker['process']} held {{where}}, as the lock of {holder['process']} had run"
+                f" out; then {holder['process']} answered, and that was taken."
+            )
+        since_ns = expired_ns
+    return ""
+
+
+def _left_ns(holder: Row, answers: Sequence[Row], ends: Mapping[str, int]) -> int:
+    """Return when a holder may have given a record up; ``FOREVER`` if it did not."""
+    process, given_ns = holder["process"], ended_ns(holder)
+    answered = [
+        int(row["invoke_ns"])
+        for row in answers
+        if row["process"] == process and row["invoke_ns"] >= given_ns
+    ]
+    return min([*answered, ends.get(process, FOREVER)])
+
+
+def _same_delivery(holder: Row, taker: Row, ends: Mapping[str, int]) -> bool:
+    """Return whether two deliveries have the same number, and no member ended meanwhile.
+
+    What a member had when it ended does not count as delivered to it.
+    """
+    if holder["deliveries"] is None or holder["deliveries"] != taker["deliveries"]:
+        return False
+    return not any(holder["invoke_ns"] <= end <= ended_ns(taker) for end in ends.values())
+
+
+def _taken_late(
+    holder: Row, taker: Row, record: _Deliveries, ends: Mapping[str, int], until_ns: int
+) -> bool:
+    """Return whether a holder's answer was taken while the next one held the record.
+
+    Args:
+        until_ns: so long the next one's lock lasts at least.
+    """
+    other_ns = min(until_ns, _left_ns(taker, record.answers, ends))
+    return any(
+        row["process"] == holder["process"]
+        and row["outcome"] == OK
+        and row["invoke_ns"] > ended_ns(taker)
+        and ended_ns(row) < other_ns
+        for row in record.answers
+        if holder["process"] != taker["process"]
+    )

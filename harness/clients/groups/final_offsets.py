@@ -1,0 +1,53 @@
+"""The offsets that a group has committed, asked for when all members have ended."""
+
+import contextlib
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.groups.journal import GroupJournal
+from highwater.harness.clients.tracked_consumer import committed_offsets
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.recorder import Recorder
+
+READER: Final = "reader"
+"""The process that asks."""
+
+_ASK_S: Final = 5.0
+_LIMIT_S: Final = 30.0
+
+
+def read_group_offsets(plan: Plan, recorder: Recorder, settings: Settings) -> None:
+    """Record the group's offset of every partition, by a client that does not join.
+
+    Where no coordinator answers in time there is no row, and nothing is judged by it.
+
+    Args:
+        settings: from ``client_config.consumer``, with the group.
+    """
+    journal = GroupJournal(recorder, process=READER, group=settings["group.id"])
+    partitions = [TopicPartition(plan.topic.name, n) for n in range(plan.topic.partitions)]
+    client = Consumer(settings)
+
+    def ask() -> bool:
+        begun_ns = journal.clock()
+        answer = client.committed(partitions, timeout=_ASK_S)
+        if any(place.error is not None for place in answer):
+            return False
+        journal.note("committed", committed_offsets(answer), begun_ns)
+        return True
+
+    try:
+        with contextlib.suppress(WaitTimeoutError):
+            await_condition(
+                ask,
+                lambda answered: answered,
+                what=f"the coordinator of {settings['group.id']} to tell the group's offsets",
+                limit_s=_LIMIT_S,
+                passing=(KafkaException,),
+            )
+    finally:
+        client.close()

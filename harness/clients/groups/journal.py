@@ -1,0 +1,137 @@
+"""The journal of a member of a group: what it was assigned, what it committed, what it was told.
+
+``harness.runs.history.GROUPS`` has the rows. Checkers decide by them alone who owned a partition
+when, and which offsets the group had to know (``checkers.groups``).
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from highwater.harness.runs.history import INFO, OK
+from highwater.harness.runs.recorder import Recorder
+
+_MAGIC: Final = b"CGMDv2:"
+_EPOCH_BYTES: Final = 4
+
+Begun = dict[tuple[int, int], deque[int]]
+
+
+def epoch_of(client: Consumer) -> int | None:
+    """Return the generation of a classic group, or the member's epoch; None where it has none.
+
+    The client tells it in the bytes that it would send along with a transaction
+    (``rd_kafka_consumer_group_metadata_write``).
+    """
+    data = bytes(client.consumer_group_metadata() or b"")
+    if not data.startswith(_MAGIC):
+        return None
+    epoch = int.from_bytes(data[len(_MAGIC) : len(_MAGIC) + _EPOCH_BYTES], "little", signed=True)
+    return epoch if epoch > 0 else None
+
+
+class GroupJournal:
+    """The journal of one life of a member, for its own thread, callbacks included.
+
+    Args:
+        process: its name in the history.
+    """
+
+    def __init__(self, recorder: Recorder, *, process: str, group: str) -> None:
+        self.clock: Callable[[], int] = recorder.clock
+        self._recorder = recorder
+        self._row = {"process": process, "group": group}
+        self._begun: Begun = defaultdict(deque)
+
+    def note(
+        self,
+        event: str,
+        places: Mapping[int, int | None],
+        invoke_ns: int,
+        *,
+        epoch: int | None = None,
+    ) -> None:
+        """Record an event that ends now, of each of some partitions."""
+        complete_ns = self.clock()
+        for partition, offset in places.items():
+            self._add(
+                event,
+                invoke_ns,
+                complete_ns,
+                partition=partition,
+                offset=offset,
+                epoch=epoch,
+            )
+
+    def given(self, messages: Iterable[Message], invoke_ns: int) -> None:
+        """Record what a poll returned that ends now: a row for each run of rising offsets."""
+        complete_ns = self.clock()
+        runs: dict[int, list[list[int]]] = {}
+        for message in messages:
+            offset = message.offset() or 0
+            of_partition = runs.setdefault(message.partition() or 0, [])
+            if not of_partition or offset < of_partition[-1][1]:
+                of_partition.append([offset, offset])
+            of_partition[-1][1] = offset + 1
+        for partition, spans in runs.items():
+            for first, end in spans:
+                self._add(
+                    "given", invoke_ns, complete_ns, partition=partition, offset=first, end=end
+                )
+
+    def commits(self, places: Iterable[TopicPartition]) -> int:
+        """Note that a commit begins now; its answer comes by ``answered``."""
+        begun_ns = self.clock()
+        for place in places:
+            self._begun[place.partition, place.offset].append(begun_ns)
+        return begun_ns
+
+    @property
+    def unanswered(self) -> frozenset[int]:
+        """The partitions with a commit that has no answer yet."""
+        return frozenset(partition for (partition, _), begun in self._begun.items() if begun)
+
+    def answered(self, error: KafkaError | None, places: Iterable[TopicPartition]) -> None:
+        """Record the answer to a commit: librdkafka's callback.
+
+        Every error is a doubt: an earlier try of the client's may have been written.
+        """
+        complete_ns = self.clock()
+        for place in places:
+            waiting = self._begun.get((place.partition, place.offset))
+            if not waiting:
+                continue
+            wrong = place.error or error
+            self._add(
+                "commit",
+                waiting.popleft(),
+                complete_ns,
+                outcome=OK if wrong is None else INFO,
+                partition=place.partition,
+                offset=place.offset,
+                error=None if wrong is None else wrong.name(),
+            )
+
+    def ended(self, invoke_ns: int, *, crashed: bool) -> None:
+        """Record that the member left, or was dropped, and commits that have no answer."""
+        for (partition, offset), waiting in self._begun.items():
+            for begun_ns in waiting:
+                self._add(
+                    "commit", begun_ns, None, outcome=INFO, partition=partition, offset=offset
+                )
+        self._begun.clear()
+        self._add("ended", invoke_ns, self.clock(), outcome=INFO if crashed else OK)
+
+    def _add(self, event: str, invoke_ns: int, complete_ns: int | None, **row: object) -> None:
+        self._recorder.group(
+            {
+                **self._row,
+                "event": event,
+                "outcome": OK,
+                "invoke_ns": invoke_ns,
+                "complete_ns": complete_ns,
+                **row,
+            }
+        )

@@ -1,0 +1,116 @@
+"""The journal of a member of a share group: what it was given, and what became of its answers."""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from highwater.harness.runs.history import INFO, OK
+from highwater.harness.runs.recorder import Recorder
+
+ACQUIRED: Final = "acquired"
+ACCEPT: Final = "accept"
+RELEASE: Final = "release"
+REJECT: Final = "reject"
+
+
+class _Answer(NamedTuple):
+    """An acknowledgement that has no answer yet."""
+
+    event: str
+    begun_ns: int
+    deliveries: int | None
+
+
+class ShareJournal:
+    """The journal of one life of a member, for its own thread, callbacks included.
+
+    Args:
+        process: its name in the history.
+    """
+
+    def __init__(self, recorder: Recorder, *, process: str, group: str) -> None:
+        self.clock: Callable[[], int] = recorder.clock
+        self._recorder = recorder
+        self._row = {"process": process, "group": group}
+        self._begun: dict[tuple[int, int], deque[_Answer]] = defaultdict(deque)
+
+    def given(self, messages: Iterable[Message], invoke_ns: int) -> None:
+        """Record what a poll returned that ends now."""
+        complete_ns = self.clock()
+        for message in messages:
+            self._add(
+                ACQUIRED,
+                invoke_ns,
+                complete_ns,
+                partition=message.partition(),
+                offset=message.offset(),
+                deliveries=message.delivery_count(),
+            )
+
+    def answers(self, event: str, messages: Iterable[Message]) -> None:
+        """Note that records are acknowledged from now on; what came of it is told later."""
+        begun_ns = self.clock()
+        for message in messages:
+            answer = _Answer(event, begun_ns, message.delivery_count())
+            self._begun[message.partition() or 0, message.offset() or 0].append(answer)
+
+    def refused(self, message: Message) -> None:
+        """Note that the client would not even take an acknowledgement."""
+        self._begun[message.partition() or 0, message.offset() or 0].pop()
+
+    def answered(
+        self, offsets: Mapping[TopicPartition, Iterable[int]], error: KafkaException | None
+    ) -> None:
+        """Record what became of acknowledgements: librdkafka's callback."""
+        complete_ns = self.clock()
+        for place, numbers in offsets.items():
+            for offset in numbers:
+                if waiting := self._begun.get((place.partition, offset)):
+                    self._end(place.partition, offset, waiting.popleft(), complete_ns, error)
+
+    def ended(self, invoke_ns: int, *, crashed: bool) -> None:
+        """Record that the member left, or was dropped, and what has no answer."""
+        for (partition, offset), waiting in self._begun.items():
+            for answer in waiting:
+                self._end(partition, offset, answer, None, None)
+        self._begun.clear()
+        self._add("ended", invoke_ns, self.clock(), outcome=INFO if crashed else OK)
+
+    def _end(
+        self,
+        partition: int,
+        offset: int,
+        answer: _Answer,
+        complete_ns: int | None,
+        error: KafkaException | None,
+    ) -> None:
+        done = complete_ns is not None and error is None
+        self._add(
+            answer.event,
+            answer.begun_ns,
+            complete_ns,
+            outcome=OK if done else INFO,
+            partition=partition,
+            offset=offset,
+            deliveries=answer.deliveries,
+            error=None if error is None else _name(error),
+        )
+
+    def _add(self, event: str, invoke_ns: int, complete_ns: int | None, **row: object) -> None:
+        self._recorder.group(
+            {
+                **self._row,
+                "event": event,
+                "outcome": OK,
+                "invoke_ns": invoke_ns,
+                "complete_ns": complete_ns,
+                **row,
+            }
+        )
+
+
+def _name(error: KafkaException) -> str:
+    cause = error.args[0] if error.args else error
+    return str(cause.name()) if isinstance(cause, KafkaError) else type(cause).__name__

@@ -1,0 +1,178 @@
+"""Members of a share group in a random run: they accept, release and reject, are slow, and crash.
+
+Every other member acknowledges implicitly: what a poll gave it is accepted by the next one. The
+others decide about each record, after some work, which now and then takes longer than its lock. In
+the end all of them only accept, until there has been nothing to accept for longer than a lock.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import (
+    AcknowledgeType,
+    IllegalStateException,
+    KafkaException,
+    Message,
+    ShareConsumer,
+)
+
+from highwater.harness.clients import client_config as clients
+from highwater.harness.clients.groups.share_journal import ACCEPT, REJECT, RELEASE, ShareJournal
+from highwater.harness.clients.operation_buffers import ReadBuffer
+from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, draws, lives
+from highwater.harness.runs.group_protocols import LOCK_S
+from highwater.harness.runs.history import READ_UNCOMMITTED, REBALANCE, RUN, SUBSCRIBE
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.recorder import Recorder
+
+_CALL_S: Final = 2 * POLL_S
+_ASK_S: Final = 5.0
+_AWAY: Final = 0.25
+_AT_ONCE: Final = 100
+_TYPES: Final = {
+    ACCEPT: AcknowledgeType.ACCEPT,
+    RELEASE: AcknowledgeType.RELEASE,
+    REJECT: AcknowledgeType.REJECT,
+}
+_WEIGHTS: Final = {ACCEPT: 85, RELEASE: 12, REJECT: 3}
+_SLOW: Final = 0.3
+_TOO_SLOW: Final = 0.03
+_WAITS_FOR_ANSWER: Final = 0.2
+
+
+class ShareMember:
+    """One member of a share group, life after life. Runs in its own thread.
+
+    Args:
+        common: settings of a client of that name.
+        number: counts the members; every other one acknowledges implicitly.
+        draining: set when nothing new is written: from then on it accepts all, and does not crash.
+
+    Attributes:
+        given_at: when it was given a record last, on the monotonic clock in seconds.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        recorder: Recorder,
+        common: Callable[[str], clients.Settings],
+        *,
+        number: int,
+        group: str,
+        draining: threading.Event,
+    ) -> None:
+        self.given_at = time.monotonic()
+        self._plan = plan
+        self._recorder = recorder
+        self._common = common
+        self._name = f"share-{number}"
+        self._group = group
+        self._explicit = number % 2 == 0
+        self._draining = draining
+        self._random = draws(plan, self._name)
+
+    def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
+        """Live until ``stop`` is set; then leave, if answers are waited for at all."""
+        mean_s = self._plan.workload.churn_s
+        for life in lives(stop, self._random, mean_s):
+            self._live(life, stop, answer_limit_s)
+            self._draining.wait(self._random.random() * mean_s * _AWAY)
+
+    def _live(
+        self, life: ClientLifetime, stop: threading.Event, answer_limit_s: Callable[[], float]
+    ) -> None:
+        process, topic = life.named(self._name), self._plan.topic
+        journal = ShareJournal(self._recorder, process=process, group=self._group)
+        tape = ReadBuffer(
+            self._recorder,
+            process=process,
+            phase=RUN,
+            topic=topic.name,
+            isolation=READ_UNCOMMITTED,  # share.isolation.level, by default
+            group=self._group,
+        )
+        settings = clients.share_consumer(
+            self._common(process), group=self._group, explicit=self._explicit, most=_AT_ONCE
+        )
+        client: ShareConsumer | None = ShareConsumer(settings)
+        assert client is not None
+        client.set_acknowledgement_commit_callback(journal.answered)
+        tape.moved(SUBSCRIBE, dict.fromkeys(range(topic.partitions)), within=False)
+        client.subscribe([topic.name])
+        crashed = False
+        while not stop.is_set():
+            if life.is_set() and not self._draining.is_set():
+                crashed = life.crashed
+                break
+            self._poll(client, journal, tape)
+        begun_ns = journal.clock()
+        if not crashed and answer_limit_s() > 0:
+            try:
+                client.close()
+            except KafkaException as error:
+                self._warn(error)
+        client = None  # which destroys it, as by a crash, if it was not closed
+        journal.ended(begun_ns, crashed=crashed)
+
+    def _poll(self, client: ShareConsumer, journal: ShareJournal, tape: ReadBuffer) -> None:
+        """Poll, work, and acknowledge what the poll returned."""
+        invoke_ns = self._recorder.clock()
+        try:
+            messages = list(client.poll(_CALL_S))
+        except (KafkaException, IllegalStateException) as error:
+            self._warn(error)
+            self._draining.wait(_CALL_S)
+            return
+        sound = [message for message in messages if message.error() is None]
+        for message in messages:
+            if message.error() is not None:
+                self._warn(message.error())
+        if not sound:
+            return
+        self.given_at = time.monotonic()
+        tape.moved(REBALANCE, {None: None}, within=True)
+        tape.read(sound, invoke_ns)
+        journal.given(sound, invoke_ns)
+        self._work()
+        if self._explicit:
+            self._acknowledge(client, journal, sound)
+        else:
+            journal.answers(ACCEPT, sound)
+        self._flush(client)
+
+    def _work(self) -> None:
+        """Take some time, now and then more than a record's lock lasts; none in the end."""
+        draw = self._random.random()
+        if draw < _TOO_SLOW:
+            self._draining.wait(LOCK_S * (1 + self._random.random() / 2))
+        elif draw < _SLOW:
+            self._draining.wait(LOCK_S * self._random.random() / 2)
+
+    def _acknowledge(
+        self, client: ShareConsumer, journal: ShareJournal, messages: list[Message]
+    ) -> None:
+        draining = self._draining.is_set()
+        names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
+        for message in messages:
+            event = ACCEPT if draining else self._random.choices(names, weights)[0]
+            journal.answers(event, [message])
+            try:
+                client.acknowledge(message, _TYPES[event])
+            except (KafkaException, IllegalStateException) as error:
+                journal.refused(message)
+                self._warn(error)
+
+    def _flush(self, client: ShareConsumer) -> None:
+        """Send acknowledgements now, or leave that to the next poll."""
+        if self._random.random() >= _WAITS_FOR_ANSWER:
+            return
+        try:
+            client.commit_sync(_ASK_S)
+        except (KafkaException, IllegalStateException) as error:
+            self._warn(error)
+
+    def _warn(self, error: object) -> None:
+        self._common(self._name)["logger"].warning("%s: %s", self._name, error)

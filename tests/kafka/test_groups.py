@@ -1,0 +1,162 @@
+"""Groups on real brokers: members' journals are whole; what is done to a group is found."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from highwater.checkers.groups.commits import repeated, wrong_offsets
+from highwater.checkers.groups.disturbances import Disturbances
+from highwater.checkers.groups.ownership import doubly_owned, ownerships
+from highwater.checkers.groups.share_groups import ShareLog, wrongly_shared
+from highwater.clusters.brokers.real_cluster import RealCluster
+from highwater.clusters.local.driver import open_cluster
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import MODERN, release
+from highwater.harness.runs.group_protocols import SHARE_GROUP, GroupProtocol
+from highwater.harness.runs.history import GROUPS_TABLE, read_stream
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.store import Run
+from highwater.runtime.workload import RunningWorkload, share_group
+
+pytestmark = pytest.mark.kafka
+PARTITIONS: Final = 3
+PLACED: Final = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+EVERYTHING: Final = Workload(subscribe=2, group_protocol="consumer", share=2)
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    settings = Plan(kafka=MODERN, workload=EVERYTHING).broker_settings()
+    directory = tmp_path_factory.mktemp("groups")
+    opened = open_cluster(release(MODERN), directory, brokers=3, broker_config=settings)
+    with contextlib.closing(opened):
+        yield opened
+
+
+def table(run: Run, name: str) -> list[Row]:
+    return [row for batch in read_stream(run.stream(name)) for row in batch.to_pylist()]
+
+
+def given(run: Run) -> int:
+    """How many rows of records that members were given are written."""
+    return sum(row["event"] in {"given", "acquired"} for row in table(run, GROUPS_TABLE))
+
+
+def played(
+    cluster: RealCluster,
+    plan: Plan,
+    path: Path,
+    *,
+    rows: int,
+    at_end: Callable[[], None] = lambda: None,
+) -> Run:
+    """Members are given records until there are so many rows; then all is read."""
+    run = Run(path)
+    with Recorder(run, Clock(), grouped=True) as recorder:
+        workload = RunningWorkload(plan, cluster.bootstrap, recorder, run)
+        with workload:
+            await_condition(
+                lambda: given(run), lambda count: count >= rows, what="records", limit_s=90
+            )
+            workload.stop()
+            at_end()
+            reads = workload.final_read(limit_s=60)
+    assert all(read.complete for read in reads)
+    return run
+
+
+def made(cluster: RealCluster, topic: str, workload: Workload) -> Plan:
+    settings = Topic(name=topic, partitions=PARTITIONS)
+    cluster.create_topic(topic, PLACED, settings.settings())
+    return Plan(kafka=MODERN, topic=settings, workload=workload)
+
+
+def log_of(run: Run) -> ShareLog:
+    """What the history knows of the records; no fault was injected."""
+    sent = {
+        (row["partition"], row["offset"]): row["invoke_ns"]
+        for row in table(run, "history/ops")
+        if row["kind"] == "send" and row["outcome"] == "ok" and row["process"] != "fence"
+    }
+    return ShareLog(sent=sent, there={*sent}, disturbances=Disturbances([]))
+
+
+@pytest.mark.parametrize(
+    "protocol", ["consumer", pytest.param("classic", marks=pytest.mark.nightly)]
+)
+def test_an_offset_that_is_set_back_is_a_lost_commit(
+    cluster: RealCluster, tmp_path: Path, protocol: GroupProtocol
+) -> None:
+    workload = Workload(consumers=0, subscribe=3, group_protocol=protocol, churn_s=2.0)
+    plan = made(cluster, f"set-back-{protocol}", workload)
+    group = f"{plan.topic.name}-group"
+
+    def set_back() -> None:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        places = [TopicPartition(plan.topic.name, 1, 1)]
+        request = [ConsumerGroupTopicPartitions(group, places)]
+        # The group is empty when those that crashed are put out.
+        await_condition(
+            lambda: admin.alter_consumer_group_offsets(request)[group].result(10),
+            lambda answer: all(place.error is None for place in answer.topic_partitions),
+            what="the group to be empty",
+            limit_s=30,
+            passing=(Exception,),
+        )
+
+    run = played(cluster, plan, tmp_path, rows=150, at_end=set_back)
+    rows = table(run, GROUPS_TABLE)
+    owners = [owner for place in ownerships(rows).values() for owner in place]
+    assert len({owner.process for owner in owners}) > 1
+    assert all(owner.epoch is not None for owner in owners)
+    assert sum(owner.proven_ns >= 0 for owner in owners) > 1
+    assert [*doubly_owned(rows), *repeated(rows)] == []
+    findings = [(found.kind, found.partition) for found in wrong_offsets(rows, None)]
+    assert findings == [("lost-commit", 1)]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_what_a_share_group_did_not_begin_with_is_never_given(
+    cluster: RealCluster, tmp_path: Path, reset: str
+) -> None:
+    workload = Workload(consumers=0, share=3, churn_s=3.0)
+    plan = made(cluster, f"shared-{reset}", workload)
+    begins = dict.fromkeys(SHARE_GROUP, reset)
+    cluster.configure_group(share_group(plan), begins)
+    run = played(cluster, plan, tmp_path, rows=1500)
+    rows = table(run, GROUPS_TABLE)
+    assert {"accept", "release", "reject", "drained"} <= {row["event"] for row in rows}
+    assert all(row["deliveries"] for row in rows if row["event"] == "acquired")
+    log = log_of(run)
+    findings = list(wrongly_shared(rows, log))
+    acquired = {(row["partition"], row["offset"]) for row in rows if row["event"] == "acquired"}
+    skipped = {("never-given", *place) for place in {*log.sent} - acquired}
+    assert {(found.kind, found.partition, found.offset) for found in findings} == skipped
+    assert bool(skipped) == (reset == "latest")
+
+
+@pytest.mark.nightly
+def test_a_lock_that_ends_too_early_lets_two_members_hold_a_record(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    plan = made(cluster, "short-lock", Workload(consumers=0, share=3))
+    early = {**SHARE_GROUP, "share.record.lock.duration.ms": "1000"}
+    cluster.configure_group(share_group(plan), early)
+    run = played(cluster, plan, tmp_path, rows=1500)
+    rows = table(run, GROUPS_TABLE)
+    findings = list(wrongly_shared(rows, log_of(run)))
+    assert {found.kind for found in findings} == {"two-holders"}
+    refused = {
+        (row["partition"], row["offset"]) for row in rows if row["error"] == "INVALID_RECORD_STATE"
+    }
+    # The broker says the same of the first holder, if that answered after all.
+    held = {(found.partition, found.offset) for found in findings}
+    assert held & refused

@@ -13,6 +13,7 @@ from highwater.checkers.model.explain.consistency import contradictions
 from highwater.checkers.model.explain.elections import wrong_elections
 from highwater.checkers.model.explain.evidence.evidence_links import Chain, Row, refuse
 from highwater.checkers.model.explain.evidence.group_beginnings import undelivered
+from highwater.checkers.model.explain.evidence.unfenced_members import processed_twice
 from highwater.checkers.model.explain.forks import fork
 from highwater.checkers.model.explain.lost_records import lost
 from highwater.checkers.model.explain.other_anomalies import (
@@ -44,6 +45,7 @@ _EXPLAIN: Final = {
     "hanging-transaction": hanging,
     "phantom": phantom,
     "undelivered": undelivered,
+    "processed-twice": processed_twice,
     "stale-replica": stale,
     "unseen": unseen,
     "corrupt": corrupt,

@@ -1,0 +1,54 @@
+"""A record that two transactions of a group read: its coordinator knew nothing of transactions."""
+
+from pathlib import Path
+
+import pytest
+
+from highwater.checkers.model.explain.reconcile import as_random
+from tests.histories.loops import GROUP, LOOPS
+from tests.support.judged import anomalies, verdict
+from tests.support.run_builder import RunBuilder
+
+
+@pytest.mark.parametrize(
+    ("kafka", "begins", "second", "why_not"),
+    [
+        ("2.4.1", 0, "producer-1", ""),
+        ("2.4.1", None, "producer-1", ""),
+        ("2.8.2", 0, "producer-1", "From 2.5 on"),
+        ("2.4.1", 2, "producer-1", "did not begin before that record"),
+        ("2.4.1", 0, "producer-0", "One member read it twice"),
+    ],
+)
+def test_where_no_coordinator_waits_a_second_member_begins_where_the_first_did(
+    tmp_path: Path, kafka: str, begins: int | None, second: str, why_not: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka=kafka, workload=LOOPS)
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "m0"), (1, 0, "m1")])
+    run.join(GROUP, "producer-0")
+    run.transact("producer-0", 1, [("a", 2)], [("m0", 0), ("m1", 1)], outcome="info")
+    run.join(GROUP, "producer-1")
+    run.seek(0, begins, "producer-1")
+    run.transact(second, 2, [("b", 3)], [("m0", 0), ("m1", 1)])
+    built = run.write()
+    rows = [
+        row for row in run.rows["history/ops"] if row["kind"] == "read" and row["value"] == "m1"
+    ]
+    steps = [row for row in rows if row["phase"] == "run"]
+    twice = {"kind": "processed-twice", "topic": "events", "partition": 0, "offset": 1}
+    anomalies(built, {**twice, "value": "m1", "steps": steps})
+    [finding] = [
+        each
+        for each in as_random(built, verdict(kafka=kafka)).findings
+        if each.kind == "processed-twice"
+    ]
+    if why_not:
+        assert finding.verdict == "unexplained"
+        assert why_not in finding.because[-1].says
+    else:
+        assert [link.rule for link in finding.because] == ["transaction", "before-KIP-447"]
+        where = "the beginning" if begins is None else "offset 0"
+        assert f"producer-1 was given the partition, and went on from {where}:" in (
+            finding.because[-1].says
+        )

@@ -179,13 +179,11 @@ class TransactionLoop:
         whole = all(self._send(client.session, entry, partition) for partition in targets)
         client.session.flush()
         polled += self._poll(client, entry)
+        ready = whole and (crash or not aborts) and self._keep_offsets(client, polled)
         if crash:
-            self._crash(client, entry)
+            self._crash(client, entry, ready=ready)
             return False
-        if aborts or not whole or not self._keep_offsets(client, polled):
-            end = client.session.abort()
-        else:
-            end = client.session.commit()
+        end = client.session.commit() if ready else client.session.abort()
         entry.end(end.outcome, end.error, answered=end.answered)
         if end.outcome != OK and client.reader is not None:
             client.reader.seek(_first(polled))
@@ -222,16 +220,20 @@ class TransactionLoop:
         group = reader.client.consumer_group_metadata()
         return not reader.revoked and client.session.offsets(reader.after(polled), group)
 
-    def _crash(self, client: _Client, entry: OpenTransaction) -> None:
-        """End as by a crash: before the commit, within it, or as a zombie that tries it later."""
+    def _crash(self, client: _Client, entry: OpenTransaction, *, ready: bool) -> None:
+        """End as by a crash: before the commit, within it, or as a zombie that tries it later.
+
+        Args:
+            ready: whether it may be committed: its records are written, its offsets are in it.
+        """
         match self._random.choice(("before", "within", "zombie")):
-            case "before":
-                entry.end(FAIL, _CRASHED, answered=False)
-            case "within":
+            case "within" if ready:
                 end = client.session.crash_in_commit()
                 entry.end(end.outcome, end.error, answered=end.answered)
-            case _:
+            case "zombie" if ready:
                 self._zombie = client, entry
+            case _:
+                entry.end(FAIL, _CRASHED, answered=False)
 
 
 def _first(messages: list[Message]) -> dict[int, int]:

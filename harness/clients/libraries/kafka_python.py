@@ -35,7 +35,7 @@ class _Client:
         self._settings = settings
         self._opening = threading.Lock()
         self._producer: Any = None
-        self._ended = False
+        self._ended = threading.Event()
 
     def send(self, topic: str, value: bytes, partition: int, answer: Answer) -> None:
         producer = self._opened()
@@ -56,7 +56,7 @@ class _Client:
         return getattr(self._opened(), method)(*words)
 
     def end(self) -> None:
-        self._ended = True
+        self._ended.set()
         if self._producer is not None:
             self._close(self._producer)
 
@@ -74,7 +74,7 @@ class _Client:
 
     def _opened(self) -> Any:  # noqa: ANN401 - kafka-python has no types
         with self._opening:
-            if self._ended:
+            if self._ended.is_set():
                 raise KafkaException(PythonError(kind="ProducerClosed", queued=False))
             if self._producer is None:
                 try:
@@ -85,7 +85,7 @@ class _Client:
                     raise KafkaException(error) from raised
                 except (RuntimeError, ValueError) as raised:
                     raise HarnessError(f"kafka-python has no such producer: {raised}") from raised
-                if self._ended:  # while it was opened
+                if self._ended.is_set():  # while it was opened
                     self._close(self._producer)
             return self._producer
 

@@ -61,7 +61,7 @@ CLIENTS: Final = (
     JAVA,
     "java:0.10.2.2",
     "java:3.9.2",
-    "java:4.4.0",
+    f"java:{MODERN}",
     KAFKA_PYTHON,
     AIOKAFKA,
 )

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import weakref
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -147,12 +148,12 @@ class AiokafkaClients:
 
     def __init__(self, log: logging.Logger) -> None:
         self._logs = (LibraryLog("aiokafka", log), LibraryLog("asyncio", log))
-        self._clients: list[_Client] = []
+        self._clients: weakref.WeakSet[_Client] = weakref.WeakSet()
 
     def producer(self, settings: Settings) -> PythonProducer:
         """Open a producer."""
         client = _Client(python_settings.aiokafka(settings))
-        self._clients.append(client)
+        self._clients.add(client)
         return PythonProducer(client)
 
     def single(self, settings: Settings) -> PythonProducer:
@@ -165,7 +166,7 @@ class AiokafkaClients:
 
     def close(self) -> None:
         """End all of its clients. Never raises."""
-        for client in self._clients:
+        for client in tuple(self._clients):
             client.end()
         for log in self._logs:
             log.close()

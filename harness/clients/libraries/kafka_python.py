@@ -6,6 +6,7 @@ Its constructor waits for a broker, so it is opened by the first record or call 
 import contextlib
 import logging
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
@@ -34,7 +35,7 @@ class _Client:
         self._settings = settings
         self._opening = threading.Lock()
         self._producer: Any = None
-        self._ended = False
+        self._ended = threading.Event()
 
     def send(self, topic: str, value: bytes, partition: int, answer: Answer) -> None:
         producer = self._opened()
@@ -55,10 +56,11 @@ class _Client:
         return getattr(self._opened(), method)(*words)
 
     def end(self) -> None:
-        self._ended = True
-        producer = self._producer
-        if producer is None:
-            return
+        self._ended.set()
+        if self._producer is not None:
+            self._close(self._producer)
+
+    def _close(self, producer: Any) -> None:  # noqa: ANN401 - kafka-python has no types
         # ``close(timeout=0)`` raises when records wait, and ends nothing then.
         producer._sender.force_close()  # noqa: SLF001 - there is no other way to end it at once
         if threading.current_thread() is not producer._sender:  # noqa: SLF001
@@ -72,7 +74,7 @@ class _Client:
 
     def _opened(self) -> Any:  # noqa: ANN401 - kafka-python has no types
         with self._opening:
-            if self._ended:
+            if self._ended.is_set():
                 raise KafkaException(PythonError(kind="ProducerClosed", queued=False))
             if self._producer is None:
                 try:
@@ -83,6 +85,8 @@ class _Client:
                     raise KafkaException(error) from raised
                 except (RuntimeError, ValueError) as raised:
                     raise HarnessError(f"kafka-python has no such producer: {raised}") from raised
+                if self._ended.is_set():  # while it was opened
+                    self._close(self._producer)
             return self._producer
 
 
@@ -113,12 +117,12 @@ class KafkaPythonClients:
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = LibraryLog("kafka", log)
-        self._clients: list[_Client] = []
+        self._clients: weakref.WeakSet[_Client] = weakref.WeakSet()
 
     def producer(self, settings: Settings) -> PythonProducer:
         """Open a producer."""
         client = _Client(python_settings.kafka_python(settings))
-        self._clients.append(client)
+        self._clients.add(client)
         return PythonProducer(client)
 
     def single(self, settings: Settings) -> PythonProducer:
@@ -131,6 +135,6 @@ class KafkaPythonClients:
 
     def close(self) -> None:
         """End all of its clients. Never raises."""
-        for client in self._clients:
+        for client in tuple(self._clients):
             client.end()
         self._log.close()

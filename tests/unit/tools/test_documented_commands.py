@@ -38,7 +38,7 @@ def arguments(line: str) -> list[str]:
 
 FACTS = {"CHANGELOG.md", "changelog.md", "findings.md", "results.md", "replay.md"}
 """Pages on which a release is where something was seen, or is counted; docs/findings/ are more."""
-GENERATED = {"commands.md", "faults.md", "hazards.md", "versions.md"}
+GENERATED = {"clients.md", "commands.md", "faults.md", "hazards.md", "versions.md"}
 
 
 def test_the_pages_of_the_modern_release_are_listed() -> None:

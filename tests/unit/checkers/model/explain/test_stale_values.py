@@ -13,7 +13,7 @@ ANOMALY = {"partition": 0, "copies": [{"broker": 2}, {"broker": 3}]}
 S = 1_000_000_000
 
 
-def observed(*isrs: tuple[int, list[int]], retention_s: int = 5) -> Any:  # noqa: ANN401 - what is asked of it
+def observed(*isrs: tuple[int, list[int]], retention_s: int = 5) -> Any:  # noqa: ANN401 - a part
     """A run whose ISR was so from these seconds on."""
     rows = [SimpleNamespace(time_ns=at * S, isr=isr) for at, isr in isrs]
     topic = Topic(config={DELETE_RETENTION: str(retention_s * 1000)})

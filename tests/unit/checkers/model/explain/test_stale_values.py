@@ -1,4 +1,4 @@
-"""A stale replica is explained by its absence for as long as tombstones stay, and by nothing else."""
+"""A stale replica is explained by its absence for as long as tombstones stay."""
 
 from types import SimpleNamespace
 from typing import Any, cast

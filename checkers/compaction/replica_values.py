@@ -267,11 +267,15 @@ def _anomalies(
         (row["part"], row["replica"], row["offset"]): row["record_id"] for row in rows.collect()
     }
     by_number = {replica.number: replica for replica in replicas}
+    behind_at: dict[tuple[int, int], set[int]] = {}
+    for pair in pairs.to_pylist():
+        behind_at.setdefault((pair["part"], pair["named"]), set()).add(pair["replica"])
     aborted = _aborted(tables, filter(None, names.values()))
     anomalies = []
     for pair in pairs.to_pylist():
         behind, offset = by_number[pair["replica"]].end, pair["offset"]
-        ahead = min(n for part, n, at in names if (part, at) == (pair["part"], offset))
+        holders = {n for part, n, at in names if (part, at) == (pair["part"], offset)}
+        ahead = min(holders - behind_at[pair["part"], pair["named"]])
         value = names[pair["part"], ahead, offset]
         note = _ABORTED if (behind.run, value) in aborted else None
         yielded = names.get((pair["part"], pair["replica"], pair["yields"]))

@@ -11,7 +11,7 @@
   replicated before the answer (``__share_group_state``).
 - ``over-delivered``: a delivery count greater than the limit was told.
 - ``never-given``: a record is there, and no member was ever given it, although in the end members
-  waited until none was given anything any more for longer than a lock lasts.
+  waited 30 s in which nothing was given to any of them (``highwater.runtime.workload``).
 """
 
 from collections import defaultdict

@@ -30,7 +30,6 @@ from highwater.harness.clients.operation_buffers import SendBuffer
 from highwater.harness.clients.producer_loop import ProducerLoop
 from highwater.harness.clients.record_sender import Sender, SendOutcome
 from highwater.harness.clients.send_rate import (
-    POLL_S,
     ClientLifetime,
     RateLimiter,
     draws,
@@ -48,7 +47,9 @@ from highwater.runtime.client_libraries import open_library
 
 _GRACE_S: Final = 2.0
 _QUIET_S: Final = 3.0
-_DRAIN_S: Final = 90.0
+_PATIENCE_S: Final = 30.0
+_DRAIN_S: Final = 120.0
+_DRAINED_S: Final = 0.5
 _LEAVES_S: Final = 15.0
 _WARM_S: Final = 30.0
 _MARKERS_S: Final = 5.0
@@ -254,19 +255,24 @@ class RunningWorkload:
     def _drain(self) -> None:
         """Wait until members of the share group are given nothing any more, and end them.
 
-        What a member took and did not acknowledge is given to another when its lock has ended.
+        What a member took and did not acknowledge is given to another when its lock has ended. If
+        they were not given everything yet, it may take longer: members have to join anew.
         """
-        deadline = time.monotonic() + _DRAIN_S
+        began = time.monotonic()
+        deadline = began + _DRAIN_S
         while self._members and self._answer_limit_s and not self._recorder.failed.is_set():
-            quiet_s = time.monotonic() - max(member.given_at for member in self._members)
-            if quiet_s >= LOCK_S + _QUIET_S:
+            given_at = max([began, *(member.given_at for member in self._members)])
+            given = set[tuple[int, int]]().union(*(member.given for member in self._members))
+            whole = len(given) >= self._recorder.counts().get((SEND, OK), 0)
+            quiet_s = time.monotonic() - given_at
+            if quiet_s >= (LOCK_S + _QUIET_S if whole else _PATIENCE_S):
                 now = self._recorder.clock()
                 row = {"process": "reader", "group": share_group(self._plan), "event": "drained"}
                 self._recorder.group({**row, "outcome": OK, "invoke_ns": now, "complete_ns": now})
                 break
             if time.monotonic() >= deadline:
                 break
-            self._recorder.failed.wait(POLL_S)
+            self._recorder.failed.wait(_DRAINED_S)
         self._members = []
         self._drained.set()
         for thread in self._sharing:

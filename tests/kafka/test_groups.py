@@ -141,22 +141,3 @@ def test_what_a_share_group_did_not_begin_with_is_never_given(
     skipped = {("never-given", *place) for place in {*log.sent} - acquired}
     assert {(found.kind, found.partition, found.offset) for found in findings} == skipped
     assert bool(skipped) == (reset == "latest")
-
-
-@pytest.mark.nightly
-def test_a_lock_that_ends_too_early_lets_two_members_hold_a_record(
-    cluster: RealCluster, tmp_path: Path
-) -> None:
-    plan = made(cluster, "short-lock", Workload(consumers=0, share=3))
-    early = {**SHARE_GROUP, "share.record.lock.duration.ms": "1000"}
-    cluster.configure_group(share_group(plan), early)
-    run = played(cluster, plan, tmp_path, rows=1500)
-    rows = table(run, GROUPS_TABLE)
-    findings = list(wrongly_shared(rows, log_of(run)))
-    assert {found.kind for found in findings} == {"two-holders"}
-    refused = {
-        (row["partition"], row["offset"]) for row in rows if row["error"] == "INVALID_RECORD_STATE"
-    }
-    # The broker says the same of the first holder, if that answered after all.
-    held = {(found.partition, found.offset) for found in findings}
-    assert held & refused

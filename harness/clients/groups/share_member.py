@@ -52,6 +52,7 @@ class ShareMember:
 
     Attributes:
         given_at: when it was given a record last, on the monotonic clock in seconds.
+        given: partition and offset of every record that it was given.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class ShareMember:
         draining: threading.Event,
     ) -> None:
         self.given_at = time.monotonic()
+        self.given: set[tuple[int, int]] = set()
         self._plan = plan
         self._recorder = recorder
         self._common = common
@@ -133,6 +135,7 @@ class ShareMember:
         if not sound:
             return
         self.given_at = time.monotonic()
+        self.given |= {(message.partition() or 0, message.offset() or 0) for message in sound}
         tape.moved(REBALANCE, {None: None}, within=True)
         tape.read(sound, invoke_ns)
         journal.given(sound, invoke_ns)

@@ -182,6 +182,10 @@ class MessagePlayer(Player):
             lambda: broker in self._scene.probe.live_brokers(), f"broker {broker} to register again"
         )
 
+    def wipe(self, step: ScheduleStep) -> None:
+        """Empty the disk of a broker that is down."""
+        self._scene.nemesis.inject("wipe", self.broker(_broker(step)))
+
     def _forget(self, number: int) -> None:
         for pair, gate in self._fetches.items():
             if pair[0] == number:
@@ -392,6 +396,7 @@ _COMMANDS: Final[Mapping[str, Callable[[MessagePlayer, ScheduleStep], None]]] = 
     "run": MessagePlayer.run,
     "failover": MessagePlayer.failover,
     "end-fetch": MessagePlayer.end_fetch,
+    "wipe": MessagePlayer.wipe,
 }
 
 

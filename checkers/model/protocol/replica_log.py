@@ -38,8 +38,8 @@ def cut(s: State, k: Constants, b: int, offset: int) -> None:
 def _empty_batch(s: State, b: int, offset: int) -> None:
     """Leave a gap where a batch begins that is cut inside: its file ends before the whole batch.
 
-    ``LogSegment.truncateTo`` cuts before the batch with the offset, ``LocalLog.truncateTo`` (up to
-    2.8 ``Log.truncateTo``) sets the LEO to the offset all the same. All releases up to 4.4.0 do so.
+    ``LogSegment.truncateTo`` cuts before the batch with the offset, and ``Log.truncateTo`` (1.1.1;
+    ``LocalLog.truncateTo`` in 3.9.0) sets the LEO to the offset all the same.
     """
     position = offset
     while position > 0 and continues(s, get(s, b, layout.LOG + position)):

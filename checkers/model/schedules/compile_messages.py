@@ -22,6 +22,7 @@ from highwater.checkers.model.protocol.state_layout import (
     ANSWER_FROM,
     APPLIED_DECISION,
     FETCHER,
+    HW,
     Fetcher,
     follows,
     get,
@@ -46,6 +47,7 @@ _ACTIONS: Final[dict[Move, Action]] = {
     Move.SEND: "send",
     Move.BATCH: "send",
     Move.FAILOVER: "failover",
+    Move.WIPE: "wipe",
     Move.KILL: "kill",
     Move.PAUSE: "pause",
     Move.RESUME: "resume",
@@ -89,9 +91,11 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
             f"{kafka} has KRaft, where one message brings several decisions",
             hint="Replay it on a release with ZooKeeper, or find one by round.",
         )
-    # One record more, which is sent in the end.
-    scope = replace(counterexample.scope, records=counterexample.scope.records + 1)
+    # One record more, which is sent in the end; a replica that fetches no more is replaced then.
+    records = counterexample.scope.records + 1
+    scope = replace(counterexample.scope, records=records, failures=9, wipes=3)
     k = constants(scope, rules)
+    lowered: set[int] = set()
     state = initial(scope)
     rows = [step.numbers() for step in counterexample.steps]
     rows += [(int(Move.RECEIVE), b, 0) for b in range(scope.brokers)]
@@ -105,11 +109,12 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
             )
         after = attempt(state, k, row)
         if after is not None:
-            steps.append(_step(row, state, after, k))
+            lowered |= _lowered(state, after, k)
+            steps.append(_without_hw(_step(row, state, after, k), lowered))
             moves.append(row)
             state = after
         elif _asks(row, state):
-            steps.append(_refusal(row, state, k))
+            steps.append(_without_hw(_refusal(row, state, k), lowered))
     last_steps, last_moves = _ending(state, k)
     return Schedule(
         kafka=kafka,
@@ -126,11 +131,34 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
     )
 
 
+def _lowered(before: Vector, after: Vector, k: Constants) -> set[int]:
+    """Return the replicas that were cut below their HW.
+
+    A broker of 2.0.1 keeps that HW, above its LEO, until its next fetch; the model lowers it.
+    """
+    brokers = range(int(k[K_BROKERS]))
+    return {b for b in brokers if is_up(after, b) and get(after, b, HW) < get(before, b, HW)}
+
+
+def _without_hw(step: ScheduleStep, numbers: set[int]) -> ScheduleStep:
+    """Return a step that expects no HW of some replicas."""
+    hw = {b: hw for b, hw in (step.expect.hw or {}).items() if b not in numbers}
+    expect = msgspec.structs.replace(step.expect, hw=hw)
+    return msgspec.structs.replace(step, expect=expect)
+
+
+def _replacement(b: int) -> list[Row]:
+    """Return the moves by which a follower whose fetcher has ended comes back, empty."""
+    kinds = (Move.KILL, Move.EXPIRE, Move.WIPE, Move.START)
+    return [(int(kind), b, b if kind == Move.EXPIRE else 0) for kind in kinds]
+
+
 def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]:
     """Return how it ends: all messages pass, and one more record is sent, and is acknowledged.
 
     So there is a promise to judge, even where the rules refuse all others. Up to 2.0 a broker that
-    is ahead of its leader ends itself then; it is killed before that, and started again.
+    is ahead of its leader ends itself then; it is killed before that, and started again. A follower
+    whose fetcher has ended loses its disk first: it fetches again as an empty one.
     """
     run: Row = (int(Move.RUN), (1 << int(k[K_BROKERS])) - 1, 0)
     rested = attempt(state, k, run)
@@ -149,7 +177,9 @@ def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]
     ]
     moves = []
     again = [row for b in ahead for row in ((int(Move.EXPIRE), b, b), (int(Move.START), b, 0))]
-    for row in [run, *again, run, None, run]:
+    ended = [b for b in range(int(k[K_BROKERS])) if get(state, b, FETCHER) == Fetcher.ENDED]
+    mended = [row for b in ended for row in _replacement(b)]
+    for row in [*mended, run, *again, run, None, run]:
         chosen = row or (int(Move.SEND), leader_of(state, newest(state)), 0)
         after = attempt(state, k, chosen)
         if after is not None:

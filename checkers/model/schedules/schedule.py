@@ -23,7 +23,7 @@ Action = Literal[
     "send", "kill", "pause", "resume", "start", "stop", "move",
     "expire", "register", "elect", "learn", "skip", "truncate", "fetch", "ask", "receive",
     "lag", "shrink", "confirm", "expand", "checkpoint", "read", "run", "tell", "try",
-    "failover", "end-fetch",
+    "failover", "end-fetch", "wipe",
 ]  # fmt: skip
 
 COMMANDED: Final = frozenset({"send", "kill", "pause", "resume", "start", "stop", "move"})

@@ -104,7 +104,8 @@ def test_a_fetch_that_ends_the_fetcher_is_a_step_of_its_own() -> None:
     assert not any(step.action == "end-fetch" for step in good.steps)
     assert [step.record for step in bad.steps if step.action == "send"] == ["m1", "m2 m3", "m4"]
     outcome = foretell(bad, rules_of("1.1.1"), unclean=True)
-    assert outcome.logs["A"] == ("m1",)
+    assert outcome.logs["A"] == ("m2", "m3", "m4")
+    assert [step.action for step in bad.steps][-7:-3] == ["kill", "expire", "wipe", "start"]
     assert outcome.logs["B"] == ("m2", "m3", "m4")
     assert foretell(good, rules_of("2.0.1"), unclean=True).forked == ()
 

@@ -51,8 +51,8 @@ def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     offset = columns["offset"]
     limit = look_up_columns(limits, "slot", columns["slot"])
     columns["there"] = record.spread(record.least(offset, read_at_the_end(columns)))
-    told = (offset != NONE) & (limit["reach"] != NONE) & (offset <= limit["reach"])
-    columns["gone"] = (columns["there"] == NONE) & (told | (limit["complete"] == 1))
+    reached = (offset != NONE) & (limit["reach"] != NONE) & (offset <= limit["reach"])
+    columns["gone"] = (columns["there"] == NONE) & (reached | (limit["complete"] == 1))
     return arrow(choose(columns, any_of(columns["fact"], flags.SENT_INFO)), SENDING)
 
 
@@ -73,5 +73,5 @@ def torn(rows: pa.Table) -> pa.Table:
         place=columns["there"][there],
         **choose({name: columns[name] for name in ("client", "at")}, there),
     )
-    told = columns["offset"][gone]
-    return pa.concat_tables([steps(TORN, finding, ends, fault=OF_LAST, offset=told), copies])
+    offset = columns["offset"][gone]
+    return pa.concat_tables([steps(TORN, finding, ends, fault=OF_LAST, offset=offset), copies])

@@ -205,6 +205,6 @@ def _findings(
     """
     group = pa.array([names[number] for number in record["group"]], pa.string())
     offset = record["offset"]
-    shown = {"client": record["client"], "at": record["at"], "place": offset, "note": group}
-    copies = findings(kind, finding, part=COPY, offset=offset, **shown)
+    copied = {"client": record["client"], "at": record["at"], "place": offset, "note": group}
+    copies = findings(kind, finding, part=COPY, offset=offset, **copied)
     return pa.concat_tables([steps(kind, finding, ends, offset=offset), copies])

@@ -160,8 +160,8 @@ def _own_delivery(story: str, kafka: str) -> Delivery:
 
 def _obstacle(setting: MatrixSetting, duration_s: float) -> str:
     plan = plan_of(setting, duration_s=duration_s)
-    if (own := delivery_of(plan.workload)) != setting.delivery:
-        return f"the producers of {setting.story} are {own}"
+    if (delivery := delivery_of(plan.workload)) != setting.delivery:
+        return f"the producers of {setting.story} are {delivery}"
     try:
         check_plan(plan)
     except UsageError as error:

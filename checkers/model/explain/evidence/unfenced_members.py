@@ -54,7 +54,9 @@ def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
 def _beginning(observed: RunTraces, step: Row, partition: int) -> Row | None:
     """Return where a member had begun to read a partition before a step of its own."""
     ops, until_ns = observed.ops, step["invoke_ns"]
-    own = pc.and_(pc.equal(ops["process"], step["process"]), pc.equal(ops["partition"], partition))
+    of_member = pc.and_(
+        pc.equal(ops["process"], step["process"]), pc.equal(ops["partition"], partition)
+    )
     seeks = pc.and_(pc.equal(ops["kind"], SEEK), pc.less_equal(ops["invoke_ns"], until_ns))
-    rows: list[Row] = ops.filter(pc.and_(own, seeks)).to_pylist()
+    rows: list[Row] = ops.filter(pc.and_(of_member, seeks)).to_pylist()
     return rows[-1] if rows else None

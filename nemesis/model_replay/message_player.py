@@ -174,6 +174,9 @@ class MessagePlayer(Player):
         )
         for broker in frozen:
             scene.nemesis.heal(broker)
+        for number, gate in self._decisions.items():
+            if number not in self._silent:
+                gate.await_message()  # the present state: the next controller is at work
 
     def register(self, step: ScheduleStep) -> None:
         """Wait until it has a session again."""
@@ -183,8 +186,11 @@ class MessagePlayer(Player):
         )
 
     def wipe(self, step: ScheduleStep) -> None:
-        """Empty the disk of a broker that is down."""
-        self._scene.nemesis.inject("wipe", self.broker(_broker(step)))
+        """Kill it, and empty its disk; what it was about to ask is lost with it."""
+        number = _broker(step)
+        self._scene.nemesis.inject("wipe", self.broker(number))
+        self._gone(number)
+        self._forget(number)
 
     def _forget(self, number: int) -> None:
         for pair, gate in self._fetches.items():

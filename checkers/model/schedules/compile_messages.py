@@ -47,7 +47,6 @@ _ACTIONS: Final[dict[Move, Action]] = {
     Move.SEND: "send",
     Move.BATCH: "send",
     Move.FAILOVER: "failover",
-    Move.WIPE: "wipe",
     Move.KILL: "kill",
     Move.PAUSE: "pause",
     Move.RESUME: "resume",
@@ -183,7 +182,11 @@ def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]
         chosen = row or (int(Move.SEND), leader_of(state, newest(state)), 0)
         after = attempt(state, k, chosen)
         if after is not None:
-            steps.append(_last_step(chosen, state, after, k))
+            step = _last_step(chosen, state, after, k)
+            if chosen[0] == Move.KILL:
+                step = msgspec.structs.replace(step, action="wipe")  # it kills the broker, too
+            if chosen[0] != Move.WIPE:
+                steps.append(step)
             moves.append(chosen)
             state = after
     return steps, moves
@@ -199,7 +202,7 @@ def _last_step(row: Row, before: Vector, after: Vector, k: Constants) -> Schedul
     elif kind == Move.EXPIRE:
         expect = Expect(leader=seen.leader, isr=frozenset(seen.isr))
     return ScheduleStep(
-        action="run" if kind == Move.RUN else _ACTIONS[Move(kind)],
+        action="run" if kind == Move.RUN else _ACTIONS.get(Move(kind), "wipe"),
         broker=None if kind == Move.RUN else a,
         record=f"m{seen.sent}" if kind == Move.SEND else None,
         says=says(kind, a, b, before, after),

@@ -306,7 +306,7 @@ class ScriptState:
         forked = [
             offset
             for offset in range(max(map(len, entries)))
-            if len({log[offset] for log in entries if offset < len(log)}) > 1
+            if len({log[offset] for log in entries if offset < len(log) and log[offset] & 7}) > 1
         ]
         return PartitionOutcome(
             lost=tuple(sorted(lost)),

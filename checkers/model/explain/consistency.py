@@ -131,11 +131,16 @@ def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
 def _ends(
     observed: RunTraces, trace: Trace, fences: list[tuple[int, str]]
 ) -> Iterator[ExplanationLink]:
-    """Yield replicas without the fence, which was committed: each of the ISR must have it."""
+    """Yield replicas without the fence, which was committed: each of the ISR must have it.
+
+    The whole of a log may have gone to a remote tier (KIP-405), the fence with it.
+    """
     last = trace.leaderships[-1] if trace.leaderships else None
     for offset, value in fences:
         for broker in sorted(last.isr if last else ()):
             disk = trace.disks.get(broker)
+            if observed.plan.tiered and (disk is None or not len(disk.offsets)):
+                continue
             if disk is None or disk.record(offset) != value:
                 yield _wrong(
                     f"The disk of broker {broker}, a member of the ISR, lacks {value}, which all of"

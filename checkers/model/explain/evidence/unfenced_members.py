@@ -10,11 +10,16 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from highwater.checkers.model.explain.evidence.evidence_links import Chain, Row, refuse
+from highwater.checkers.model.explain.evidence.evidence_links import (
+    Chain,
+    Row,
+    refuse,
+    unknown,
+)
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.releases.catalogue import release
-from highwater.harness.runs.history import OK, SEEK
+from highwater.harness.runs.history import SEEK
 
 _FENCED: Final = (2, 5)
 
@@ -33,11 +38,14 @@ def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
     begins = _beginning(observed, second, anomaly["partition"])
     if begins is None or (begins["offset"] or 0) > anomaly["offset"]:
         return refuse(f"{second['process']} did not begin before that record.")
-    ended = "was acknowledged" if first["outcome"] == OK else "took effect, and nobody was told"
+    if first["complete_ns"] is None:
+        return unknown(f"Nobody knows when the transaction of {first['process']} ended.")
+    if begins["invoke_ns"] > first["complete_ns"]:
+        return refuse(f"{second['process']} began when the first transaction had ended.")
     from_ = "the beginning" if begins["offset"] is None else f"offset {begins['offset']}"
     read = ExplanationLink(
         rule="transaction",
-        says=f"{first['process']} read {anomaly['value']} in a transaction whose commit {ended}.",
+        says=f"{first['process']} read {anomaly['value']} in a transaction that ended later.",
         event=f"{first['process']}: {first['outcome']}",
         time_ns=first["invoke_ns"],
     )

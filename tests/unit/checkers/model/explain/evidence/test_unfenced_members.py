@@ -11,31 +11,34 @@ from tests.support.run_builder import RunBuilder
 
 
 @pytest.mark.parametrize(
-    ("kafka", "begins", "second", "why_not"),
+    ("kafka", "begins", "second", "ended", "why_not"),
     [
-        ("2.4.1", 0, "producer-1", ""),
-        ("2.4.1", None, "producer-1", ""),
-        ("2.8.2", 0, "producer-1", "From 2.5 on"),
-        ("2.4.1", 2, "producer-1", "did not begin before that record"),
-        ("2.4.1", 0, "producer-0", "One member read it twice"),
+        ("2.4.1", 0, "producer-1", "later", ""),
+        ("2.4.1", None, "producer-1", "later", ""),
+        ("2.8.2", 0, "producer-1", "later", "From 2.5 on"),
+        ("2.4.1", 2, "producer-1", "later", "did not begin before that record"),
+        ("2.4.1", 0, "producer-0", "later", "One member read it twice"),
+        ("2.4.1", 0, "producer-1", "before", "had ended"),
+        ("2.4.1", 0, "producer-1", "unknown", "Nobody knows when"),
     ],
 )
 def test_where_no_coordinator_waits_a_second_member_begins_where_the_first_did(
-    tmp_path: Path, kafka: str, begins: int | None, second: str, why_not: str
+    tmp_path: Path, kafka: str, begins: int | None, second: str, ended: str, why_not: str
 ) -> None:
     run = RunBuilder(tmp_path / "run", kafka=kafka, workload=LOOPS)
     run.leader(1, 0, [1, 2, 3])
     run.everywhere([(0, 0, "m0"), (1, 0, "m1")])
     run.join(GROUP, "producer-0")
-    run.transact("producer-0", 1, [("a", 2)], [("m0", 0), ("m1", 1)], outcome="info")
+    outcome = "info" if ended == "unknown" else "ok"
+    run.transact("producer-0", 1, [("a", 2)], [("m0", 0), ("m1", 1)], outcome=outcome)
     run.join(GROUP, "producer-1")
     run.seek(0, begins, "producer-1")
     run.transact(second, 2, [("b", 3)], [("m0", 0), ("m1", 1)])
+    reads = [row for row in run.rows["history/ops"] if row["kind"] == "read"]
+    steps = [row for row in reads if row["value"] == "m1" and row["phase"] == "run"]
+    if ended == "later":
+        steps[0]["complete_ns"] = run.now_ns
     built = run.write()
-    rows = [
-        row for row in run.rows["history/ops"] if row["kind"] == "read" and row["value"] == "m1"
-    ]
-    steps = [row for row in rows if row["phase"] == "run"]
     twice = {"kind": "processed-twice", "topic": "events", "partition": 0, "offset": 1}
     anomalies(built, {**twice, "value": "m1", "steps": steps})
     [finding] = [

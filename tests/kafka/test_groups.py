@@ -141,3 +141,18 @@ def test_what_a_share_group_did_not_begin_with_is_never_given(
     skipped = {("never-given", *place) for place in {*log.sent} - acquired}
     assert {(found.kind, found.partition, found.offset) for found in findings} == skipped
     assert bool(skipped) == (reset == "latest")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("lock_ms", ["5000", "1000"])
+def test_a_lock_that_is_shorter_than_promised_makes_two_holders(
+    cluster: RealCluster, tmp_path: Path, lock_ms: str
+) -> None:
+    """Two members a partition; few records, so that each is given as soon as it is sent."""
+    workload = Workload(consumers=0, share=2 * PARTITIONS, rate=15.0)
+    plan = made(cluster, f"locked-{lock_ms}", workload)
+    settings = {**SHARE_GROUP, "share.record.lock.duration.ms": lock_ms}
+    cluster.configure_group(share_group(plan), settings)
+    run = played(cluster, plan, tmp_path, rows=900)
+    findings = list(wrongly_shared(table(run, GROUPS_TABLE), log_of(run)))
+    assert {found.kind for found in findings} == ({"two-holders"} if lock_ms == "1000" else set())

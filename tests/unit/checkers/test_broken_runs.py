@@ -233,6 +233,9 @@ def test_where_no_disk_could_be_copied_clients_alone_are_asked(
     disks = {"divergence", "coordinator-divergence", "corrupt", "missing", "epochs", "checkpoint"}
     others = {"metadata-divergence", "lost-decision", "remote-divergence", "undelivered"}
     others |= {"torn-transaction", "processed-twice", "unprocessed"}
+    others |= {"two-owners", "lost-commit", "stale-commit", "given-again"}
+    others |= {"two-holders", "acknowledged-again", "over-delivered", "never-given"}
+    others |= {"resurrected-value", "stale-replica"}
     assert unread == disks | others | {"repeated-sequence"}
     assert {"lost-write", "unseen", "shared-epoch"} <= held
     assert verdict.checkers["corrupt"] == "not judged: no disk was copied"

@@ -63,7 +63,7 @@ def history(cluster: RealCluster, directory: Path, made: Plan, done: Done) -> li
     """Run the workload until it is done, read everything at the end, and give what was recorded."""
     run = Run(directory)
     with (
-        Recorder(run, Clock()) as recorder,
+        Recorder(run, Clock(), grouped=made.workload.members > 0) as recorder,
         RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
     ):
         deadline = time.monotonic() + 90

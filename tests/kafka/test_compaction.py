@@ -1,12 +1,10 @@
 """Compacted topics on real brokers: the cleaner cleans, and what is taken from disks is found."""
 
 import threading
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,16 +12,14 @@ import pytest
 from highwater.api import JudgedRun, judge_all
 from highwater.checkers.kafka_files.reader import read_partition
 from highwater.checkers.spark.session import spark
-from highwater.clusters.core.interfaces import Cluster
 from highwater.harness.releases.catalogue import MODERN
+from highwater.harness.runs import manifest
 from highwater.harness.runs.faults.steps import FaultStep
-from highwater.harness.runs.history import OK, OPERATIONS_TABLE, SEND
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.harness.runs.topics.record_keys import parts
 from highwater.harness.runs.topics.topic_settings import with_settings
-from highwater.nemesis.faults import disk_damage, registry
-from highwater.nemesis.faults.registry import Fault, FaultTarget
+from highwater.nemesis.faults import disk_damage
 from highwater.runtime.cluster_pool import ClusterPool
 
 pytestmark = [
@@ -34,9 +30,8 @@ pytestmark = [
 ]
 
 RELEASES: Final = ("0.10.2.2", "2.8.2", MODERN)
-REMOVAL: Final = "record-removed"
-ALONE: Final = 3
-"""The broker from whose disk alone some records are removed."""
+ALONE: Final = "3"
+"""The broker from whose disk some records are removed."""
 
 EACH: Final = 4
 
@@ -62,65 +57,6 @@ def performed(plan: Plan, path: Path) -> JudgedRun:
         run = fleet.execute(plan, Store(path), stop=threading.Event())
     [judged] = judge_all([run], spark())
     return judged
-
-
-@dataclass(slots=True)
-class Removal:
-    """A fault that removes single records from the disks of brokers that are stopped.
-
-    Attributes:
-        values: records that were the last ones of their keys, removed everywhere.
-        tombstones: the same, of keys that have a value on every disk; by the name of that value.
-        alone: the last records of their keys, removed from one disk.
-    """
-
-    values: list[str] = field(default_factory=list)
-    tombstones: dict[str, str] = field(default_factory=dict)
-    alone: list[str] = field(default_factory=list)
-
-    def body(self, cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-        """Stop every broker, remove records, and start them again."""
-        for target in cluster.brokers.values():
-            target.stop()
-        try:
-            folders = {
-                target.id: target.directory / f"{aim.topic.name}-0"
-                for target in cluster.brokers.values()
-            }
-            self._choose({broker: _records(folder) for broker, folder in folders.items()}, folders)
-            yield "records are removed from disks"
-        finally:
-            for target in cluster.brokers.values():
-                target.start()
-
-    def _choose(self, disks: dict[int, dict[int, str]], folders: dict[int, Path]) -> None:
-        single = set.intersection(*(_single(folder) for folder in folders.values()))
-        end = min(max(records) for records in disks.values()) - 5
-        everywhere = set.intersection(*(set(records) for records in disks.values()))
-        by_key: dict[str, list[int]] = defaultdict(list)
-        for offset, name in sorted(disks[ALONE].items()):
-            if (named := parts(name)) is not None:
-                by_key[named.key].append(offset)
-        gone: list[int] = []
-        gone_alone: list[int] = []
-        for offsets in by_key.values():
-            last, name = offsets[-1], disks[ALONE][offsets[-1]]
-            if last not in single or last not in everywhere or last >= end:
-                continue
-            earlier = next((at for at in reversed(offsets[:-1]) if at in everywhere), None)
-            value = None if earlier is None else disks[ALONE][earlier]
-            if "~" in name:
-                if value and "=" in value and len(self.tombstones) < EACH:
-                    self.tombstones[name] = value
-                    gone.append(last)
-            elif len(self.values) < EACH:
-                self.values.append(name)
-                gone.append(last)
-            elif len(self.alone) < EACH:
-                self.alone.append(name)
-                gone_alone.append(last)
-        for broker, folder in folders.items():
-            _remove(folder, {*gone, *(gone_alone if broker == ALONE else ())})
 
 
 def _records(folder: Path) -> dict[int, str]:
@@ -152,49 +88,36 @@ def _remove(folder: Path, offsets: set[int]) -> None:
 
 
 @pytest.mark.parametrize("kafka", RELEASES)
-def test_what_is_removed_from_disks_is_found_exactly(
-    kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    removal = Removal()
-    registry.faults()
-    fault = Fault(name=REMOVAL, family="storage", summary="", scope="cluster", body=removal.body)
-    monkeypatch.setitem(registry._registry, REMOVAL, fault)
-    step = FaultStep(fault=REMOVAL, at_s=16)  # deleted values of the last 6 s are there
-    judged = performed(planned(kafka, step, keys=150, lag_ms=6000), tmp_path)
-    assert not judged.run.status().problems
-    assert len(removal.values) == len(removal.alone) == EACH
-    assert removal.tombstones
-    verdict = judged.verdict
-    assert verdict.ledger.replaced > 0
-    later = _written_later(judged)
-    lost = {name for name in (*removal.values, *removal.tombstones) if not later[name]}
-    found = defaultdict(set)
-    for anomaly in verdict.anomalies:
-        found[anomaly.kind].add(anomaly.value)
-    # The broker that lacks some records alone may lead in the end, and then readers lack them.
-    assert lost <= found["lost-write"] <= lost | set(removal.alone)
-    values = {value for name, value in removal.tombstones.items() if not later[name]}
-    assert found["resurrected-value"] == values
-    assert found["stale-replica"] == {name for name in removal.alone if not later[name]}
-    assert verdict.counts["stale-replica"] == len(found["stale-replica"])
-    assert lost
-    assert values
-    assert found["stale-replica"]
+def test_what_is_removed_from_a_frozen_disk_is_found_exactly(kafka: str, tmp_path: Path) -> None:
+    judged = performed(planned(kafka), tmp_path)
+    assert judged.verdict.verdict == "valid", judged.verdict.reasons
+    assert judged.verdict.ledger.replaced > 0
+    run, folder = judged.run, f"{judged.run.plan().topic.name}-0"
+    disks = {each.name: each / folder for each in run.replicas.iterdir() if each.name.isdigit()}
+    removed = _last_values([_records(disk) for disk in disks.values()], _single(disks[ALONE]))
+    assert len(removed) >= EACH
+    rows = manifest.rows(run)
+    _remove(disks[ALONE], set(removed))
+    digest = manifest.record(run, rows)
+    run.write_struct("status.json", msgspec.structs.replace(run.status(), manifest=digest))
+    [again] = judge_all([run], spark())
+    found = {each.value for each in again.verdict.anomalies if each.kind == "stale-replica"}
+    assert found == set(removed.values())
+    assert again.verdict.counts["stale-replica"] == len(found)
 
 
-def _written_later(judged: JudgedRun) -> dict[str, bool]:
-    """For each acknowledged record, whether a later one of its key may stand."""
-    rows = pq.read_table(judged.run.parquet(OPERATIONS_TABLE)).to_pylist()
-    sends = [row for row in rows if row["kind"] == SEND and row["outcome"] != "fail"]
-    last: dict[str, int] = {}
-    for row in sends:
-        if (named := parts(row["value"])) is not None:
-            place = row["offset"] if row["outcome"] == OK else 1 << 60
-            last[named.key] = max(place, last.get(named.key, -1))
+def _last_values(disks: list[dict[int, str]], single: set[int]) -> dict[int, str]:
+    """The last values of some keys, each in a batch of its own, which every disk has."""
+    end = min(max(records) for records in disks) - EACH
+    last: dict[str, tuple[int, str]] = {}
+    for records in disks:
+        for offset, name in records.items():
+            if (named := parts(name)) is not None:
+                last[named.key] = max((offset, name), last.get(named.key, (-1, "")))
     return {
-        row["value"]: last[named.key] > row["offset"]
-        for row in sends
-        if row["outcome"] == OK and (named := parts(row["value"])) is not None
+        offset: name
+        for offset, name in last.values()
+        if "=" in name and offset < end and offset in single and all(offset in d for d in disks)
     }
 
 

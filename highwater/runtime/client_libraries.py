@@ -40,14 +40,14 @@ def open_library(plan: Plan, logs: Path, log: logging.Logger) -> OpenLibrary:
     """
     choice = read_client(plan.client, plan.played_on)
     if choice.library == KAFKA_PYTHON:
-        from highwater.harness.clients.libraries.kafka_python import KafkaPythonClients  # noqa: PLC0415 - for runs with it alone
+        from highwater.harness.clients.libraries.kafka_python import kafka_python_clients  # noqa: PLC0415 - for runs with it alone
 
-        kafka_python = KafkaPythonClients(log)
+        kafka_python = kafka_python_clients(log)
         return OpenLibrary(library=kafka_python, close=kafka_python.close)
     if choice.library == AIOKAFKA:
-        from highwater.harness.clients.libraries.aiokafka_clients import AiokafkaClients  # noqa: PLC0415 - for the same reason
+        from highwater.harness.clients.libraries.aiokafka_clients import aiokafka_clients  # noqa: PLC0415 - for the same reason
 
-        aiokafka = AiokafkaClients(log)
+        aiokafka = aiokafka_clients(log)
         return OpenLibrary(library=aiokafka, close=aiokafka.close)
     if choice.release is None:
         return OpenLibrary(library=KEYED if plan.workload.keys else LIBRDKAFKA)

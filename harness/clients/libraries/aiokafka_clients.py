@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 import threading
-import weakref
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -16,17 +15,15 @@ from typing import Any, Final
 import aiokafka
 from confluent_kafka import KafkaException
 
-from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries import python_settings
 from highwater.harness.clients.libraries.library_log import LibraryLog
 from highwater.harness.clients.libraries.python_errors import (
     UNREACHED,
     PythonError,
-    PythonOutcomes,
     as_error,
     error_of,
 )
-from highwater.harness.clients.libraries.python_producer import Answer, PythonProducer
+from highwater.harness.clients.libraries.python_producer import Answer, PythonClients
 
 _ENDS_S: Final = 2.0
 
@@ -137,36 +134,10 @@ def _tell(done: "asyncio.Future[Any]", answer: Answer) -> None:
     answer(None, None if metadata is None else metadata.offset)
 
 
-class AiokafkaClients:
-    """Clients of aiokafka.
-
-    Args:
-        log: gets the library's log lines.
-    """
-
-    outcomes: Final = PythonOutcomes()
-
-    def __init__(self, log: logging.Logger) -> None:
-        self._logs = (LibraryLog("aiokafka", log), LibraryLog("asyncio", log))
-        self._clients: weakref.WeakSet[_Client] = weakref.WeakSet()
-
-    def producer(self, settings: Settings) -> PythonProducer:
-        """Open a producer."""
-        client = _Client(python_settings.aiokafka(settings))
-        self._clients.add(client)
-        return PythonProducer(client)
-
-    def single(self, settings: Settings) -> PythonProducer:
-        """Open a producer of single records."""
-        return self.producer(settings)
-
-    def transactional(self, settings: Settings) -> PythonProducer:
-        """Open a transactional producer, which no coordinator knows yet."""
-        return self.producer(settings)
-
-    def close(self) -> None:
-        """End all of its clients. Never raises."""
-        for client in tuple(self._clients):
-            client.end()
-        for log in self._logs:
-            log.close()
+def aiokafka_clients(log: logging.Logger) -> PythonClients:
+    """Return clients of aiokafka; the log gets the library's lines."""
+    return PythonClients(
+        lambda settings: _Client(python_settings.aiokafka(settings)),
+        LibraryLog("aiokafka", log),
+        LibraryLog("asyncio", log),
+    )

@@ -6,7 +6,6 @@ Its constructor waits for a broker, so it is opened by the first record or call 
 import contextlib
 import logging
 import threading
-import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
@@ -16,16 +15,14 @@ from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
 
 from highwater.harness.base.errors import HarnessError
-from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries import python_settings
 from highwater.harness.clients.libraries.library_log import LibraryLog
 from highwater.harness.clients.libraries.python_errors import (
     UNREACHED,
     PythonError,
-    PythonOutcomes,
     error_of,
 )
-from highwater.harness.clients.libraries.python_producer import Answer, PythonProducer
+from highwater.harness.clients.libraries.python_producer import Answer, PythonClients
 
 _ENDS_S: Final = 2.0
 
@@ -106,35 +103,8 @@ def _in_thread(name: str, call: Callable[[], object]) -> Future[object]:
     return future
 
 
-class KafkaPythonClients:
-    """Clients of kafka-python.
-
-    Args:
-        log: gets the library's log lines.
-    """
-
-    outcomes: Final = PythonOutcomes()
-
-    def __init__(self, log: logging.Logger) -> None:
-        self._log = LibraryLog("kafka", log)
-        self._clients: weakref.WeakSet[_Client] = weakref.WeakSet()
-
-    def producer(self, settings: Settings) -> PythonProducer:
-        """Open a producer."""
-        client = _Client(python_settings.kafka_python(settings))
-        self._clients.add(client)
-        return PythonProducer(client)
-
-    def single(self, settings: Settings) -> PythonProducer:
-        """Open a producer of single records."""
-        return self.producer(settings)
-
-    def transactional(self, settings: Settings) -> PythonProducer:
-        """Open a transactional producer, which no coordinator knows yet."""
-        return self.producer(settings)
-
-    def close(self) -> None:
-        """End all of its clients. Never raises."""
-        for client in tuple(self._clients):
-            client.end()
-        self._log.close()
+def kafka_python_clients(log: logging.Logger) -> PythonClients:
+    """Return clients of kafka-python; the log gets the library's lines."""
+    return PythonClients(
+        lambda settings: _Client(python_settings.kafka_python(settings)), LibraryLog("kafka", log)
+    )

@@ -14,12 +14,15 @@ from typing import Final, Protocol
 from confluent_kafka import KafkaException
 
 from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.answers import Mailbox, WaitingRecord
 from highwater.harness.clients.libraries.interfaces import OnDelivery
+from highwater.harness.clients.libraries.library_log import LibraryLog
 from highwater.harness.clients.libraries.python_errors import (
     GAVE_UP,
     SLOW,
     PythonError,
+    PythonOutcomes,
     as_error,
 )
 
@@ -159,3 +162,40 @@ class PythonProducer:
             raise KafkaException(as_error(raised)) from raised
         self._call = None
         self._mailbox.serve(0)  # of records about which the call has waited
+
+
+class PythonClients:
+    """Clients of one Python library.
+
+    Args:
+        opened: makes a client of settings in librdkafka's names.
+        logs: copies of the library's log lines, which end with its clients.
+    """
+
+    outcomes: Final = PythonOutcomes()
+
+    def __init__(self, opened: Callable[[Settings], PythonClient], *logs: LibraryLog) -> None:
+        self._opened = opened
+        self._logs = logs
+        self._clients: weakref.WeakSet[PythonClient] = weakref.WeakSet()
+
+    def producer(self, settings: Settings) -> PythonProducer:
+        """Open a producer."""
+        client = self._opened(settings)
+        self._clients.add(client)
+        return PythonProducer(client)
+
+    def single(self, settings: Settings) -> PythonProducer:
+        """Open a producer of single records."""
+        return self.producer(settings)
+
+    def transactional(self, settings: Settings) -> PythonProducer:
+        """Open a transactional producer, which no coordinator knows yet."""
+        return self.producer(settings)
+
+    def close(self) -> None:
+        """End all of its clients. Never raises."""
+        for client in tuple(self._clients):
+            client.end()
+        for log in self._logs:
+            log.close()

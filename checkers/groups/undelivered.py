@@ -83,12 +83,17 @@ def undelivered(view: ClientHistory) -> Rows | None:
 
 def _members(view: ClientHistory) -> pa.Table:
     """Return the members of groups, in ``MEMBER``."""
-    joined = view.words.only("kind", SUBSCRIBE).table()
-    joined = joined.filter(pc.not_equal(joined["value"], ""))
+    joined = subscriptions(view)
     clients = view.engine.table(joined.group_by("client").aggregate([]))
     rows = view.rows.join(clients, ["client"], "semi")
     spans = rows.by(["client"], spans_of, _SPAN).table()
     return members_of(joined, view.names, spans)
+
+
+def subscriptions(view: ClientHistory) -> pa.Table:
+    """Return the rows of ``checkers.history.rows.WORDS`` that joined a group by its name."""
+    rows = view.words.only("kind", SUBSCRIBE).table()
+    return rows.filter(pc.not_equal(rows["value"], ""))
 
 
 def members_of(joined: pa.Table, names: pa.Table, spans: pa.Table) -> pa.Table:

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from highwater.checkers.core.anomaly_kinds import PROCESSED_TWICE, UNPROCESSED
-from highwater.checkers.groups.undelivered import first_behind
+from highwater.checkers.groups.undelivered import first_behind, subscriptions
 from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NONE,
@@ -42,7 +42,6 @@ from highwater.checkers.history.record_summaries import read_at_the_end
 from highwater.checkers.history.rows import ROW
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
-from highwater.harness.runs.history import SUBSCRIBE
 
 MEMBER: Final = schema("client", "group", "name", name=pa.string())
 """A client and the group that it joined: a number, and what its clients call it."""
@@ -84,8 +83,8 @@ def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
 
 def _members(view: ClientHistory) -> pa.Table:
     """Return the members of groups, in ``MEMBER``."""
-    joined = view.words.only("kind", SUBSCRIBE).table().to_pylist()
-    groups = {row["client"]: (row["run"], row["value"]) for row in joined if row["value"]}
+    joined = subscriptions(view).to_pylist()
+    groups = {row["client"]: (row["run"], row["value"]) for row in joined}
     number = {group: nth for nth, group in enumerate(sorted(set(groups.values())))}
     columns = {
         "client": [*groups],

@@ -51,6 +51,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
         delivery: how they deliver.
         group_protocol: of a group of readers beside them (``classic``, ``consumer``); empty where
             there is none.
+        share: members of a share group (KIP-932) beside them.
     """
 
     kafka: str
@@ -64,6 +65,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
     client: str = LIBRDKAFKA
     delivery: Delivery = PLAIN
     group_protocol: str = ""
+    share: int = 0
 
     @property
     def happened(self) -> str:
@@ -71,10 +73,16 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
         return self.story or self.nemesis or "no faults"
 
     @property
-    def line(self) -> tuple[str, Acks, int, bool, str, str, str, str]:
+    def machinery(self) -> tuple[str, ...]:
+        """The driver and the clients, in words."""
+        group = (f"{self.group_protocol} group",) if self.group_protocol else ()
+        share = ("share group",) if self.share else ()
+        return self.driver, self.client, self.delivery, *group, *share
+
+    @property
+    def line(self) -> tuple[str, Acks, int, bool, tuple[str, ...]]:
         """All but release and seed: a row of the matrix page."""
-        settings = self.happened, self.acks, self.min_isr, self.unclean
-        return *settings, self.driver, self.client, self.delivery, self.group_protocol
+        return self.happened, self.acks, self.min_isr, self.unclean, self.machinery
 
     @classmethod
     def fields_of(cls, plan: Plan) -> dict[str, object]:
@@ -91,6 +99,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
             "client": plan.client,
             "delivery": delivery_of(plan.workload),
             "group_protocol": plan.workload.group_protocol if plan.workload.subscribe else "",
+            "share": plan.workload.share,
         }
 
 
@@ -185,6 +194,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
         nemeses: mixes of faults, each a cell of its own beside the stories.
         deliveries: how producers deliver; none: as the story has it, or plainly.
         group_protocols: of a group of readers, which a story does not have.
+        shares: members of a share group, which a story does not have.
     """
 
     kafkas: tuple[str, ...]
@@ -198,6 +208,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
     clients: tuple[str, ...] = (LIBRDKAFKA,)
     deliveries: tuple[Delivery, ...] = ()
     group_protocols: tuple[str, ...] = ("",)
+    shares: tuple[int, ...] = (0,)
     duration_s: float = 30.0
 
 
@@ -323,6 +334,7 @@ SCHEMA: Final = pa.schema(
         pa.field("client", pa.string(), nullable=False),
         pa.field("delivery", pa.string(), nullable=False),
         pa.field("group_protocol", pa.string(), nullable=False),
+        pa.field("share", pa.int32(), nullable=False),
         pa.field("run", pa.string(), nullable=False),
         pa.field("verdict", pa.string(), nullable=False),
         pa.field("sent", pa.int64(), nullable=False),

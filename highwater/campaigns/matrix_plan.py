@@ -84,6 +84,7 @@ def _workload(setting: MatrixSetting) -> Workload:
         acks=setting.acks,
         idempotence=setting.delivery != PLAIN,
         transactions=setting.delivery == "transactional",
+        share=setting.share,
         **group,
     )
 
@@ -115,20 +116,20 @@ def _check(axes: Axes) -> None:
 
 
 def _settings(axes: Axes) -> Iterator[MatrixSetting]:
-    happenings: list[tuple[str | None, str | None, Delivery, str]] = [
-        (story, None, delivery, "")
+    happenings: list[tuple[str | None, str | None, Delivery, str, int]] = [
+        (story, None, delivery, "", 0)
         for story in axes.stories
         for delivery in axes.deliveries or (_own_delivery(story, axes.kafkas[0]),)
     ]
-    mixes = itertools.product(axes.nemeses, axes.deliveries or (PLAIN,), axes.group_protocols)
-    happenings += [
-        (None, ",".join(faults), delivery, protocol) for faults, delivery, protocol in mixes
-    ]
+    groups = itertools.product(axes.group_protocols, axes.shares)
+    mixes = itertools.product(axes.nemeses, axes.deliveries or (PLAIN,), groups)
+    happenings += [(None, ",".join(faults), delivery, *group) for faults, delivery, group in mixes]
     for (
         story,
         nemesis,
         delivery,
         protocol,
+        share,
     ), driver, client, acks, min_isr, unclean, kafka, seed in itertools.product(
         dict.fromkeys(happenings),
         dict.fromkeys(axes.drivers),
@@ -151,6 +152,7 @@ def _settings(axes: Axes) -> Iterator[MatrixSetting]:
             client=client,
             delivery=delivery,
             group_protocol=protocol,
+            share=share,
         )
 
 
@@ -177,6 +179,7 @@ def _name(setting: MatrixSetting) -> str:
     as_ever = setting.delivery == PLAIN or (setting.story and setting.delivery == "transactional")
     delivery = "" if as_ever else f"-{setting.delivery}"
     client += f"-{setting.group_protocol}" if setting.group_protocol else ""
+    client += f"-share-{setting.share}" if setting.share else ""
     return (
         f"{setting.kafka}-{happened}-acks-{setting.acks}-isr-{setting.min_isr}-{elections}"
         f"-{setting.driver}{client}{delivery}-seed-{setting.seed}"

@@ -76,6 +76,9 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             show_default="no group",
         ),
     ] = None,
+    share: Annotated[
+        str, Option(help="Members of a share group (KIP-932) beside a nemesis, 0 for none.")
+    ] = "0",
     seed: Annotated[str, Option(help="Seeds: a run for each.")] = "0",
     jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
     name: Annotated[
@@ -108,6 +111,7 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             clients=parse_values.names(client),
             deliveries=_deliveries(delivery),
             group_protocols=parse_values.names(group_protocol or "") or ("",),
+            shares=parse_values.numbers(share, "share groups"),
             duration_s=parse_values.duration(duration),
         )
         folder = _create(axes, store, name)
@@ -214,7 +218,7 @@ def _table(rows: Sequence[MatrixRow]) -> Table:
     cells: dict[tuple[object, object], list[MatrixRow]] = {}
     for row in rows:
         cells.setdefault((row.kafka, row.line), []).append(row)
-    drivers = len({(row.driver, row.client, row.delivery, row.group_protocol) for row in rows}) > 1
+    drivers = len({row.machinery for row in rows}) > 1
     heads = [_heading(row, driver=drivers) for row in {row.line: row for row in rows}.values()]
     body: list[list[str | Text]] = [
         [kafka, *(_cell(cells.get((kafka, line), [])) for line in lines)]
@@ -227,8 +231,7 @@ def _heading(row: MatrixRow, *, driver: bool) -> str:
     words = [row.happened, f"acks={row.acks}"]
     words += [f"min.isr={row.min_isr}"] if row.min_isr > 1 else []
     words += ["unclean"] if row.unclean else []
-    words += [f"{row.driver}, {row.client}", row.delivery] if driver else []
-    words += [f"{row.group_protocol} group"] if driver and row.group_protocol else []
+    words += row.machinery if driver else []
     return "\n".join(words)
 
 

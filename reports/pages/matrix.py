@@ -161,7 +161,7 @@ def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]
     groups: dict[tuple[object, ...], list[MatrixRow]] = {}
     for row in rows:
         groups.setdefault(row.line, []).append(row)
-    drivers = len({(row.driver, row.client, row.delivery, row.group_protocol) for row in rows}) > 1
+    drivers = len({row.machinery for row in rows}) > 1
     return [
         MatrixLine(
             name=group[0].happened,
@@ -189,8 +189,7 @@ def _terms(setting: MatrixSetting, *, driver: bool) -> str:
     """Return the settings of a row in few words."""
     words = [f"acks={setting.acks}", f"min.isr {setting.min_isr}"]
     words += ["unclean elections"] if setting.unclean else []
-    group = [f"{setting.group_protocol} group"] if setting.group_protocol else []
-    words += [setting.driver, setting.client, setting.delivery, *group] if driver else []
+    words += setting.machinery if driver else []
     return ", ".join(words)
 
 

@@ -287,3 +287,19 @@ def test_group_protocols_are_an_axis_of_random_runs_alone() -> None:
     older = lay_out(axes(kafkas=("3.9.2",), nemeses=mixes, stories=(), group_protocols=protocols))
     assert [cell.group_protocol for cell in older.cells] == ["classic"]
     assert "no group protocol" in older.skipped[0].reason
+
+
+def test_share_groups_are_an_axis_of_random_runs_alone() -> None:
+    mixes = (("kill",),)
+    laid = lay_out(axes(kafkas=("4.3.1",), stories=("loss",), nemeses=mixes, shares=(0, 2)))
+    assert [(cell.happened, cell.share) for cell in laid.cells] == [
+        ("loss", 0),
+        ("kill", 0),
+        ("kill", 2),
+    ]
+    assert [plan_of(cell, duration_s=9).workload.share for cell in laid.cells] == [0, 0, 2]
+    assert len({cell.run for cell in laid.cells}) == len(laid.cells)
+    assert len({cell.line for cell in laid.cells}) == len(laid.cells)
+    older = lay_out(axes(kafkas=("3.9.2",), nemeses=mixes, stories=(), shares=(0, 2)))
+    assert [cell.share for cell in older.cells] == [0]
+    assert "no share groups" in older.skipped[0].reason

@@ -370,6 +370,29 @@ class JavaProducers:
 
 
 @dataclass(frozen=True, slots=True)
+class LibrdkafkaProducers:
+    """Producers of librdkafka, and of the clients that are made of it. No cluster tells."""
+
+    says: str = "producers of librdkafka"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether it holds."""
+        word = situation.answers.get("client")
+        if word is None:
+            return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["client"])
+        return (
+            YES
+            if word == LIBRDKAFKA
+            else ConditionAnswer(holds="no", why=f"client={word}, as you say")
+        )
+
+    def holds_for(self, client: ClientChoice, brokers: Release) -> bool:
+        """Return whether the clients of a run are among them, whatever the brokers are."""
+        del brokers
+        return client.library == LIBRDKAFKA
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerGroups:
     """Consumer groups that begin somewhere where they have no offset; ``auto.offset.reset``.
 

@@ -219,7 +219,7 @@ def settings() -> Iterator[NightlyCell]:
     """
     for name, story in STORIES.items():
         for unclean in (False, True) if name == "unclean" else (False,):
-            for acks in ("all",) if story.needs.transactions or story.needs.java else _ACKS:
+            for acks in ("all",) if story.needs.waits_for_all else _ACKS:
                 yield NightlyCell(
                     kafka="", story=name, acks=acks, unclean=unclean, client=story.needs.client
                 )
@@ -251,7 +251,7 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
     """Return whether a release and a driver have the story, or every fault, of a setting."""
     if setting.story:
         story = STORIES[setting.story]
-        lacks = story.needs.transactions and not kafka.idempotence
+        lacks = story.needs.idempotence and not kafka.idempotence
         elsewhere = story.needs.tiered and driver != "local"
         return not (lacks or elsewhere or story.why_not(kafka))
     names = (setting.nemesis or "").split(",")

@@ -181,7 +181,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         producers=(0 if story else 3) if producers is None else producers,
         consumers=consumers,
         acks=parse_values.acks(acks),
-        idempotence=idempotence or transactions,
+        idempotence=idempotence or transactions or (script is not None and script.needs.idempotent),
         transactions=transactions,
         aborts=aborts,
         transform=transform,

@@ -308,7 +308,7 @@ def _check_library(plan: Plan) -> None:
         raise UsageError(
             f"the story {plan.story} is one of Kafka's own producer", hint="Use --client java."
         )
-    if needs.java and plan.workload.acks != "all":
+    if needs.waits_for_all and plan.workload.acks != "all":
         raise UsageError(
             f"the story {plan.story} waits for all in-sync replicas", hint="Use --acks all."
         )

@@ -22,6 +22,7 @@ _FAMILIES: Final = (
     "clients.transactions",
     "tiered_storage",
     "clients.java_producer",
+    "clients.idempotent_producer",
     "clients.added_partitions",
 )
 

@@ -94,7 +94,8 @@ class StoryNeeds:
 
     Attributes:
         wire: between whom the wire has to stand.
-        transactions: whether its client is transactional, which takes acks=all.
+        transactions: whether its client is transactional.
+        idempotent: whether its client is idempotent, without transactions.
         one_controller: whether it is about a cluster with a single one.
         partitions: how many its topic has to have at first.
         tiered: whether brokers have a remote tier.
@@ -105,6 +106,7 @@ class StoryNeeds:
 
     wire: Literal["", "nodes", "clients"] = ""
     transactions: bool = False
+    idempotent: bool = False
     one_controller: bool = False
     partitions: int = 1
     tiered: bool = False
@@ -116,6 +118,16 @@ class StoryNeeds:
     def client(self) -> str:
         """The library of its clients, as a plan has it, unless somebody asks for another."""
         return JAVA if self.java else LIBRDKAFKA
+
+    @property
+    def idempotence(self) -> bool:
+        """Whether its client is idempotent; each transactional one is."""
+        return self.idempotent or self.transactions
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether it takes acks=all."""
+        return self.idempotence or self.java
 
     @property
     def all_partitions(self) -> int:
@@ -263,7 +275,7 @@ class Story:
                 producers=0,
                 consumers=1,
                 acks=acks,
-                idempotence=self.needs.transactions,
+                idempotence=self.needs.idempotence,
                 transactions=self.needs.transactions,
                 record_bytes=self.needs.record_bytes,
             ),

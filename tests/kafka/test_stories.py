@@ -82,6 +82,8 @@ AT_NIGHT = {
         Cell("reused-sequence", client="java"),
         Cell("wrong-topic"),
         Cell("wrong-topic", client="java:4.0.1"),
+        Cell("expired-record"),
+        Cell("expired-record", client="java"),
         Cell("added-partition"),
         Cell("earliest-partition"),
         Cell("added-partition-share"),
@@ -146,10 +148,10 @@ def _assert_as_predicted(judged: JudgedRun) -> None:
 
 
 def _unacknowledged(plan: Plan) -> int:
-    """The records that are aborted, that no follower has, or that expire in the socket."""
+    """The records that are aborted, that no follower has, or that expire."""
     told = find_story(plan.story or "")
     alone = told.harm.uncommitted if told.harm and plan.workload.acks == "all" else ()
-    return int(told.needs.transactions) + 2 * told.needs.java + len(alone)
+    return told.needs.transactions + told.needs.idempotent + 2 * told.needs.java + len(alone)
 
 
 def _expected_word(plan: Plan) -> str:

@@ -167,6 +167,9 @@ def test_what_librdkafka_does_with_transactions_is_one_on_every_release(kafka: s
         ("wrong-topic", "3.9.2", "java:3.9.0", True),
         ("wrong-topic", "4.4.0", "java:4.0.1", True),
         ("wrong-topic", "4.4.0", "java:4.0.2", False),
+        ("expired-record", "4.4.0", "librdkafka", True),
+        ("expired-record", "4.4.0", "java", False),
+        ("expired-record", "2.8.2", "aiokafka", False),
     ],
 )
 def test_the_client_decides_stories_about_clients(
@@ -349,7 +352,7 @@ def test_every_story_can_be_asked_for_and_speaks_for_itself(name: str) -> None:
     kafka = "3.9.2-zk" if story.why_not(release("4.3.1")) else "4.3.1"
     for acks in ACKS:
         plan = story.plan(kafka, seed=7, acks=acks, unclean=True)
-        if (story.needs.transactions or story.needs.java) and acks != "all":
+        if story.needs.waits_for_all and acks != "all":
             with pytest.raises(UsageError, match="waits for all in-sync replicas"):
                 check_plan(plan)
             continue

@@ -182,7 +182,9 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
             model=model,
             counted=verdict.account == "whole",
             others=", ".join(
-                f"{many:,} {kind}" for kind, many in verdict.counts.items() if kind not in _COUNTED
+                f"{many:,} {kind}"
+                for kind, many in verdict.counts.items()
+                if many and kind not in _COUNTED
             ),
         )
 

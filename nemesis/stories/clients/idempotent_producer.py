@@ -8,15 +8,14 @@ producer id, epoch and sequence number (KIP-98), so the second record, which is 
 appended once more. Java's producer fails what is in flight instead.
 """
 
+import contextlib
 from typing import Final
 
 from highwater.clusters.core.interfaces import UnreachableError
-from highwater.clusters.relay.rules import RelayRule, between
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.nemesis.context import RecordsClient, ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.helpers import missed_if_late, settle
-from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 EXPIRED: Final = "expired-record"
@@ -25,8 +24,8 @@ EXPIRED: Final = "expired-record"
 _WRITER: Final = "writer"
 _DELIVERY_S: Final = 5.0
 _YOUNGER_S: Final = 3.0
-"""So much later is the second record sent. All this is over before a follower leaves the ISR, for
-which ``replica.lag.time.max.ms`` is 10 s."""
+"""So much later is the second record sent. All is over before a follower leaves the ISR, for which
+``replica.lag.time.max.ms`` is 10 s."""
 
 _AFTER_S: Final = 0.5
 """Time for a producer to send again what is not to be sent again."""
@@ -43,7 +42,7 @@ _SETTINGS: Final = {
     EXPIRED,
     HazardEnding(
         hazard=EXPIRED,
-        ending=Prediction(others=frozenset({("duplicate", "m4")})),
+        ending=Prediction(others=frozenset({("duplicate", "m5")})),
         libraries=(LIBRDKAFKA,),
     ),
     needs=StoryNeeds(wire="nodes", idempotent=True),
@@ -58,37 +57,53 @@ def expired_record(scene: ScheduleContext) -> None:
     leader, *followers = scene.replicas
     offset = settle(scene)
     writer = scene.producer(_WRITER, _SETTINGS)
-    with network_of(scene).under(RelayRule(kind="reset", links=between([leader], followers))):
-        scene.note(f"the followers are cut off from broker {leader}", leader)
+    _send(scene, writer, "m3")
+    _await_answers(writer, "m3")
+    with contextlib.ExitStack() as held:
+        for follower in followers:
+            fetches = f"hold Fetch broker-{follower}>broker-{leader} times=0"
+            caught = held.enter_context(scene.intercept(fetches))
+            with missed_if_late():
+                caught.await_event("caught", limit_s=_ARRIVES_S)
+        scene.note(f"the wire holds what the followers ask of broker {leader}", leader)
         began = scene.clock()
-        _send(scene, writer, "m3", offset)
+        _send(scene, writer, "m4")
+        _await_leo(scene, offset + 2, "m4")
         scene.hold(began + _YOUNGER_S - scene.clock())
-        _send(scene, writer, "m4", offset + 1)
-        await_condition(
-            lambda: writer.await_answers(limit_s=_AFTER_S),
-            lambda waiting: waiting == 1,
-            what="m3 to expire",
-            limit_s=_DELIVERY_S,
-        )
-        scene.note("m3 has expired; m4 has not")
+        _send(scene, writer, "m5")
+        with missed_if_late():
+            await_condition(
+                lambda: writer.await_answers(limit_s=_AFTER_S),
+                lambda waiting: waiting == 1,
+                what="m4 to expire, and m5 not yet",
+                limit_s=_DELIVERY_S,
+            )
+        scene.note("m4 has expired; m5 has not")
         scene.hold(_AFTER_S)
-    if writer.await_answers(limit_s=_ARRIVES_S):
-        raise ScheduleNotFollowedError("the client has no answer about m4")
-    scene.note(f"broker {leader} ends at {_leo(scene)}; m3 and m4 were at {offset}", leader)
+    _await_answers(writer, "m5")
+    scene.note(f"broker {leader} has {_leo(scene) - offset} records since m2", leader)
 
 
-def _send(scene: ScheduleContext, writer: RecordsClient, value: str, offset: int) -> None:
-    """Send a record, and wait until the leader has it at an offset."""
+def _send(scene: ScheduleContext, writer: RecordsClient, value: str) -> None:
     writer.send_on(value, 0, size=scene.plan.workload.record_bytes)
+
+
+def _await_answers(writer: RecordsClient, value: str) -> None:
+    if writer.await_answers(limit_s=_ARRIVES_S):
+        raise ScheduleNotFollowedError(f"the client has no answer about {value}")
+
+
+def _await_leo(scene: ScheduleContext, leo: int, value: str) -> None:
+    leader = scene.replicas[0]
     with missed_if_late():
         await_condition(
             lambda: _leo(scene),
-            lambda leo: leo == offset + 1,
-            what=f"the leader to have {value} at offset {offset}",
+            lambda seen: seen == leo,
+            what=f"the leader to have {value}, and to end at {leo}",
             limit_s=_YOUNGER_S,
             passing=(UnreachableError,),
         )
-    scene.note(f"broker {scene.replicas[0]} has {value} at offset {offset}", scene.replicas[0])
+    scene.note(f"broker {leader} has {value} at offset {leo - 1}", leader)
 
 
 def _leo(scene: ScheduleContext) -> int:

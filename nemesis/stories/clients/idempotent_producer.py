@@ -22,8 +22,12 @@ EXPIRED: Final = "expired-record"
 """The hazard of the story, in the catalogue."""
 
 _WRITER: Final = "writer"
-_DELIVERY_S: Final = 5.0
-_YOUNGER_S: Final = 3.0
+_DELIVERY_S: Final = 6.0
+_REQUEST_S: Final = 1.5
+"""A leader reads no further request of a connection before it has answered the one before, if only
+that it took too long (``request.timeout.ms``)."""
+
+_YOUNGER_S: Final = 2.5
 """So much later is the second record sent. All is over before a follower leaves the ISR, for which
 ``replica.lag.time.max.ms`` is 10 s."""
 
@@ -33,7 +37,7 @@ _AFTER_S: Final = 0.5
 _ARRIVES_S: Final = 15.0
 _SETTINGS: Final = {
     "message.timeout.ms": int(_DELIVERY_S * 1000),
-    "request.timeout.ms": int(_DELIVERY_S * 1000),
+    "request.timeout.ms": int(_REQUEST_S * 1000),
     "linger.ms": 0,
 }
 
@@ -78,7 +82,7 @@ def expired_record(scene: ScheduleContext) -> None:
                 what="m4 to expire, and m5 not yet",
                 limit_s=_DELIVERY_S,
             )
-        scene.note("m4 has expired; m5 has not")
+        scene.note(f"m4 has expired; m5 has not; broker {leader} ends at {_leo(scene)}", leader)
         scene.hold(_AFTER_S)
     _await_answers(writer, "m5")
     scene.note(f"broker {leader} has {_leo(scene) - offset} records since m2", leader)

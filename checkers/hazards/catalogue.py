@@ -14,8 +14,8 @@ from highwater.checkers.hazards.conditions import (
     ConsumerGroups,
     Controllers,
     Feature,
+    IdempotentProducers,
     JavaProducers,
-    LibrdkafkaProducers,
     On,
     Releases,
     Replicas,
@@ -604,23 +604,23 @@ _ENTRIES: Final = (
     ),
     Hazard(
         id="expired-record",
-        aliases=("confluentinc/librdkafka#4953",),
-        title="An idempotent producer of librdkafka writes records twice after one has expired.",
+        aliases=("KAFKA-14397", "confluentinc/librdkafka#4953"),
+        title="An idempotent producer writes records twice after one has expired.",
         loses=(
             "Nothing. Records that were acknowledged once are in the log twice or more often,"
             " within the life of one idempotent producer; only a reader that compares them notices."
         ),
-        conditions=(Releases((((0, 11), None),)), LibrdkafkaProducers()),
+        conditions=(Releases((((0, 11), None),)), IdempotentProducers(java_from=(2, 5))),
         schedule=(
-            "Records cannot be acknowledged for longer than message.timeout.ms, for example because"
+            "Records cannot be acknowledged for longer than delivery.timeout.ms, for example because"
             " followers are slow and still in sync. The oldest expires. The client begins a new"
             " producer epoch and sends again, in that epoch, all that has no answer yet; the broker"
             " has these records already, under the old epoch, and does not know them again."
         ),
         cure="Use transactions, or let consumers know records again by a key of your own.",
         cost=(
-            "Transactions cost a round trip to their coordinator each. A longer message.timeout.ms"
-            " (5 minutes by default) makes it rarer."
+            "Transactions cost a round trip to their coordinator each. A longer delivery.timeout.ms"
+            " makes it rarer: 2 minutes by default with Java, 5 with librdkafka."
         ),
         evidence="story",
         command="highwater run --kafka {kafka} --story expired-record",

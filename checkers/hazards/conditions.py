@@ -370,26 +370,36 @@ class JavaProducers:
 
 
 @dataclass(frozen=True, slots=True)
-class LibrdkafkaProducers:
-    """Producers of librdkafka, and of the clients that are made of it. No cluster tells."""
+class IdempotentProducers:
+    """Idempotent producers of librdkafka, and those of Java from a release on. No cluster tells.
 
-    says: str = "producers of librdkafka"
+    Attributes:
+        java_from: the first release of Java's.
+    """
+
+    java_from: Number
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return f"idempotent producers of librdkafka, or of Java from {dotted(self.java_from)} on"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether it holds."""
         word = situation.answers.get("client")
-        if word is None:
+        if word in (None, JAVA):
             return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["client"])
-        return (
-            YES
-            if word == LIBRDKAFKA
-            else ConditionAnswer(holds="no", why=f"client={word}, as you say")
-        )
+        library, _, version = (word or "").partition(":")
+        if library == LIBRDKAFKA or (library == JAVA and numbers(version) >= self.java_from):
+            return YES
+        return ConditionAnswer(holds="no", why=f"client={word}, as you say")
 
     def holds_for(self, client: ClientChoice, brokers: Release) -> bool:
         """Return whether the clients of a run are among them, whatever the brokers are."""
         del brokers
-        return client.library == LIBRDKAFKA
+        if client.release is None:
+            return client.library == LIBRDKAFKA
+        return client.release.number >= self.java_from
 
 
 @dataclass(frozen=True, slots=True)

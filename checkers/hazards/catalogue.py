@@ -612,7 +612,7 @@ _ENTRIES: Final = (
         ),
         conditions=(Releases((((0, 11), None),)), IdempotentProducers(java_from=(2, 5))),
         schedule=(
-            "Records cannot be acknowledged for longer than delivery.timeout.ms, for example because"
+            "Records cannot be acknowledged for longer than delivery.timeout.ms, as when"
             " followers are slow and still in sync. The oldest expires. The client begins a new"
             " producer epoch and sends again, in that epoch, all that has no answer yet; the broker"
             " has these records already, under the old epoch, and does not know them again."

@@ -14,8 +14,8 @@ from highwater.checkers.hazards.conditions import (
     ConsumerGroups,
     Controllers,
     Feature,
-    IdempotentProducers,
     JavaProducers,
+    LibrdkafkaProducers,
     On,
     Releases,
     Replicas,
@@ -604,13 +604,13 @@ _ENTRIES: Final = (
     ),
     Hazard(
         id="expired-record",
-        aliases=("KAFKA-14397", "confluentinc/librdkafka#4953"),
-        title="An idempotent producer writes records twice after one has expired.",
+        aliases=("confluentinc/librdkafka#4953",),
+        title="An idempotent producer of librdkafka writes records twice after one has expired.",
         loses=(
             "Nothing. Records that were acknowledged once are in the log twice or more often,"
             " within the life of one idempotent producer; only a reader that compares them notices."
         ),
-        conditions=(Releases((((0, 11), None),)), IdempotentProducers(java_from=(2, 5))),
+        conditions=(Releases((((0, 11), None),)), LibrdkafkaProducers()),
         schedule=(
             "Records cannot be acknowledged for longer than delivery.timeout.ms, as when"
             " followers are slow and still in sync. The oldest expires. The client begins a new"

@@ -370,36 +370,24 @@ class JavaProducers:
 
 
 @dataclass(frozen=True, slots=True)
-class IdempotentProducers:
-    """Idempotent producers of librdkafka, and those of Java from a release on. No cluster tells.
+class LibrdkafkaProducers:
+    """Idempotent producers of librdkafka. No cluster tells."""
 
-    Attributes:
-        java_from: the first release of Java's.
-    """
-
-    java_from: Number
-
-    @property
-    def says(self) -> str:
-        """The condition in a few words."""
-        return f"idempotent producers of librdkafka, or of Java from {dotted(self.java_from)} on"
+    says: str = "idempotent producers of librdkafka"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether it holds."""
         word = situation.answers.get("client")
-        if word in (None, JAVA):
+        if word is None:
             return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["client"])
-        library, _, version = (word or "").partition(":")
-        if library == LIBRDKAFKA or (library == JAVA and numbers(version) >= self.java_from):
+        if word == LIBRDKAFKA:
             return YES
         return ConditionAnswer(holds="no", why=f"client={word}, as you say")
 
     def holds_for(self, client: ClientChoice, brokers: Release) -> bool:
         """Return whether the clients of a run are among them, whatever the brokers are."""
         del brokers
-        if client.release is None:
-            return client.library == LIBRDKAFKA
-        return client.release.number >= self.java_from
+        return client.library == LIBRDKAFKA
 
 
 @dataclass(frozen=True, slots=True)

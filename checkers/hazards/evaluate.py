@@ -9,8 +9,8 @@ from highwater.checkers.hazards.conditions import (
     END,
     NEWEST,
     ConditionAnswer,
-    IdempotentProducers,
     JavaProducers,
+    LibrdkafkaProducers,
     On,
     Releases,
     Situation,
@@ -161,7 +161,7 @@ def of_clients(hazard: Hazard, client: ClientChoice, brokers: Release) -> bool:
     return all(
         part.holds_for(client, brokers)
         for part in hazard.conditions
-        if isinstance(part, JavaProducers | IdempotentProducers | TransactionalClients)
+        if isinstance(part, JavaProducers | LibrdkafkaProducers | TransactionalClients)
     )
 
 

@@ -15,7 +15,6 @@ from highwater.checkers.hazards.conditions import (
     Controllers,
     Feature,
     JavaProducers,
-    LibrdkafkaProducers,
     On,
     Releases,
     Replicas,
@@ -601,29 +600,6 @@ _ENTRIES: Final = (
         cost="An abort waits until every record has its answer.",
         evidence="story",
         command="highwater run --kafka {kafka} --story reused-sequence",
-    ),
-    Hazard(
-        id="expired-record",
-        aliases=("confluentinc/librdkafka#4953",),
-        title="An idempotent producer of librdkafka writes records twice after one has expired.",
-        loses=(
-            "Nothing. Records that were acknowledged once are in the log twice or more often,"
-            " within the life of one idempotent producer; only a reader that compares them notices."
-        ),
-        conditions=(Releases((((0, 11), None),)), LibrdkafkaProducers()),
-        schedule=(
-            "Records cannot be acknowledged for longer than delivery.timeout.ms, as when"
-            " followers are slow and still in sync. The oldest expires. The client begins a new"
-            " producer epoch and sends again, in that epoch, all that has no answer yet; the broker"
-            " has these records already, under the old epoch, and does not know them again."
-        ),
-        cure="Use transactions, or let consumers know records again by a key of your own.",
-        cost=(
-            "Transactions cost a round trip to their coordinator each. A longer delivery.timeout.ms"
-            " makes it rarer: 2 minutes by default with Java, 5 with librdkafka."
-        ),
-        evidence="story",
-        command="highwater run --kafka {kafka} --story expired-record",
     ),
     Hazard(
         id="KAFKA-19012",

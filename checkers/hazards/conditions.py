@@ -370,27 +370,6 @@ class JavaProducers:
 
 
 @dataclass(frozen=True, slots=True)
-class LibrdkafkaProducers:
-    """Idempotent producers of librdkafka. No cluster tells."""
-
-    says: str = "idempotent producers of librdkafka"
-
-    def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether it holds."""
-        word = situation.answers.get("client")
-        if word is None:
-            return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["client"])
-        if word == LIBRDKAFKA:
-            return YES
-        return ConditionAnswer(holds="no", why=f"client={word}, as you say")
-
-    def holds_for(self, client: ClientChoice, brokers: Release) -> bool:
-        """Return whether the clients of a run are among them, whatever the brokers are."""
-        del brokers
-        return client.library == LIBRDKAFKA
-
-
-@dataclass(frozen=True, slots=True)
 class ConsumerGroups:
     """Consumer groups that begin somewhere where they have no offset; ``auto.offset.reset``.
 

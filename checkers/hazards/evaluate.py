@@ -10,7 +10,6 @@ from highwater.checkers.hazards.conditions import (
     NEWEST,
     ConditionAnswer,
     JavaProducers,
-    LibrdkafkaProducers,
     On,
     Releases,
     Situation,
@@ -161,7 +160,7 @@ def of_clients(hazard: Hazard, client: ClientChoice, brokers: Release) -> bool:
     return all(
         part.holds_for(client, brokers)
         for part in hazard.conditions
-        if isinstance(part, JavaProducers | LibrdkafkaProducers | TransactionalClients)
+        if isinstance(part, JavaProducers | TransactionalClients)
     )
 
 

@@ -70,7 +70,8 @@ class HazardEnding:
     """The end of a story where its hazard is, which the model does not know.
 
     Attributes:
-        hazard: its id in ``checkers.hazards.catalogue``.
+        hazard: its id in ``checkers.hazards.catalogue``; empty where nothing is lost, so that it is
+            none, and the library of the clients alone decides.
         ending: what becomes of the records on its releases; on others nothing does.
         uncommitted: records that one replica alone has, and that are lost on every release; with
             acks=0 and 1 they are acknowledged.
@@ -121,12 +122,12 @@ class StoryNeeds:
 
     @property
     def idempotence(self) -> bool:
-        """Whether its client is idempotent; each transactional one is."""
+        """True if its client is idempotent, as each transactional one is."""
         return self.idempotent or self.transactions
 
     @property
     def waits_for_all(self) -> bool:
-        """Whether it takes acks=all."""
+        """True if it takes acks=all."""
         return self.idempotence or self.java
 
     @property
@@ -218,9 +219,11 @@ class Story:
     def predict(self, release: Release, plan: Plan) -> Prediction:
         """Return what becomes of the records on this release under the plan's settings."""
         if self.harm is not None:
-            hazard, client = find_hazard(self.harm.hazard), read_client(plan.client, release.name)
-            there = of_release(hazard, release) and of_clients(hazard, client, release)
-            there = there and client.library in self.harm.libraries
+            client = read_client(plan.client, release.name)
+            there = client.library in self.harm.libraries
+            if self.harm.hazard:
+                hazard = find_hazard(self.harm.hazard)
+                there &= of_release(hazard, release) and of_clients(hazard, client, release)
             ending = _about(plan.topic.name, self.harm.ending) if there else Prediction()
             acknowledged = plan.workload.acks != "all"
             lost = ending.lost | (self.harm.uncommitted if acknowledged else frozenset())

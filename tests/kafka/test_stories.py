@@ -83,7 +83,6 @@ AT_NIGHT = {
         Cell("wrong-topic"),
         Cell("wrong-topic", client="java:4.0.1"),
         Cell("expired-record"),
-        Cell("expired-record", client="java"),
         Cell("added-partition"),
         Cell("earliest-partition"),
         Cell("added-partition-share"),

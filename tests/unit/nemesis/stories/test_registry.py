@@ -169,7 +169,6 @@ def test_what_librdkafka_does_with_transactions_is_one_on_every_release(kafka: s
         ("wrong-topic", "4.4.0", "java:4.0.2", False),
         ("expired-record", "4.4.0", "librdkafka", True),
         ("expired-record", "4.4.0", "java", False),
-        ("expired-record", "2.8.2", "aiokafka", False),
     ],
 )
 def test_the_client_decides_stories_about_clients(

@@ -194,6 +194,12 @@ def rows(runs: Iterable[Run], home: Path, **told: bool | None) -> list[MatrixRow
     ]
 
 
+def test_a_row_names_the_anomalies_that_are_there(runs: dict[str, Run], tmp_path: Path) -> None:
+    named = [row.others for row in rows(runs.values(), tmp_path)]
+    assert any(named)
+    assert all(not others.startswith("0 ") and ", 0 " not in others for others in named)
+
+
 def test_a_page_of_many_compares_releases_and_links_to_every_report(runs: dict[str, Run]) -> None:
     home = runs["loss"].path.parent
     page = matrix.write(rows(runs.values(), home), home / "index.html")

@@ -36,6 +36,8 @@ class KafkaGateway:
         self._gateway = JavaGateway(gateway_parameters=parameters)
         self._gateway.set_gateway_client(_Connections(gateway_parameters=parameters))
         jvm: Any = self._gateway.jvm
+        self.jvm = jvm
+        self.new_array = self._gateway.new_array
         self._properties = jvm.java.util.Properties
         self._milliseconds = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
         clients = jvm.org.apache.kafka.clients.producer
@@ -43,9 +45,17 @@ class KafkaGateway:
         self.record = clients.ProducerRecord
         self._errors = jvm.org.apache.kafka.common.protocol.Errors
         self._duration = jvm.java.time.Duration
+        self._durations: dict[int, Any] = {}
 
     def producer(self, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
-        """Return a new ``KafkaProducer``.
+        """Return a new ``KafkaProducer``; see ``client``."""
+        return self.client(self._producer, "producer", settings)
+
+    def client(self, kind: Any, what: str, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
+        """Return a new client of a class.
+
+        Args:
+            what: its name in a sentence.
 
         Raises:
             HarnessError: it refuses its settings.
@@ -54,10 +64,28 @@ class KafkaGateway:
         for name, value in settings.items():
             properties.setProperty(name, value)
         try:
-            return self._producer(properties)
+            return kind(properties)
         except Py4JJavaError as raised:
             error = self.error_of(raised.java_exception)
-            raise HarnessError(f"Java has no such producer: {error}") from raised
+            raise HarnessError(f"Java has no such {what}: {error}") from raised
+
+    def duration(self, seconds: float) -> Any:  # noqa: ANN401 - of Java
+        """Return a ``Duration``, in whole milliseconds."""
+        milliseconds = round(seconds * 1000)
+        if milliseconds not in self._durations:
+            self._durations[milliseconds] = self._duration.ofMillis(milliseconds)
+        return self._durations[milliseconds]
+
+    def hidden(self, reference: Any, *fields: str) -> Any:  # noqa: ANN401 - of Java
+        """Return a field of an object that it hides, or what is at the end of several such."""
+        for name in fields:
+            kind = reference.getClass()
+            while name not in {field.getName() for field in kind.getDeclaredFields()}:
+                kind = kind.getSuperclass()
+            field = kind.getDeclaredField(name)
+            field.setAccessible(True)
+            reference = field.get(reference)
+        return reference
 
     def close_now(self, producer: Any) -> None:  # noqa: ANN401 - of Java
         """End a producer without waiting for anything; nothing is asked of a coordinator."""

@@ -13,6 +13,7 @@ Number = tuple[int, ...]
 _BLOCKS_MS: Final = 5_000
 """So long a send may wait for metadata or for memory until it is refused."""
 
+_DESERIALIZER: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 _SERIALIZER: Final = "org.apache.kafka.common.serialization.ByteArraySerializer"
 _SAME: Final = (
     "bootstrap.servers",
@@ -37,6 +38,22 @@ _RENAMED: Final = {
     "socket.send.buffer.bytes": "send.buffer.bytes",
     "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
 }
+_SHARING: Final = {
+    "bootstrap.servers": "bootstrap.servers",
+    "client.id": "client.id",
+    "reconnect.backoff.ms": "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms": "reconnect.backoff.max.ms",
+    "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.ms",
+    "socket.timeout.ms": "request.timeout.ms",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+    "group.id": "group.id",
+    "share.acknowledgement.mode": "share.acknowledgement.mode",
+    "max.poll.records": "max.poll.records",
+    "check.crcs": "check.crcs",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+}
+"""Of a member of a share group: librdkafka's names, and Java's."""
+
 _PIPELINED: Final = (1, 0)
 """Before that an idempotent producer has one request in flight at a time."""
 
@@ -64,6 +81,17 @@ def producer(settings: Settings, release: Number) -> dict[str, str]:
     if release < _PIPELINED and ours["enable.idempotence"] == "true":
         ours["max.in.flight.requests.per.connection"] = "1"
     return {**ours, "key.serializer": _SERIALIZER, "value.serializer": _SERIALIZER}
+
+
+def share_consumer(settings: Settings) -> dict[str, str]:
+    """Return the settings of a Java member of a share group."""
+    ours = {java: _text(settings[name]) for name, java in _SHARING.items() if name in settings}
+    return {
+        **ours,
+        "default.api.timeout.ms": ours["request.timeout.ms"],
+        "key.deserializer": _DESERIALIZER,
+        "value.deserializer": _DESERIALIZER,
+    }
 
 
 def _text(value: object) -> str:

@@ -4,7 +4,7 @@ import time
 from typing import Any, Final
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, ShareConsumer
 
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.clients import delivery_outcomes
@@ -50,6 +50,13 @@ class ReachingProducer(Producer):
         self._up = {broker["nodeid"] for broker in brokers if broker["state"] == "UP"}
 
 
+class DroppedShareConsumer(ShareConsumer):
+    """A member of a share group that can end as by a crash."""
+
+    def drop(self) -> None:
+        """Do nothing: one that was not closed leaves nobody when the last reference to it goes."""
+
+
 class _Outcomes:
     def delivered(self, error: KafkaError, *, retries: bool) -> str:
         return delivery_outcomes.delivered(error.code(), retries=retries)
@@ -77,6 +84,10 @@ class Librdkafka:
     def transactional(self, settings: Settings) -> Any:  # noqa: ANN401 - ``Producer`` has the calls in C
         """Open a transactional producer, which no coordinator knows yet."""
         return Producer(settings)
+
+    def share_consumer(self, settings: Settings) -> DroppedShareConsumer:
+        """Open a member of a share group."""
+        return DroppedShareConsumer(settings)
 
 
 LIBRDKAFKA: Final = Librdkafka()

@@ -412,7 +412,7 @@ class RealCluster:
                 topic_config.request(running, topic, changes)
 
     def finalize_features(self, levels: Mapping[str, int]) -> None:
-        """Send the levels to the KRaft controller, if they are not finalized already."""
+        """Send the levels to the KRaft controller, where they are higher than what it has."""
         kraft_features.finalize_features(self._running(), levels)
 
     def configure_group(self, group: str, changes: Mapping[str, str | None]) -> None:

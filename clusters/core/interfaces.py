@@ -453,7 +453,7 @@ class Cluster(Protocol):
         """
 
     def finalize_features(self, levels: Mapping[str, int]) -> None:
-        """Finalize features at these levels (KRaft, KIP-584); every running broker has them then.
+        """Finalize features at these levels or higher (KRaft, KIP-584), on every running broker.
 
         Raises:
             HarnessError: Kafka refuses.

@@ -31,7 +31,7 @@ SHARE_BY_DEFAULT: Final = (4, 2)
 """The first release that has them in every new cluster."""
 
 SHARE_FEATURES: Final = {"share.version": 1}
-"""The feature of brokers with share groups, and its level."""
+"""The feature of brokers with share groups, and the level at which it has them."""
 
 LOCK_S: Final = 5.0
 """How long a member of a share group has for a record it was given; 30 s by default."""

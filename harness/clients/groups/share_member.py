@@ -8,7 +8,7 @@ the end all of them only accept, until there has been nothing to accept for long
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import AcknowledgeType, IllegalStateException, KafkaException
 
@@ -132,7 +132,7 @@ class ShareMember:
             self._warn(error)
             self._draining.wait(_CALL_S)
             return
-        sound: list[Any] = [message for message in messages if message.error() is None]
+        sound = [message for message in messages if message.error() is None]
         for message in messages:
             if message.error() is not None:
                 self._warn(message.error())

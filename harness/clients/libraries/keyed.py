@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Message
-
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.checked_producer import Producer
-from highwater.harness.clients.libraries.interfaces import ClientError, DeliveredRecord, OnDelivery
+from highwater.harness.clients.libraries.interfaces import (
+    ClientError,
+    DeliveredRecord,
+    OnDelivery,
+    ReadRecord,
+)
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA, ReachingProducer
 from highwater.harness.runs.history import record_id
 from highwater.harness.runs.topics.record_keys import parts, tombstone_name
@@ -87,7 +90,7 @@ class KeyedLibrary:
 KEYED: Final = KeyedLibrary()
 
 
-def read_values(messages: Sequence[Message]) -> list[bytes | None]:
+def read_values(messages: Sequence[ReadRecord]) -> list[bytes | None]:
     """Return the values of messages; of a tombstone its name."""
     values = [message.value() for message in messages]
     if None not in values:
@@ -98,6 +101,6 @@ def read_values(messages: Sequence[Message]) -> list[bytes | None]:
     ]
 
 
-def _name(message: Message) -> bytes | None:
+def _name(message: ReadRecord) -> bytes | None:
     key = message.key()
     return None if key is None else tombstone_name(key, message.timestamp()[1]).encode()

@@ -10,6 +10,7 @@ from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.clients import delivery_outcomes
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.checked_producer import Producer
+from highwater.harness.clients.libraries.consumers.librdkafka_consumer import Consumer
 
 _LOOK_S: Final = 0.05
 _ASK_S: Final = 1.0
@@ -84,6 +85,10 @@ class Librdkafka:
     def transactional(self, settings: Settings) -> Any:  # noqa: ANN401 - ``Producer`` has the calls in C
         """Open a transactional producer, which no coordinator knows yet."""
         return Producer(settings)
+
+    def consumer(self, settings: Settings) -> Consumer:
+        """Open a consumer."""
+        return Consumer(settings)
 
     def share_consumer(self, settings: Settings) -> DroppedShareConsumer:
         """Open a member of a share group."""

@@ -9,35 +9,14 @@ from typing import Any, Protocol
 from confluent_kafka import AcknowledgeType, KafkaException, TopicPartition
 
 from highwater.harness.clients.client_config import Settings
-from highwater.harness.clients.libraries.interfaces import ClientError
+from highwater.harness.clients.libraries.interfaces import ReadRecord
 
 
-class SharedRecord(Protocol):
+class SharedRecord(ReadRecord, Protocol):
     """A record that a member was given, or an error in its place."""
-
-    def error(self) -> ClientError | None:
-        """Return the error; None for a record."""
-
-    def partition(self) -> int | None:
-        """Return its partition."""
-
-    def offset(self) -> int | None:
-        """Return its offset."""
-
-    def leader_epoch(self) -> int | None:
-        """Return the epoch of the leader that appended it; None where the client has none."""
 
     def delivery_count(self) -> int | None:
         """Return how often it was given to members, this time included."""
-
-    def key(self) -> Any:  # noqa: ANN401 - bytes, which confluent-kafka types as str, too
-        """Return its key."""
-
-    def value(self) -> Any:  # noqa: ANN401 - the same
-        """Return its value."""
-
-    def timestamp(self) -> tuple[int, int]:
-        """Return the kind of its timestamp, and the timestamp in milliseconds."""
 
 
 OnAcknowledged = Callable[[Mapping[TopicPartition, Iterable[int]], KafkaException | None], None]

@@ -5,10 +5,11 @@ JVM until it is released: Python's garbage collector does not do it, which may r
 gone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError, get_return_value, is_error
 
@@ -17,6 +18,18 @@ from highwater.harness.clients.libraries.java_errors import JavaError
 
 _HOST: Final = "127.0.0.1"
 _CLIENTS: Final = "org.apache.kafka.clients.producer"
+
+
+_FENCES_MEMBERS: Final = (2, 5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaMembership:
+    """The membership of a Java consumer in a group, which its producer sends along with offsets."""
+
+    group: str
+    generation: int
+    member: str
 
 
 class KafkaGateway:
@@ -43,6 +56,10 @@ class KafkaGateway:
         clients = jvm.org.apache.kafka.clients.producer
         self._producer = clients.KafkaProducer
         self.record = clients.ProducerRecord
+        consumers = jvm.org.apache.kafka.clients.consumer
+        self._offset = consumers.OffsetAndMetadata
+        self._metadata = consumers.ConsumerGroupMetadata
+        self._partition = jvm.org.apache.kafka.common.TopicPartition
         self._errors = jvm.org.apache.kafka.common.protocol.Errors
         self._duration = jvm.java.time.Duration
         self._durations: dict[int, Any] = {}
@@ -86,6 +103,22 @@ class KafkaGateway:
             field.setAccessible(True)
             reference = field.get(reference)
         return reference
+
+    def offsets(self, places: Iterable[TopicPartition]) -> Any:  # noqa: ANN401 - of Java
+        """Return offsets as a ``Map``."""
+        offsets = self.jvm.java.util.HashMap()
+        for place in places:
+            partition = self._partition(place.topic, place.partition)
+            offsets.put(partition, self._offset(place.offset))
+        return offsets
+
+    def membership(self, group: JavaMembership) -> Any:  # noqa: ANN401 - of Java
+        """Return what a producer sends along with offsets: before 2.5 the group alone (KIP-447)."""
+        if self.release < _FENCES_MEMBERS:
+            return group.group
+        return self._metadata(
+            group.group, group.generation, group.member, self.jvm.java.util.Optional.empty()
+        )
 
     def close_now(self, producer: Any) -> None:  # noqa: ANN401 - of Java
         """End a producer without waiting for anything; nothing is asked of a coordinator."""

@@ -6,12 +6,12 @@ Its constructor waits for a broker, so it is opened by the first record or call 
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, Final
 
 import kafka
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from kafka.errors import KafkaError
 
 from highwater.harness.base.errors import HarnessError
@@ -46,10 +46,18 @@ class _Client:
             future.add_callback(lambda metadata: answer(None, self._offset(metadata)))
             future.add_errback(lambda raised: answer(error_of(raised), None))
 
-    def call(self, method: str, *words: str) -> Future[object]:
+    def call(self, method: str, *words: object) -> Future[object]:
         return _in_thread(f"kafka-python-{method}", lambda: self._waits(method, *words))
 
-    def _waits(self, method: str, *words: str) -> object:
+    def offsets(self, places: Iterable[TopicPartition]) -> object:
+        return {
+            kafka.TopicPartition(place.topic, place.partition): kafka.OffsetAndMetadata(
+                place.offset
+            )
+            for place in places
+        }
+
+    def _waits(self, method: str, *words: object) -> object:
         return getattr(self._opened(), method)(*words)
 
     def end(self) -> None:

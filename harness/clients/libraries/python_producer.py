@@ -7,11 +7,11 @@ a send begins before the client is asked: intervals are wider than they were, ne
 
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Final, Protocol
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.clients.client_config import Settings
@@ -44,8 +44,11 @@ class PythonClient(Protocol):
             KafkaException: it is refused; the argument is a ``PythonError``.
         """
 
-    def call(self, method: str, *words: str) -> Future[object]:
+    def call(self, method: str, *words: object) -> Future[object]:
         """Begin a call of the producer that waits for brokers."""
+
+    def offsets(self, places: Iterable[TopicPartition]) -> object:
+        """Return offsets as the producer takes them."""
 
     def end(self) -> None:
         """End it as a crash does: nothing is asked of brokers. Never raises; may be repeated."""
@@ -131,10 +134,12 @@ class PythonProducer:
         """Begin a transaction."""
         self._within("begin_transaction", _BEGIN_S)
 
-    def send_offsets_to_transaction(self, offsets: object, group: object, timeout: float) -> None:
-        """Refuse: its readers are of librdkafka, and their groups with them."""
-        del offsets, group, timeout
-        raise KafkaException(PythonError(kind="UnsupportedOperation"))
+    def send_offsets_to_transaction(
+        self, offsets: list[TopicPartition], group: object, timeout: float
+    ) -> None:
+        """Put offsets of a group into the transaction."""
+        words = self._client.offsets(offsets), group
+        self._within("send_offsets_to_transaction", timeout, *words)
 
     def commit_transaction(self, timeout: float) -> None:
         """Commit."""
@@ -144,13 +149,13 @@ class PythonProducer:
         """Abort."""
         self._within("abort_transaction", timeout)
 
-    def _within(self, method: str, timeout: float) -> None:
+    def _within(self, method: str, timeout: float, *words: object) -> None:
         """Call a method that waits; go on with it if it is called already.
 
         Neither library gives such a call a time-out of its own.
         """
         if self._call is None or self._call[0] != method:
-            self._call = method, self._client.call(method)
+            self._call = method, self._client.call(method, *words)
         future = self._call[1]
         try:
             future.result(timeout)

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from highwater.harness.clients.libraries.interfaces import ClientError
+
 _RECORD: Final = "org.apache.kafka.clients.consumer.ConsumerRecord"
 _OPTIONAL: Final = "java.util.Optional"
 _FIXED: Final = struct.Struct(">iqqiiii")
@@ -31,8 +33,9 @@ class JavaRecord:
     name: bytes | None
     content: bytes | None
 
-    def error(self) -> None:
+    def error(self) -> ClientError | None:
         """Return None: Java raises errors."""
+        return None
 
     def partition(self) -> int:
         """Return its partition."""

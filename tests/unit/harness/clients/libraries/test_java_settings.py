@@ -15,6 +15,17 @@ def settings(**workload: object) -> clients.Settings:
     return clients.producer(plan, common)
 
 
+def test_a_member_of_a_share_group_asks_for_the_same() -> None:
+    common = clients.common("127.0.0.1:1", "share-0", logging.getLogger("test"), quirks={})
+    ours = clients.share_consumer(common, group="g", explicit=True, most=100)
+    java = java_settings.share_consumer(ours)
+    assert java["share.acknowledgement.mode"] == "explicit"
+    assert (java["group.id"], java["max.poll.records"], java["check.crcs"]) == ("g", "100", "true")
+    assert java["request.timeout.ms"] == java["default.api.timeout.ms"] == "10000"
+    assert java["fetch.max.wait.ms"] == "100"
+    assert not [name for name, value in java.items() if "None" in value]
+
+
 def test_a_producer_waits_as_long_as_with_librdkafka() -> None:
     java = java_settings.producer(settings(), (4, 4, 0))
     assert java["delivery.timeout.ms"] == "30000"

@@ -222,7 +222,14 @@ class Outcomes(Protocol):
         """Return the outcome of a transaction whose commit was asked for, and failed."""
 
 
-class ClientLibrary(Protocol):
+class ReaderLibrary(Protocol):
+    """A library of consumers. Settings are in librdkafka's names, and each reads its own."""
+
+    def consumer(self, settings: Settings) -> RecordConsumer:
+        """Open a consumer, of settings of ``client_config.consumer``."""
+
+
+class ClientLibrary(ReaderLibrary, Protocol):
     """A library of clients. Settings are in librdkafka's names, and each library reads its own."""
 
     @property
@@ -237,10 +244,3 @@ class ClientLibrary(Protocol):
 
     def transactional(self, settings: Settings) -> TransactionsProducer:
         """Open a transactional producer, which no coordinator knows yet."""
-
-
-class ReaderLibrary(Protocol):
-    """A library of consumers. Settings are in librdkafka's names, and each reads its own."""
-
-    def consumer(self, settings: Settings) -> RecordConsumer:
-        """Open a consumer, of settings of ``client_config.consumer``."""

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, get_return_value, is_error
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.libraries.java_errors import JavaError
 
-_HOST: Final = "127.0.0.1"
+HOST: Final = "127.0.0.1"
 _CLIENTS: Final = "org.apache.kafka.clients.producer"
 
 
@@ -30,11 +30,8 @@ class KafkaGateway:
 
     def __init__(self, port: int, token: str, release: tuple[int, ...]) -> None:
         self.release = release
-        parameters = GatewayParameters(
-            address=_HOST, port=port, auth_token=token, enable_memory_management=False
-        )
-        self._gateway = JavaGateway(gateway_parameters=parameters)
-        self._gateway.set_gateway_client(_Connections(gateway_parameters=parameters))
+        self.token = token
+        self._gateway = self._connected(port)
         jvm: Any = self._gateway.jvm
         self._properties = jvm.java.util.Properties
         self._milliseconds = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
@@ -44,8 +41,24 @@ class KafkaGateway:
         self._errors = jvm.org.apache.kafka.common.protocol.Errors
         self._duration = jvm.java.time.Duration
 
+    def _connected(self, port: int) -> JavaGateway:
+        parameters = GatewayParameters(
+            address=HOST, port=port, auth_token=self.token, enable_memory_management=False
+        )
+        gateway = JavaGateway(gateway_parameters=parameters)
+        gateway.set_gateway_client(RaisingConnections(gateway_parameters=parameters))
+        return gateway
+
     def producer(self, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
         """Return a new ``KafkaProducer``.
+
+        Raises:
+            HarnessError: it refuses its settings.
+        """
+        return self.opened("producer", self._producer, settings)
+
+    def opened(self, what: str, kind: Any, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
+        """Return a new client of a class.
 
         Raises:
             HarnessError: it refuses its settings.
@@ -54,10 +67,12 @@ class KafkaGateway:
         for name, value in settings.items():
             properties.setProperty(name, value)
         try:
-            return self._producer(properties)
+            return kind(properties)
         except Py4JJavaError as raised:
             error = self.error_of(raised.java_exception)
-            raise HarnessError(f"Java has no such producer: {error}") from raised
+            raise HarnessError(f"Java has no such {what}: {error}") from raised
+        finally:
+            self.forget(properties)
 
     def close_now(self, producer: Any) -> None:  # noqa: ANN401 - of Java
         """End a producer without waiting for anything; nothing is asked of a coordinator."""
@@ -91,6 +106,14 @@ class KafkaGateway:
             ) from raised
         return KafkaException(self.error_of(raised.java_exception, queued=queued))
 
+    def serve_callbacks(self) -> int:
+        """Start another server in the JVM, which calls back in the thread that calls; its port."""
+        builder: Any = self._gateway.jvm.py4j.ClientServer.ClientServerBuilder()
+        options = builder.javaPort(0).authToken(self.token).enableMemoryManagement(False)
+        server = options.build()
+        server.startServer()
+        return int(server.getJavaServer().getListeningPort())
+
     def has_class(self, name: str) -> bool:
         """Return whether a class of that whole name is there."""
         try:
@@ -109,7 +132,7 @@ class KafkaGateway:
         self._gateway.close()
 
 
-class _Connections(GatewayClient):  # type: ignore[misc]  # py4j has no types
+class RaisingConnections(GatewayClient):  # type: ignore[misc]  # py4j has no types
     """Connections to the JVM that raise an error themselves.
 
     PySpark replaces what raises for every gateway of a process, and asks Spark's JVM what an
@@ -122,6 +145,7 @@ class _Connections(GatewayClient):  # type: ignore[misc]  # py4j has no types
         retry: bool = True,
         binary: bool = False,
     ) -> Any:  # noqa: ANN401 - of py4j
+        """Send a command, and raise what it has thrown."""
         answer = super().send_command(command, retry, binary)
         if not binary and is_error(answer)[0]:
             get_return_value(answer, self, *command.split("\n")[1:3])

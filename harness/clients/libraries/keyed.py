@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.checked_producer import Producer
+from highwater.harness.clients.libraries.consumers.librdkafka_consumer import Consumer
 from highwater.harness.clients.libraries.interfaces import (
     ClientError,
     DeliveredRecord,
@@ -85,6 +86,10 @@ class KeyedLibrary:
     def transactional(self, settings: Settings) -> Any:  # noqa: ANN401 - as ``Librdkafka``
         """Open a transactional producer, which no coordinator knows yet."""
         return KeyedProducer(settings)
+
+    def consumer(self, settings: Settings) -> Consumer:
+        """Open a consumer, which needs to know nothing of keys."""
+        return Consumer(settings)
 
 
 KEYED: Final = KeyedLibrary()

@@ -48,6 +48,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
         nemesis: faults of a random schedule, separated by commas, or None with a story; empty when
             nothing is to happen.
         client: library of the producers, as a plan has it.
+        reader_client: library of the readers.
         delivery: how they deliver.
         group_protocol: of a group of readers beside them (``classic``, ``consumer``); empty where
             there is none.
@@ -62,6 +63,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
     unclean: bool
     seed: int
     client: str = LIBRDKAFKA
+    reader_client: str = LIBRDKAFKA
     delivery: Delivery = PLAIN
     group_protocol: str = ""
 
@@ -71,10 +73,11 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
         return self.story or self.nemesis or "no faults"
 
     @property
-    def line(self) -> tuple[str, Acks, int, bool, str, str, str, str]:
+    def line(self) -> tuple[str, Acks, int, bool, str, str, str, str, str]:
         """All but release and seed: a row of the matrix page."""
         settings = self.happened, self.acks, self.min_isr, self.unclean
-        return *settings, self.driver, self.client, self.delivery, self.group_protocol
+        clients = self.driver, self.client, self.reader_client
+        return *settings, *clients, self.delivery, self.group_protocol
 
     @classmethod
     def fields_of(cls, plan: Plan) -> dict[str, object]:
@@ -89,6 +92,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
             "unclean": plan.topic.unclean_leader_election,
             "seed": plan.seed,
             "client": plan.client,
+            "reader_client": plan.reader_client,
             "delivery": delivery_of(plan.workload),
             "group_protocol": plan.workload.group_protocol if plan.workload.subscribe else "",
         }
@@ -196,6 +200,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
     drivers: tuple[str, ...] = ("local",)
     seeds: tuple[int, ...] = (0,)
     clients: tuple[str, ...] = (LIBRDKAFKA,)
+    reader_clients: tuple[str, ...] = (LIBRDKAFKA,)
     deliveries: tuple[Delivery, ...] = ()
     group_protocols: tuple[str, ...] = ("",)
     duration_s: float = 30.0
@@ -321,6 +326,7 @@ SCHEMA: Final = pa.schema(
         pa.field("unclean", pa.bool_(), nullable=False),
         pa.field("seed", pa.int64(), nullable=False),
         pa.field("client", pa.string(), nullable=False),
+        pa.field("reader_client", pa.string(), nullable=False),
         pa.field("delivery", pa.string(), nullable=False),
         pa.field("group_protocol", pa.string(), nullable=False),
         pa.field("run", pa.string(), nullable=False),

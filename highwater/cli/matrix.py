@@ -19,6 +19,7 @@ from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
 from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.matrix_cells import (
     DELIVERIES,
@@ -61,6 +62,10 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             help="Libraries of the producers: librdkafka, java, java:RELEASE, kafka-python,"
             " aiokafka."
         ),
+    ] = "librdkafka",
+    reader_client: Annotated[
+        str,
+        Option("--reader-client", help="Libraries of the readers and of groups, the same names."),
     ] = "librdkafka",
     delivery: Annotated[
         str | None,
@@ -106,6 +111,7 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             drivers=parse_values.names(driver),
             seeds=parse_values.numbers(seed, "seeds"),
             clients=parse_values.names(client),
+            reader_clients=parse_values.names(reader_client),
             deliveries=_deliveries(delivery),
             group_protocols=parse_values.names(group_protocol or "") or ("",),
             duration_s=parse_values.duration(duration),
@@ -214,7 +220,7 @@ def _table(rows: Sequence[MatrixRow]) -> Table:
     cells: dict[tuple[object, object], list[MatrixRow]] = {}
     for row in rows:
         cells.setdefault((row.kafka, row.line), []).append(row)
-    drivers = len({(row.driver, row.client, row.delivery, row.group_protocol) for row in rows}) > 1
+    drivers = len({row.line[-5:] for row in rows}) > 1
     heads = [_heading(row, driver=drivers) for row in {row.line: row for row in rows}.values()]
     body: list[list[str | Text]] = [
         [kafka, *(_cell(cells.get((kafka, line), [])) for line in lines)]
@@ -228,6 +234,7 @@ def _heading(row: MatrixRow, *, driver: bool) -> str:
     words += [f"min.isr={row.min_isr}"] if row.min_isr > 1 else []
     words += ["unclean"] if row.unclean else []
     words += [f"{row.driver}, {row.client}", row.delivery] if driver else []
+    words += [f"readers {row.reader_client}"] if row.reader_client != LIBRDKAFKA else []
     words += [f"{row.group_protocol} group"] if driver and row.group_protocol else []
     return "\n".join(words)
 

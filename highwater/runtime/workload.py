@@ -43,7 +43,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.topics.record_keys import keyed_name
-from highwater.runtime.client_libraries import open_library
+from highwater.runtime.client_libraries import open_libraries
 
 _GRACE_S: Final = 2.0
 _QUIET_S: Final = 3.0
@@ -116,7 +116,7 @@ class RunningWorkload:
         self._access = release(plan.kafka).client if access is None else access
         self._recorder = recorder
         self._log = clients.open_log(run.logs / "clients.log")
-        self._clients = open_library(plan, run.logs, self._log)
+        self._clients = open_libraries(plan, run.logs, self._log)
         self._stop = threading.Event()
         self._answer_limit_s = plan.workload.delivery_timeout_s + _GRACE_S
         self._producers: dict[str, ProducerLoop | TransactionLoop] = {}
@@ -131,7 +131,7 @@ class RunningWorkload:
             settings,
             row,
             size=plan.workload.record_bytes,
-            library=self._clients.library,
+            library=self._clients.producers,
         )
         self.direct = DirectSender(plan, recorder)
         self._transactional: list[NamedTransactions] = []
@@ -154,7 +154,7 @@ class RunningWorkload:
             name = f"producer-{index}"
             if workload.transactions:
                 loop = TransactionLoop(
-                    self._plan, self._recorder, self._common, index, self._clients.library
+                    self._plan, self._recorder, self._common, index, self._clients.producers
                 )
                 self._producers[name] = loop
                 self._spawn(name, partial(loop.run, self._stop, lambda: self._answer_limit_s))
@@ -181,6 +181,7 @@ class RunningWorkload:
             number=number,
             group=share_group(self._plan),
             draining=self._stop,
+            library=self._clients.readers,
         )
         self._members.append(member)
         run = partial(member.run, self._drained, lambda: self._answer_limit_s)
@@ -188,7 +189,13 @@ class RunningWorkload:
 
     def _read(self, name: str, joins: GroupMembership | None, isolation: str) -> ConsumerLoop:
         reader = ConsumerLoop(
-            self._plan, self._recorder, self._common, name=name, isolation=isolation, joins=joins
+            self._plan,
+            self._recorder,
+            self._common,
+            name=name,
+            isolation=isolation,
+            joins=joins,
+            library=self._clients.readers,
         )
         self._spawn(name, partial(reader.run, self._stop, lambda: self._answer_limit_s))
         return reader
@@ -198,7 +205,7 @@ class RunningWorkload:
 
         A producer that crashes does not wait for its answers.
         """
-        plan, clock, library = self._plan, self._recorder.clock, self._clients.library
+        plan, clock, library = self._plan, self._recorder.clock, self._clients.producers
         pace = RateLimiter(plan.workload.rate / plan.workload.producers, clock)
         prefix = f"p{index}"
         named = partial(keyed_name, plan, index) if plan.workload.keys else None
@@ -328,7 +335,7 @@ class RunningWorkload:
             process=name,
             topic=topic,
             size=size,
-            library=self._clients.library,
+            library=self._clients.producers,
         )
         self._transactional.append(client)
         return client
@@ -344,7 +351,7 @@ class RunningWorkload:
             {**clients.producer(self._plan, self._common(name)), **settings},
             process=name,
             topic=self._plan.topic.name,
-            library=self._clients.library,
+            library=self._clients.producers,
         )
         self._named.append(client)
         return client

@@ -29,7 +29,6 @@ from highwater.harness.clients.libraries.answers import AnsweredRecord
 from highwater.harness.clients.libraries.java import JavaClients
 from highwater.harness.clients.libraries.java_errors import JavaError
 from highwater.harness.clients.libraries.java_gateway import KafkaGateway
-from highwater.harness.clients.libraries.sharing.java_records import JavaRecord, RecordFormat
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.history import FAIL
 from highwater.harness.runs.plan import Plan, Topic, Workload
@@ -115,43 +114,6 @@ def test_every_error_of_the_tables_is_a_class_of_kafka(gateway: KafkaGateway) ->
         if not any(gateway.has_class(f"{package}.{name}") for package in packages)
     }
     assert missing == set()
-
-
-def test_records_come_as_java_has_them(gateway: KafkaGateway) -> None:
-    jvm = gateway.jvm
-    kafka, java = jvm.org.apache.kafka, jvm.java
-    created, optional = kafka.common.record.TimestampType.CREATE_TIME, java.util.Optional
-    records = java.util.ArrayList()
-    for offset, epoch, deliveries, key, value in (
-        (2**40, 3, 2, None, b"value"),
-        (1, None, None, b"k", None),
-        (2, 0, 5, b"", b""),
-    ):
-        sizes = [-1 if text is None else len(text) for text in (key, value)]
-        headers = kafka.common.header.internals.RecordHeaders()
-        known = optional.empty() if epoch is None else optional.of(epoch)
-        count = java.lang.Short.valueOf(str(deliveries or 0))
-        given = optional.empty() if deliveries is None else optional.of(count)
-        head = ("events", 1, offset, 77, created, *sizes)
-        record = kafka.clients.consumer.ConsumerRecord(*head, key, value, headers, known, given)
-        records.add(record)
-    reader = RecordFormat(jvm, gateway.new_array, shared=True).reader()
-    for _ in range(2):
-        read = [
-            (record.offset(), record.leader_epoch(), record.delivery_count(), *content(record))
-            for record in reader.read(records)
-        ]
-        assert read == [
-            (2**40, 3, 2, None, b"value"),
-            (1, None, None, b"k", None),
-            (2, 0, 5, b"", b""),
-        ]
-    [first, *_] = reader.read(records)
-    assert (first.partition(), first.timestamp(), first.error()) == (1, (1, 77), None)
-
-
-def content(record: JavaRecord) -> tuple[bytes | None, bytes | None]:
-    return record.key(), record.value()
 
 
 @pytest.mark.spark

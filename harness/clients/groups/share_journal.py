@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from highwater.harness.clients.libraries.sharing.share_interfaces import SharedRecord
+from highwater.harness.clients.libraries.interfaces import SharedRecord
 from highwater.harness.runs.history import INFO, OK
 from highwater.harness.runs.recorder import Recorder
 

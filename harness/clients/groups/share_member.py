@@ -14,12 +14,12 @@ from confluent_kafka import AcknowledgeType, IllegalStateException, KafkaExcepti
 
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.groups.share_journal import ACCEPT, REJECT, RELEASE, ShareJournal
-from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
-from highwater.harness.clients.libraries.sharing.share_interfaces import (
+from highwater.harness.clients.libraries.interfaces import (
+    ReaderLibrary,
     SharedRecord,
-    ShareLibrary,
     SharingConsumer,
 )
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.operation_buffers import ReadBuffer
 from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, draws, lives
 from highwater.harness.runs.group_protocols import LOCK_S
@@ -65,7 +65,7 @@ class ShareMember:
         number: int,
         group: str,
         draining: threading.Event,
-        library: ShareLibrary = LIBRDKAFKA,
+        library: ReaderLibrary = LIBRDKAFKA,
     ) -> None:
         self.given_at = time.monotonic()
         self.given: set[tuple[int, int]] = set()

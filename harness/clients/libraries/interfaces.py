@@ -4,10 +4,10 @@ Errors, messages, producers and consumers have the methods of confluent-kafka, w
 satisfy these Protocols; a library of another language wears the same methods.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, overload
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import AcknowledgeType, KafkaException, TopicPartition
 
 from highwater.harness.clients.client_config import Settings
 
@@ -209,6 +209,46 @@ class RecordConsumer(Protocol):
         """End as by a crash: nobody is told. Nobody may refer to it afterwards."""
 
 
+class SharedRecord(ReadRecord, Protocol):
+    """A record that a member was given, or an error in its place."""
+
+    def delivery_count(self) -> int | None:
+        """Return how often it was given to members, this time included."""
+
+
+OnAcknowledged = Callable[[Mapping[TopicPartition, Iterable[int]], KafkaException | None], None]
+"""Called with offsets, and with what went wrong with their acknowledgements."""
+
+
+class SharingConsumer(Protocol):
+    """A member of a share group. For one thread; callbacks come from ``poll`` and ``close``.
+
+    What its methods raise is a ``KafkaException`` whose argument is a ``ClientError``, or an
+    ``IllegalStateException`` of confluent-kafka.
+    """
+
+    def set_acknowledgement_commit_callback(self, callback: OnAcknowledged) -> None:
+        """Have the answers to acknowledgements told."""
+
+    def subscribe(self, topics: list[str]) -> None:
+        """Join the group of the settings."""
+
+    def poll(self, timeout: float) -> Iterable[SharedRecord]:
+        """Return the next records; without explicit acknowledgement the last ones are accepted."""
+
+    def acknowledge(self, message: Any, ack_type: AcknowledgeType) -> None:  # noqa: ANN401 - of ``poll``
+        """Say what becomes of a record; brokers are told by the next poll, or ``commit_sync``."""
+
+    def commit_sync(self, timeout: float) -> object:
+        """Tell brokers what became of records, and wait for their answers."""
+
+    def close(self) -> None:
+        """Send what was acknowledged, leave the group, and end."""
+
+    def drop(self) -> None:
+        """End as by a crash: nobody is told. Nobody may refer to it afterwards."""
+
+
 class Outcomes(Protocol):
     """The meaning of a library's errors for the history."""
 
@@ -222,7 +262,21 @@ class Outcomes(Protocol):
         """Return the outcome of a transaction whose commit was asked for, and failed."""
 
 
-class ClientLibrary(Protocol):
+class ReaderLibrary(Protocol):
+    """A library of consumers. Settings are in librdkafka's names, and each reads its own."""
+
+    def consumer(self, settings: Settings) -> RecordConsumer:
+        """Open a consumer, of settings of ``client_config.consumer``."""
+
+    def share_consumer(self, settings: Settings) -> SharingConsumer:
+        """Open a member of a share group, of settings of ``client_config.share_consumer``.
+
+        Raises:
+            HarnessError: the library has none.
+        """
+
+
+class ClientLibrary(ReaderLibrary, Protocol):
     """A library of clients. Settings are in librdkafka's names, and each library reads its own."""
 
     @property
@@ -237,10 +291,3 @@ class ClientLibrary(Protocol):
 
     def transactional(self, settings: Settings) -> TransactionsProducer:
         """Open a transactional producer, which no coordinator knows yet."""
-
-
-class ReaderLibrary(Protocol):
-    """A library of consumers. Settings are in librdkafka's names, and each reads its own."""
-
-    def consumer(self, settings: Settings) -> RecordConsumer:
-        """Open a consumer, of settings of ``client_config.consumer``."""

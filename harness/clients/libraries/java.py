@@ -23,6 +23,9 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries import java_settings
 from highwater.harness.clients.libraries.answers import AnsweredRecord
+from highwater.harness.clients.libraries.consumers.java_callbacks import CallbackGateway
+from highwater.harness.clients.libraries.consumers.java_consumer import JavaConsumer
+from highwater.harness.clients.libraries.consumers.java_share_consumer import JavaShareConsumer
 from highwater.harness.clients.libraries.interfaces import OnDelivery
 from highwater.harness.clients.libraries.java_errors import GAVE_UP, SLOW, JavaError, JavaOutcomes
 from highwater.harness.clients.libraries.java_gateway import JavaMembership, KafkaGateway
@@ -222,6 +225,8 @@ class JavaClients:
 
     def __init__(self, gateway: KafkaGateway) -> None:
         self._gateway = gateway
+        self._opening = threading.Lock()
+        self._callbacks: CallbackGateway | None = None
 
     def producer(self, settings: Settings) -> JavaProducer:
         """Open a producer."""
@@ -234,3 +239,23 @@ class JavaClients:
     def transactional(self, settings: Settings) -> JavaProducer:
         """Open a transactional producer, which no coordinator knows yet."""
         return JavaProducer(self._gateway, settings)
+
+    def consumer(self, settings: Settings) -> JavaConsumer:
+        """Open a consumer."""
+        return JavaConsumer(self._with_callbacks(), settings)
+
+    def share_consumer(self, settings: Settings) -> JavaShareConsumer:
+        """Open a member of a share group."""
+        return JavaShareConsumer(self._with_callbacks(), settings)
+
+    def _with_callbacks(self) -> CallbackGateway:
+        with self._opening:
+            if self._callbacks is None:
+                self._callbacks = CallbackGateway(self._gateway)
+        return self._callbacks
+
+    def close(self) -> None:
+        """Close the connections to the JVM."""
+        if self._callbacks is not None:
+            self._callbacks.close()
+        self._gateway.close()

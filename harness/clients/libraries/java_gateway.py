@@ -16,16 +16,17 @@ from py4j.protocol import Py4JError, Py4JJavaError, get_return_value, is_error
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.libraries.java_errors import JavaError
 
-_HOST: Final = "127.0.0.1"
+HOST: Final = "127.0.0.1"
 _CLIENTS: Final = "org.apache.kafka.clients.producer"
 
 
-_FENCES_MEMBERS: Final = (2, 5)
+FENCES_MEMBERS: Final = (2, 5)
+"""Since then a producer says which member of a group it commits for (KIP-447)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaMembership:
-    """The membership of a Java consumer in a group, which its producer sends along with offsets."""
+    """The membership of a consumer in a group, which its producer sends along with offsets."""
 
     group: str
     generation: int
@@ -43,14 +44,9 @@ class KafkaGateway:
 
     def __init__(self, port: int, token: str, release: tuple[int, ...]) -> None:
         self.release = release
-        parameters = GatewayParameters(
-            address=_HOST, port=port, auth_token=token, enable_memory_management=False
-        )
-        self._gateway = JavaGateway(gateway_parameters=parameters)
-        self._gateway.set_gateway_client(_Connections(gateway_parameters=parameters))
+        self.token = token
+        self._gateway = self._connected(port)
         jvm: Any = self._gateway.jvm
-        self.jvm = jvm
-        self.new_array = self._gateway.new_array
         self._properties = jvm.java.util.Properties
         self._milliseconds = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
         clients = jvm.org.apache.kafka.clients.producer
@@ -58,21 +54,31 @@ class KafkaGateway:
         self.record = clients.ProducerRecord
         consumers = jvm.org.apache.kafka.clients.consumer
         self._offset = consumers.OffsetAndMetadata
+        self.partition = jvm.org.apache.kafka.common.TopicPartition
+        self.map = jvm.java.util.HashMap
         self._metadata = consumers.ConsumerGroupMetadata
-        self._partition = jvm.org.apache.kafka.common.TopicPartition
+        self._optional = jvm.java.util.Optional
         self._errors = jvm.org.apache.kafka.common.protocol.Errors
         self._duration = jvm.java.time.Duration
-        self._durations: dict[int, Any] = {}
+
+    def _connected(self, port: int) -> JavaGateway:
+        parameters = GatewayParameters(
+            address=HOST, port=port, auth_token=self.token, enable_memory_management=False
+        )
+        gateway = JavaGateway(gateway_parameters=parameters)
+        gateway.set_gateway_client(RaisingConnections(gateway_parameters=parameters))
+        return gateway
 
     def producer(self, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
-        """Return a new ``KafkaProducer``; see ``client``."""
-        return self.client(self._producer, "producer", settings)
+        """Return a new ``KafkaProducer``.
 
-    def client(self, kind: Any, what: str, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
+        Raises:
+            HarnessError: it refuses its settings.
+        """
+        return self.opened("producer", self._producer, settings)
+
+    def opened(self, what: str, kind: Any, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
         """Return a new client of a class.
-
-        Args:
-            what: its name in a sentence.
 
         Raises:
             HarnessError: it refuses its settings.
@@ -85,40 +91,25 @@ class KafkaGateway:
         except Py4JJavaError as raised:
             error = self.error_of(raised.java_exception)
             raise HarnessError(f"Java has no such {what}: {error}") from raised
-
-    def duration(self, seconds: float) -> Any:  # noqa: ANN401 - of Java
-        """Return a ``Duration``, in whole milliseconds."""
-        milliseconds = round(seconds * 1000)
-        if milliseconds not in self._durations:
-            self._durations[milliseconds] = self._duration.ofMillis(milliseconds)
-        return self._durations[milliseconds]
-
-    def hidden(self, reference: Any, *fields: str) -> Any:  # noqa: ANN401 - of Java
-        """Return a field of an object that it hides, or what is at the end of several such."""
-        for name in fields:
-            kind = reference.getClass()
-            while name not in {field.getName() for field in kind.getDeclaredFields()}:
-                kind = kind.getSuperclass()
-            field = kind.getDeclaredField(name)
-            field.setAccessible(True)
-            reference = field.get(reference)
-        return reference
+        finally:
+            self.forget(properties)
 
     def offsets(self, places: Iterable[TopicPartition]) -> Any:  # noqa: ANN401 - of Java
         """Return offsets as a ``Map``."""
-        offsets = self.jvm.java.util.HashMap()
+        offsets = self.map()
         for place in places:
-            partition = self._partition(place.topic, place.partition)
-            offsets.put(partition, self._offset(place.offset))
+            partition = self.partition(place.topic, place.partition)
+            offset = self._offset(place.offset)
+            offsets.put(partition, offset)
+            self.forget(partition, offset)
         return offsets
 
     def membership(self, group: JavaMembership) -> Any:  # noqa: ANN401 - of Java
         """Return what a producer sends along with offsets: before 2.5 the group alone (KIP-447)."""
-        if self.release < _FENCES_MEMBERS:
+        if self.release < FENCES_MEMBERS:
             return group.group
-        return self._metadata(
-            group.group, group.generation, group.member, self.jvm.java.util.Optional.empty()
-        )
+        words = group.group, group.generation, group.member
+        return self._metadata(*words, self._optional.empty())
 
     def close_now(self, producer: Any) -> None:  # noqa: ANN401 - of Java
         """End a producer without waiting for anything; nothing is asked of a coordinator."""
@@ -152,6 +143,14 @@ class KafkaGateway:
             ) from raised
         return KafkaException(self.error_of(raised.java_exception, queued=queued))
 
+    def serve_callbacks(self) -> int:
+        """Start another server in the JVM, which calls back in the thread that calls; its port."""
+        builder: Any = self._gateway.jvm.py4j.ClientServer.ClientServerBuilder()
+        options = builder.javaPort(0).authToken(self.token).enableMemoryManagement(False)
+        server = options.build()
+        server.startServer()
+        return int(server.getJavaServer().getListeningPort())
+
     def has_class(self, name: str) -> bool:
         """Return whether a class of that whole name is there."""
         try:
@@ -170,7 +169,7 @@ class KafkaGateway:
         self._gateway.close()
 
 
-class _Connections(GatewayClient):  # type: ignore[misc]  # py4j has no types
+class RaisingConnections(GatewayClient):  # type: ignore[misc]  # py4j has no types
     """Connections to the JVM that raise an error themselves.
 
     PySpark replaces what raises for every gateway of a process, and asks Spark's JVM what an
@@ -183,6 +182,7 @@ class _Connections(GatewayClient):  # type: ignore[misc]  # py4j has no types
         retry: bool = True,
         binary: bool = False,
     ) -> Any:  # noqa: ANN401 - of py4j
+        """Send a command, and raise what it has thrown."""
         answer = super().send_command(command, retry, binary)
         if not binary and is_error(answer)[0]:
             get_return_value(answer, self, *command.split("\n")[1:3])

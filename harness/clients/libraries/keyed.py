@@ -6,13 +6,18 @@ from typing import Any, Final, NamedTuple
 
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.checked_producer import Producer
+from highwater.harness.clients.libraries.consumers.librdkafka_consumer import Consumer
 from highwater.harness.clients.libraries.interfaces import (
     ClientError,
     DeliveredRecord,
     OnDelivery,
     ReadRecord,
 )
-from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA, ReachingProducer
+from highwater.harness.clients.libraries.librdkafka import (
+    LIBRDKAFKA,
+    DroppedShareConsumer,
+    ReachingProducer,
+)
 from highwater.harness.runs.history import record_id
 from highwater.harness.runs.topics.record_keys import parts, tombstone_name
 
@@ -85,6 +90,14 @@ class KeyedLibrary:
     def transactional(self, settings: Settings) -> Any:  # noqa: ANN401 - as ``Librdkafka``
         """Open a transactional producer, which no coordinator knows yet."""
         return KeyedProducer(settings)
+
+    def consumer(self, settings: Settings) -> Consumer:
+        """Open a consumer, which needs to know nothing of keys."""
+        return Consumer(settings)
+
+    def share_consumer(self, settings: Settings) -> DroppedShareConsumer:
+        """Open a member of a share group, which needs to know nothing of keys."""
+        return DroppedShareConsumer(settings)
 
 
 KEYED: Final = KeyedLibrary()

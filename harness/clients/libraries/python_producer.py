@@ -9,11 +9,11 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.answers import Mailbox, WaitingRecord
 from highwater.harness.clients.libraries.interfaces import OnDelivery
@@ -197,6 +197,10 @@ class PythonClients:
     def transactional(self, settings: Settings) -> PythonProducer:
         """Open a transactional producer, which no coordinator knows yet."""
         return self.producer(settings)
+
+    def share_consumer(self, settings: Settings) -> NoReturn:
+        """Refuse: neither library has members of share groups (KIP-932)."""
+        raise HarnessError(f"{settings['client.id']} cannot be in a share group with this library")
 
     def close(self) -> None:
         """End all of its clients. Never raises."""

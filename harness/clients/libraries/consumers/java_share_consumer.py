@@ -1,0 +1,153 @@
+"""Members of share groups by Kafka's own Java client: ``KafkaShareConsumer``.
+
+It is for one thread, and tells what became of acknowledgements by a callback within its calls.
+"""
+
+import contextlib
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from confluent_kafka import AcknowledgeType, KafkaException, TopicPartition
+from py4j.protocol import Py4JError
+
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.libraries import java_settings
+from highwater.harness.clients.libraries.consumers.java_callbacks import (
+    CallbackGateway,
+    JavaCallback,
+    interfaces,
+)
+from highwater.harness.clients.libraries.consumers.java_records import parse
+from highwater.harness.clients.libraries.consumers.read_message import ReadMessage
+from highwater.harness.clients.libraries.interfaces import OnAcknowledged
+
+_CONNECTIONS: Final = (
+    "delegate",
+    "applicationEventHandler",
+    "networkThread",
+    "networkClientDelegate",
+    "client",
+)
+"""Where a ``KafkaShareConsumer`` has the client of its connections."""
+
+_OFFSETS: Final = re.compile(r"-(\d+)=\[(\d+(?:, \d+)*)\]")
+_CLOSES_S: Final = 30.0
+
+
+class JavaShareConsumer:
+    """A ``KafkaShareConsumer`` of one topic, for one thread."""
+
+    def __init__(self, gateway: CallbackGateway, settings: Settings) -> None:
+        self._gateway = gateway
+        self._topic = ""
+        self._answers: _Answers | None = None
+        self._java = gateway.share_consumer(java_settings.share_consumer(settings))
+
+    def set_acknowledgement_commit_callback(self, callback: OnAcknowledged) -> None:
+        """Have the answers to acknowledgements told."""
+
+        def answered(partition: int, offsets: list[int], exception: Any) -> None:  # noqa: ANN401 - of Java
+            error = None if exception is None else self._gateway.error_of(exception)
+            place = TopicPartition(self._topic, partition)
+            callback({place: offsets}, None if error is None else KafkaException(error))
+
+        self._answers = _Answers(answered)
+        self._call(self._java.setAcknowledgementCommitCallback, self._answers)
+
+    def subscribe(self, topics: list[str]) -> None:
+        """Join the group of the settings."""
+        [self._topic] = topics
+        self._call(self._java.subscribe, self._gateway.list(topics))
+
+    def poll(self, timeout: float) -> list[ReadMessage]:
+        """Return the next records; without explicit acknowledgement the last ones are accepted."""
+        records = self._call(self._java.poll, self._gateway.duration(timeout))
+        text = "[]" if records.isEmpty() else self._gateway.text_of_all(records)
+        self._gateway.forget(records)
+        return parse(text)
+
+    def acknowledge(self, message: ReadMessage, ack_type: AcknowledgeType) -> None:
+        """Say what becomes of a record; brokers are told by the next poll, or ``commit_sync``.
+
+        Java wants the record, and looks at its place alone. (It takes places since 4.2, but only of
+        records that it could not read.)
+        """
+        place = self._topic, message.partition(), message.offset()
+        record = self._gateway.share_record(*place, None, None)
+        kind = getattr(self._gateway.acknowledge_types, ack_type.name)
+        try:
+            self._call(self._java.acknowledge, record, kind)
+        finally:
+            self._gateway.forget(record, kind)
+
+    def commit_sync(self, timeout: float) -> None:
+        """Tell brokers what became of records, and wait; the callback gets their answers."""
+        answer = self._call(self._java.commitSync, self._gateway.duration(timeout))
+        self._gateway.forget(answer)
+
+    def close(self) -> None:
+        """Send what was acknowledged, leave the group, and end."""
+        try:
+            self._call(self._java.close, self._gateway.duration(_CLOSES_S))
+        finally:
+            self._forget()
+
+    def drop(self) -> None:
+        """End as by a crash: its connections end first, and nobody is told.
+
+        Java has no such call, so the client of its connections is taken from where it hides it.
+        """
+        with contextlib.suppress(Py4JError):
+            network = self._java
+            for name in _CONNECTIONS:
+                network = _hidden(network, name)
+            network.initiateClose()
+        if self._answers is not None:
+            self._answers.deaf = True
+        with contextlib.suppress(Py4JError):  # what is gone needs no end
+            self._java.close(self._gateway.duration(0))
+        self._forget()
+
+    def _forget(self) -> None:
+        with contextlib.suppress(Py4JError):
+            self._gateway.forget(self._java)
+        if self._answers is not None:
+            self._gateway.forget_proxy(self._answers)
+
+    def _call(self, method: Callable[..., Any], *words: Any) -> Any:  # noqa: ANN401 - of Java
+        """Call Java, and raise what a callback has raised meanwhile."""
+        try:
+            return method(*words)
+        except Py4JError as raised:
+            raise self._gateway.refusal(raised) from raised
+        finally:
+            if self._answers is not None:
+                self._answers.raise_again()
+
+
+def _hidden(reference: Any, name: str) -> Any:  # noqa: ANN401 - of Java
+    """Return a private field of an object, of its own class or of one above."""
+    kind = reference.getClass()
+    while name not in {field.getName() for field in kind.getDeclaredFields()}:
+        kind = kind.getSuperclass()
+    field = kind.getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(reference)
+
+
+class _Answers(JavaCallback):
+    """The callback of a member, about its acknowledgements. Called by Java."""
+
+    Java = interfaces("org.apache.kafka.clients.consumer.AcknowledgementCommitCallback")
+
+    def __init__(self, answered: Callable[[int, list[int], Any], None]) -> None:
+        super().__init__()
+        self._answered = answered
+
+    def onComplete(self, offsets: Any, exception: Any) -> None:  # noqa: N802, ANN401 - of Java
+        self.serve(lambda: self._tell(offsets.toString(), exception))
+
+    def _tell(self, offsets: str, exception: Any) -> None:  # noqa: ANN401 - of Java
+        for partition, numbers in _OFFSETS.findall(offsets):
+            self._answered(int(partition), [*map(int, numbers.split(", "))], exception)

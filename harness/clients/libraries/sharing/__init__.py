@@ -1,1 +1,0 @@
-"""Members of share groups (KIP-932), by library."""

@@ -30,7 +30,6 @@ _LEAST: Final = (2, 1)
 """Clients and brokers of 4.0 speak to nothing older than this (KIP-896)."""
 
 _METADATA: Final = (2, 5)
-_STAYS: Final = (4, 1)
 
 _OLDEST: Final = {
     KAFKA_PYTHON: (
@@ -78,12 +77,8 @@ class ClientChoice:
         codecs = _CODECS.get(self.library, (codec,))
         return codec in (codecs if self.release is None else self.release.compressions)
 
-    def why_no_member(self, protocol: GroupProtocol, *, crashes: bool) -> str:
-        """Return why its consumers cannot be members of a group; empty where they can.
-
-        Args:
-            crashes: whether members crash.
-        """
+    def why_no_member(self, protocol: GroupProtocol) -> str:
+        """Return why its consumers cannot be members of a group; empty where they can."""
         newer = protocol == CONSUMER
         if self.release is None:
             python = self.library in {KAFKA_PYTHON, AIOKAFKA}
@@ -93,8 +88,6 @@ class ClientChoice:
             return "before 2.5 a consumer does not tell the generation of its group"
         if newer and number < CONSUMER_SINCE:
             return "before 4.0 they have a preview of KIP-848"
-        if newer and crashes and number < _STAYS:
-            return "before 4.1 a member of KIP-848 that ends leaves its group, and cannot crash"
         return ""
 
     def why_not_sharing(self, brokers: Release) -> str:

@@ -81,10 +81,7 @@ def draw(
         workload = replace(workload, keys=of_keys.choice((10, 100)))
     if group_protocol:
         workload = replace(workload, **parse_values.group(workload.subscribe, group_protocol))
-    no_member = _choice(reader_client, kafka.name).why_no_member(
-        workload.group_protocol, crashes=workload.churn_s > 0
-    )
-    if no_member:
+    if _choice(reader_client, kafka.name).why_no_member(workload.group_protocol):
         workload = replace(workload, subscribe=0, group_protocol=CLASSIC)
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
     options = {

@@ -356,7 +356,7 @@ def _check_reader_library(plan: Plan) -> None:
     if choice.library == LIBRDKAFKA:
         return
     codec = workload.compression
-    no_member = choice.why_no_member(workload.group_protocol, crashes=workload.churn_s > 0)
+    no_member = choice.why_no_member(workload.group_protocol)
     refused = {
         "there are no readers": not workload.consumers + workload.members,
         "an external cluster's settings of clients are librdkafka's": plan.external is not None,

@@ -21,6 +21,11 @@ from highwater.harness.clients.libraries.java_gateway import (
 DURATIONS: Final = (2, 0)
 """Since then waits of consumers have limits (KIP-266)."""
 
+_TO_MEMBERSHIP: Final = (
+    *("delegate", "applicationEventHandler", "networkThread", "requestManagers"),
+    "consumerMembershipManager",
+)
+_OPTIONS: Final = "org.apache.kafka.clients.consumer.CloseOptions"
 _CLOSES_WITHIN: Final = (0, 10, 2)
 
 
@@ -108,9 +113,35 @@ class CallbackGateway(KafkaGateway):
 
     def close_as_member(self, consumer: Any) -> None:  # noqa: ANN401 - of Java
         """End a consumer at once that its group takes for a member until its session is over."""
-        options = self._consumers.CloseOptions
-        stays = options.groupMembershipOperation(options.GroupMembershipOperation.REMAIN_IN_GROUP)
-        consumer.close(stays.withTimeout(self.duration(0)))
+        consumer.close(self._stays())
+
+    def silence(self, consumer: Any) -> None:  # noqa: ANN401 - of Java
+        """Let a member of KIP-848 send no more heartbeats.
+
+        Told to stay in its group when it is closed, it leaves all the same: as it is "leaving", its
+        next heartbeat says so (``AbstractHeartbeatRequestManager.poll``, 4.1 to 4.4). One that is
+        told of a fatal error sends none, and there is no public way to that.
+        """
+        place = consumer
+        for name in _TO_MEMBERSHIP:
+            field = place.getClass().getDeclaredField(name)
+            field.setAccessible(True)
+            place = field.get(place)
+        place.get().transitionToFatal()
+
+    def _stays(self) -> Any:  # noqa: ANN401 - of Java
+        """Return options to stay in the group, by reflection.
+
+        Their methods are static ones and others by the same names, between which Py4J cannot tell.
+        """
+        jvm: Any = self._gateway.jvm
+        find = jvm.java.lang.Class.forName
+        kinds = self._gateway.new_array(jvm.java.lang.Class, 1)
+        kinds[0] = find(f"{_OPTIONS}$GroupMembershipOperation")
+        words = self._gateway.new_array(jvm.java.lang.Object, 1)
+        words[0] = self._consumers.CloseOptions.GroupMembershipOperation.REMAIN_IN_GROUP
+        made = find(_OPTIONS).getMethod("groupMembershipOperation", kinds).invoke(None, words)
+        return made.withTimeout(self.duration(0))
 
     def set(self, items: Iterable[Any]) -> Any:  # noqa: ANN401 - of Java
         """Return a ``HashSet``."""

@@ -30,7 +30,7 @@ from highwater.harness.clients.libraries.java_gateway import FENCES_MEMBERS, Jav
 from highwater.harness.runs.group_protocols import CONSUMER
 
 STAYS: Final = (4, 1)
-"""Since then a consumer can be told to stay in its group when it ends (KIP-1092)."""
+"""Since then a member of a classic group is told to stay as it is closed, not before (KIP-1092)."""
 
 _BOUNDS: Final = (0, 10, 1)
 """Since then a consumer tells where a log begins and ends (KIP-79)."""
@@ -177,7 +177,8 @@ class JavaConsumer:
 
     def close(self) -> None:
         """Leave the group, if it is in one, and end."""
-        if self._listener is not None:
+        by_hand = self._gateway.release < STAYS and not self._by_brokers
+        if self._listener is not None and by_hand:
             with contextlib.suppress(Py4JError):  # a coordinator that does not answer
                 self._java.unsubscribe()
         self._end(_WAITS_S)
@@ -186,9 +187,10 @@ class JavaConsumer:
         """End as by a crash: the group is told nothing."""
         if self._listener is not None:
             self._listener.deaf = True
-            if self._gateway.release >= STAYS:
-                with contextlib.suppress(Py4JError):
-                    self._gateway.close_as_member(self._java)
+            if self._by_brokers:
+                self._call(self._gateway.silence, self._java)
+            elif self._gateway.release >= STAYS:
+                self._call(self._gateway.close_as_member, self._java)
         self._end(0)
 
     def _end(self, limit_s: float) -> None:

@@ -57,7 +57,7 @@ class TransactionLoop:
 
     Args:
         common: settings of a client of that name.
-        library: that its producers are of.
+        library: that its producers are of, and the consumers that read in transactions.
     """
 
     def __init__(
@@ -149,7 +149,9 @@ class TransactionLoop:
             return None
         topic = self._plan.topic
         settings = clients.consumer(self._common(process), group=self._group)
-        reader = TrackedConsumer(settings, topic.name, topic.partitions, tape.moved)
+        reader = TrackedConsumer(
+            settings, topic.name, topic.partitions, tape.moved, library=self._library
+        )
         reader.subscribe()
         return reader
 

@@ -12,6 +12,7 @@ from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
 from highwater.harness.runs.group_protocols import (
+    CLASSIC,
     CONSUMER,
     CONSUMER_SINCE,
     SHARE_SINCE,
@@ -326,10 +327,12 @@ def _check_library(plan: Plan) -> None:
         )
     if choice.library == LIBRDKAFKA:
         return
-    codec = plan.workload.compression
+    codec, no_member = plan.workload.compression, choice.why_no_member(CLASSIC)
     refused = {
         "an external cluster's settings of clients are librdkafka's": plan.external is not None,
-        "a transaction that reads does so with librdkafka's consumer": plan.workload.transform,
+        f"{choice.title} do not read in transactions: {no_member}": (
+            plan.workload.transform and bool(no_member)
+        ),
         "a replay of transactions is one of librdkafka's": is_transaction_replay(plan),
         f"{choice.title} have no transactions": (
             plan.workload.transactions and not choice.idempotence

@@ -52,6 +52,7 @@ _READS: Final = {
             "group.id",
             "group.protocol",
             "session.timeout.ms",
+            "max.poll.interval.ms",
             "heartbeat.interval.ms",
         )
     },

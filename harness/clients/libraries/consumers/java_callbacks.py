@@ -122,12 +122,18 @@ class CallbackGateway(KafkaGateway):
         next heartbeat says so (``AbstractHeartbeatRequestManager.poll``, 4.1 to 4.4). One that is
         told of a fatal error sends none, and there is no public way to that.
         """
-        place = consumer
-        for name in _TO_MEMBERSHIP:
-            field = place.getClass().getDeclaredField(name)
+        self.hidden(consumer, *_TO_MEMBERSHIP).get().transitionToFatal()
+
+    def hidden(self, owner: Any, *names: str) -> Any:  # noqa: ANN401 - of Java
+        """Return what is in a private field of an object, or in one of what is in it, and so on."""
+        for name in names:
+            kind = owner.getClass()
+            while name not in {field.getName() for field in kind.getDeclaredFields()}:
+                kind = kind.getSuperclass()
+            field = kind.getDeclaredField(name)
             field.setAccessible(True)
-            place = field.get(place)
-        place.get().transitionToFatal()
+            owner = field.get(owner)
+        return owner
 
     def _stays(self) -> Any:  # noqa: ANN401 - of Java
         """Return options to stay in the group, by reflection.

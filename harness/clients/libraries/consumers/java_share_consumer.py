@@ -99,10 +99,7 @@ class JavaShareConsumer:
         Java has no such call, so the client of its connections is taken from where it hides it.
         """
         with contextlib.suppress(Py4JError):
-            network = self._java
-            for name in _CONNECTIONS:
-                network = _hidden(network, name)
-            network.initiateClose()
+            self._gateway.hidden(self._java, *_CONNECTIONS).initiateClose()
         if self._answers is not None:
             self._answers.deaf = True
         with contextlib.suppress(Py4JError):  # what is gone needs no end
@@ -124,16 +121,6 @@ class JavaShareConsumer:
         finally:
             if self._answers is not None:
                 self._answers.raise_again()
-
-
-def _hidden(reference: Any, name: str) -> Any:  # noqa: ANN401 - of Java
-    """Return a private field of an object, of its own class or of one above."""
-    kind = reference.getClass()
-    while name not in {field.getName() for field in kind.getDeclaredFields()}:
-        kind = kind.getSuperclass()
-    field = kind.getDeclaredField(name)
-    field.setAccessible(True)
-    return field.get(reference)
 
 
 class _Answers(JavaCallback):

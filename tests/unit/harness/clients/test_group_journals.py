@@ -4,12 +4,11 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from highwater.harness.clients.groups import share_member
 from highwater.harness.clients.groups.journal import GroupJournal
 from highwater.harness.clients.groups.share_journal import ShareJournal
 from highwater.harness.clients.groups.share_member import ShareMember
@@ -126,7 +125,10 @@ class Broker:
         self.calls: list[str] = []
         self._stop = stop
 
-    def __call__(self, settings: dict[str, Any]) -> Self:
+    def consumer(self, settings: dict[str, Any]) -> NoReturn:
+        raise AssertionError(settings)
+
+    def share_consumer(self, settings: dict[str, Any]) -> Self:
         self.calls.append(settings["share.acknowledgement.mode"])
         return self
 
@@ -152,17 +154,17 @@ class Broker:
     def close(self) -> None:
         self.calls.append("close")
 
+    def drop(self) -> None:
+        self.calls.append("drop")
+
 
 @pytest.mark.parametrize(("number", "mode"), [(0, "explicit"), (1, "implicit")])
-def test_a_member_that_drains_accepts_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, mode: str
-) -> None:
+def test_a_member_that_drains_accepts_everything(tmp_path: Path, number: int, mode: str) -> None:
     plan = Plan(kafka="4.4.0", topic=Topic(), workload=Workload(share=2))
     draining, stop = threading.Event(), threading.Event()
     draining.set()
 
     broker = Broker(stop, 40)
-    monkeypatch.setattr(share_member, "ShareConsumer", broker)
 
     def write(recorder: Recorder) -> None:
         member = ShareMember(
@@ -172,6 +174,7 @@ def test_a_member_that_drains_accepts_everything(
             number=number,
             group="g",
             draining=draining,
+            library=broker,
         )
         member.run(stop, lambda: 1.0)
 

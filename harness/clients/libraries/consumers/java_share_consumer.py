@@ -22,14 +22,9 @@ from highwater.harness.clients.libraries.consumers.java_records import parse
 from highwater.harness.clients.libraries.consumers.read_message import ReadMessage
 from highwater.harness.clients.libraries.interfaces import OnAcknowledged
 
-_CONNECTIONS: Final = (
-    "delegate",
-    "applicationEventHandler",
-    "networkThread",
-    "networkClientDelegate",
-    "client",
-)
-"""Where a ``KafkaShareConsumer`` has the client of its connections."""
+_THREAD: Final = ("delegate", "applicationEventHandler", "networkThread")
+_CONNECTIONS: Final = ("networkClientDelegate", "client")
+"""Where a ``KafkaShareConsumer`` has its thread, and that the client of its connections."""
 
 _OFFSETS: Final = re.compile(r"-(\d+)=\[(\d+(?:, \d+)*)\]")
 _CLOSES_S: Final = 30.0
@@ -94,16 +89,15 @@ class JavaShareConsumer:
             self._forget()
 
     def drop(self) -> None:
-        """End as by a crash: its connections end first, and nobody is told.
+        """End as by a crash: it sends nothing any more, and its thread ends with its connections.
 
-        Java has no such call, so the client of its connections is taken from where it hides it.
+        Java has no such call, so both are taken from where it hides them. ``close`` would wait for
+        answers that never come.
         """
-        with contextlib.suppress(Py4JError):
-            self._gateway.hidden(self._java, *_CONNECTIONS).initiateClose()
-        if self._answers is not None:
-            self._answers.deaf = True
         with contextlib.suppress(Py4JError):  # what is gone needs no end
-            self._java.close(self._gateway.duration(0))
+            thread = self._gateway.hidden(self._java, *_THREAD)
+            self._gateway.hidden(thread, *_CONNECTIONS).initiateClose()
+            thread.close(self._gateway.duration(0))
         self._forget()
 
     def _forget(self) -> None:

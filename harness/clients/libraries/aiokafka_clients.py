@@ -17,6 +17,7 @@ import aiokafka
 from confluent_kafka import KafkaException, TopicPartition
 
 from highwater.harness.clients.libraries import python_settings
+from highwater.harness.clients.libraries.consumers.aiokafka_consumer import AiokafkaEngine
 from highwater.harness.clients.libraries.library_log import LibraryLog
 from highwater.harness.clients.libraries.python_errors import (
     UNREACHED,
@@ -144,6 +145,7 @@ def aiokafka_clients(log: logging.Logger) -> PythonClients:
     """Return clients of aiokafka; the log gets the library's lines."""
     return PythonClients(
         lambda settings: _Client(python_settings.aiokafka(settings)),
+        lambda settings, post: AiokafkaEngine(python_settings.aiokafka_consumer(settings), post),
         LibraryLog("aiokafka", log),
         LibraryLog("asyncio", log),
     )

@@ -6,7 +6,7 @@ Its constructor waits for a broker, so it is opened by the first record or call 
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ from kafka.errors import KafkaError
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.libraries import python_settings
+from highwater.harness.clients.libraries.consumers.in_thread import in_thread
+from highwater.harness.clients.libraries.consumers.kafka_python_consumer import KafkaPythonEngine
 from highwater.harness.clients.libraries.library_log import LibraryLog
 from highwater.harness.clients.libraries.python_errors import (
     UNREACHED,
@@ -47,7 +49,7 @@ class _Client:
             future.add_errback(lambda raised: answer(error_of(raised), None))
 
     def call(self, method: str, *words: object) -> Future[object]:
-        return _in_thread(f"kafka-python-{method}", lambda: self._waits(method, *words))
+        return in_thread(f"kafka-python-{method}", lambda: self._waits(method, *words))
 
     def offsets(self, places: Iterable[TopicPartition]) -> object:
         return {
@@ -95,24 +97,12 @@ class _Client:
             return self._producer
 
 
-def _in_thread(name: str, call: Callable[[], object]) -> Future[object]:
-    """Begin a call that may never return, in a thread that the process does not wait for."""
-    future: Future[object] = Future()
-
-    def run() -> None:
-        try:
-            result = call()
-        except BaseException as raised:  # noqa: BLE001 - whoever waits for the result gets it
-            future.set_exception(raised)
-        else:
-            future.set_result(result)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return future
-
-
 def kafka_python_clients(log: logging.Logger) -> PythonClients:
     """Return clients of kafka-python; the log gets the library's lines."""
     return PythonClients(
-        lambda settings: _Client(python_settings.kafka_python(settings)), LibraryLog("kafka", log)
+        lambda settings: _Client(python_settings.kafka_python(settings)),
+        lambda settings, post: KafkaPythonEngine(
+            python_settings.kafka_python_consumer(settings), post
+        ),
+        LibraryLog("kafka", log),
     )

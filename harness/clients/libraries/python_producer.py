@@ -16,6 +16,11 @@ from confluent_kafka import KafkaException, TopicPartition
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.answers import Mailbox, WaitingRecord
+from highwater.harness.clients.libraries.consumers.python_consumer import (
+    Engine,
+    Polled,
+    PythonConsumer,
+)
 from highwater.harness.clients.libraries.interfaces import OnDelivery
 from highwater.harness.clients.libraries.library_log import LibraryLog
 from highwater.harness.clients.libraries.python_errors import (
@@ -174,15 +179,23 @@ class PythonClients:
 
     Args:
         opened: makes a client of settings in librdkafka's names.
+        reading: makes the engine of a consumer of such settings.
         logs: copies of the library's log lines, which end with its clients.
     """
 
     outcomes: Final = PythonOutcomes()
 
-    def __init__(self, opened: Callable[[Settings], PythonClient], *logs: LibraryLog) -> None:
+    def __init__(
+        self,
+        opened: Callable[[Settings], PythonClient],
+        reading: Callable[[Settings, Callable[[Polled], None]], Engine],
+        *logs: LibraryLog,
+    ) -> None:
         self._opened = opened
+        self._reading = reading
         self._logs = logs
         self._clients: weakref.WeakSet[PythonClient] = weakref.WeakSet()
+        self._engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
     def producer(self, settings: Settings) -> PythonProducer:
         """Open a producer."""
@@ -198,6 +211,16 @@ class PythonClients:
         """Open a transactional producer, which no coordinator knows yet."""
         return self.producer(settings)
 
+    def consumer(self, settings: Settings) -> PythonConsumer:
+        """Open a consumer."""
+
+        def made(post: Callable[[Polled], None]) -> Engine:
+            engine = self._reading(settings, post)
+            self._engines.add(engine)
+            return engine
+
+        return PythonConsumer(made, settings)
+
     def share_consumer(self, settings: Settings) -> NoReturn:
         """Refuse: neither library has members of share groups (KIP-932)."""
         raise HarnessError(f"{settings['client.id']} cannot be in a share group with this library")
@@ -206,5 +229,7 @@ class PythonClients:
         """End all of its clients. Never raises."""
         for client in tuple(self._clients):
             client.end()
+        for engine in tuple(self._engines):
+            engine.crash()
         for log in self._logs:
             log.close()

@@ -39,7 +39,7 @@ _WAITS_S: Final = 5.0
 _CALM_S: Final = 0.05
 """So long it waits after an error, which may come back at once."""
 
-_OUT: Final = frozenset({"InvalidOffsetException"})
+_OUT: Final = frozenset({"OffsetOutOfRangeException"})
 _WOKEN: Final = "WakeupException"
 _TRUNCATED: Final = "LogTruncationException"
 _PLACE: Final = re.compile(r"-(\d+)(?=[,\]])")
@@ -239,13 +239,10 @@ class JavaConsumer:
             return []
         if not error.among(_OUT):
             return [ReadMessage(None, None, error=error)]
-        positions: dict[int, int] = {}
-        if error.among(frozenset({"OffsetOutOfRangeException"})):
-            positions |= _offsets(exception.offsetOutOfRangePartitions())
+        positions = _offsets(exception.offsetOutOfRangePartitions())
         if error.name() == _TRUNCATED:
             positions |= _offsets(exception.divergentOffsets())
-        numbers = _numbers(exception.partitions())
-        return [stranded(number, positions.get(number, 0), str(error)) for number in numbers]
+        return [stranded(*place, str(error)) for place in positions.items()]
 
     @contextlib.contextmanager
     def _woken_after(self, limit_s: float) -> Iterator[None]:

@@ -69,6 +69,10 @@ def keyed(*, keys: int = 5, tombstones: float = 0.1, **fields: object) -> Plan:
         changed(kafka="0.10.0.1", client="kafka-python", workload=Workload(compression="gzip")),
         changed(client="aiokafka", workload=Workload(idempotence=True, transactions=True)),
         changed(kafka="0.10.2.2", client="java:3.9.2"),
+        changed(kafka="0.10.2.2", reader_client="java"),
+        changed(reader_client="java", workload=Workload(subscribe=2, group_protocol="consumer")),
+        changed(reader_client="java:2.8.2", workload=Workload(subscribe=2, churn_s=5)),
+        changed(reader_client="aiokafka", workload=Workload(subscribe=2, consumers=0)),
         changed(kafka="4.1.2", workload=SHARING, reader_client="java"),
         changed(kafka="4.4.0", workload=SHARING, reader_client="java:4.1.2"),
         changed(controllers=3, kafka="0.9.0.1", driver="local", nemesis=("controller-disk-loss",)),
@@ -262,6 +266,43 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             "one of Kafka's own producer",
             "--client java",
         ),
+        (changed(reader_client="ruby"), "no client is called 'ruby'", "java"),
+        (
+            changed(reader_client="java", workload=Workload(consumers=0)),
+            "there are no readers",
+            "--reader-client librdkafka",
+        ),
+        (
+            changed(kafka="0.11.0.3", reader_client="java:4.4.0"),
+            "cannot speak to 0.11.0.3",
+            "java:RELEASE",
+        ),
+        (
+            changed(kafka="2.0.1", reader_client="java", workload=Workload(subscribe=2)),
+            "does not tell the generation",
+            "java:RELEASE",
+        ),
+        (
+            changed(
+                reader_client="java:3.9.2",
+                workload=Workload(subscribe=2, group_protocol="consumer"),
+            ),
+            "a preview of KIP-848",
+            "java:RELEASE",
+        ),
+        (
+            changed(
+                reader_client="aiokafka", workload=Workload(subscribe=2, group_protocol="consumer")
+            ),
+            "they know classic groups only",
+            "librdkafka",
+        ),
+        (
+            changed(reader_client="kafka-python", workload=Workload(compression="lz4")),
+            "kafka-python's clients have no compression lz4",
+            "librdkafka",
+        ),
+        (changed(reader_client="java", racks=3), "from which broker", "librdkafka"),
         (changed(duration_s=-1), "seconds of faults", "From 0"),
         (changed(duration_s=0), "0 s leave no room", "1.5s"),
         (changed(duration_s=1.49), "1.5 s at least", "1.5s"),

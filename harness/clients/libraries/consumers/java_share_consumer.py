@@ -36,7 +36,7 @@ class JavaShareConsumer:
     def __init__(self, gateway: CallbackGateway, settings: Settings) -> None:
         self._gateway = gateway
         self._topic = ""
-        self._answers: _Answers | None = None
+        self._answers: ShareAnswers | None = None
         self._java = gateway.share_consumer(java_settings.share_consumer(settings))
 
     def set_acknowledgement_commit_callback(self, callback: OnAcknowledged) -> None:
@@ -47,7 +47,7 @@ class JavaShareConsumer:
             place = TopicPartition(self._topic, partition)
             callback({place: offsets}, None if error is None else KafkaException(error))
 
-        self._answers = _Answers(answered)
+        self._answers = ShareAnswers(answered)
         self._call(self._java.setAcknowledgementCommitCallback, self._answers)
 
     def subscribe(self, topics: list[str]) -> None:
@@ -117,7 +117,7 @@ class JavaShareConsumer:
                 self._answers.raise_again()
 
 
-class _Answers(JavaCallback):
+class ShareAnswers(JavaCallback):
     """The callback of a member, about its acknowledgements. Called by Java."""
 
     Java = interfaces("org.apache.kafka.clients.consumer.AcknowledgementCommitCallback")
@@ -127,6 +127,7 @@ class _Answers(JavaCallback):
         self._answered = answered
 
     def onComplete(self, offsets: Any, exception: Any) -> None:  # noqa: N802, ANN401 - of Java
+        """Tell what became of the acknowledgements of these offsets."""
         self.serve(lambda: self._tell(offsets.toString(), exception))
 
     def _tell(self, offsets: str, exception: Any) -> None:  # noqa: ANN401 - of Java

@@ -48,6 +48,15 @@ def test_a_tombstone_has_a_key_and_no_value() -> None:
     assert (record.key(), record.value(), record.timestamp()) == (b"k5", None, (0, -1))
 
 
+@pytest.mark.parametrize(("count", "deliveries"), [("null", None), ("1", 1), ("12", 12)])
+def test_a_record_of_a_share_group_tells_how_often_it_was_given(
+    count: str, deliveries: int | None
+) -> None:
+    middle = OF_RELEASES["4.4.0"].replace("deliveryCount = null", f"deliveryCount = {count}")
+    [record] = parse(f"[{printed(middle)}]")
+    assert record.delivery_count() == deliveries
+
+
 def test_nothing_is_no_record() -> None:
     assert parse("[]") == []
 

@@ -84,7 +84,7 @@ class JavaConsumer:
         """Join the group of the settings."""
         [topic] = topics
 
-        def taken(callback: OnPartitions, numbers: list[int]) -> None:
+        def give_up(callback: OnPartitions, numbers: list[int]) -> None:
             self._drop_read(numbers)
             if numbers:  # Java tells it, too, when nothing is taken
                 callback(self, [TopicPartition(topic, number) for number in numbers])
@@ -96,8 +96,8 @@ class JavaConsumer:
 
         self._listener = _Listener(
             assigned=lambda numbers: on_assign(self, [TopicPartition(topic, n) for n in numbers]),
-            revoked=lambda numbers: taken(on_revoke, numbers),
-            lost=lambda numbers: taken(on_lost, numbers),
+            revoked=lambda numbers: give_up(on_revoke, numbers),
+            lost=lambda numbers: give_up(on_lost, numbers),
             committed=committed,
         )
         self._call(self._java.subscribe, self._gateway.list(topics), self._listener)

@@ -105,7 +105,8 @@ class JavaConsumer:
     def consume(self, num_messages: int, timeout: float) -> Sequence[ReadMessage]:
         """Return the next records, and errors that are to be logged."""
         if not self._read:
-            self._read.extend(self._poll(timeout))
+            messages = self._poll(timeout)  # in which partitions may be taken
+            self._read.extend(messages)
         most = min(num_messages, len(self._read))
         return [self._read.popleft() for _ in range(most)]
 
@@ -275,9 +276,9 @@ class JavaConsumer:
         return self._places[place.partition]
 
     def _drop_read(self, partitions: Sequence[int]) -> None:
-        self._read = deque(
-            message for message in self._read if message.partition() not in partitions
-        )
+        kept = [message for message in self._read if message.partition() not in partitions]
+        self._read.clear()
+        self._read.extend(kept)
 
 
 class _Listener:

@@ -151,7 +151,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         tiered: whether brokers have a remote tier (KIP-405).
         client: library that producers are of: ``librdkafka``, ``java`` of the brokers' release, or
             of another, ``java:3.9.2``.
-        reader_client: library that readers and members of a group are of, named likewise.
+        reader_client: library that readers and members of a group are of, as ``client`` names it.
         external: the cluster, where the driver is ``external``.
     """
 

@@ -17,7 +17,7 @@ from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.answers import Mailbox, WaitingRecord
 from highwater.harness.clients.libraries.consumers.python_consumer import (
-    Engine,
+    LibraryConsumer,
     Polled,
     PythonConsumer,
 )
@@ -188,14 +188,14 @@ class PythonClients:
     def __init__(
         self,
         opened: Callable[[Settings], PythonClient],
-        reading: Callable[[Settings, Callable[[Polled], None]], Engine],
+        reading: Callable[[Settings, Callable[[Polled], None]], LibraryConsumer],
         *logs: LibraryLog,
     ) -> None:
         self._opened = opened
         self._reading = reading
         self._logs = logs
         self._clients: weakref.WeakSet[PythonClient] = weakref.WeakSet()
-        self._engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+        self._engines: weakref.WeakSet[LibraryConsumer] = weakref.WeakSet()
 
     def producer(self, settings: Settings) -> PythonProducer:
         """Open a producer."""
@@ -214,7 +214,7 @@ class PythonClients:
     def consumer(self, settings: Settings) -> PythonConsumer:
         """Open a consumer."""
 
-        def made(post: Callable[[Polled], None]) -> Engine:
+        def made(post: Callable[[Polled], None]) -> LibraryConsumer:
             engine = self._reading(settings, post)
             self._engines.add(engine)
             return engine

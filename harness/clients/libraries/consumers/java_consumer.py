@@ -85,7 +85,7 @@ class JavaConsumer:
         """Join the group of the settings."""
         [topic] = topics
 
-        def taken(callback: OnPartitions, numbers: list[int]) -> None:
+        def give_up(callback: OnPartitions, numbers: list[int]) -> None:
             self._drop_read(numbers)
             if numbers:  # Java tells it, too, when nothing is taken
                 callback(self, [TopicPartition(topic, number) for number in numbers])
@@ -97,8 +97,8 @@ class JavaConsumer:
 
         self._listener = _Listener(
             assigned=lambda numbers: on_assign(self, [TopicPartition(topic, n) for n in numbers]),
-            revoked=lambda numbers: taken(on_revoke, numbers),
-            lost=lambda numbers: taken(on_lost, numbers),
+            revoked=lambda numbers: give_up(on_revoke, numbers),
+            lost=lambda numbers: give_up(on_lost, numbers),
             committed=committed,
         )
         self._call(self._java.subscribe, self._gateway.list(topics), self._listener)
@@ -106,7 +106,8 @@ class JavaConsumer:
     def consume(self, num_messages: int, timeout: float) -> Sequence[ReadMessage]:
         """Return the next records, and errors that are to be logged."""
         if not self._read:
-            self._read.extend(self._poll(timeout))
+            messages = self._poll(timeout)  # in which partitions may be taken
+            self._read.extend(messages)
         most = min(num_messages, len(self._read))
         return [self._read.popleft() for _ in range(most)]
 
@@ -273,9 +274,9 @@ class JavaConsumer:
         return self._places[place.partition]
 
     def _drop_read(self, partitions: Sequence[int]) -> None:
-        self._read = deque(
-            message for message in self._read if message.partition() not in partitions
-        )
+        kept = [message for message in self._read if message.partition() not in partitions]
+        self._read.clear()
+        self._read.extend(kept)
 
 
 class _Listener(JavaCallback):

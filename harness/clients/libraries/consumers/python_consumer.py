@@ -53,7 +53,7 @@ Events = Callable[[str, list[int]], Future[None]]
 """Told ``assigned``, ``revoked`` or ``lost``, and partitions; the Future ends when it is served."""
 
 
-class Engine(Protocol):
+class LibraryConsumer(Protocol):
     """A consumer of a library on its event loop. What it begins may never end.
 
     ``post`` of the constructor gets the end of each poll, put in before anything that happens
@@ -102,14 +102,14 @@ class PythonConsumer:
     """
 
     def __init__(
-        self, made: Callable[[Callable[[Polled], None]], Engine], settings: Settings
+        self, made: Callable[[Callable[[Polled], None]], LibraryConsumer], settings: Settings
     ) -> None:
         self._mail: queue.SimpleQueue[Mail] = queue.SimpleQueue()
         self._engine = made(self._mail.put)
         weakref.finalize(self, self._engine.crash).atexit = False
         self._answered = settings.get("on_commit")
         self._topic = ""
-        self._held: set[int] = set()
+        self._assigned: set[int] = set()
         self._seeks: dict[int, int] = defaultdict(int)
         self._read: deque[ReadMessage] = deque()
         self._polling = False
@@ -119,7 +119,7 @@ class PythonConsumer:
         if not self._topic:
             self._topic = partitions[0].topic
             self._engine.assign(self._topic, [place.partition for place in partitions])
-        self._held |= {place.partition for place in partitions}
+        self._assigned |= {place.partition for place in partitions}
         self._go_to({place.partition: place.offset for place in partitions if place.offset >= 0})
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
@@ -143,7 +143,7 @@ class PythonConsumer:
 
         def serve(event: str, numbers: list[int], served: Future[None]) -> None:
             if event != "assigned":
-                self._held -= set(numbers)
+                self._assigned -= set(numbers)
                 self._drop_read(numbers)
             try:
                 if numbers or event == "assigned":
@@ -264,7 +264,7 @@ class PythonConsumer:
         self._read.extend(
             message
             for message in polled.messages
-            if (number := message.partition()) in self._held
+            if (number := message.partition()) in self._assigned
             and polled.seeks.get(number or 0, 0) == self._seeks[number or 0]
         )
 
@@ -284,6 +284,6 @@ class PythonConsumer:
         return [stranded(*place, str(raised)) for place in positions.items()]
 
     def _drop_read(self, partitions: Sequence[int] | Mapping[int, int]) -> None:
-        self._read = deque(
-            message for message in self._read if message.partition() not in partitions
-        )
+        kept = [message for message in self._read if message.partition() not in partitions]
+        self._read.clear()
+        self._read.extend(kept)

@@ -132,11 +132,16 @@ def test_a_listener_waits_until_the_readers_thread_has_served_it() -> None:
 
 def test_what_was_polled_before_a_partition_was_taken_is_given_and_what_came_later_is_not() -> None:
     consumer, log, told = member()
-    log.polls += [
-        lambda: (log.events("assigned", [0]), log.given())[1],
-        lambda: (log.given(record(5)), log.events("revoked", [0]))[0],
-        lambda: log.given(record(6)),
-    ]
+
+    def assigned() -> None:
+        log.events("assigned", [0])
+        log.given()
+
+    def revoked() -> None:
+        log.given(record(5))
+        log.events("revoked", [0])
+
+    log.polls += [assigned, revoked, lambda: log.given(record(6))]
     assert consumer.consume(10, 1) == []
     assert [read.offset() for read in consumer.consume(10, 1)] == [5]
     assert told == [("assigned", [0])]

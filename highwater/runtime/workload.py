@@ -24,6 +24,8 @@ from highwater.harness.clients.groups.final_offsets import read_group_offsets
 from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.clients.groups.share_loop import ShareLoop
 from highwater.harness.clients.groups.share_member import ShareMember
+from highwater.harness.clients.libraries.interfaces import ReaderLibrary
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.named_records import NamedRecords
 from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.clients.operation_buffers import SendBuffer
@@ -147,7 +149,7 @@ class RunningWorkload:
         group = GroupMembership(group=self._group, protocol=workload.group_protocol)
         readers += [(f"member-{index}", group) for index in range(workload.subscribe)]
         for (name, joins), isolation in zip(readers, itertools.cycle(workload.isolation)):
-            self._read(name, joins, isolation)
+            self._read(name, joins, isolation, self._clients.readers)
         for index in range(workload.share):
             self._share(index)
         for index in range(workload.producers):
@@ -162,8 +164,11 @@ class RunningWorkload:
                 self._spawn(name, partial(self._produce, name, index))
 
     def join(self, name: str, membership: GroupMembership) -> ConsumerLoop:
-        """Start a member of a group, whose name ends in a number; it is that process."""
-        return self._read(name, membership, READ_COMMITTED)
+        """Start a member of a group, whose name ends in a number; it is that process.
+
+        It is librdkafka's: a story knows where its members fetch.
+        """
+        return self._read(name, membership, READ_COMMITTED, LIBRDKAFKA)
 
     def share(self, name: str, group: str) -> ShareLoop:
         """Start a member of a share group; it is that process."""
@@ -187,7 +192,13 @@ class RunningWorkload:
         run = partial(member.run, self._drained, lambda: self._answer_limit_s)
         self._sharing.append(self._thread(f"share-{number}", run))
 
-    def _read(self, name: str, joins: GroupMembership | None, isolation: str) -> ConsumerLoop:
+    def _read(
+        self,
+        name: str,
+        joins: GroupMembership | None,
+        isolation: str,
+        library: ReaderLibrary,
+    ) -> ConsumerLoop:
         reader = ConsumerLoop(
             self._plan,
             self._recorder,
@@ -195,7 +206,7 @@ class RunningWorkload:
             name=name,
             isolation=isolation,
             joins=joins,
-            library=self._clients.readers,
+            library=library,
         )
         self._spawn(name, partial(reader.run, self._stop, lambda: self._answer_limit_s))
         return reader

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -92,13 +93,22 @@ def log_of(run: Run) -> ShareLog:
 
 
 @pytest.mark.parametrize(
-    "protocol", ["consumer", pytest.param("classic", marks=pytest.mark.nightly)]
+    ("library", "protocol"),
+    [
+        ("librdkafka", "consumer"),
+        pytest.param("librdkafka", "classic", marks=pytest.mark.nightly),
+        ("java", "consumer"),
+        pytest.param("java", "classic", marks=pytest.mark.nightly),
+        pytest.param("kafka-python", "classic", marks=pytest.mark.nightly),
+        pytest.param("aiokafka", "classic", marks=pytest.mark.nightly),
+    ],
 )
 def test_an_offset_that_is_set_back_is_a_lost_commit(
-    cluster: RealCluster, tmp_path: Path, protocol: GroupProtocol
+    cluster: RealCluster, tmp_path: Path, library: str, protocol: GroupProtocol
 ) -> None:
     workload = Workload(consumers=0, subscribe=3, group_protocol=protocol, churn_s=2.0)
-    plan = made(cluster, f"set-back-{protocol}", workload)
+    plan = made(cluster, f"set-back-{library}-{protocol}", workload)
+    plan = msgspec.structs.replace(plan, reader_client=library)
     group = f"{plan.topic.name}-group"
 
     def set_back() -> None:

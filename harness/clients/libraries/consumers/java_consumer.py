@@ -274,9 +274,9 @@ class JavaConsumer:
         return self._places[place.partition]
 
     def _drop_read(self, partitions: Sequence[int]) -> None:
-        kept = [message for message in self._read if message.partition() not in partitions]
+        others = [message for message in self._read if message.partition() not in partitions]
         self._read.clear()
-        self._read.extend(kept)
+        self._read.extend(others)
 
 
 class _Listener(JavaCallback):

@@ -284,6 +284,6 @@ class PythonConsumer:
         return [stranded(*place, str(raised)) for place in positions.items()]
 
     def _drop_read(self, partitions: Sequence[int] | Mapping[int, int]) -> None:
-        kept = [message for message in self._read if message.partition() not in partitions]
+        others = [message for message in self._read if message.partition() not in partitions]
         self._read.clear()
-        self._read.extend(kept)
+        self._read.extend(others)

@@ -36,6 +36,7 @@ class JavaShareConsumer:
     def __init__(self, gateway: CallbackGateway, settings: Settings) -> None:
         self._gateway = gateway
         self._topic = ""
+        self._kinds: dict[AcknowledgeType, Any] = {}
         self._answers: ShareAnswers | None = None
         self._java = gateway.share_consumer(java_settings.share_consumer(settings))
 
@@ -70,11 +71,12 @@ class JavaShareConsumer:
         """
         place = self._topic, message.partition(), message.offset()
         record = self._gateway.share_record(*place, None, None)
-        kind = getattr(self._gateway.acknowledge_types, ack_type.name)
+        if ack_type not in self._kinds:
+            self._kinds[ack_type] = getattr(self._gateway.acknowledge_types, ack_type.name)
         try:
-            self._call(self._java.acknowledge, record, kind)
+            self._call(self._java.acknowledge, record, self._kinds[ack_type])
         finally:
-            self._gateway.forget(record, kind)
+            self._gateway.forget(record)
 
     def commit_sync(self, timeout: float) -> None:
         """Tell brokers what became of records, and wait; the callback gets their answers."""
@@ -102,7 +104,7 @@ class JavaShareConsumer:
 
     def _forget(self) -> None:
         with contextlib.suppress(Py4JError):
-            self._gateway.forget(self._java)
+            self._gateway.forget(self._java, *self._kinds.values())
         if self._answers is not None:
             self._gateway.forget_proxy(self._answers)
 

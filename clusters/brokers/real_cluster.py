@@ -411,6 +411,10 @@ class RealCluster:
             else:
                 topic_config.request(running, topic, changes)
 
+    def finalize_features(self, levels: Mapping[str, int]) -> None:
+        """Send the levels to the KRaft controller, where they are higher than what it has."""
+        kraft_features.finalize_features(self._running(), levels)
+
     def configure_group(self, group: str, changes: Mapping[str, str | None]) -> None:
         """Send the changes to the KRaft controller."""
         topic_config.request(self._running(), group, changes, kind=topic_config.GROUP)

@@ -452,6 +452,14 @@ class Cluster(Protocol):
             HarnessError: Kafka refuses.
         """
 
+    def finalize_features(self, levels: Mapping[str, int]) -> None:
+        """Finalize features at these levels or higher (KRaft, KIP-584), on every running broker.
+
+        Raises:
+            HarnessError: Kafka refuses.
+            WaitTimeoutError: a broker does not learn of it.
+        """
+
     def configure_group(self, group: str, changes: Mapping[str, str | None]) -> None:
         """Change settings of a group, which need not exist yet (KRaft, KIP-848).
 

@@ -171,6 +171,9 @@ class ExternalCluster:
         self._require_ours(topic)
         topic_config.request(self._running(), topic, changes)
 
+    def finalize_features(self, levels: Mapping[str, int]) -> NoReturn:
+        _refuse(f"the features {[*levels]} are not ours")
+
     def configure_group(self, group: str, changes: Mapping[str, str | None]) -> NoReturn:
         _refuse(f"the settings {[*changes]} of group {group} are not ours")
 

@@ -108,17 +108,28 @@ def finalize(brokers: Mapping[int, Address], release: Release) -> None:
     Args:
         brokers: all running brokers; at the end each has the finalized features.
     """
-    target = features(release)
+    finalize_features(brokers, features(release))
+
+
+def finalize_features(brokers: Mapping[int, Address], target: Mapping[str, int]) -> None:
+    """Finalize features at these levels or higher, and wait until each broker has them.
+
+    Raises:
+        HarnessError: the controller refuses.
+        WaitTimeoutError: a broker does not learn of it.
+    """
     with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
         before = _finalized(client, *brokers)
-        raised = {name: level for name, level in target.items() if before.get(name) != level}
+        raised = {name: level for name, level in target.items() if before.get(name, 0) < level}
         if raised:
             _send(client, tuple(brokers), raised)
         for broker in brokers:
             await_condition(
                 partial(_finalized, client, broker),
-                lambda finalized: target.items() <= finalized.items(),
-                what=f"broker {broker} to have the finalized features of {release.name}",
+                lambda finalized: all(
+                    finalized.get(name, 0) >= level for name, level in target.items()
+                ),
+                what=f"broker {broker} to have the features {', '.join(target)}",
                 limit_s=_PROPAGATION_S,
                 passing=(UnreachableError,),
             )

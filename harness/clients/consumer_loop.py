@@ -12,6 +12,8 @@ from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.fetch_sources import FetchSources
 from highwater.harness.clients.groups.journal import GroupJournal
 from highwater.harness.clients.groups.membership import GroupMembership
+from highwater.harness.clients.libraries.interfaces import ReaderLibrary
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.operation_buffers import ReadBuffer
 from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, StopSignal, draws, lives
 from highwater.harness.clients.tracked_consumer import TrackedConsumer
@@ -35,6 +37,7 @@ class ConsumerLoop:
         common: settings of a client of that name.
         name: its process in the history, which ends in a number; that decides its rack.
         joins: the group that it is a member of; None for none.
+        library: that its consumers are of.
 
     Attributes:
         started: partition to the offset at which it fetches next; of a member with ``refresh_s``.
@@ -49,7 +52,9 @@ class ConsumerLoop:
         name: str,
         isolation: str,
         joins: GroupMembership | None = None,
+        library: ReaderLibrary = LIBRDKAFKA,
     ) -> None:
+        self._library = library
         self._plan = plan
         self._recorder = recorder
         self._common = common
@@ -102,7 +107,12 @@ class ConsumerLoop:
         )
         journal = self._journal(process)
         reader = TrackedConsumer(
-            self._settings(process), topic.name, topic.partitions, tape.moved, journal
+            self._settings(process),
+            topic.name,
+            topic.partitions,
+            tape.moved,
+            journal,
+            library=self._library,
         )
         self._reader = reader
         try:

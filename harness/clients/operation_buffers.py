@@ -1,16 +1,20 @@
 """Buffers of operations: producers and readers record at little cost to themselves."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import Message
 from numpy.typing import NDArray
 
 from highwater.harness.clients.delivery_outcomes import REFUSED_LOCALLY
-from highwater.harness.clients.libraries.interfaces import ClientError, DeliveredRecord, Outcomes
+from highwater.harness.clients.libraries.interfaces import (
+    ClientError,
+    DeliveredRecord,
+    Outcomes,
+    ReadRecord,
+)
 from highwater.harness.clients.libraries.keyed import read_values
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.runs.history import OK, READ, RUN, SEND, SUBSCRIBE, record_id
@@ -195,7 +199,7 @@ class ReadBuffer:
             }
         )
 
-    def read(self, messages: list[Message], invoke_ns: int) -> None:
+    def read(self, messages: Sequence[ReadRecord], invoke_ns: int) -> None:
         """Record that one poll, invoked then and ended now, returned these records."""
         complete_ns = self._recorder.clock()
         begun, self._begun = self._begun, False

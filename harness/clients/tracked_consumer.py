@@ -10,10 +10,16 @@ as an application's: where its group has committed nothing, it goes on from wher
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from highwater.harness.clients.client_config import REPORTED, Settings
-from highwater.harness.clients.groups.journal import GroupJournal, epoch_of
+from highwater.harness.clients.groups.journal import GroupJournal
+from highwater.harness.clients.libraries.interfaces import (
+    ReaderLibrary,
+    ReadRecord,
+    RecordConsumer,
+)
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.operation_buffers import Places
 from highwater.harness.runs.history import ASSIGN, REBALANCE, SEEK, SUBSCRIBE
 
@@ -38,6 +44,7 @@ class TrackedConsumer:
         moved: told of every move, before a record is read from there.
         journal: of a member of a group; with it, the member commits where it is before it gives a
             partition up.
+        library: that the consumer is of.
     """
 
     def __init__(
@@ -47,6 +54,7 @@ class TrackedConsumer:
         partitions: int,
         moved: MoveCallback,
         journal: GroupJournal | None = None,
+        library: ReaderLibrary = LIBRDKAFKA,
     ) -> None:
         self._log = settings["logger"]
         self._name = settings["client.id"]
@@ -63,10 +71,10 @@ class TrackedConsumer:
         """Whether partitions were taken away since somebody set this to False."""
         if journal is not None:
             settings = {**settings, "on_commit": journal.answered}
-        self._client: Consumer | None = Consumer(settings)
+        self._client: RecordConsumer | None = library.consumer(settings)
 
     @property
-    def client(self) -> Consumer:
+    def client(self) -> RecordConsumer:
         """The client itself."""
         assert self._client is not None, "a reader that was dropped is used no more"
         return self._client
@@ -85,7 +93,7 @@ class TrackedConsumer:
             [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
 
-    def poll(self, most: int, wait_s: float) -> list[Message]:
+    def poll(self, most: int, wait_s: float) -> list[ReadRecord]:
         """Return the next records; errors go to the log."""
         if self._stranded:
             self._go_on()
@@ -120,7 +128,7 @@ class TrackedConsumer:
         """The partitions that it reads."""
         return frozenset(self._next)
 
-    def commit(self, messages: Iterable[Message]) -> None:
+    def commit(self, messages: Iterable[ReadRecord]) -> None:
         """Commit what was read to the group, and do not wait."""
         places = [place for place in self.after(messages) if place.partition in self._next]
         if not places:
@@ -132,7 +140,7 @@ class TrackedConsumer:
         except KafkaException as error:
             self._log.info("%s: no commit: %s", self._name, error)
 
-    def after(self, messages: Iterable[Message]) -> list[TopicPartition]:
+    def after(self, messages: Iterable[ReadRecord]) -> list[TopicPartition]:
         """Return what a group is to go on with, after these records."""
         last = {message.partition() or 0: (message.offset() or 0) + 1 for message in messages}
         return [self._at(*place) for place in last.items()]
@@ -146,13 +154,10 @@ class TrackedConsumer:
             self._journal.ended(begun_ns, crashed=False)
 
     def drop(self) -> None:
-        """End as by a crash: the group notices when the session has timed out.
-
-        The binding destroys a consumer that was not closed with
-        ``RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE`` as soon as nobody refers to it.
-        """
+        """End as by a crash: the group notices when the session has timed out."""
         if self._journal is not None:
             self._journal.ended(self._journal.clock(), crashed=True)
+        self.client.drop()
         self._client = None
 
     def _at(self, partition: int, offset: int) -> TopicPartition:
@@ -161,7 +166,7 @@ class TrackedConsumer:
     def _places(self) -> list[TopicPartition]:
         return _at_all(self._topic, self._next)
 
-    def _note_errors(self, messages: Iterable[Message]) -> None:
+    def _note_errors(self, messages: Iterable[ReadRecord]) -> None:
         for message in messages:
             if (error := message.error()) is None:
                 continue
@@ -198,10 +203,10 @@ class TrackedConsumer:
             if self._journal is not None:
                 self._journal.note("sought", dict(moves), self._journal.clock())
 
-    def _assigned(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+    def _assigned(self, client: RecordConsumer, partitions: list[TopicPartition]) -> None:
         """Record an assignment. Called within a poll, before any record of the new partitions."""
         begun_ns = 0 if self._journal is None else self._journal.clock()
-        epoch = None if self._journal is None else epoch_of(client)
+        epoch = None if self._journal is None else client.epoch()
         self._moved(REBALANCE, _all(partitions), within=True)
         places = self._committed(client, partitions)
         begins = {place.partition: place.offset for place in places}
@@ -217,7 +222,7 @@ class TrackedConsumer:
         if self._journal is not None:
             self._journal.note("assigned", offsets, begun_ns, epoch=epoch)
 
-    def _revoked(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+    def _revoked(self, client: RecordConsumer, partitions: list[TopicPartition]) -> None:
         """Commit where it is, and record a revocation. Called in a poll or at close."""
         begun_ns = 0 if self._journal is None else self._journal.clock()
         if self._journal is not None:
@@ -226,7 +231,7 @@ class TrackedConsumer:
         if self._journal is not None:
             self._journal.note("revoked", _unplaced(partitions), begun_ns)
 
-    def _lost(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+    def _lost(self, client: RecordConsumer, partitions: list[TopicPartition]) -> None:
         """Record that the group has put the member out, and given its partitions to others."""
         del client
         begun_ns = 0 if self._journal is None else self._journal.clock()
@@ -244,7 +249,9 @@ class TrackedConsumer:
             self._next.clear()
         self._moved(REBALANCE, _all(partitions), within=True)
 
-    def _commit_last(self, client: Consumer, partitions: set[int], journal: GroupJournal) -> None:
+    def _commit_last(
+        self, client: RecordConsumer, partitions: set[int], journal: GroupJournal
+    ) -> None:
         """Commit again what has no answer yet, and wait for it: the next owner begins there."""
         ends = {
             partition: offset
@@ -264,7 +271,7 @@ class TrackedConsumer:
             journal.answered(None, answer or ())
 
     def _committed(
-        self, client: Consumer, partitions: list[TopicPartition]
+        self, client: RecordConsumer, partitions: list[TopicPartition]
     ) -> list[TopicPartition]:
         """Return where the group has come to, and where it never was, the beginning.
 

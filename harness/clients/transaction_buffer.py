@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from confluent_kafka import Message
-
 from highwater.harness.clients.libraries.interfaces import (
     ClientError,
     DeliveredRecord,
     OnDelivery,
+    ReadRecord,
 )
 from highwater.harness.clients.libraries.keyed import read_values
 from highwater.harness.clients.operation_buffers import Places
@@ -114,7 +113,7 @@ class OpenTransaction:
 
         return delivered
 
-    def read(self, messages: Sequence[Message]) -> None:
+    def read(self, messages: Sequence[ReadRecord]) -> None:
         """Note what a poll within the transaction returned."""
         self._rows += [
             {

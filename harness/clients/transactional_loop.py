@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import KafkaException
 
 from highwater.harness.clients import client_config as clients
-from highwater.harness.clients.libraries.interfaces import ClientLibrary
+from highwater.harness.clients.libraries.interfaces import ClientLibrary, ReadRecord
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, RateLimiter, draws, lives
 from highwater.harness.clients.tracked_consumer import TrackedConsumer
@@ -57,7 +57,7 @@ class TransactionLoop:
 
     Args:
         common: settings of a client of that name.
-        library: that its producers are of.
+        library: that its producers are of, and the consumers that read in transactions.
     """
 
     def __init__(
@@ -149,7 +149,9 @@ class TransactionLoop:
             return None
         topic = self._plan.topic
         settings = clients.consumer(self._common(process), group=self._group)
-        reader = TrackedConsumer(settings, topic.name, topic.partitions, tape.moved)
+        reader = TrackedConsumer(
+            settings, topic.name, topic.partitions, tape.moved, library=self._library
+        )
         reader.subscribe()
         return reader
 
@@ -189,7 +191,7 @@ class TransactionLoop:
             client.reader.seek(_first(polled))
         return end.usable
 
-    def _poll(self, client: _Client, entry: OpenTransaction) -> list[Message]:
+    def _poll(self, client: _Client, entry: OpenTransaction) -> list[ReadRecord]:
         if client.reader is None:
             return []
         messages = client.reader.poll(_READ_AT_ONCE, _READ_S)
@@ -209,7 +211,7 @@ class TransactionLoop:
             return False
         return True
 
-    def _keep_offsets(self, client: _Client, polled: list[Message]) -> bool:
+    def _keep_offsets(self, client: _Client, polled: list[ReadRecord]) -> bool:
         """Put what was read into the transaction; False when it must be aborted.
 
         A partition that was taken away belongs to another member now, uncommitted offsets included.
@@ -236,7 +238,7 @@ class TransactionLoop:
                 entry.end(FAIL, _CRASHED, answered=False)
 
 
-def _first(messages: list[Message]) -> dict[int, int]:
+def _first(messages: list[ReadRecord]) -> dict[int, int]:
     """Return where a reader stood before it read these, some of them perhaps twice."""
     numbers: dict[int, int] = {}
     for message in messages:

@@ -7,6 +7,13 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import release
 from highwater.harness.releases.release import Release
+from highwater.harness.runs.group_protocols import (
+    CONSUMER,
+    CONSUMER_SINCE,
+    SHARE_BY_DEFAULT,
+    SHARE_SINCE,
+    GroupProtocol,
+)
 
 LIBRDKAFKA: Final = "librdkafka"
 JAVA: Final = "java"
@@ -21,6 +28,8 @@ _ASKED_FIRST: Final = (0, 10, 0)
 _KIP_896: Final = (4, 0)
 _LEAST: Final = (2, 1)
 """Clients and brokers of 4.0 speak to nothing older than this (KIP-896)."""
+
+_METADATA: Final = (2, 5)
 
 _OLDEST: Final = {
     KAFKA_PYTHON: (
@@ -67,6 +76,29 @@ class ClientChoice:
         """Return whether it has a compression."""
         codecs = _CODECS.get(self.library, (codec,))
         return codec in (codecs if self.release is None else self.release.compressions)
+
+    def why_no_member(self, protocol: GroupProtocol) -> str:
+        """Return why its consumers cannot be members of a group; empty where they can."""
+        newer = protocol == CONSUMER
+        if self.release is None:
+            python = self.library in {KAFKA_PYTHON, AIOKAFKA}
+            return "they know classic groups only" if newer and python else ""
+        number = self.release.number
+        if number < _METADATA:
+            return "before 2.5 a consumer does not tell the generation of its group"
+        if newer and number < CONSUMER_SINCE:
+            return "before 4.0 they have a preview of KIP-848"
+        return ""
+
+    def why_not_sharing(self, brokers: Release) -> str:
+        """Return why its consumers cannot be members of a share group; empty where they can."""
+        if self.library in {KAFKA_PYTHON, AIOKAFKA}:
+            return "they have no share consumers (KIP-932)"
+        if self.library == LIBRDKAFKA and brokers.number < SHARE_BY_DEFAULT:
+            return f"brokers of {brokers.name} do not take their member ids, and give them nothing"
+        if self.release is not None and self.release.number < SHARE_SINCE:
+            return "their share consumers came with 4.1 (KIP-932)"
+        return ""
 
     def why_not(self, brokers: Release) -> str:
         """Return why it cannot speak to brokers of a release; empty where it can."""

@@ -24,8 +24,14 @@ CONSUMER_SETTINGS: Final = {
 }
 """The same as clients ask for in the classic protocol: here brokers decide."""
 
-SHARE_SINCE: Final = (4, 2)
-"""The first release in which share groups are there by default (KIP-932)."""
+SHARE_SINCE: Final = (4, 1)
+"""The first release with share groups (KIP-932): a preview, which a feature enables."""
+
+SHARE_BY_DEFAULT: Final = (4, 2)
+"""The first release that has them in every new cluster."""
+
+SHARE_FEATURES: Final = {"share.version": 1}
+"""The feature of brokers with share groups, and the level at which it has them."""
 
 LOCK_S: Final = 5.0
 """How long a member of a share group has for a record it was given; 30 s by default."""

@@ -48,6 +48,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
         nemesis: faults of a random schedule, separated by commas, or None with a story; empty when
             nothing is to happen.
         client: library of the producers, as a plan has it.
+        reader_client: library of the readers.
         delivery: how they deliver.
         group_protocol: of a group of readers beside them (``classic``, ``consumer``); empty where
             there is none.
@@ -63,6 +64,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
     unclean: bool
     seed: int
     client: str = LIBRDKAFKA
+    reader_client: str = LIBRDKAFKA
     delivery: Delivery = PLAIN
     group_protocol: str = ""
     share: int = 0
@@ -75,9 +77,11 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def machinery(self) -> tuple[str, ...]:
         """The driver and the clients, in words."""
+        other = self.reader_client != LIBRDKAFKA
+        readers = (f"readers of {self.reader_client}",) if other else ()
         group = (f"{self.group_protocol} group",) if self.group_protocol else ()
         share = ("share group",) if self.share else ()
-        return self.driver, self.client, self.delivery, *group, *share
+        return self.driver, self.client, self.delivery, *readers, *group, *share
 
     @property
     def line(self) -> tuple[str, Acks, int, bool, tuple[str, ...]]:
@@ -97,6 +101,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
             "unclean": plan.topic.unclean_leader_election,
             "seed": plan.seed,
             "client": plan.client,
+            "reader_client": plan.reader_client,
             "delivery": delivery_of(plan.workload),
             "group_protocol": plan.workload.group_protocol if plan.workload.subscribe else "",
             "share": plan.workload.share,
@@ -208,6 +213,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
     drivers: tuple[str, ...] = ("local",)
     seeds: tuple[int, ...] = (0,)
     clients: tuple[str, ...] = (LIBRDKAFKA,)
+    reader_clients: tuple[str, ...] = (LIBRDKAFKA,)
     deliveries: tuple[Delivery, ...] = ()
     group_protocols: tuple[str, ...] = ("",)
     shares: tuple[int, ...] = (0,)
@@ -334,6 +340,7 @@ SCHEMA: Final = pa.schema(
         pa.field("unclean", pa.bool_(), nullable=False),
         pa.field("seed", pa.int64(), nullable=False),
         pa.field("client", pa.string(), nullable=False),
+        pa.field("reader_client", pa.string(), nullable=False),
         pa.field("delivery", pa.string(), nullable=False),
         pa.field("group_protocol", pa.string(), nullable=False),
         pa.field("share", pa.int32(), nullable=False),

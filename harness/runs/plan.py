@@ -151,6 +151,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         tiered: whether brokers have a remote tier (KIP-405).
         client: library that producers are of: ``librdkafka``, ``java`` of the brokers' release, or
             of another, ``java:3.9.2``.
+        reader_client: library that readers and members of a group are of, as ``client`` names it.
         external: the cluster, where the driver is ``external``.
     """
 
@@ -180,6 +181,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     racks: int = 0
     tiered: bool = False
     client: str = LIBRDKAFKA
+    reader_client: str = LIBRDKAFKA
     external: External | None = None
 
     def __post_init__(self) -> None:
@@ -301,6 +303,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         words += [f"--log-dirs {self.log_dirs}"] if self.log_dirs > 1 else []
         words += [f"--racks {self.racks}"] if self.racks else []
         words += [f"--client {self.client}"] if self.client != LIBRDKAFKA else []
+        readers = self.reader_client
+        words += [f"--reader-client {readers}"] if readers != LIBRDKAFKA else []
         words += ["--wire"] if self.wire else []
         words += ["--wire-clients"] if self.wire_clients else []
         words += [] if rolls else [f"--seed {self.seed}"]

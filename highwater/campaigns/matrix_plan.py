@@ -61,7 +61,13 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
         topic = replace(plan.topic, min_insync_replicas=setting.min_isr)
         idempotence = plan.workload.idempotence or setting.delivery == "idempotent"
         workload = replace(plan.workload, idempotence=idempotence)
-        return replace(plan, topic=topic, client=setting.client, workload=workload)
+        return replace(
+            plan,
+            topic=topic,
+            client=setting.client,
+            reader_client=setting.reader_client,
+            workload=workload,
+        )
     return Plan(
         kafka=setting.kafka,
         driver=setting.driver,
@@ -75,6 +81,7 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
         ),
         workload=_workload(setting),
         client=setting.client,
+        reader_client=setting.reader_client,
     )
 
 
@@ -111,7 +118,8 @@ def _check(axes: Axes) -> None:
         find_driver(driver)
     for protocol in filter(None, axes.group_protocols):
         parse_values.group(0, protocol)
-    for client, kafka in itertools.product(axes.clients, axes.kafkas):
+    libraries = (*axes.clients, *axes.reader_clients)
+    for client, kafka in itertools.product(libraries, axes.kafkas):
         read_client(client, kafka)
 
 
@@ -130,10 +138,11 @@ def _settings(axes: Axes) -> Iterator[MatrixSetting]:
         delivery,
         protocol,
         share,
-    ), driver, client, acks, min_isr, unclean, kafka, seed in itertools.product(
+    ), driver, client, reader_client, acks, min_isr, unclean, kafka, seed in itertools.product(
         dict.fromkeys(happenings),
         dict.fromkeys(axes.drivers),
         dict.fromkeys(axes.clients),
+        dict.fromkeys(axes.reader_clients),
         dict.fromkeys(axes.acks),
         dict.fromkeys(axes.min_isrs),
         dict.fromkeys(axes.uncleans),
@@ -150,6 +159,7 @@ def _settings(axes: Axes) -> Iterator[MatrixSetting]:
             unclean=unclean,
             seed=seed,
             client=client,
+            reader_client=reader_client,
             delivery=delivery,
             group_protocol=protocol,
             share=share,
@@ -176,6 +186,8 @@ def _name(setting: MatrixSetting) -> str:
     happened = setting.happened.replace(",", "+").replace(" ", "-")
     elections = "unclean" if setting.unclean else "clean"
     client = "" if setting.client == LIBRDKAFKA else f"-{setting.client.replace(':', '-')}"
+    readers = setting.reader_client
+    client += "" if readers == LIBRDKAFKA else f"-readers-{readers.replace(':', '-')}"
     as_ever = setting.delivery == PLAIN or (setting.story and setting.delivery == "transactional")
     delivery = "" if as_ever else f"-{setting.delivery}"
     client += f"-{setting.group_protocol}" if setting.group_protocol else ""

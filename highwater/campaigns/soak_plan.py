@@ -14,6 +14,7 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA, ClientChoice, read_client
 from highwater.harness.runs import parse_values
+from highwater.harness.runs.group_protocols import CLASSIC
 from highwater.harness.runs.plan import Acks, Isolation, Plan, Topic, Workload
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.harness.runs.topics.topic_settings import with_settings
@@ -48,6 +49,7 @@ def draw(
     driver: str = "local",
     controllers: int = 1,
     client: str = LIBRDKAFKA,
+    reader_client: str = LIBRDKAFKA,
     group_protocol: str = "",
 ) -> Plan:
     """Return the plan of one run of a soak; several controllers have faults of their own.
@@ -55,7 +57,12 @@ def draw(
     With other clients than librdkafka's no cluster is upgraded, because Java's are of its release,
     and no transaction reads. Releases to which they cannot speak are left out.
     """
-    kafkas = [kafka for kafka in kafkas if not _choice(client, kafka).why_not(release(kafka))]
+    libraries = client, reader_client
+    kafkas = [
+        kafka
+        for kafka in kafkas
+        if not any(_choice(word, kafka).why_not(release(kafka)) for word in libraries)
+    ]
     if not kafkas:
         raise UsageError("a soak needs a release", hint="Use --kafka all.")
     portion = random.Random(f"{seed}/{number // SHARED}")  # noqa: S311 - to be repeatable
@@ -65,7 +72,8 @@ def draw(
     ours = client == LIBRDKAFKA
     workload = _workload(dice, kafka)
     workload = replace(workload, transform=workload.transform and ours)
-    if not _choice(client, kafka.name).compresses(workload.compression):
+    codec = workload.compression
+    if not all(_choice(word, kafka.name).compresses(codec) for word in libraries):
         workload = replace(workload, compression="none")
     of_keys = random.Random(f"{seed}/{number // SHARED}/{number}/keys")  # noqa: S311 - as well
     able = ours and kafka.number >= TIMESTAMPS and workload.acks == "all"
@@ -73,11 +81,13 @@ def draw(
         workload = replace(workload, keys=of_keys.choice((10, 100)))
     if group_protocol:
         workload = replace(workload, **parse_values.group(workload.subscribe, group_protocol))
+    if _choice(reader_client, kafka.name).why_no_member(workload.group_protocol):
+        workload = replace(workload, subscribe=0, group_protocol=CLASSIC)
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
     options = {
         "": True,
         "--unclean": unclean,
-        "--to": bool(later) and ours,
+        "--to": bool(later) and ours and reader_client == LIBRDKAFKA,
         "--transactions": workload.transactions,
         "--subscribe": workload.subscribe > 0,
         KEYS: workload.keys > 0,
@@ -101,6 +111,7 @@ def draw(
         broker_config=dict(BROKER_CONFIG) if quick else {},
         wire=wired,
         client=client,
+        reader_client=reader_client,
     )
     return with_settings(plan)
 

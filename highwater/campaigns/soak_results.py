@@ -38,6 +38,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         controllers: of each cluster; one in soaks that were begun before there was a choice.
         client: library of the producers, as a plan has it.
+        reader_client: library of the readers, and of the members of groups.
         group_protocol: of a group that every run has; empty: some have one, of the classic.
         each_s: seconds for which faults are injected in every run; None: drawn from the seed.
     """
@@ -47,6 +48,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = "local"
     controllers: int = 1
     client: str = LIBRDKAFKA
+    reader_client: str = LIBRDKAFKA
     group_protocol: str = ""
     each_s: float | None = None
 
@@ -54,6 +56,8 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         """Return the settings in a few words."""
         length = "" if self.each_s is None else f", runs of {self.each_s:g} s"
         client = "" if self.client == LIBRDKAFKA else f", client {self.client}"
+        readers = self.reader_client
+        client += "" if readers == LIBRDKAFKA else f", readers of {readers}"
         client += f", {self.group_protocol} groups" if self.group_protocol else ""
         quorum = "" if self.controllers == 1 else f", {self.controllers} controllers"
         return f"seed {self.seed}, {', '.join(self.kafkas)}{quorum}{client}{length}"
@@ -67,6 +71,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
             driver=self.driver,
             controllers=self.controllers,
             client=self.client,
+            reader_client=self.reader_client,
             group_protocol=self.group_protocol,
         )
         if self.each_s is None:
@@ -83,6 +88,8 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         driver = "" if self.driver == "local" else f" --cluster {self.driver}"
         option = "" if self.controllers == 1 else f" --controllers {self.controllers}"
         option += "" if self.client == LIBRDKAFKA else f" --client {self.client}"
+        readers = self.reader_client
+        option += "" if readers == LIBRDKAFKA else f" --reader-client {readers}"
         option += f" --group-protocol {self.group_protocol}" if self.group_protocol else ""
         option += "" if self.each_s is None else f" --each {self.each_s:g}"
         return (

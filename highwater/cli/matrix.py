@@ -62,6 +62,10 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             " aiokafka."
         ),
     ] = "librdkafka",
+    reader_client: Annotated[
+        str,
+        Option("--reader-client", help="Libraries of the readers and of groups, the same names."),
+    ] = "librdkafka",
     delivery: Annotated[
         str | None,
         Option(
@@ -109,6 +113,7 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             drivers=parse_values.names(driver),
             seeds=parse_values.numbers(seed, "seeds"),
             clients=parse_values.names(client),
+            reader_clients=parse_values.names(reader_client),
             deliveries=_deliveries(delivery),
             group_protocols=parse_values.names(group_protocol or "") or ("",),
             shares=parse_values.numbers(share, "share groups"),

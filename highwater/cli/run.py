@@ -24,6 +24,7 @@ from highwater.cli.options.workload import (
     IdempotenceOption,
     KeysOption,
     RateOption,
+    ReaderClientOption,
     RecordBytesOption,
     TombstonesOption,
     UncleanOption,
@@ -121,6 +122,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     tombstones: TombstonesOption = 0.1,
     delivery_timeout: DeliveryTimeoutOption = "30s",
     client: ClientOption = None,
+    reader_client: ReaderClientOption = LIBRDKAFKA,
     budget: Annotated[
         str,
         Option(
@@ -230,6 +232,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         ),
         to=parse_values.names(to),
         client=client or (LIBRDKAFKA if script is None else script.needs.client),
+        reader_client=reader_client,
         protocol=protocol,
         format=message_format,
     )

@@ -26,6 +26,10 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
         Literal["librdkafka", "java", "kafka-python", "aiokafka"],
         Option(help="Library of the producers."),
     ] = "librdkafka",
+    reader_client: Annotated[
+        Literal["librdkafka", "java", "kafka-python", "aiokafka"],
+        Option("--reader-client", help="Library of the readers, and of the members of groups."),
+    ] = "librdkafka",
     group_protocol: GroupProtocolOption = None,
     each_lasts: Annotated[
         str | None,
@@ -79,6 +83,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
         driver=driver,
         controllers=controllers,
         client=client,
+        reader_client=reader_client,
         group_protocol=group_protocol or "",
         each_s=each_s,
     )

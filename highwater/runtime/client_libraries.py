@@ -1,5 +1,6 @@
-"""The library that a run's clients are of: in this process, or Java's in its own JVM."""
+"""The libraries that a run's clients are of: in this process, or Java's in its own JVM."""
 
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON, rea
 from highwater.harness.runs.plan import Plan
 
 JAVA_LOG: Final = "java-clients.log"
+READERS_LOG: Final = "java-readers.log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +30,47 @@ class OpenLibrary:
     close: Callable[[], None] = lambda: None
 
 
-def open_library(plan: Plan, logs: Path, log: logging.Logger) -> OpenLibrary:
-    """Return the library of a plan's clients; start a JVM for those of Java.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLibraries:
+    """The libraries of a run's producers and readers.
+
+    Attributes:
+        close: ends all of their clients. Never raises.
+    """
+
+    producers: ClientLibrary
+    readers: ClientLibrary
+    close: Callable[[], None]
+
+
+def open_libraries(plan: Plan, logs: Path, log: logging.Logger) -> OpenLibraries:
+    """Return the libraries of a plan's clients; the same one for both where they are the same.
 
     Args:
-        logs: folder of the run that gets the JVM's log lines.
+        logs: folder of the run that gets the JVMs' log lines.
         log: gets those of a library in this process.
 
     Raises:
-        HarnessError: the JVM does not start, or its jars cannot be downloaded.
+        HarnessError: a JVM does not start, or its jars cannot be downloaded.
     """
-    choice = read_client(plan.client, plan.played_on)
+    with contextlib.ExitStack() as opened:
+        producers = open_library(plan, logs, log)
+        opened.callback(producers.close)
+        readers = producers
+        if plan.reader_client != plan.client:
+            readers = _opened(plan, plan.reader_client, logs / READERS_LOG, log)
+            opened.callback(readers.close)
+        close = opened.pop_all().close
+    return OpenLibraries(producers=producers.library, readers=readers.library, close=close)
+
+
+def open_library(plan: Plan, logs: Path, log: logging.Logger) -> OpenLibrary:
+    """Return the library of a plan's producers; see ``open_libraries``."""
+    return _opened(plan, plan.client, logs / JAVA_LOG, log)
+
+
+def _opened(plan: Plan, word: str, jvm_log: Path, log: logging.Logger) -> OpenLibrary:
+    choice = read_client(word, plan.played_on)
     if choice.library == KAFKA_PYTHON:
         from highwater.harness.clients.libraries.kafka_python import kafka_python_clients  # noqa: PLC0415 - for runs with it alone
 
@@ -54,11 +86,11 @@ def open_library(plan: Plan, logs: Path, log: logging.Logger) -> OpenLibrary:
     from highwater.harness.clients.libraries.java import JavaClients  # noqa: PLC0415 - of Py4J
     from highwater.harness.clients.libraries.java_gateway import KafkaGateway  # noqa: PLC0415
 
-    jvm = ClientJvm(choice.release, logs / JAVA_LOG)
-    gateway = KafkaGateway(jvm.port, jvm.token, choice.release.number)
+    jvm = ClientJvm(choice.release, jvm_log)
+    java = JavaClients(KafkaGateway(jvm.port, jvm.token, choice.release.number))
 
     def close() -> None:
-        gateway.close()
+        java.close()
         jvm.close()
 
-    return OpenLibrary(library=JavaClients(gateway), close=close)
+    return OpenLibrary(library=java, close=close)

@@ -12,6 +12,7 @@ from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
 from highwater.harness.runs.group_protocols import (
+    CLASSIC,
     CONSUMER,
     CONSUMER_SINCE,
     SHARE_SINCE,
@@ -260,6 +261,7 @@ def _check_client(plan: Plan, kafka: Release) -> None:
     _check_transactions(plan, kafka)
     _check_keys(plan, kafka)
     _check_library(plan)
+    _check_reader_library(plan)
     if workload.idempotence and not kafka.idempotence:
         raise UsageError(
             f"Kafka {kafka.name} has no idempotent producer", hint="It came with 0.11.0."
@@ -291,13 +293,24 @@ def _check_groups(plan: Plan, kafka: Release) -> None:
             f"brokers that speak {plan.protocol} may have no group protocol of their own",
             hint="Leave --protocol out, or use --group-protocol classic.",
         )
-    if workload.share and (kafka.number < SHARE_SINCE or plan.protocol):
-        raise UsageError(
-            f"brokers of Kafka {plan.software} have no share groups by default",
-            hint="They have them from 4.2 on (KIP-932).",
-        )
+    if workload.share:
+        _check_share_group(plan, kafka)
     if workload.group_protocol == CONSUMER and not workload.subscribe:
         raise UsageError("a group protocol needs members of a group", hint="Add --subscribe 3.")
+
+
+def _check_share_group(plan: Plan, kafka: Release) -> None:
+    if kafka.number < SHARE_SINCE or plan.protocol:
+        raise UsageError(
+            f"brokers of Kafka {plan.software} have no share groups",
+            hint="They came with 4.1 (KIP-932).",
+        )
+    choice = read_client(plan.reader_client, plan.played_on)
+    if why := choice.why_not_sharing(kafka):
+        raise UsageError(
+            f"--share is not possible with --reader-client {plan.reader_client}: {why}",
+            hint="Use --reader-client java, or librdkafka and Kafka 4.2 or later.",
+        )
 
 
 def _check_library(plan: Plan) -> None:
@@ -314,10 +327,12 @@ def _check_library(plan: Plan) -> None:
         )
     if choice.library == LIBRDKAFKA:
         return
-    codec = plan.workload.compression
+    codec, no_member = plan.workload.compression, choice.why_no_member(CLASSIC)
     refused = {
         "an external cluster's settings of clients are librdkafka's": plan.external is not None,
-        "a transaction that reads does so with librdkafka's consumer": plan.workload.transform,
+        f"{choice.title} do not read in transactions: {no_member}": (
+            plan.workload.transform and bool(no_member)
+        ),
         "a replay of transactions is one of librdkafka's": is_transaction_replay(plan),
         f"{choice.title} have no transactions": (
             plan.workload.transactions and not choice.idempotence
@@ -335,6 +350,33 @@ def _check_library(plan: Plan) -> None:
             raise UsageError(
                 f"--client {plan.client} is not possible here: {why}",
                 hint="Use --client librdkafka, or java:RELEASE of another release.",
+            )
+
+
+def _check_reader_library(plan: Plan) -> None:
+    """Refuse a library of readers where it has no say, or cannot read from the brokers."""
+    choice, workload = read_client(plan.reader_client, plan.played_on), plan.workload
+    if choice.library == LIBRDKAFKA:
+        return
+    codec = workload.compression
+    no_member = choice.why_no_member(workload.group_protocol)
+    refused = {
+        "there are no readers": not workload.consumers + workload.members,
+        "an external cluster's settings of clients are librdkafka's": plan.external is not None,
+        "from which broker a reader fetches, librdkafka alone tells": plan.racks > 0,
+        f"{choice.title} have no compression {codec}": not choice.compresses(codec),
+        f"{choice.title} are no members of such a group: {no_member}": (
+            workload.subscribe > 0 and bool(no_member)
+        ),
+    }
+    for brokers in (plan.kafka, *plan.to):
+        why = choice.why_not(release(brokers))
+        refused[f"{choice.title} cannot speak to {brokers}: {why}"] = bool(why)
+    for why, requested in refused.items():
+        if requested:
+            raise UsageError(
+                f"--reader-client {plan.reader_client} is not possible here: {why}",
+                hint="Use --reader-client librdkafka, or java:RELEASE of another release.",
             )
 
 

@@ -24,7 +24,7 @@ from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs import manifest
-from highwater.harness.runs.group_protocols import SHARE_GROUP
+from highwater.harness.runs.group_protocols import SHARE_FEATURES, SHARE_GROUP
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Environment, Run, Store
@@ -124,6 +124,7 @@ def conduct(
         record_topic(recorder, plan.topic, assignment[:present])
         cluster = recorded(cluster, recorder)
         if plan.workload.share:
+            cluster.finalize_features(SHARE_FEATURES)
             cluster.configure_group(share_group(plan), SHARE_GROUP)
         scribe = ProgressLine(recorder)
         nemesis = Nemesis(cluster, scribe, plan.topic, levels(plan), stop.is_set)

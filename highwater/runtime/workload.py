@@ -24,6 +24,8 @@ from highwater.harness.clients.groups.final_offsets import read_group_offsets
 from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.clients.groups.share_loop import ShareLoop
 from highwater.harness.clients.groups.share_member import ShareMember
+from highwater.harness.clients.libraries.interfaces import ReaderLibrary
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.named_records import NamedRecords
 from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.clients.operation_buffers import SendBuffer
@@ -43,7 +45,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.topics.record_keys import keyed_name
-from highwater.runtime.client_libraries import open_library
+from highwater.runtime.client_libraries import open_libraries
 
 _GRACE_S: Final = 2.0
 _QUIET_S: Final = 3.0
@@ -116,7 +118,7 @@ class RunningWorkload:
         self._access = release(plan.kafka).client if access is None else access
         self._recorder = recorder
         self._log = clients.open_log(run.logs / "clients.log")
-        self._clients = open_library(plan, run.logs, self._log)
+        self._clients = open_libraries(plan, run.logs, self._log)
         self._stop = threading.Event()
         self._answer_limit_s = plan.workload.delivery_timeout_s + _GRACE_S
         self._producers: dict[str, ProducerLoop | TransactionLoop] = {}
@@ -131,7 +133,7 @@ class RunningWorkload:
             settings,
             row,
             size=plan.workload.record_bytes,
-            library=self._clients.library,
+            library=self._clients.producers,
         )
         self.direct = DirectSender(plan, recorder)
         self._transactional: list[NamedTransactions] = []
@@ -147,14 +149,14 @@ class RunningWorkload:
         group = GroupMembership(group=self._group, protocol=workload.group_protocol)
         readers += [(f"member-{index}", group) for index in range(workload.subscribe)]
         for (name, joins), isolation in zip(readers, itertools.cycle(workload.isolation)):
-            self._read(name, joins, isolation)
+            self._read(name, joins, isolation, self._clients.readers)
         for index in range(workload.share):
             self._share(index)
         for index in range(workload.producers):
             name = f"producer-{index}"
             if workload.transactions:
                 loop = TransactionLoop(
-                    self._plan, self._recorder, self._common, index, self._clients.library
+                    self._plan, self._recorder, self._common, index, self._clients.producers
                 )
                 self._producers[name] = loop
                 self._spawn(name, partial(loop.run, self._stop, lambda: self._answer_limit_s))
@@ -162,8 +164,11 @@ class RunningWorkload:
                 self._spawn(name, partial(self._produce, name, index))
 
     def join(self, name: str, membership: GroupMembership) -> ConsumerLoop:
-        """Start a member of a group, whose name ends in a number; it is that process."""
-        return self._read(name, membership, READ_COMMITTED)
+        """Start a member of a group, whose name ends in a number; it is that process.
+
+        It is librdkafka's: a story knows where its members fetch.
+        """
+        return self._read(name, membership, READ_COMMITTED, LIBRDKAFKA)
 
     def share(self, name: str, group: str) -> ShareLoop:
         """Start a member of a share group; it is that process."""
@@ -181,14 +186,27 @@ class RunningWorkload:
             number=number,
             group=share_group(self._plan),
             draining=self._stop,
+            library=self._clients.readers,
         )
         self._members.append(member)
         run = partial(member.run, self._drained, lambda: self._answer_limit_s)
         self._sharing.append(self._thread(f"share-{number}", run))
 
-    def _read(self, name: str, joins: GroupMembership | None, isolation: str) -> ConsumerLoop:
+    def _read(
+        self,
+        name: str,
+        joins: GroupMembership | None,
+        isolation: str,
+        library: ReaderLibrary,
+    ) -> ConsumerLoop:
         reader = ConsumerLoop(
-            self._plan, self._recorder, self._common, name=name, isolation=isolation, joins=joins
+            self._plan,
+            self._recorder,
+            self._common,
+            name=name,
+            isolation=isolation,
+            joins=joins,
+            library=library,
         )
         self._spawn(name, partial(reader.run, self._stop, lambda: self._answer_limit_s))
         return reader
@@ -198,7 +216,7 @@ class RunningWorkload:
 
         A producer that crashes does not wait for its answers.
         """
-        plan, clock, library = self._plan, self._recorder.clock, self._clients.library
+        plan, clock, library = self._plan, self._recorder.clock, self._clients.producers
         pace = RateLimiter(plan.workload.rate / plan.workload.producers, clock)
         prefix = f"p{index}"
         named = partial(keyed_name, plan, index) if plan.workload.keys else None
@@ -328,7 +346,7 @@ class RunningWorkload:
             process=name,
             topic=topic,
             size=size,
-            library=self._clients.library,
+            library=self._clients.producers,
         )
         self._transactional.append(client)
         return client
@@ -344,7 +362,7 @@ class RunningWorkload:
             {**clients.producer(self._plan, self._common(name)), **settings},
             process=name,
             topic=self._plan.topic.name,
-            library=self._clients.library,
+            library=self._clients.producers,
         )
         self._named.append(client)
         return client

@@ -35,6 +35,7 @@ class RunArguments(TypedDict, total=False):
         racks: racks of brokers and readers, who fetch from a follower in theirs; by default 0.
         client: library of the producers: ``"librdkafka"``, ``"java"``, ``"java:3.9.2"``,
             ``"kafka-python"`` or ``"aiokafka"``; by default librdkafka, or what the story is about.
+        reader_client: library of the readers, and of the members of a group; by default librdkafka.
         keys: keys of the records, on a compacted topic; by default 0: they have none.
         tiered: whether brokers have a remote tier; by default they do not.
         group_protocol: of a group of three readers beside a nemesis: ``"classic"`` or
@@ -54,6 +55,7 @@ class RunArguments(TypedDict, total=False):
     log_dirs: int
     racks: int
     client: str
+    reader_client: str
     keys: int
     tiered: bool
     group_protocol: str
@@ -164,6 +166,7 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
         log_dirs=words.get("log_dirs", base.log_dirs),
         racks=words.get("racks", base.racks),
         client=words.get("client", base.client),
+        reader_client=words.get("reader_client", base.reader_client),
         nemesis=parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults)),
         topic=topic,
         workload=replace(

@@ -62,6 +62,11 @@ def facts(
         Fact(name="Seed", value=str(plan.seed)),
         Fact(name="Driver", value=plan.driver, means=environment.platform if environment else ""),
         *([Fact(name="Client", value=plan.client)] if plan.client != LIBRDKAFKA else []),
+        *(
+            [Fact(name="Readers", value=plan.reader_client)]
+            if plan.reader_client != LIBRDKAFKA
+            else []
+        ),
         *_groups(work),
         Fact(name="Truncation", value="", means=environment.truncation if environment else ""),
     ]

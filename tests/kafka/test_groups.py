@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -17,7 +18,8 @@ from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
-from highwater.harness.runs.group_protocols import SHARE_GROUP, GroupProtocol
+from highwater.harness.releases.client_choice import JAVA, LIBRDKAFKA
+from highwater.harness.runs.group_protocols import SHARE_FEATURES, SHARE_GROUP, GroupProtocol
 from highwater.harness.runs.history import GROUPS_TABLE, read_stream
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.recorder import Clock, Recorder
@@ -72,10 +74,12 @@ def played(
     return run
 
 
-def made(cluster: RealCluster, topic: str, workload: Workload) -> Plan:
+def made(cluster: RealCluster, topic: str, workload: Workload, readers: str = LIBRDKAFKA) -> Plan:
     settings = Topic(name=topic, partitions=PARTITIONS)
     cluster.create_topic(topic, PLACED, settings.settings())
-    return Plan(kafka=MODERN, topic=settings, workload=workload)
+    return Plan(
+        kafka=cluster.release.name, topic=settings, workload=workload, reader_client=readers
+    )
 
 
 def log_of(run: Run) -> ShareLog:
@@ -89,13 +93,22 @@ def log_of(run: Run) -> ShareLog:
 
 
 @pytest.mark.parametrize(
-    "protocol", ["consumer", pytest.param("classic", marks=pytest.mark.nightly)]
+    ("library", "protocol"),
+    [
+        ("librdkafka", "consumer"),
+        pytest.param("librdkafka", "classic", marks=pytest.mark.nightly),
+        ("java", "consumer"),
+        pytest.param("java", "classic", marks=pytest.mark.nightly),
+        pytest.param("kafka-python", "classic", marks=pytest.mark.nightly),
+        pytest.param("aiokafka", "classic", marks=pytest.mark.nightly),
+    ],
 )
 def test_an_offset_that_is_set_back_is_a_lost_commit(
-    cluster: RealCluster, tmp_path: Path, protocol: GroupProtocol
+    cluster: RealCluster, tmp_path: Path, library: str, protocol: GroupProtocol
 ) -> None:
     workload = Workload(consumers=0, subscribe=3, group_protocol=protocol, churn_s=2.0)
-    plan = made(cluster, f"set-back-{protocol}", workload)
+    plan = made(cluster, f"set-back-{library}-{protocol}", workload)
+    plan = msgspec.structs.replace(plan, reader_client=library)
     group = f"{plan.topic.name}-group"
 
     def set_back() -> None:
@@ -122,16 +135,48 @@ def test_an_offset_that_is_set_back_is_a_lost_commit(
     assert findings == [("lost-commit", 1)]
 
 
+def shared(
+    cluster: RealCluster, path: Path, readers: str, *, rows: int, reset: str = "earliest"
+) -> Run:
+    """Members of a share group are slow, leave and crash, until they were given so many records."""
+    workload = Workload(consumers=0, share=3, churn_s=3.0)
+    plan = made(cluster, f"shared-{readers}-{reset}-{rows}", workload, readers)
+    begins = dict.fromkeys(SHARE_GROUP, reset)
+    cluster.finalize_features(SHARE_FEATURES)
+    cluster.configure_group(share_group(plan), begins)
+    return played(cluster, plan, path, rows=rows)
+
+
+def test_what_is_acknowledged_in_java_and_given_again_is_found(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    """The journals of a run have nothing; one row more, and that alone is found."""
+    run = shared(cluster, tmp_path, JAVA, rows=300)
+    rows, log = table(run, GROUPS_TABLE), log_of(run)
+    assert list(wrongly_shared(rows, log)) == []
+    for event in ("accept", "reject"):
+        done = next(row for row in rows if row["event"] == event and row["outcome"] == "ok")
+        later = max(row["complete_ns"] or 0 for row in rows)
+        again = {
+            **done,
+            "event": "acquired",
+            "process": "share-99",
+            "deliveries": done["deliveries"] + 1,
+            "invoke_ns": later + 1,
+            "complete_ns": later + 2,
+        }
+        [found] = wrongly_shared([*rows, again], log)
+        place = done["partition"], done["offset"]
+        assert (found.kind, found.partition, found.offset) == ("acknowledged-again", *place)
+
+
 @pytest.mark.nightly
+@pytest.mark.parametrize("readers", [LIBRDKAFKA, JAVA])
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_what_a_share_group_did_not_begin_with_is_never_given(
-    cluster: RealCluster, tmp_path: Path, reset: str
+    cluster: RealCluster, tmp_path: Path, reset: str, readers: str
 ) -> None:
-    workload = Workload(consumers=0, share=3, churn_s=3.0)
-    plan = made(cluster, f"shared-{reset}", workload)
-    begins = dict.fromkeys(SHARE_GROUP, reset)
-    cluster.configure_group(share_group(plan), begins)
-    run = played(cluster, plan, tmp_path, rows=1500)
+    run = shared(cluster, tmp_path, readers, rows=1500, reset=reset)
     rows = table(run, GROUPS_TABLE)
     assert {"accept", "release", "reject", "drained"} <= {row["event"] for row in rows}
     assert all(row["deliveries"] for row in rows if row["event"] == "acquired")
@@ -144,13 +189,14 @@ def test_what_a_share_group_did_not_begin_with_is_never_given(
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("readers", [LIBRDKAFKA, JAVA])
 @pytest.mark.parametrize("lock_ms", ["5000", "1000"])
 def test_a_lock_that_is_shorter_than_promised_makes_two_holders(
-    cluster: RealCluster, tmp_path: Path, lock_ms: str
+    cluster: RealCluster, tmp_path: Path, lock_ms: str, readers: str
 ) -> None:
     """Two members a partition; few records, so that each is given as soon as it is sent."""
     workload = Workload(consumers=0, share=2 * PARTITIONS, rate=15.0)
-    plan = made(cluster, f"locked-{lock_ms}", workload)
+    plan = made(cluster, f"locked-{readers}-{lock_ms}", workload, readers)
     settings = {**SHARE_GROUP, "share.record.lock.duration.ms": lock_ms}
     cluster.configure_group(share_group(plan), settings)
     run = played(cluster, plan, tmp_path, rows=900)

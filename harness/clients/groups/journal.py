@@ -6,30 +6,14 @@ when, and which offsets the group had to know (``checkers.groups``).
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import TopicPartition
 
+from highwater.harness.clients.libraries.interfaces import ClientError, ReadRecord
 from highwater.harness.runs.history import INFO, OK
 from highwater.harness.runs.recorder import Recorder
 
-_MAGIC: Final = b"CGMDv2:"
-_EPOCH_BYTES: Final = 4
-
 Begun = dict[tuple[int, int], deque[int]]
-
-
-def epoch_of(client: Consumer) -> int | None:
-    """Return the generation of a classic group, or the member's epoch; None where it has none.
-
-    The client tells it in the bytes that it would send along with a transaction
-    (``rd_kafka_consumer_group_metadata_write``).
-    """
-    data = bytes(client.consumer_group_metadata() or b"")
-    if not data.startswith(_MAGIC):
-        return None
-    epoch = int.from_bytes(data[len(_MAGIC) : len(_MAGIC) + _EPOCH_BYTES], "little", signed=True)
-    return epoch if epoch > 0 else None
 
 
 class GroupJournal:
@@ -65,7 +49,7 @@ class GroupJournal:
                 epoch=epoch,
             )
 
-    def given(self, messages: Iterable[Message], invoke_ns: int) -> None:
+    def given(self, messages: Iterable[ReadRecord], invoke_ns: int) -> None:
         """Record what a poll returned that ends now: a row for each run of rising offsets."""
         complete_ns = self.clock()
         runs: dict[int, list[list[int]]] = {}
@@ -93,8 +77,8 @@ class GroupJournal:
         """The partitions with a commit that has no answer yet."""
         return frozenset(partition for (partition, _), begun in self._begun.items() if begun)
 
-    def answered(self, error: KafkaError | None, places: Iterable[TopicPartition]) -> None:
-        """Record the answer to a commit: librdkafka's callback.
+    def answered(self, error: ClientError | None, places: Iterable[TopicPartition]) -> None:
+        """Record the answer to a commit: ``on_commit`` of a consumer.
 
         Every error is a doubt: an earlier try of the client's may have been written.
         """

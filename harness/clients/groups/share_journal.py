@@ -4,8 +4,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
+from highwater.harness.clients.libraries.interfaces import SharedRecord
 from highwater.harness.runs.history import INFO, OK
 from highwater.harness.runs.recorder import Recorder
 
@@ -36,7 +37,7 @@ class ShareJournal:
         self._row = {"process": process, "group": group}
         self._begun: dict[tuple[int, int], deque[_Answer]] = defaultdict(deque)
 
-    def given(self, messages: Iterable[Message], invoke_ns: int) -> None:
+    def given(self, messages: Iterable[SharedRecord], invoke_ns: int) -> None:
         """Record what a poll returned that ends now."""
         complete_ns = self.clock()
         for message in messages:
@@ -49,21 +50,21 @@ class ShareJournal:
                 deliveries=message.delivery_count(),
             )
 
-    def answers(self, event: str, messages: Iterable[Message]) -> None:
+    def answers(self, event: str, messages: Iterable[SharedRecord]) -> None:
         """Note that records are acknowledged from now on; what came of it is told later."""
         begun_ns = self.clock()
         for message in messages:
             answer = _Answer(event, begun_ns, message.delivery_count())
             self._begun[message.partition() or 0, message.offset() or 0].append(answer)
 
-    def refused(self, message: Message) -> None:
+    def refused(self, message: SharedRecord) -> None:
         """Note that the client would not even take an acknowledgement."""
         self._begun[message.partition() or 0, message.offset() or 0].pop()
 
     def answered(
         self, offsets: Mapping[TopicPartition, Iterable[int]], error: KafkaException | None
     ) -> None:
-        """Record what became of acknowledgements: librdkafka's callback."""
+        """Record what became of acknowledgements: a member's callback."""
         complete_ns = self.clock()
         for place, numbers in offsets.items():
             for offset in numbers:
@@ -113,4 +114,5 @@ class ShareJournal:
 
 def _name(error: KafkaException) -> str:
     cause = error.args[0] if error.args else error
-    return str(cause.name()) if isinstance(cause, KafkaError) else type(cause).__name__
+    name = getattr(cause, "name", None)
+    return str(name()) if callable(name) else type(cause).__name__

@@ -10,16 +10,16 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from confluent_kafka import (
-    AcknowledgeType,
-    IllegalStateException,
-    KafkaException,
-    Message,
-    ShareConsumer,
-)
+from confluent_kafka import AcknowledgeType, IllegalStateException, KafkaException
 
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.groups.share_journal import ACCEPT, REJECT, RELEASE, ShareJournal
+from highwater.harness.clients.libraries.interfaces import (
+    ReaderLibrary,
+    SharedRecord,
+    SharingConsumer,
+)
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.operation_buffers import ReadBuffer
 from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, draws, lives
 from highwater.harness.runs.group_protocols import LOCK_S
@@ -49,6 +49,7 @@ class ShareMember:
         common: settings of a client of that name.
         number: counts the members; every other one acknowledges implicitly.
         draining: set when nothing new is written: from then on it accepts all, and does not crash.
+        library: that it is of.
 
     Attributes:
         given_at: when it was given a record last, on the monotonic clock in seconds.
@@ -64,6 +65,7 @@ class ShareMember:
         number: int,
         group: str,
         draining: threading.Event,
+        library: ReaderLibrary = LIBRDKAFKA,
     ) -> None:
         self.given_at = time.monotonic()
         self.given: set[tuple[int, int]] = set()
@@ -74,6 +76,7 @@ class ShareMember:
         self._group = group
         self._explicit = number % 2 == 0
         self._draining = draining
+        self._library = library
         self._random = draws(plan, self._name)
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
@@ -99,8 +102,7 @@ class ShareMember:
         settings = clients.share_consumer(
             self._common(process), group=self._group, explicit=self._explicit, most=_AT_ONCE
         )
-        client: ShareConsumer | None = ShareConsumer(settings)
-        assert client is not None
+        client = self._library.share_consumer(settings)
         client.set_acknowledgement_commit_callback(journal.answered)
         tape.moved(SUBSCRIBE, dict.fromkeys(range(topic.partitions)), within=False)
         client.subscribe([topic.name])
@@ -111,15 +113,17 @@ class ShareMember:
                 break
             self._poll(client, journal, tape)
         begun_ns = journal.clock()
-        if not crashed and answer_limit_s() > 0:
+        if crashed or answer_limit_s() <= 0:
+            client.drop()
+        else:
             try:
                 client.close()
             except KafkaException as error:
                 self._warn(error)
-        client = None  # which destroys it, as by a crash, if it was not closed
+        del client  # which ends it, if it was dropped
         journal.ended(begun_ns, crashed=crashed)
 
-    def _poll(self, client: ShareConsumer, journal: ShareJournal, tape: ReadBuffer) -> None:
+    def _poll(self, client: SharingConsumer, journal: ShareJournal, tape: ReadBuffer) -> None:
         """Poll, work, and acknowledge what the poll returned."""
         invoke_ns = self._recorder.clock()
         try:
@@ -155,7 +159,7 @@ class ShareMember:
             self._draining.wait(LOCK_S * self._random.random() / 2)
 
     def _acknowledge(
-        self, client: ShareConsumer, journal: ShareJournal, messages: list[Message]
+        self, client: SharingConsumer, journal: ShareJournal, messages: list[SharedRecord]
     ) -> None:
         draining = self._draining.is_set()
         names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
@@ -168,7 +172,7 @@ class ShareMember:
                 journal.refused(message)
                 self._warn(error)
 
-    def _flush(self, client: ShareConsumer) -> None:
+    def _flush(self, client: SharingConsumer) -> None:
         """Send acknowledgements now, or leave that to the next poll."""
         if self._random.random() >= _WAITS_FOR_ANSWER:
             return

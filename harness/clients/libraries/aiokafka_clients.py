@@ -8,14 +8,16 @@ import asyncio
 import contextlib
 import logging
 import threading
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import aiokafka
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 
 from highwater.harness.clients.libraries import python_settings
+from highwater.harness.clients.libraries.consumers.aiokafka_consumer import AiokafkaEngine
 from highwater.harness.clients.libraries.library_log import LibraryLog
 from highwater.harness.clients.libraries.python_errors import (
     UNREACHED,
@@ -53,8 +55,13 @@ class _Client:
         letter = _Letter(topic=topic, value=value, partition=partition, answer=answer)
         self._loop.call_soon_threadsafe(self._letters.put_nowait, letter)
 
-    def call(self, method: str, *words: str) -> Future[object]:
+    def call(self, method: str, *words: object) -> Future[object]:
         return asyncio.run_coroutine_threadsafe(self._call(method, *words), self._loop)
+
+    def offsets(self, places: Iterable[TopicPartition]) -> object:
+        return {
+            aiokafka.TopicPartition(place.topic, place.partition): place.offset for place in places
+        }
 
     def end(self) -> None:
         if self._error is None or self._error.kind != "ProducerClosed":
@@ -102,7 +109,7 @@ class _Client:
             self._error = self._error or replace(error, ended=True)
         letter.answer(error, None)
 
-    async def _call(self, method: str, *words: str) -> object:
+    async def _call(self, method: str, *words: object) -> object:
         producer = await self._opened()
         if method == "init_transactions":  # which its start has done
             return None
@@ -138,6 +145,7 @@ def aiokafka_clients(log: logging.Logger) -> PythonClients:
     """Return clients of aiokafka; the log gets the library's lines."""
     return PythonClients(
         lambda settings: _Client(python_settings.aiokafka(settings)),
+        lambda settings, post: AiokafkaEngine(python_settings.aiokafka_consumer(settings), post),
         LibraryLog("aiokafka", log),
         LibraryLog("asyncio", log),
     )

@@ -1,11 +1,13 @@
 """The seam between the clients of a run and the library that they are of.
 
-Errors, messages and producers have the methods of confluent-kafka, whose own classes satisfy these
-Protocols; a library of another language wears the same methods.
+Errors, messages, producers and consumers have the methods of confluent-kafka, whose own classes
+satisfy these Protocols; a library of another language wears the same methods.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol, overload
+
+from confluent_kafka import AcknowledgeType, KafkaException, TopicPartition
 
 from highwater.harness.clients.client_config import Settings
 
@@ -114,6 +116,139 @@ class TransactionsProducer(RecordProducer, TransactionCalls, Protocol):
         """End it as a crash does: nothing is asked of its coordinator."""
 
 
+class ReadRecord(Protocol):
+    """A record that a consumer has returned, or an error in its place."""
+
+    def error(self) -> ClientError | None:
+        """Return the error; None for a record. ``_AUTO_OFFSET_RESET`` is one of a partition."""
+
+    def partition(self) -> int | None:
+        """Return its partition."""
+
+    def offset(self) -> int | None:
+        """Return its offset; of a position out of range, that position."""
+
+    def leader_epoch(self) -> int | None:
+        """Return the epoch of the leader that appended it; None where the client has none."""
+
+    def key(self) -> Any:  # noqa: ANN401 - bytes, which confluent-kafka types as str, too
+        """Return its key."""
+
+    def value(self) -> Any:  # noqa: ANN401 - the same
+        """Return its value."""
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the kind of its timestamp, and the timestamp in milliseconds."""
+
+
+OnPartitions = Callable[[Any, list[TopicPartition]], None]
+"""Called with a ``RecordConsumer`` and the partitions that it was given, or that were taken."""
+
+
+class RecordConsumer(Protocol):
+    """A consumer of one topic, for one thread. Callbacks come within ``consume`` and ``close``.
+
+    What its methods raise is a ``KafkaException`` whose argument is a ``ClientError``. A member of
+    a group answers each commit by ``on_commit`` of its settings.
+    """
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions from these offsets; of a member, those that it was given now."""
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions, too; of a member whose partitions are given one by one."""
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """Stop reading these partitions, to read them from elsewhere."""
+
+    def subscribe(
+        self,
+        topics: list[str],
+        *,
+        on_assign: OnPartitions,
+        on_revoke: OnPartitions,
+        on_lost: OnPartitions,
+    ) -> None:
+        """Join the group of the settings.
+
+        ``on_assign`` says where to begin, by ``assign`` or ``incremental_assign``; no record of
+        such a partition is returned before.
+        """
+
+    def consume(self, num_messages: int, timeout: float) -> Sequence[ReadRecord]:
+        """Return the next records, and errors that are to be logged."""
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on from another offset."""
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        """Return the group's offsets; below zero where it has none."""
+
+    # Commit offsets of the group: ``on_commit`` gets the answer, or it is waited for and returned.
+    @overload
+    def commit(self, *, offsets: list[TopicPartition], asynchronous: Literal[True]) -> None: ...
+
+    @overload
+    def commit(
+        self, *, offsets: list[TopicPartition], asynchronous: Literal[False]
+    ) -> list[TopicPartition] | None: ...
+
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
+        """Return where the log of a partition begins, and where it ends for a reader."""
+
+    def consumer_group_metadata(self) -> Any:  # noqa: ANN401 - of the library
+        """Return what its library's producers send along with offsets in a transaction."""
+
+    def epoch(self) -> int | None:
+        """Return the generation of a classic group, or the member's epoch; None: not known."""
+
+    def close(self) -> None:
+        """Leave the group, if it is in one, and end."""
+
+    def drop(self) -> None:
+        """End as by a crash: nobody is told. Nobody may refer to it afterwards."""
+
+
+class SharedRecord(ReadRecord, Protocol):
+    """A record that a member was given, or an error in its place."""
+
+    def delivery_count(self) -> int | None:
+        """Return how often it was given to members, this time included."""
+
+
+OnAcknowledged = Callable[[Mapping[TopicPartition, Iterable[int]], KafkaException | None], None]
+"""Called with offsets, and with what went wrong with their acknowledgements."""
+
+
+class SharingConsumer(Protocol):
+    """A member of a share group. For one thread; callbacks come from ``poll`` and ``close``.
+
+    What its methods raise is a ``KafkaException`` whose argument is a ``ClientError``, or an
+    ``IllegalStateException`` of confluent-kafka.
+    """
+
+    def set_acknowledgement_commit_callback(self, callback: OnAcknowledged) -> None:
+        """Have the answers to acknowledgements told."""
+
+    def subscribe(self, topics: list[str]) -> None:
+        """Join the group of the settings."""
+
+    def poll(self, timeout: float) -> Iterable[SharedRecord]:
+        """Return the next records; without explicit acknowledgement the last ones are accepted."""
+
+    def acknowledge(self, message: Any, ack_type: AcknowledgeType) -> None:  # noqa: ANN401 - of ``poll``
+        """Say what becomes of a record; brokers are told by the next poll, or ``commit_sync``."""
+
+    def commit_sync(self, timeout: float) -> object:
+        """Tell brokers what became of records, and wait for their answers."""
+
+    def close(self) -> None:
+        """Send what was acknowledged, leave the group, and end."""
+
+    def drop(self) -> None:
+        """End as by a crash: nobody is told. Nobody may refer to it afterwards."""
+
+
 class Outcomes(Protocol):
     """The meaning of a library's errors for the history."""
 
@@ -127,7 +262,21 @@ class Outcomes(Protocol):
         """Return the outcome of a transaction whose commit was asked for, and failed."""
 
 
-class ClientLibrary(Protocol):
+class ReaderLibrary(Protocol):
+    """A library of consumers. Settings are in librdkafka's names, and each reads its own."""
+
+    def consumer(self, settings: Settings) -> RecordConsumer:
+        """Open a consumer, of settings of ``client_config.consumer``."""
+
+    def share_consumer(self, settings: Settings) -> SharingConsumer:
+        """Open a member of a share group, of settings of ``client_config.share_consumer``.
+
+        Raises:
+            HarnessError: the library has none.
+        """
+
+
+class ClientLibrary(ReaderLibrary, Protocol):
     """A library of clients. Settings are in librdkafka's names, and each library reads its own."""
 
     @property

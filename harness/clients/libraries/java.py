@@ -10,10 +10,12 @@ import math
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from highwater.harness.base.errors import WaitTimeoutError
@@ -21,9 +23,12 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries import java_settings
 from highwater.harness.clients.libraries.answers import AnsweredRecord
+from highwater.harness.clients.libraries.consumers.java_callbacks import CallbackGateway
+from highwater.harness.clients.libraries.consumers.java_consumer import JavaConsumer
+from highwater.harness.clients.libraries.consumers.java_share_consumer import JavaShareConsumer
 from highwater.harness.clients.libraries.interfaces import OnDelivery
 from highwater.harness.clients.libraries.java_errors import GAVE_UP, SLOW, JavaError, JavaOutcomes
-from highwater.harness.clients.libraries.java_gateway import KafkaGateway
+from highwater.harness.clients.libraries.java_gateway import JavaMembership, KafkaGateway
 
 _LOOK_S: Final = 0.002
 _QUEUE_RECORDS: Final = 2_000
@@ -125,10 +130,12 @@ class JavaProducer:
         except Py4JError as raised:
             raise self._gateway.refusal(raised) from raised
 
-    def send_offsets_to_transaction(self, offsets: object, group: object, timeout: float) -> None:
-        """Refuse: its readers are of librdkafka, and their groups with them."""
-        del offsets, group, timeout
-        raise KafkaException(JavaError(classes=("UnsupportedOperationException",)))
+    def send_offsets_to_transaction(
+        self, offsets: list[TopicPartition], group: JavaMembership, timeout: float
+    ) -> None:
+        """Put offsets of a group into the transaction."""
+        send = partial(self._send_offsets, offsets, group)
+        self._within("sendOffsetsToTransaction", timeout, send)
 
     def commit_transaction(self, timeout: float) -> None:
         """Commit."""
@@ -138,13 +145,20 @@ class JavaProducer:
         """Abort."""
         self._within("abortTransaction", timeout)
 
-    def _within(self, method: str, timeout: float) -> None:
+    def _send_offsets(self, offsets: list[TopicPartition], group: JavaMembership) -> None:
+        places, member = self._gateway.offsets(offsets), self._gateway.membership(group)
+        self._java.sendOffsetsToTransaction(places, member)
+        self._gateway.forget(places)
+
+    def _within(
+        self, method: str, timeout: float, call: Callable[[], object] | None = None
+    ) -> None:
         """Call a method that blocks, in a thread of its own; go on with it if it is called already.
 
         Up to 2.x such a call has no time-out of its own.
         """
         if self._call is None or self._call.method != method:
-            self._call = _Call(method, getattr(self._java, method))
+            self._call = _Call(method, call or getattr(self._java, method))
         if not self._call.done.wait(timeout):
             raise KafkaException(JavaError(classes=(SLOW,), message=f"{method} has not returned"))
         raised, self._call = self._call.raised, None
@@ -211,6 +225,8 @@ class JavaClients:
 
     def __init__(self, gateway: KafkaGateway) -> None:
         self._gateway = gateway
+        self._opening = threading.Lock()
+        self._callbacks: CallbackGateway | None = None
 
     def producer(self, settings: Settings) -> JavaProducer:
         """Open a producer."""
@@ -223,3 +239,23 @@ class JavaClients:
     def transactional(self, settings: Settings) -> JavaProducer:
         """Open a transactional producer, which no coordinator knows yet."""
         return JavaProducer(self._gateway, settings)
+
+    def consumer(self, settings: Settings) -> JavaConsumer:
+        """Open a consumer."""
+        return JavaConsumer(self._with_callbacks(), settings)
+
+    def share_consumer(self, settings: Settings) -> JavaShareConsumer:
+        """Open a member of a share group."""
+        return JavaShareConsumer(self._with_callbacks(), settings)
+
+    def _with_callbacks(self) -> CallbackGateway:
+        with self._opening:
+            if self._callbacks is None:
+                self._callbacks = CallbackGateway(self._gateway)
+        return self._callbacks
+
+    def close(self) -> None:
+        """Close the connections to the JVM."""
+        if self._callbacks is not None:
+            self._callbacks.close()
+        self._gateway.close()

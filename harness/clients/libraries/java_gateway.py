@@ -5,18 +5,32 @@ JVM until it is released: Python's garbage collector does not do it, which may r
 gone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError, get_return_value, is_error
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.libraries.java_errors import JavaError
 
-_HOST: Final = "127.0.0.1"
+HOST: Final = "127.0.0.1"
 _CLIENTS: Final = "org.apache.kafka.clients.producer"
+
+
+FENCES_MEMBERS: Final = (2, 5)
+"""Since then a producer says which member of a group it commits for (KIP-447)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaMembership:
+    """The membership of a consumer in a group, which its producer sends along with offsets."""
+
+    group: str
+    generation: int
+    member: str
 
 
 class KafkaGateway:
@@ -30,22 +44,41 @@ class KafkaGateway:
 
     def __init__(self, port: int, token: str, release: tuple[int, ...]) -> None:
         self.release = release
-        parameters = GatewayParameters(
-            address=_HOST, port=port, auth_token=token, enable_memory_management=False
-        )
-        self._gateway = JavaGateway(gateway_parameters=parameters)
-        self._gateway.set_gateway_client(_Connections(gateway_parameters=parameters))
+        self.token = token
+        self._gateway = self._connected(port)
         jvm: Any = self._gateway.jvm
         self._properties = jvm.java.util.Properties
         self._milliseconds = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
         clients = jvm.org.apache.kafka.clients.producer
         self._producer = clients.KafkaProducer
         self.record = clients.ProducerRecord
+        consumers = jvm.org.apache.kafka.clients.consumer
+        self._offset = consumers.OffsetAndMetadata
+        self.partition = jvm.org.apache.kafka.common.TopicPartition
+        self.map = jvm.java.util.HashMap
+        self._metadata = consumers.ConsumerGroupMetadata
+        self._optional = jvm.java.util.Optional
         self._errors = jvm.org.apache.kafka.common.protocol.Errors
         self._duration = jvm.java.time.Duration
 
+    def _connected(self, port: int) -> JavaGateway:
+        parameters = GatewayParameters(
+            address=HOST, port=port, auth_token=self.token, enable_memory_management=False
+        )
+        gateway = JavaGateway(gateway_parameters=parameters)
+        gateway.set_gateway_client(RaisingConnections(gateway_parameters=parameters))
+        return gateway
+
     def producer(self, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
         """Return a new ``KafkaProducer``.
+
+        Raises:
+            HarnessError: it refuses its settings.
+        """
+        return self.opened("producer", self._producer, settings)
+
+    def opened(self, what: str, kind: Any, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
+        """Return a new client of a class.
 
         Raises:
             HarnessError: it refuses its settings.
@@ -54,10 +87,29 @@ class KafkaGateway:
         for name, value in settings.items():
             properties.setProperty(name, value)
         try:
-            return self._producer(properties)
+            return kind(properties)
         except Py4JJavaError as raised:
             error = self.error_of(raised.java_exception)
-            raise HarnessError(f"Java has no such producer: {error}") from raised
+            raise HarnessError(f"Java has no such {what}: {error}") from raised
+        finally:
+            self.forget(properties)
+
+    def offsets(self, places: Iterable[TopicPartition]) -> Any:  # noqa: ANN401 - of Java
+        """Return offsets as a ``Map``."""
+        offsets = self.map()
+        for place in places:
+            partition = self.partition(place.topic, place.partition)
+            offset = self._offset(place.offset)
+            offsets.put(partition, offset)
+            self.forget(partition, offset)
+        return offsets
+
+    def membership(self, group: JavaMembership) -> Any:  # noqa: ANN401 - of Java
+        """Return what a producer sends along with offsets: before 2.5 the group alone (KIP-447)."""
+        if self.release < FENCES_MEMBERS:
+            return group.group
+        words = group.group, group.generation, group.member
+        return self._metadata(*words, self._optional.empty())
 
     def close_now(self, producer: Any) -> None:  # noqa: ANN401 - of Java
         """End a producer without waiting for anything; nothing is asked of a coordinator."""
@@ -91,6 +143,14 @@ class KafkaGateway:
             ) from raised
         return KafkaException(self.error_of(raised.java_exception, queued=queued))
 
+    def serve_callbacks(self) -> int:
+        """Start another server in the JVM, which calls back in the thread that calls; its port."""
+        builder: Any = self._gateway.jvm.py4j.ClientServer.ClientServerBuilder()
+        options = builder.javaPort(0).authToken(self.token).enableMemoryManagement(False)
+        server = options.build()
+        server.startServer()
+        return int(server.getJavaServer().getListeningPort())
+
     def has_class(self, name: str) -> bool:
         """Return whether a class of that whole name is there."""
         try:
@@ -109,7 +169,7 @@ class KafkaGateway:
         self._gateway.close()
 
 
-class _Connections(GatewayClient):  # type: ignore[misc]  # py4j has no types
+class RaisingConnections(GatewayClient):  # type: ignore[misc]  # py4j has no types
     """Connections to the JVM that raise an error themselves.
 
     PySpark replaces what raises for every gateway of a process, and asks Spark's JVM what an
@@ -122,6 +182,7 @@ class _Connections(GatewayClient):  # type: ignore[misc]  # py4j has no types
         retry: bool = True,
         binary: bool = False,
     ) -> Any:  # noqa: ANN401 - of py4j
+        """Send a command, and raise what it has thrown."""
         answer = super().send_command(command, retry, binary)
         if not binary and is_error(answer)[0]:
             get_return_value(answer, self, *command.split("\n")[1:3])

@@ -1,12 +1,12 @@
 """Settings of Kafka's Java clients, made from those of librdkafka, so that both do the same.
 
-Names are those of Kafka's documentation ("Producer Configs"). What a release does not know yet is
-in the table, too: its client writes a line about it into its log, and goes on.
+Names are those of Kafka's documentation ("Producer Configs", "Consumer Configs"). What a release
+does not know yet is in the table, too: its client writes a line about it into its log, and goes on.
 """
 
 from typing import Final
 
-from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.client_config import REPORTED, Settings
 
 Number = tuple[int, ...]
 
@@ -37,6 +37,57 @@ _RENAMED: Final = {
     "socket.send.buffer.bytes": "send.buffer.bytes",
     "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
 }
+_READS: Final = {
+    **{
+        name: name
+        for name in (
+            "bootstrap.servers",
+            "client.id",
+            "reconnect.backoff.ms",
+            "reconnect.backoff.max.ms",
+            "isolation.level",
+            "check.crcs",
+            "allow.auto.create.topics",
+            "socket.connection.setup.timeout.ms",
+            "group.id",
+            "group.protocol",
+            "session.timeout.ms",
+            "max.poll.interval.ms",
+            "heartbeat.interval.ms",
+        )
+    },
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+}
+_SHARES: Final = {
+    **{
+        name: name
+        for name in (
+            "bootstrap.servers",
+            "client.id",
+            "reconnect.backoff.ms",
+            "reconnect.backoff.max.ms",
+            "check.crcs",
+            "socket.connection.setup.timeout.ms",
+            "group.id",
+            "share.acknowledgement.mode",
+            "max.poll.records",
+        )
+    },
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "socket.timeout.ms": "request.timeout.ms",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+}
+_TEXT: Final = "org.apache.kafka.common.serialization.StringDeserializer"
+_PRINTED: Final = {
+    **{f"{what}.deserializer": _TEXT for what in ("key", "value")},
+    **{f"{what}.deserializer.encoding": "ISO8859_1" for what in ("key", "value")},
+}
+
+READ_AT_ONCE: Final = 5_000
+"""Records that one poll returns at most."""
+
 _PIPELINED: Final = (1, 0)
 """Before that an idempotent producer has one request in flight at a time."""
 
@@ -64,6 +115,39 @@ def producer(settings: Settings, release: Number) -> dict[str, str]:
     if release < _PIPELINED and ours["enable.idempotence"] == "true":
         ours["max.in.flight.requests.per.connection"] = "1"
     return {**ours, "key.serializer": _SERIALIZER, "value.serializer": _SERIALIZER}
+
+
+def consumer(settings: Settings) -> dict[str, str]:
+    """Return the settings of a Java consumer.
+
+    Bytes become text and are the same characters (ISO 8859-1), because Java prints no bytes.
+    A consumer that is closed does not leave its group by itself, so that one can crash.
+    """
+    ours = {
+        java: _text(settings[name])
+        for name, java in _READS.items()
+        if settings.get(name) is not None
+    }
+    reset = settings["auto.offset.reset"]
+    return {
+        **ours,
+        "auto.offset.reset": "none" if reset == REPORTED else reset,
+        "enable.auto.commit": "false",
+        "internal.leave.group.on.close": "false",
+        "fetch.max.bytes": str(settings["queued.max.messages.kbytes"] * 1024),
+        "max.poll.records": str(READ_AT_ONCE),
+        # Longer than a session, as Java wants it; an answer is waited for as by librdkafka.
+        "request.timeout.ms": str(settings["socket.timeout.ms"]),
+        "default.api.timeout.ms": str(_BLOCKS_MS),
+        "retry.backoff.ms": str(settings["fetch.error.backoff.ms"]),
+        **_PRINTED,
+    }
+
+
+def share_consumer(settings: Settings) -> dict[str, str]:
+    """Return the settings of a Java member of a share group."""
+    ours = {java: _text(settings[name]) for name, java in _SHARES.items()}
+    return {**ours, "default.api.timeout.ms": ours["request.timeout.ms"], **_PRINTED}
 
 
 def _text(value: object) -> str:

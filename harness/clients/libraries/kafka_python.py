@@ -6,16 +6,18 @@ Its constructor waits for a broker, so it is opened by the first record or call 
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any, Final
 
 import kafka
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from kafka.errors import KafkaError
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.libraries import python_settings
+from highwater.harness.clients.libraries.consumers.in_thread import in_thread
+from highwater.harness.clients.libraries.consumers.kafka_python_consumer import KafkaPythonEngine
 from highwater.harness.clients.libraries.library_log import LibraryLog
 from highwater.harness.clients.libraries.python_errors import (
     UNREACHED,
@@ -46,10 +48,18 @@ class _Client:
             future.add_callback(lambda metadata: answer(None, self._offset(metadata)))
             future.add_errback(lambda raised: answer(error_of(raised), None))
 
-    def call(self, method: str, *words: str) -> Future[object]:
-        return _in_thread(f"kafka-python-{method}", lambda: self._waits(method, *words))
+    def call(self, method: str, *words: object) -> Future[object]:
+        return in_thread(f"kafka-python-{method}", lambda: self._waits(method, *words))
 
-    def _waits(self, method: str, *words: str) -> object:
+    def offsets(self, places: Iterable[TopicPartition]) -> object:
+        return {
+            kafka.TopicPartition(place.topic, place.partition): kafka.OffsetAndMetadata(
+                place.offset
+            )
+            for place in places
+        }
+
+    def _waits(self, method: str, *words: object) -> object:
         return getattr(self._opened(), method)(*words)
 
     def end(self) -> None:
@@ -87,24 +97,12 @@ class _Client:
             return self._producer
 
 
-def _in_thread(name: str, call: Callable[[], object]) -> Future[object]:
-    """Begin a call that may never return, in a thread that the process does not wait for."""
-    future: Future[object] = Future()
-
-    def run() -> None:
-        try:
-            result = call()
-        except BaseException as raised:  # noqa: BLE001 - whoever waits for the result gets it
-            future.set_exception(raised)
-        else:
-            future.set_result(result)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return future
-
-
 def kafka_python_clients(log: logging.Logger) -> PythonClients:
     """Return clients of kafka-python; the log gets the library's lines."""
     return PythonClients(
-        lambda settings: _Client(python_settings.kafka_python(settings)), LibraryLog("kafka", log)
+        lambda settings: _Client(python_settings.kafka_python(settings)),
+        lambda settings, post: KafkaPythonEngine(
+            python_settings.kafka_python_consumer(settings), post
+        ),
+        LibraryLog("kafka", log),
     )

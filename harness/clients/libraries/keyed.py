@@ -4,12 +4,20 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Message
-
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.checked_producer import Producer
-from highwater.harness.clients.libraries.interfaces import ClientError, DeliveredRecord, OnDelivery
-from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA, ReachingProducer
+from highwater.harness.clients.libraries.consumers.librdkafka_consumer import Consumer
+from highwater.harness.clients.libraries.interfaces import (
+    ClientError,
+    DeliveredRecord,
+    OnDelivery,
+    ReadRecord,
+)
+from highwater.harness.clients.libraries.librdkafka import (
+    LIBRDKAFKA,
+    DroppedShareConsumer,
+    ReachingProducer,
+)
 from highwater.harness.runs.history import record_id
 from highwater.harness.runs.topics.record_keys import parts, tombstone_name
 
@@ -83,11 +91,19 @@ class KeyedLibrary:
         """Open a transactional producer, which no coordinator knows yet."""
         return KeyedProducer(settings)
 
+    def consumer(self, settings: Settings) -> Consumer:
+        """Open a consumer, which needs to know nothing of keys."""
+        return Consumer(settings)
+
+    def share_consumer(self, settings: Settings) -> DroppedShareConsumer:
+        """Open a member of a share group, which needs to know nothing of keys."""
+        return DroppedShareConsumer(settings)
+
 
 KEYED: Final = KeyedLibrary()
 
 
-def read_values(messages: Sequence[Message]) -> list[bytes | None]:
+def read_values(messages: Sequence[ReadRecord]) -> list[bytes | None]:
     """Return the values of messages; of a tombstone its name."""
     values = [message.value() for message in messages]
     if None not in values:
@@ -98,6 +114,6 @@ def read_values(messages: Sequence[Message]) -> list[bytes | None]:
     ]
 
 
-def _name(message: Message) -> bytes | None:
+def _name(message: ReadRecord) -> bytes | None:
     key = message.key()
     return None if key is None else tombstone_name(key, message.timestamp()[1]).encode()

@@ -4,12 +4,13 @@ import time
 from typing import Any, Final
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, ShareConsumer
 
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.clients import delivery_outcomes
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.checked_producer import Producer
+from highwater.harness.clients.libraries.consumers.librdkafka_consumer import Consumer
 
 _LOOK_S: Final = 0.05
 _ASK_S: Final = 1.0
@@ -50,6 +51,13 @@ class ReachingProducer(Producer):
         self._up = {broker["nodeid"] for broker in brokers if broker["state"] == "UP"}
 
 
+class DroppedShareConsumer(ShareConsumer):
+    """A member of a share group that can end as by a crash."""
+
+    def drop(self) -> None:
+        """Do nothing: one that was not closed leaves nobody when the last reference to it goes."""
+
+
 class _Outcomes:
     def delivered(self, error: KafkaError, *, retries: bool) -> str:
         return delivery_outcomes.delivered(error.code(), retries=retries)
@@ -77,6 +85,14 @@ class Librdkafka:
     def transactional(self, settings: Settings) -> Any:  # noqa: ANN401 - ``Producer`` has the calls in C
         """Open a transactional producer, which no coordinator knows yet."""
         return Producer(settings)
+
+    def consumer(self, settings: Settings) -> Consumer:
+        """Open a consumer."""
+        return Consumer(settings)
+
+    def share_consumer(self, settings: Settings) -> DroppedShareConsumer:
+        """Open a member of a share group."""
+        return DroppedShareConsumer(settings)
 
 
 LIBRDKAFKA: Final = Librdkafka()

@@ -7,15 +7,20 @@ a send begins before the client is asked: intervals are wider than they were, ne
 
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 
-from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.answers import Mailbox, WaitingRecord
+from highwater.harness.clients.libraries.consumers.python_consumer import (
+    LibraryConsumer,
+    Polled,
+    PythonConsumer,
+)
 from highwater.harness.clients.libraries.interfaces import OnDelivery
 from highwater.harness.clients.libraries.library_log import LibraryLog
 from highwater.harness.clients.libraries.python_errors import (
@@ -44,8 +49,11 @@ class PythonClient(Protocol):
             KafkaException: it is refused; the argument is a ``PythonError``.
         """
 
-    def call(self, method: str, *words: str) -> Future[object]:
+    def call(self, method: str, *words: object) -> Future[object]:
         """Begin a call of the producer that waits for brokers."""
+
+    def offsets(self, places: Iterable[TopicPartition]) -> object:
+        """Return offsets as the producer takes them."""
 
     def end(self) -> None:
         """End it as a crash does: nothing is asked of brokers. Never raises; may be repeated."""
@@ -131,10 +139,12 @@ class PythonProducer:
         """Begin a transaction."""
         self._within("begin_transaction", _BEGIN_S)
 
-    def send_offsets_to_transaction(self, offsets: object, group: object, timeout: float) -> None:
-        """Refuse: its readers are of librdkafka, and their groups with them."""
-        del offsets, group, timeout
-        raise KafkaException(PythonError(kind="UnsupportedOperation"))
+    def send_offsets_to_transaction(
+        self, offsets: list[TopicPartition], group: object, timeout: float
+    ) -> None:
+        """Put offsets of a group into the transaction."""
+        words = self._client.offsets(offsets), group
+        self._within("send_offsets_to_transaction", timeout, *words)
 
     def commit_transaction(self, timeout: float) -> None:
         """Commit."""
@@ -144,13 +154,13 @@ class PythonProducer:
         """Abort."""
         self._within("abort_transaction", timeout)
 
-    def _within(self, method: str, timeout: float) -> None:
+    def _within(self, method: str, timeout: float, *words: object) -> None:
         """Call a method that waits; go on with it if it is called already.
 
         Neither library gives such a call a time-out of its own.
         """
         if self._call is None or self._call[0] != method:
-            self._call = method, self._client.call(method)
+            self._call = method, self._client.call(method, *words)
         future = self._call[1]
         try:
             future.result(timeout)
@@ -169,15 +179,23 @@ class PythonClients:
 
     Args:
         opened: makes a client of settings in librdkafka's names.
+        reading: makes the engine of a consumer of such settings.
         logs: copies of the library's log lines, which end with its clients.
     """
 
     outcomes: Final = PythonOutcomes()
 
-    def __init__(self, opened: Callable[[Settings], PythonClient], *logs: LibraryLog) -> None:
+    def __init__(
+        self,
+        opened: Callable[[Settings], PythonClient],
+        reading: Callable[[Settings, Callable[[Polled], None]], LibraryConsumer],
+        *logs: LibraryLog,
+    ) -> None:
         self._opened = opened
+        self._reading = reading
         self._logs = logs
         self._clients: weakref.WeakSet[PythonClient] = weakref.WeakSet()
+        self._engines: weakref.WeakSet[LibraryConsumer] = weakref.WeakSet()
 
     def producer(self, settings: Settings) -> PythonProducer:
         """Open a producer."""
@@ -193,9 +211,25 @@ class PythonClients:
         """Open a transactional producer, which no coordinator knows yet."""
         return self.producer(settings)
 
+    def consumer(self, settings: Settings) -> PythonConsumer:
+        """Open a consumer."""
+
+        def made(post: Callable[[Polled], None]) -> LibraryConsumer:
+            engine = self._reading(settings, post)
+            self._engines.add(engine)
+            return engine
+
+        return PythonConsumer(made, settings)
+
+    def share_consumer(self, settings: Settings) -> NoReturn:
+        """Refuse: neither library has members of share groups (KIP-932)."""
+        raise HarnessError(f"{settings['client.id']} cannot be in a share group with this library")
+
     def close(self) -> None:
         """End all of its clients. Never raises."""
         for client in tuple(self._clients):
             client.end()
+        for engine in tuple(self._engines):
+            engine.crash()
         for log in self._logs:
             log.close()

@@ -8,7 +8,7 @@ for each broker at a time, and no reconnect back-off.
 
 from typing import Any, Final
 
-from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.client_config import REPORTED, Settings
 
 BLOCKS_MS: Final = 5_000
 """So long a send may wait for metadata until it is refused, and opening a client for a broker."""
@@ -32,6 +32,22 @@ _KAFKA_PYTHON: Final = {
     "batch.size": "batch_size",
     "retries": "retries",
 }
+_READS: Final = {
+    "client.id": "client_id",
+    "group.id": "group_id",
+    "session.timeout.ms": "session_timeout_ms",
+    "max.poll.interval.ms": "max_poll_interval_ms",
+    "heartbeat.interval.ms": "heartbeat_interval_ms",
+    "isolation.level": "isolation_level",
+    "check.crcs": "check_crcs",
+    "fetch.wait.max.ms": "fetch_max_wait_ms",
+    "fetch.message.max.bytes": "max_partition_fetch_bytes",
+    "fetch.error.backoff.ms": "retry_backoff_ms",
+    "topic.metadata.refresh.interval.ms": "metadata_max_age_ms",
+}
+READ_AT_ONCE: Final = 5_000
+"""Records that one poll returns at most."""
+
 _AIOKAFKA: Final = {"batch.size": "max_batch_size"}
 
 
@@ -52,6 +68,35 @@ def aiokafka(settings: Settings) -> dict[str, Any]:
     """Return the settings of an ``AIOKafkaProducer``."""
     request_ms = min(_request_ms(settings), settings["message.timeout.ms"])
     return {**_common(settings, _AIOKAFKA), "request_timeout_ms": request_ms}
+
+
+def kafka_python_consumer(settings: Settings) -> dict[str, Any]:
+    """Return the settings of a ``KafkaConsumer`` of kafka-python."""
+    names = {**_READS, "allow.auto.create.topics": "allow_auto_create_topics"}
+    backs_off = {name: _KAFKA_PYTHON[name] for name in _KAFKA_PYTHON if "reconnect" in name}
+    return {
+        **_reads(settings, {**names, **backs_off}),
+        "bootstrap_timeout_ms": BLOCKS_MS,
+        "max_poll_records": READ_AT_ONCE,
+        "metrics_enabled": False,
+    }
+
+
+def aiokafka_consumer(settings: Settings) -> dict[str, Any]:
+    """Return the settings of an ``AIOKafkaConsumer``."""
+    return _reads(settings, _READS)
+
+
+def _reads(settings: Settings, names: dict[str, str]) -> dict[str, Any]:
+    reset = settings["auto.offset.reset"]
+    return {
+        **{python: settings[name] for name, python in names.items() if name in settings},
+        "auto_offset_reset": "none" if reset == REPORTED else reset,
+        "bootstrap_servers": settings["bootstrap.servers"].split(","),
+        "enable_auto_commit": False,
+        "fetch_max_bytes": settings["queued.max.messages.kbytes"] * 1024,
+        "request_timeout_ms": settings["socket.timeout.ms"],
+    }
 
 
 def _common(settings: Settings, more: dict[str, str]) -> dict[str, Any]:

@@ -44,6 +44,13 @@ ClientOption = Annotated[
         show_default=False,
     ),
 ]
+ReaderClientOption = Annotated[
+    str,
+    Option(
+        "--reader-client",
+        help="Library of the readers, and of the members of a group, named as of --client.",
+    ),
+]
 GroupProtocolOption = Annotated[
     str | None,
     Option(

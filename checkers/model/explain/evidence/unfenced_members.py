@@ -1,9 +1,9 @@
-"""Explains records that a group processed twice: its coordinator did not know of transactions.
+"""Explains records that a group processed twice: nobody fenced a member that was put out.
 
 Up to 2.4 a coordinator answers an OffsetFetch with the last committed offset though a transaction
 is open that will commit another, and takes the offsets of a transaction from whoever was a member
 once. Since 2.5 it tells the reader to wait (``require_stable``), and fences by member and
-generation (KIP-447).
+generation (KIP-447): if the client asks for the one, and says the other.
 """
 
 from typing import Final
@@ -19,16 +19,25 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON, read_client
 from highwater.harness.runs.history import SEEK
 
 _FENCED: Final = (2, 5)
+_UNFENCED_CLIENTS: Final = {
+    AIOKAFKA: "sends a group's offsets without member and generation, and does not ask for offsets"
+    " that are stable",
+    KAFKA_PYTHON: "sends no member once it knows that it was put out",
+}
+"""Libraries whose loops a coordinator cannot fence (docs/findings.md)."""
 
 
 def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a record that two transactions of a group read: the second began where both did."""
     first, second = anomaly["steps"][0], anomaly["steps"][-1]
     plan = observed.plan
-    if plan.external or plan.to or release(plan.kafka).number >= _FENCED:
+    library = read_client(plan.client, plan.played_on).library
+    fences = release(plan.kafka).number >= _FENCED
+    if plan.external or plan.to or (fences and library not in _UNFENCED_CLIENTS):
         return refuse(
             "From 2.5 on a coordinator waits for the offsets of an open transaction, and takes them"
             " from current members alone (KIP-447)."
@@ -42,6 +51,9 @@ def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
         return unknown(f"Nobody knows when the transaction of {first['process']} ended.")
     if begins["invoke_ns"] > first["complete_ns"]:
         return refuse(f"{second['process']} began when the first transaction had ended.")
+    why = f"its coordinator, of {plan.kafka}, did not say that a transaction was open"
+    if fences:
+        why = f"{library} {_UNFENCED_CLIENTS[library]}"
     from_ = "the beginning" if begins["offset"] is None else f"offset {begins['offset']}"
     read = ExplanationLink(
         rule="transaction",
@@ -50,9 +62,8 @@ def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
         time_ns=first["invoke_ns"],
     )
     unfenced = ExplanationLink(
-        rule="before-KIP-447",
-        says=f"{second['process']} was given the partition, and went on from {from_}: its"
-        f" coordinator, of {plan.kafka}, did not say that a transaction was open.",
+        rule="unfenced-client" if fences else "before-KIP-447",
+        says=f"{second['process']} was given the partition, and went on from {from_}: {why}.",
         event=f"{second['process']}: {SEEK} to {from_}",
         time_ns=begins["invoke_ns"],
     )

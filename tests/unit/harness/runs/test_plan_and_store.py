@@ -74,12 +74,12 @@ def test_a_plan_has_plain_brokers_unless_it_says_so() -> None:
 
 def test_a_plan_has_librdkafkas_clients_unless_it_says_so() -> None:
     plain = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=60)
-    plan = msgspec.structs.replace(plain, client="java:3.9.2")
-    assert "--client java:3.9.2" in plan.command()
+    plan = msgspec.structs.replace(plain, client="java:3.9.2", reader_client="aiokafka")
+    assert "--client java:3.9.2 --reader-client aiokafka" in plan.command()
     assert Plan.from_json(plan.to_json()) == plan
     older = msgspec.json.decode(plain.to_json())
-    del older["client"]
-    assert "--client" not in plain.command()
+    del older["client"], older["reader_client"]
+    assert "client" not in plain.command()
     assert Plan.from_json(msgspec.json.encode(older)) == plain
 
 

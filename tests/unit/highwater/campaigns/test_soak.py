@@ -135,6 +135,14 @@ def test_a_soak_of_java_can_be_planned() -> None:
     for client in ("kafka-python", "aiokafka"):
         for number in range(100):
             check_plan(draw(7, number, kafkas=ALL, client=client))
+    for client in ("java", "kafka-python", "aiokafka"):
+        for number in range(200):
+            plan = draw(7, number, kafkas=ALL, reader_client=client)
+            check_plan(plan)
+            assert (plan.client, plan.reader_client, plan.to) == ("librdkafka", client, ())
+    readers = Soak(seed=7, kafkas=("4.4.0",), reader_client="java")
+    assert "--reader-client java" in readers.command(3)
+    assert "readers of java" in readers.words()
     soak = Soak(seed=7, kafkas=("4.4.0",), client="java")
     assert "--client java" in soak.command(3)
     assert "client java" in soak.words()

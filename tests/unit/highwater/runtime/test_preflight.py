@@ -14,10 +14,15 @@ GOOD = Plan(kafka="4.3.1", nemesis=("kill", "pause"), duration_s=60)
 
 CONSUMER_GROUP = Workload(subscribe=3, group_protocol="consumer")
 NO_MEMBERS = Workload(group_protocol="consumer")
+SHARING = Workload(share=3)
 
 
 def changed(**fields: object) -> Plan:
     return msgspec.structs.replace(GOOD, **fields)
+
+
+def shared(readers: str) -> Plan:
+    return changed(kafka="4.4.0", workload=SHARING, reader_client=readers)
 
 
 def keyed(*, keys: int = 5, tombstones: float = 0.1, **fields: object) -> Plan:
@@ -64,6 +69,12 @@ def keyed(*, keys: int = 5, tombstones: float = 0.1, **fields: object) -> Plan:
         changed(kafka="0.10.0.1", client="kafka-python", workload=Workload(compression="gzip")),
         changed(client="aiokafka", workload=Workload(idempotence=True, transactions=True)),
         changed(kafka="0.10.2.2", client="java:3.9.2"),
+        changed(kafka="0.10.2.2", reader_client="java"),
+        changed(reader_client="java", workload=Workload(subscribe=2, group_protocol="consumer")),
+        changed(reader_client="java:2.8.2", workload=Workload(subscribe=2, churn_s=5)),
+        changed(reader_client="aiokafka", workload=Workload(subscribe=2, consumers=0)),
+        changed(kafka="4.1.2", workload=SHARING, reader_client="java"),
+        changed(kafka="4.4.0", workload=SHARING, reader_client="java:4.1.2"),
         changed(controllers=3, kafka="0.9.0.1", driver="local", nemesis=("controller-disk-loss",)),
         changed(
             nemesis=("unclean-election", "set-unclean"), topic=Topic(unclean_leader_election=True)
@@ -96,7 +107,12 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(kafka="3.9.2", workload=CONSUMER_GROUP), "3.9.2 have no group protocol", "4.0"),
         (changed(kafka="4.4.0", workload=CONSUMER_GROUP, protocol="4.0"), "4.0 may have", "--prot"),
         (changed(kafka="4.4.0", workload=NO_MEMBERS), "needs members", "--subscribe 3"),
-        (changed(kafka="4.1.2", workload=Workload(share=3)), "4.1.2 have no share", "from 4.2"),
+        (changed(kafka="4.0.2", workload=SHARING), "4.0.2 have no share groups", "with 4.1"),
+        (changed(kafka="4.4.0", workload=SHARING, protocol="4.3"), "no share groups", "KIP-932"),
+        (changed(kafka="4.1.2", workload=SHARING), "member ids", "--reader-client java"),
+        (shared("kafka-python"), "no share consumers", "--reader-client java"),
+        (shared("aiokafka"), "no share consumers", "--reader-client java"),
+        (shared("java:4.0.2"), "came with 4.1", "--reader-client java"),
         (changed(kafka="4.4.0", workload=Workload(share=65)), "65 members", "From 0 to 64"),
         (changed(log_dirs=2, driver="docker"), "one log directory", "local"),
         (changed(log_dirs=10), "log directories", "1 to 9"),
@@ -221,10 +237,11 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         ),
         (
             changed(
-                client="java",
+                client="java:2.1.1",
+                kafka="3.9.2",
                 workload=Workload(idempotence=True, transactions=True, transform=True),
             ),
-            "a transaction that reads does so with librdkafka's consumer",
+            "do not read in transactions: before 2.5",
             "--client librdkafka",
         ),
         (
@@ -249,6 +266,43 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             "one of Kafka's own producer",
             "--client java",
         ),
+        (changed(reader_client="ruby"), "no client is called 'ruby'", "java"),
+        (
+            changed(reader_client="java", workload=Workload(consumers=0)),
+            "there are no readers",
+            "--reader-client librdkafka",
+        ),
+        (
+            changed(kafka="0.11.0.3", reader_client="java:4.4.0"),
+            "cannot speak to 0.11.0.3",
+            "java:RELEASE",
+        ),
+        (
+            changed(kafka="2.0.1", reader_client="java", workload=Workload(subscribe=2)),
+            "does not tell the generation",
+            "java:RELEASE",
+        ),
+        (
+            changed(
+                reader_client="java:3.9.2",
+                workload=Workload(subscribe=2, group_protocol="consumer"),
+            ),
+            "a preview of KIP-848",
+            "java:RELEASE",
+        ),
+        (
+            changed(
+                reader_client="aiokafka", workload=Workload(subscribe=2, group_protocol="consumer")
+            ),
+            "they know classic groups only",
+            "librdkafka",
+        ),
+        (
+            changed(reader_client="kafka-python", workload=Workload(compression="lz4")),
+            "kafka-python's clients have no compression lz4",
+            "librdkafka",
+        ),
+        (changed(reader_client="java", racks=3), "from which broker", "librdkafka"),
         (changed(duration_s=-1), "seconds of faults", "From 0"),
         (changed(duration_s=0), "0 s leave no room", "1.5s"),
         (changed(duration_s=1.49), "1.5 s at least", "1.5s"),

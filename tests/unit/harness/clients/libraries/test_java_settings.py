@@ -15,6 +15,17 @@ def settings(**workload: object) -> clients.Settings:
     return clients.producer(plan, common)
 
 
+def test_a_member_of_a_share_group_asks_for_the_same() -> None:
+    common = clients.common("127.0.0.1:1", "share-0", logging.getLogger("test"), quirks={})
+    ours = clients.share_consumer(common, group="g", explicit=True, most=100)
+    java = java_settings.share_consumer(ours)
+    assert java["share.acknowledgement.mode"] == "explicit"
+    assert (java["group.id"], java["max.poll.records"], java["check.crcs"]) == ("g", "100", "true")
+    assert java["request.timeout.ms"] == java["default.api.timeout.ms"] == "10000"
+    assert java["fetch.max.wait.ms"] == "100"
+    assert not [name for name, value in java.items() if "None" in value]
+
+
 def test_a_producer_waits_as_long_as_with_librdkafka() -> None:
     java = java_settings.producer(settings(), (4, 4, 0))
     assert java["delivery.timeout.ms"] == "30000"
@@ -50,3 +61,27 @@ def test_the_first_idempotent_producer_sends_one_request_at_a_time() -> None:
     assert java_settings.producer(ours, (0, 11, 0, 3))[key] == "1"
     assert java_settings.producer(ours, (1, 0, 2))[key] == "5"
     assert java_settings.producer(settings(), (0, 11, 0, 3))[key] == "5"
+
+
+def reading(**words: str) -> clients.Settings:
+    common = clients.common("127.0.0.1:1", "reader", logging.getLogger("test"), quirks={})
+    return clients.consumer(common, **words)
+
+
+def test_a_consumer_is_moved_by_nobody_and_leaves_when_it_is_told() -> None:
+    java = java_settings.consumer(reading())
+    assert java["auto.offset.reset"] == "none"
+    assert java["enable.auto.commit"] == "false"
+    assert java["internal.leave.group.on.close"] == "false"
+    assert java["isolation.level"] == "read_committed"
+    assert java["session.timeout.ms"] == "2000"
+    assert int(java["request.timeout.ms"]) > int(java["session.timeout.ms"])
+    assert java_settings.consumer(reading(reset="earliest"))["auto.offset.reset"] == "earliest"
+    assert not [name for name, value in java.items() if "None" in value]
+
+
+def test_a_member_of_kip_848_says_nothing_of_sessions() -> None:
+    """Or KafkaConsumer refuses its settings."""
+    java = java_settings.consumer(reading(group="g", protocol="consumer"))
+    assert (java["group.id"], java["group.protocol"]) == ("g", "consumer")
+    assert not {"session.timeout.ms", "heartbeat.interval.ms"} & set(java)

@@ -2,10 +2,11 @@
 
 import gc
 import threading
+from collections.abc import Iterable
 from concurrent.futures import Future
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 
 from highwater.harness.clients.libraries.answers import AnsweredRecord
 from highwater.harness.clients.libraries.python_errors import GAVE_UP, SLOW, PythonError
@@ -28,10 +29,13 @@ class Client:
             raise self.raises
         self.answers.append(answer)
 
-    def call(self, method: str, *words: str) -> Future[object]:
-        assert words in ((), ("t",))
+    def call(self, method: str, *words: object) -> Future[object]:
+        assert words in ((), ("t",), ({("t", 2): 7}, "group"))
         self.calls.append((method, Future()))
         return self.calls[-1][1]
+
+    def offsets(self, places: Iterable[TopicPartition]) -> object:
+        return {(place.topic, place.partition): place.offset for place in places}
 
     def end(self) -> None:
         self.ends += 1
@@ -132,10 +136,15 @@ def test_a_call_that_fails_is_called_anew() -> None:
     assert len(client.calls) == 2
 
 
-def test_offsets_of_a_group_of_another_library_are_refused() -> None:
-    ours, _, _ = producer()
-    with pytest.raises(KafkaException):
-        ours.send_offsets_to_transaction([], object(), 1)
+def test_offsets_of_a_group_are_sent_once_however_often_they_are_waited_for() -> None:
+    ours, client, _ = producer()
+    offsets = [TopicPartition("t", 2, 7)]
+    with pytest.raises(KafkaException) as raised:
+        ours.send_offsets_to_transaction(offsets, "group", 0.001)
+    assert raised.value.args[0].retriable()
+    client.calls[0][1].set_result(None)
+    ours.send_offsets_to_transaction(offsets, "group", 1)
+    assert [name for name, _ in client.calls] == ["send_offsets_to_transaction"]
 
 
 def test_a_client_ends_with_the_last_reference_to_its_producer() -> None:

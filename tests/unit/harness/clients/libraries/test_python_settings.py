@@ -59,3 +59,16 @@ def test_no_compression_is_none(codec: str) -> None:
     for make in (python_settings.kafka_python, python_settings.aiokafka):
         expected = None if codec == "none" else codec
         assert make(settings(compression=codec))["compression_type"] == expected
+
+
+def test_each_library_knows_every_setting_of_a_consumer() -> None:
+    common = clients.common("127.0.0.1:1,[::1]:2", "r", logging.getLogger("test"), quirks={})
+    ours = clients.consumer(common, group="g")
+    names = set(inspect.signature(aiokafka.AIOKafkaConsumer).parameters)
+    both = python_settings.aiokafka_consumer(ours), python_settings.kafka_python_consumer(ours)
+    assert set(both[0]) <= names
+    assert set(both[1]) <= set(kafka.KafkaConsumer.DEFAULT_CONFIG)
+    for made in both:
+        assert (made["auto_offset_reset"], made["enable_auto_commit"]) == ("none", False)
+        assert (made["group_id"], made["session_timeout_ms"]) == ("g", 2_000)
+        assert made["isolation_level"] == "read_committed"

@@ -5,27 +5,38 @@ from pathlib import Path
 import pytest
 
 from highwater.checkers.model.explain.reconcile import as_random
+from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON, LIBRDKAFKA
 from tests.histories.loops import GROUP, LOOPS
 from tests.support.judged import anomalies, verdict
 from tests.support.run_builder import RunBuilder
 
 
 @pytest.mark.parametrize(
-    ("kafka", "begins", "second", "ended", "why_not"),
+    ("kafka", "client", "begins", "second", "ended", "why_not"),
     [
-        ("2.4.1", 0, "producer-1", "later", ""),
-        ("2.4.1", None, "producer-1", "later", ""),
-        ("2.8.2", 0, "producer-1", "later", "From 2.5 on"),
-        ("2.4.1", 2, "producer-1", "later", "did not begin before that record"),
-        ("2.4.1", 0, "producer-0", "later", "One member read it twice"),
-        ("2.4.1", 0, "producer-1", "before", "had ended"),
-        ("2.4.1", 0, "producer-1", "unknown", "Nobody knows when"),
+        ("2.4.1", LIBRDKAFKA, 0, "producer-1", "later", ""),
+        ("2.4.1", LIBRDKAFKA, None, "producer-1", "later", ""),
+        ("2.8.2", LIBRDKAFKA, 0, "producer-1", "later", "From 2.5 on"),
+        ("2.8.2", "java", 0, "producer-1", "later", "From 2.5 on"),
+        ("2.8.2", AIOKAFKA, 0, "producer-1", "later", ""),
+        ("4.4.0", KAFKA_PYTHON, 0, "producer-1", "later", ""),
+        ("4.4.0", AIOKAFKA, 0, "producer-1", "before", "had ended"),
+        ("2.4.1", LIBRDKAFKA, 2, "producer-1", "later", "did not begin before that record"),
+        ("2.4.1", LIBRDKAFKA, 0, "producer-0", "later", "One member read it twice"),
+        ("2.4.1", LIBRDKAFKA, 0, "producer-1", "before", "had ended"),
+        ("2.4.1", LIBRDKAFKA, 0, "producer-1", "unknown", "Nobody knows when"),
     ],
 )
 def test_where_no_coordinator_waits_a_second_member_begins_where_the_first_did(
-    tmp_path: Path, kafka: str, begins: int | None, second: str, ended: str, why_not: str
+    tmp_path: Path,
+    kafka: str,
+    client: str,
+    begins: int | None,
+    second: str,
+    ended: str,
+    why_not: str,
 ) -> None:
-    run = RunBuilder(tmp_path / "run", kafka=kafka, workload=LOOPS)
+    run = RunBuilder(tmp_path / "run", kafka=kafka, workload=LOOPS, client=client)
     run.leader(1, 0, [1, 2, 3])
     run.everywhere([(0, 0, "m0"), (1, 0, "m1")])
     run.join(GROUP, "producer-0")
@@ -50,7 +61,8 @@ def test_where_no_coordinator_waits_a_second_member_begins_where_the_first_did(
         assert finding.verdict == "unexplained"
         assert why_not in finding.because[-1].says
     else:
-        assert [link.rule for link in finding.because] == ["transaction", "before-KIP-447"]
+        rule = "before-KIP-447" if client == LIBRDKAFKA else "unfenced-client"
+        assert [link.rule for link in finding.because] == ["transaction", rule]
         where = "the beginning" if begins is None else "offset 0"
         assert f"producer-1 was given the partition, and went on from {where}:" in (
             finding.because[-1].says

@@ -1,0 +1,1 @@
+"""Consumers of every library behind the methods of confluent-kafka's."""

@@ -1,0 +1,24 @@
+"""Calls that may never return."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+
+def in_thread(name: str, call: Callable[[], _T]) -> Future[_T]:
+    """Begin a call that may never return, in a thread that the process does not wait for."""
+    future: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            result = call()
+        except BaseException as raised:  # noqa: BLE001 - whoever waits for the result gets it
+            future.set_exception(raised)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future

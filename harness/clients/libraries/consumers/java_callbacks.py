@@ -1,0 +1,215 @@
+"""A gateway to a JVM whose callbacks come in the thread that has called.
+
+``KafkaConsumer`` is for one thread, and calls its listeners within a poll. Py4J's ``ClientServer``
+serves such a call by the same connection, so in the same thread of Python, and what that calls in
+turn runs in the same thread of Java. The JVM's ``GatewayServer`` starts it, so that there is no
+Java of ours.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from py4j.clientserver import ClientServer, JavaClient, JavaParameters, PythonParameters
+from py4j.java_gateway import PythonProxyPool
+
+from highwater.harness.clients.libraries.java_gateway import (
+    HOST,
+    KafkaGateway,
+    RaisingConnections,
+)
+
+DURATIONS: Final = (2, 0)
+"""Since then waits of consumers have limits (KIP-266)."""
+
+_TO_MEMBERSHIP: Final = (
+    *("delegate", "applicationEventHandler", "networkThread", "requestManagers"),
+    "consumerMembershipManager",
+)
+_OPTIONS: Final = "org.apache.kafka.clients.consumer.CloseOptions"
+_CLOSES_WITHIN: Final = (0, 10, 2)
+
+
+def interfaces(*names: str) -> type:
+    """Return the class in a class of Python that tells Py4J which interfaces of Java it is of."""
+    return type("Java", (), {"implements": list(names)})
+
+
+class JavaCallback:
+    """A callback. What it raises is raised when Java has returned: Java knows no such exception.
+
+    Attributes:
+        deaf: whether it tells nothing any more.
+    """
+
+    def __init__(self) -> None:
+        self.deaf = False
+        self._raised: BaseException | None = None
+
+    def raise_again(self) -> None:
+        """Raise what the callback has raised."""
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            raise raised
+
+    def serve(self, callback: Callable[[], None]) -> None:
+        """Call back, unless nothing is to be told."""
+        if self.deaf:
+            return
+        try:
+            callback()
+        except BaseException as raised:  # noqa: BLE001 - it is raised by ``raise_again``
+            self._raised = self._raised or raised
+
+
+class CallbackGateway(KafkaGateway):
+    """A second gateway to a JVM, for consumers.
+
+    Args:
+        other: the first, by which the server of this one is started.
+    """
+
+    def __init__(self, other: KafkaGateway) -> None:
+        super().__init__(other.serve_callbacks(), other.token, other.release)
+        jvm: Any = self._gateway.jvm
+        self._consumers = jvm.org.apache.kafka.clients.consumer
+        self._consumer = self._consumers.KafkaConsumer
+        self.share_record = self._consumers.ConsumerRecord
+        self.acknowledge_types = self._consumers.AcknowledgeType
+        self._set = jvm.java.util.HashSet
+        self._list = jvm.java.util.ArrayList
+        self._arrays = jvm.java.util.Arrays
+        self._streams = jvm.java.util.stream.StreamSupport
+
+    def _connected(self, port: int) -> ClientServer:
+        java = JavaParameters(
+            address=HOST, port=port, auth_token=self.token, enable_memory_management=False
+        )
+        return _InThread(java, PythonParameters(eager_load=False))
+
+    def consumer(self, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
+        """Return a new ``KafkaConsumer``.
+
+        Raises:
+            HarnessError: it refuses its settings.
+        """
+        return self.opened("consumer", self._consumer, settings)
+
+    def share_consumer(self, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
+        """Return a new ``KafkaShareConsumer``.
+
+        Raises:
+            HarnessError: it refuses its settings.
+        """
+        return self.opened("share consumer", self._consumers.KafkaShareConsumer, settings)
+
+    def close_within(self, consumer: Any, limit_s: float) -> None:  # noqa: ANN401 - of Java
+        """End a consumer."""
+        if self.release >= DURATIONS:
+            consumer.close(self.duration(limit_s))
+        elif self.release >= _CLOSES_WITHIN:
+            consumer.close(int(limit_s * 1000), self._milliseconds)
+        else:
+            consumer.close()
+
+    def close_as_member(self, consumer: Any) -> None:  # noqa: ANN401 - of Java
+        """End a consumer at once that its group takes for a member until its session is over."""
+        consumer.close(self._stays())
+
+    def silence(self, consumer: Any) -> None:  # noqa: ANN401 - of Java
+        """Let a member of KIP-848 send no more heartbeats.
+
+        Told to stay in its group when it is closed, it leaves all the same: as it is "leaving", its
+        next heartbeat says so (``AbstractHeartbeatRequestManager.poll``, 4.1 to 4.4). One that is
+        told of a fatal error sends none, and there is no public way to that.
+        """
+        self.hidden(consumer, *_TO_MEMBERSHIP).get().transitionToFatal()
+
+    def hidden(self, owner: Any, *names: str) -> Any:  # noqa: ANN401 - of Java
+        """Return what is in a private field of an object, or in one of what is in it, and so on."""
+        for name in names:
+            kind = owner.getClass()
+            while name not in {field.getName() for field in kind.getDeclaredFields()}:
+                kind = kind.getSuperclass()
+            field = kind.getDeclaredField(name)
+            field.setAccessible(True)
+            owner = field.get(owner)
+        return owner
+
+    def _stays(self) -> Any:  # noqa: ANN401 - of Java
+        """Return options to stay in the group, by reflection.
+
+        Their methods are static ones and others by the same names, between which Py4J cannot tell.
+        """
+        jvm: Any = self._gateway.jvm
+        find = jvm.java.lang.Class.forName
+        kinds = self._gateway.new_array(jvm.java.lang.Class, 1)
+        kinds[0] = find(f"{_OPTIONS}$GroupMembershipOperation")
+        words = self._gateway.new_array(jvm.java.lang.Object, 1)
+        words[0] = self._consumers.CloseOptions.GroupMembershipOperation.REMAIN_IN_GROUP
+        made = find(_OPTIONS).getMethod("groupMembershipOperation", kinds).invoke(None, words)
+        return made.withTimeout(self.duration(0))
+
+    def set(self, items: Iterable[Any]) -> Any:  # noqa: ANN401 - of Java
+        """Return a ``HashSet``."""
+        return self._set(self.list(items))
+
+    def list(self, items: Iterable[Any]) -> Any:  # noqa: ANN401 - of Java
+        """Return an ``ArrayList``."""
+        made = self._list()
+        for item in items:
+            made.add(item)
+        return made
+
+    def duration(self, seconds: float) -> Any:  # noqa: ANN401 - of Java
+        """Return a ``Duration``."""
+        return self._duration.ofMillis(int(seconds * 1000))
+
+    def text_of_all(self, iterable: Any) -> str:  # noqa: ANN401 - of Java
+        """Return what Java prints of everything in an ``Iterable``, however much that is."""
+        spliterator = iterable.spliterator()
+        stream = self._streams.stream(spliterator, False)
+        array = stream.toArray()
+        text = str(self._arrays.toString(array))
+        self.forget(spliterator, stream, array)
+        return text
+
+    def forget_proxy(self, proxy: object) -> None:
+        """Forget an object of Python that Java calls no more."""
+        self._gateway.gateway_property.pool.forget(proxy)
+
+
+class _InThread(ClientServer):  # type: ignore[misc]  # py4j has no types
+    def _create_gateway_client(self) -> "_Connections":
+        return _Connections(self.java_parameters, self.python_parameters)
+
+    def _create_gateway_property(self) -> Any:  # noqa: ANN401 - of py4j
+        made = super()._create_gateway_property()
+        made.pool = _Proxies()
+        return made
+
+
+class _Connections(RaisingConnections, JavaClient):  # type: ignore[misc]  # py4j has no types
+    """Connections of threads, each with its own."""
+
+    def garbage_collect_object(self, target_id: str, enqueue: bool = False) -> None:
+        super().garbage_collect_object(target_id, enqueue)
+
+
+class _Proxies(PythonProxyPool):  # type: ignore[misc]  # py4j has no types
+    """The objects that Java calls: each once, where py4j adds one whenever it is an argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: dict[int, str] = {}
+
+    def put(self, object: Any, force_id: str | None = None) -> str:  # noqa: A002, ANN401 - of py4j
+        with self.lock:
+            if id(object) not in self._names:
+                self._names[id(object)] = super().put(object, force_id)
+            return self._names[id(object)]
+
+    def forget(self, proxy: object) -> None:
+        with self.lock:
+            name = self._names.pop(id(proxy), None)
+            if name is not None:
+                del self[name]

@@ -1,0 +1,324 @@
+"""Kafka's own Java consumer behind librdkafka's methods.
+
+A member's listener is called within a poll, in the thread that polls, as an application's is: what
+it commits when partitions are taken away is answered before the group goes on.
+"""
+
+import contextlib
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal, overload
+
+from confluent_kafka import TopicPartition
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.libraries import java_settings
+from highwater.harness.clients.libraries.consumers.java_callbacks import (
+    DURATIONS,
+    CallbackGateway,
+    JavaCallback,
+    interfaces,
+)
+from highwater.harness.clients.libraries.consumers.java_records import parse
+from highwater.harness.clients.libraries.consumers.read_message import ReadMessage, stranded
+from highwater.harness.clients.libraries.interfaces import OnPartitions
+from highwater.harness.clients.libraries.java_gateway import FENCES_MEMBERS, JavaMembership
+from highwater.harness.runs.group_protocols import CONSUMER
+
+STAYS: Final = (4, 1)
+"""Since then a member of a classic group is told to stay as it is closed, not before (KIP-1092)."""
+
+_BOUNDS: Final = (0, 10, 1)
+"""Since then a consumer tells where a log begins and ends (KIP-79)."""
+
+_WAITS_S: Final = 5.0
+_CALM_S: Final = 0.05
+"""So long it waits after an error, which may come back at once."""
+
+_OUT: Final = frozenset({"OffsetOutOfRangeException"})
+_WOKEN: Final = "WakeupException"
+_TRUNCATED: Final = "LogTruncationException"
+_PLACE: Final = re.compile(r"-(\d+)(?=[,\]])")
+_OFFSET: Final = re.compile(r"-(\d+)=(?:OffsetAndMetadata\{offset=)?(\d+)")
+
+
+class JavaConsumer:
+    """A ``KafkaConsumer`` of one topic, for one thread."""
+
+    def __init__(self, gateway: CallbackGateway, settings: Settings) -> None:
+        self._gateway = gateway
+        self._group = settings["group.id"]
+        self._by_brokers = settings.get("group.protocol") == CONSUMER
+        self._answered = settings.get("on_commit")
+        self._java = gateway.consumer(java_settings.consumer(settings))
+        self._listener: _Listener | None = None
+        self._read: deque[ReadMessage] = deque()
+        self._places: dict[int, Any] = {}
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions from these offsets; of a member, those that it was given now."""
+        if self._listener is None:
+            self._call(self._java.assign, self._gateway.list(map(self._place, partitions)))
+        for place in partitions:
+            if place.offset >= 0:
+                self.seek(place)
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions, too."""
+        self.assign(partitions)
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """Do nothing: to read a partition from elsewhere is one call of Java."""
+
+    def subscribe(
+        self,
+        topics: list[str],
+        *,
+        on_assign: OnPartitions,
+        on_revoke: OnPartitions,
+        on_lost: OnPartitions,
+    ) -> None:
+        """Join the group of the settings."""
+        [topic] = topics
+
+        def give_up(callback: OnPartitions, numbers: list[int]) -> None:
+            self._drop_read(numbers)
+            if numbers:  # Java tells it, too, when nothing is taken
+                callback(self, [TopicPartition(topic, number) for number in numbers])
+
+        def committed(offsets: dict[int, int], exception: Any) -> None:  # noqa: ANN401 - of Java
+            error = None if exception is None else self._gateway.error_of(exception)
+            if self._answered is not None:
+                self._answered(error, [TopicPartition(topic, *place) for place in offsets.items()])
+
+        self._listener = _Listener(
+            assigned=lambda numbers: on_assign(self, [TopicPartition(topic, n) for n in numbers]),
+            revoked=lambda numbers: give_up(on_revoke, numbers),
+            lost=lambda numbers: give_up(on_lost, numbers),
+            committed=committed,
+        )
+        self._call(self._java.subscribe, self._gateway.list(topics), self._listener)
+
+    def consume(self, num_messages: int, timeout: float) -> Sequence[ReadMessage]:
+        """Return the next records, and errors that are to be logged."""
+        if not self._read:
+            messages = self._poll(timeout)  # in which partitions may be taken
+            self._read.extend(messages)
+        most = min(num_messages, len(self._read))
+        return [self._read.popleft() for _ in range(most)]
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on from another offset."""
+        self._call(self._java.seek, self._place(partition), partition.offset)
+        self._drop_read([partition.partition])
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        """Return the group's offsets; below zero where it has none."""
+        places = self._gateway.set(map(self._place, partitions))
+        answer = self._call(self._java.committed, places, self._gateway.duration(timeout))
+        offsets = _offsets(answer)
+        self._gateway.forget(places, answer)
+        return [
+            TopicPartition(place.topic, place.partition, offsets.get(place.partition, -1))
+            for place in partitions
+        ]
+
+    @overload
+    def commit(self, *, offsets: list[TopicPartition], asynchronous: Literal[True]) -> None: ...
+
+    @overload
+    def commit(
+        self, *, offsets: list[TopicPartition], asynchronous: Literal[False]
+    ) -> list[TopicPartition]: ...
+
+    def commit(
+        self, *, offsets: list[TopicPartition], asynchronous: bool
+    ) -> list[TopicPartition] | None:
+        """Commit offsets of the group."""
+        places = self._gateway.offsets(offsets)
+        try:
+            if asynchronous:
+                self._call(self._java.commitAsync, places, self._listener)
+                return None
+            self._call(self._java.commitSync, places, self._gateway.duration(_WAITS_S))
+        finally:
+            self._gateway.forget(places)
+        return offsets
+
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
+        """Return where the log of a partition begins, and where it ends for a reader."""
+        place = self._place(partition)
+        if self._gateway.release < _BOUNDS:
+            return self._edge("seekToBeginning", place), self._edge("seekToEnd", place)
+        places = self._gateway.list([place])
+        limit = [self._gateway.duration(timeout)] if self._gateway.release >= DURATIONS else []
+        first = self._call(self._java.beginningOffsets, places, *limit)
+        last = self._call(self._java.endOffsets, places, *limit)
+        bounds = int(first.get(place)), int(last.get(place))
+        self._gateway.forget(places, first, last)
+        return bounds
+
+    def consumer_group_metadata(self) -> JavaMembership:
+        """Return what the group's metadata say."""
+        if self._gateway.release < FENCES_MEMBERS:
+            return JavaMembership(group=self._group, generation=-1, member="")
+        metadata = self._call(self._java.groupMetadata)
+        generation, member = int(metadata.generationId()), str(metadata.memberId())
+        self._gateway.forget(metadata)
+        return JavaMembership(group=self._group, generation=generation, member=member)
+
+    def epoch(self) -> int | None:
+        """Return the generation of a classic group, or the member's epoch; None: not known."""
+        epoch = self.consumer_group_metadata().generation
+        return epoch if epoch > 0 else None
+
+    def close(self) -> None:
+        """Leave the group, if it is in one, and end."""
+        by_hand = self._gateway.release < STAYS and not self._by_brokers
+        if self._listener is not None and by_hand:
+            with contextlib.suppress(Py4JError):  # a coordinator that does not answer
+                self._java.unsubscribe()
+        self._end(_WAITS_S)
+
+    def drop(self) -> None:
+        """End as by a crash: the group is told nothing."""
+        if self._listener is not None:
+            self._listener.deaf = True
+            if self._by_brokers:
+                self._call(self._gateway.silence, self._java)
+            elif self._gateway.release >= STAYS:
+                self._call(self._gateway.close_as_member, self._java)
+        self._end(0)
+
+    def _end(self, limit_s: float) -> None:
+        with contextlib.suppress(Py4JError):  # what is gone needs no end
+            self._gateway.close_within(self._java, limit_s)
+            self._gateway.forget(self._java, *self._places.values())
+        if self._listener is not None:
+            self._gateway.forget_proxy(self._listener)
+            self._listener.raise_again()
+
+    def _poll(self, wait_s: float) -> list[ReadMessage]:
+        try:
+            text = self._polled(wait_s)
+        except Py4JJavaError as raised:
+            self._raise_again()
+            messages = self._failed(raised.java_exception)
+            time.sleep(_CALM_S)
+            return messages
+        except Py4JError as raised:
+            raise self._gateway.refusal(raised) from raised
+        self._raise_again()
+        return parse(text)
+
+    def _polled(self, wait_s: float) -> str:
+        """Return what Java prints of a poll's records."""
+        if self._gateway.release >= DURATIONS:
+            records = self._java.poll(self._gateway.duration(wait_s))
+        else:
+            with self._woken_after(wait_s + _WAITS_S):
+                records = self._java.poll(int(wait_s * 1000))
+        text = "[]" if records.isEmpty() else self._gateway.text_of_all(records)
+        self._gateway.forget(records)
+        return text
+
+    def _raise_again(self) -> None:
+        if self._listener is not None:
+            self._listener.raise_again()
+
+    def _failed(self, exception: Any) -> list[ReadMessage]:  # noqa: ANN401 - of Java
+        """Return an exception of a poll as errors: one for each partition without a position.
+
+        A client that finds its log truncated below its position goes on where that was (KIP-320).
+        """
+        error = self._gateway.error_of(exception)
+        if error.name() == _WOKEN:
+            return []
+        if not error.among(_OUT):
+            return [ReadMessage(None, None, error=error)]
+        positions = _offsets(exception.offsetOutOfRangePartitions())
+        if error.name() == _TRUNCATED:
+            positions |= _offsets(exception.divergentOffsets())
+        return [stranded(*place, str(error)) for place in positions.items()]
+
+    @contextlib.contextmanager
+    def _woken_after(self, limit_s: float) -> Iterator[None]:
+        """Interrupt a call of a release that has no limits itself."""
+        timer = threading.Timer(limit_s, self._java.wakeup)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _edge(self, seek: str, place: Any) -> int:  # noqa: ANN401 - of Java
+        places = self._gateway.list([place])
+        with self._woken_after(_WAITS_S):
+            self._call(getattr(self._java, seek), places)
+            return int(self._call(self._java.position, place))
+
+    def _call(self, method: Callable[..., Any], *words: Any) -> Any:  # noqa: ANN401 - of Java
+        try:
+            return method(*words)
+        except Py4JError as raised:
+            raise self._gateway.refusal(raised) from raised
+
+    def _place(self, place: TopicPartition) -> Any:  # noqa: ANN401 - of Java
+        if place.partition not in self._places:
+            self._places[place.partition] = self._gateway.partition(place.topic, place.partition)
+        return self._places[place.partition]
+
+    def _drop_read(self, partitions: Sequence[int]) -> None:
+        others = [message for message in self._read if message.partition() not in partitions]
+        self._read.clear()
+        self._read.extend(others)
+
+
+class _Listener(JavaCallback):
+    """The listener of a group's assignments, and of answers to commits. Called by Java."""
+
+    Java = interfaces(
+        "org.apache.kafka.clients.consumer.ConsumerRebalanceListener",
+        "org.apache.kafka.clients.consumer.OffsetCommitCallback",
+    )
+
+    def __init__(
+        self,
+        *,
+        assigned: Callable[[list[int]], None],
+        revoked: Callable[[list[int]], None],
+        lost: Callable[[list[int]], None],
+        committed: Callable[[dict[int, int], Any], None],
+    ) -> None:
+        super().__init__()
+        self._assigned = assigned
+        self._revoked = revoked
+        self._lost = lost
+        self._committed = committed
+
+    def onPartitionsAssigned(self, partitions: Any) -> None:  # noqa: N802, ANN401 - of Java
+        self.serve(lambda: self._assigned(_numbers(partitions)))
+
+    def onPartitionsRevoked(self, partitions: Any) -> None:  # noqa: N802, ANN401 - of Java
+        self.serve(lambda: self._revoked(_numbers(partitions)))
+
+    def onPartitionsLost(self, partitions: Any) -> None:  # noqa: N802, ANN401 - of Java
+        self.serve(lambda: self._lost(_numbers(partitions)))
+
+    def onComplete(self, offsets: Any, exception: Any) -> None:  # noqa: N802, ANN401 - of Java
+        self.serve(lambda: self._committed(_offsets(offsets), exception))
+
+
+def _numbers(partitions: Any) -> list[int]:  # noqa: ANN401 - of Java
+    """Return the numbers of a collection of partitions of Java."""
+    return [int(number) for number in _PLACE.findall(partitions.toString())]
+
+
+def _offsets(places: Any) -> dict[int, int]:  # noqa: ANN401 - of Java
+    """Return partitions with their offsets of a map of Java; those without one are left out."""
+    return {int(number): int(offset) for number, offset in _OFFSET.findall(places.toString())}

@@ -1,0 +1,137 @@
+"""Members of share groups by Kafka's own Java client: ``KafkaShareConsumer``.
+
+It is for one thread, and tells what became of acknowledgements by a callback within its calls.
+"""
+
+import contextlib
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from confluent_kafka import AcknowledgeType, KafkaException, TopicPartition
+from py4j.protocol import Py4JError
+
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.libraries import java_settings
+from highwater.harness.clients.libraries.consumers.java_callbacks import (
+    CallbackGateway,
+    JavaCallback,
+    interfaces,
+)
+from highwater.harness.clients.libraries.consumers.java_records import parse
+from highwater.harness.clients.libraries.consumers.read_message import ReadMessage
+from highwater.harness.clients.libraries.interfaces import OnAcknowledged
+
+_THREAD: Final = ("delegate", "applicationEventHandler", "networkThread")
+_CONNECTIONS: Final = ("networkClientDelegate", "client")
+"""Where a ``KafkaShareConsumer`` has its thread, and that the client of its connections."""
+
+_OFFSETS: Final = re.compile(r"-(\d+)=\[(\d+(?:, \d+)*)\]")
+_CLOSES_S: Final = 30.0
+
+
+class JavaShareConsumer:
+    """A ``KafkaShareConsumer`` of one topic, for one thread."""
+
+    def __init__(self, gateway: CallbackGateway, settings: Settings) -> None:
+        self._gateway = gateway
+        self._topic = ""
+        self._kinds: dict[AcknowledgeType, Any] = {}
+        self._answers: ShareAnswers | None = None
+        self._java = gateway.share_consumer(java_settings.share_consumer(settings))
+
+    def set_acknowledgement_commit_callback(self, callback: OnAcknowledged) -> None:
+        """Have the answers to acknowledgements told."""
+
+        def answered(partition: int, offsets: list[int], exception: Any) -> None:  # noqa: ANN401 - of Java
+            error = None if exception is None else self._gateway.error_of(exception)
+            place = TopicPartition(self._topic, partition)
+            callback({place: offsets}, None if error is None else KafkaException(error))
+
+        self._answers = ShareAnswers(answered)
+        self._call(self._java.setAcknowledgementCommitCallback, self._answers)
+
+    def subscribe(self, topics: list[str]) -> None:
+        """Join the group of the settings."""
+        [self._topic] = topics
+        self._call(self._java.subscribe, self._gateway.list(topics))
+
+    def poll(self, timeout: float) -> list[ReadMessage]:
+        """Return the next records; without explicit acknowledgement the last ones are accepted."""
+        records = self._call(self._java.poll, self._gateway.duration(timeout))
+        text = "[]" if records.isEmpty() else self._gateway.text_of_all(records)
+        self._gateway.forget(records)
+        return parse(text)
+
+    def acknowledge(self, message: ReadMessage, ack_type: AcknowledgeType) -> None:
+        """Say what becomes of a record; brokers are told by the next poll, or ``commit_sync``.
+
+        Java wants the record, and looks at its place alone. (It takes places since 4.2, but only of
+        records that it could not read.)
+        """
+        place = self._topic, message.partition(), message.offset()
+        record = self._gateway.share_record(*place, None, None)
+        if ack_type not in self._kinds:
+            self._kinds[ack_type] = getattr(self._gateway.acknowledge_types, ack_type.name)
+        try:
+            self._call(self._java.acknowledge, record, self._kinds[ack_type])
+        finally:
+            self._gateway.forget(record)
+
+    def commit_sync(self, timeout: float) -> None:
+        """Tell brokers what became of records, and wait; the callback gets their answers."""
+        answer = self._call(self._java.commitSync, self._gateway.duration(timeout))
+        self._gateway.forget(answer)
+
+    def close(self) -> None:
+        """Send what was acknowledged, leave the group, and end."""
+        try:
+            self._call(self._java.close, self._gateway.duration(_CLOSES_S))
+        finally:
+            self._forget()
+
+    def drop(self) -> None:
+        """End as by a crash: it sends nothing any more, and its thread ends with its connections.
+
+        Java has no such call, so both are taken from where it hides them. ``close`` would wait for
+        answers that never come.
+        """
+        with contextlib.suppress(Py4JError):  # what is gone needs no end
+            thread = self._gateway.hidden(self._java, *_THREAD)
+            self._gateway.hidden(thread, *_CONNECTIONS).initiateClose()
+            thread.close(self._gateway.duration(0))
+        self._forget()
+
+    def _forget(self) -> None:
+        with contextlib.suppress(Py4JError):
+            self._gateway.forget(self._java, *self._kinds.values())
+        if self._answers is not None:
+            self._gateway.forget_proxy(self._answers)
+
+    def _call(self, method: Callable[..., Any], *words: Any) -> Any:  # noqa: ANN401 - of Java
+        """Call Java, and raise what a callback has raised meanwhile."""
+        try:
+            return method(*words)
+        except Py4JError as raised:
+            raise self._gateway.refusal(raised) from raised
+        finally:
+            if self._answers is not None:
+                self._answers.raise_again()
+
+
+class ShareAnswers(JavaCallback):
+    """The callback of a member, about its acknowledgements. Called by Java."""
+
+    Java = interfaces("org.apache.kafka.clients.consumer.AcknowledgementCommitCallback")
+
+    def __init__(self, answered: Callable[[int, list[int], Any], None]) -> None:
+        super().__init__()
+        self._answered = answered
+
+    def onComplete(self, offsets: Any, exception: Any) -> None:  # noqa: N802, ANN401 - of Java
+        """Tell what became of the acknowledgements of these offsets."""
+        self.serve(lambda: self._tell(offsets.toString(), exception))
+
+    def _tell(self, offsets: str, exception: Any) -> None:  # noqa: ANN401 - of Java
+        for partition, numbers in _OFFSETS.findall(offsets):
+            self._answered(int(partition), [*map(int, numbers.split(", "))], exception)

@@ -1,0 +1,36 @@
+"""The consumer of librdkafka that readers and members of groups are."""
+
+from typing import Final
+
+import confluent_kafka
+
+_MAGIC: Final = b"CGMDv2:"
+_EPOCH_BYTES: Final = 4
+
+
+class Consumer(confluent_kafka.Consumer):
+    """A consumer that knows its epoch, and ends as if it had crashed."""
+
+    def epoch(self) -> int | None:
+        """Return the generation of a classic group, or the member's epoch; None: not known."""
+        return epoch_of(bytes(self.consumer_group_metadata() or b""))
+
+    def drop(self) -> None:
+        """Do nothing: it ends with the last reference to it.
+
+        The binding destroys a consumer that was not closed with
+        ``RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE`` as soon as nobody refers to it.
+        """
+
+
+def epoch_of(metadata: bytes) -> int | None:
+    """Return the epoch in a group's metadata; None where it has none.
+
+    They are the bytes that the client would send along with a transaction
+    (``rd_kafka_consumer_group_metadata_write``).
+    """
+    if not metadata.startswith(_MAGIC):
+        return None
+    data = metadata[len(_MAGIC) : len(_MAGIC) + _EPOCH_BYTES]
+    epoch = int.from_bytes(data, "little", signed=True)
+    return epoch if epoch > 0 else None

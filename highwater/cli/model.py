@@ -23,7 +23,6 @@ from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.files import require_writable
 from highwater.harness.base.limits import Limit
 from highwater.harness.base.spark_options import SparkOptions
-from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs import parse_values
 
 if TYPE_CHECKING:
@@ -274,7 +273,7 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.campaigns import model_schedules as work
     from highwater.harness.runs.store import Store
 
-    source = work.Source.load(file, min_isr=min_isr, client=client or LIBRDKAFKA)
+    source = work.Source.load(file, min_isr=min_isr, client=client)
     kafkas = parse_values.names(kafka or source.content.kafka)
     folder = report if report is not None and not report.suffix else None
     if folder is None:

@@ -318,7 +318,6 @@ def _check_library(plan: Plan) -> None:
     refused = {
         "an external cluster's settings of clients are librdkafka's": plan.external is not None,
         "a transaction that reads does so with librdkafka's consumer": plan.workload.transform,
-        "a replay of transactions is one of librdkafka's": is_transaction_replay(plan),
         f"{choice.title} have no transactions": (
             plan.workload.transactions and not choice.idempotence
         ),

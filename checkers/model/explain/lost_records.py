@@ -19,6 +19,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     refuse,
     unknown,
 )
+from highwater.checkers.model.explain.evidence.late_markers import late_marker
 from highwater.checkers.model.explain.evidence.loss_evidence import Links, LostRecord
 from highwater.checkers.model.explain.evidence.remote_retention import counted_twice
 from highwater.checkers.model.explain.trace import RunTraces, Trace
@@ -177,6 +178,8 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
     if trace is None:
         return refuse("Nobody knows which partition it was sent to.")
     ack = acknowledged(observed, trace, send)
+    if ended := late_marker(observed, send):
+        return Chain(links=(*ended, ack))
     if holder := _held_after_all(trace, anomaly):
         return refuse(holder, ack)
     case = LostRecord(observed=observed, trace=trace, send=send, ack=ack)

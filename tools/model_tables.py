@@ -7,7 +7,12 @@ from typing import Final
 
 import msgspec
 
-from highwater.checkers.model.explain.lost_records import OTHERWISE, SUCCESSION, UNANSWERED
+from highwater.checkers.model.explain.lost_records import (
+    OTHERWISE,
+    SUCCESSION,
+    UNANSWERED,
+    WITHDRAWN,
+)
 from highwater.checkers.model.protocol.invariants import INVARIANTS
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, rules_of
 from highwater.checkers.model.schedules.counterexample import Counterexample
@@ -207,6 +212,7 @@ def losses() -> str:
     """Return the rules that explain a lost record, in the order in which they are tried."""
     tables = {
         "without an offset": UNANSWERED,
+        "in the log, and not read": WITHDRAWN,
         "a later leader without it": SUCCESSION,
         "otherwise": OTHERWISE,
     }

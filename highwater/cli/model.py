@@ -17,7 +17,6 @@ from highwater import console
 from highwater.checkers.model.protocol.scope import BOUNDS
 from highwater.cli.model_rules import rules
 from highwater.cli.options.common import DEFAULT_STORE, StoreOption, on_spark
-from highwater.cli.options.workload import ClientOption
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.files import require_writable
@@ -260,7 +259,15 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
         Option("--min-isr", help="min.insync.replicas.  [default: that of its search]"),
     ] = None,
     cluster: Annotated[str, Option(help="Cluster driver: local, docker.")] = "local",
-    client: ClientOption = None,
+    client: Annotated[
+        str | None,
+        Option(
+            help="Library of the producers: librdkafka, java, Java's of a release (java:3.9.2);"
+            " without transactions kafka-python or aiokafka, too.  [default: that of the search,"
+            " or librdkafka]",
+            show_default=False,
+        ),
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     report: Annotated[
         Path | None,

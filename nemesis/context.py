@@ -73,6 +73,10 @@ class TransactionalClient(Protocol):
     def appended(self) -> int:
         """The number of records of the last transaction whose leader has told their offset."""
 
+    @property
+    def errors(self) -> Mapping[str, str]:
+        """The names of the client's errors about records that were not appended."""
+
     def begin(self) -> None:
         """Begin a transaction."""
 

@@ -104,4 +104,4 @@ def _sentence(runs: story_runs.StoryRuns) -> str:
 
 
 def _counted(replays: Sequence[MeasuredReplay]) -> str:
-    return ", ".join(f"{replay.kafka}: {replay.reproduced} of {replay.runs}" for replay in replays)
+    return ", ".join(f"{replay.where}: {replay.reproduced} of {replay.runs}" for replay in replays)

@@ -7,7 +7,12 @@ from typing import Final
 
 import msgspec
 
-from highwater.checkers.model.explain.lost_records import OTHERWISE, SUCCESSION, UNANSWERED
+from highwater.checkers.model.explain.lost_records import (
+    OTHERWISE,
+    SUCCESSION,
+    UNANSWERED,
+    WITHDRAWN,
+)
 from highwater.checkers.model.protocol.invariants import INVARIANTS
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, rules_of
 from highwater.checkers.model.schedules.counterexample import Counterexample
@@ -18,6 +23,7 @@ from highwater.checkers.model.transactions.transaction_invariants import TRANSAC
 from highwater.checkers.model.transactions.transaction_rules import CLIENTS
 from highwater.cli.model_rules import ORDER, alike, ranges, says, source, transaction_table
 from highwater.harness.base.wording import count
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.reports.drawings.counterexample_svg import whole
 from highwater.reports.drawings.transaction_svg import whole_transactions
 from highwater.reports.html import drawing_css
@@ -65,13 +71,23 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeasuredReplay(msgspec.Struct, frozen=True, kw_only=True):
-    """A counterexample on real brokers: in how many of how many runs it came true."""
+    """A counterexample on real brokers: in how many of how many runs it came true.
+
+    Attributes:
+        client: library of the producers, as a plan has it; of transactions.
+    """
 
     counterexample: str
     kafka: str
+    client: str = LIBRDKAFKA
     runs: int
     reproduced: int
     note: str = ""
+
+    @property
+    def where(self) -> str:
+        """The release, and the client if it is not the usual one."""
+        return self.kafka if self.client == LIBRDKAFKA else f"{self.kafka}, {self.client}"
 
 
 class Mutation(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,6 +212,7 @@ def losses() -> str:
     """Return the rules that explain a lost record, in the order in which they are tried."""
     tables = {
         "without an offset": UNANSWERED,
+        "in the log, and not read": WITHDRAWN,
         "a later leader without it": SUCCESSION,
         "otherwise": OTHERWISE,
     }
@@ -288,7 +305,7 @@ def replays(replays_: Sequence[MeasuredReplay]) -> str:
 
 def _counted(replays_: Iterable[MeasuredReplay]) -> str:
     return "<br>".join(
-        f"{replay.kafka}: {replay.reproduced or replay.runs} of {replay.runs}"
+        f"{replay.where}: {replay.reproduced or replay.runs} of {replay.runs}"
         for replay in replays_
     )
 

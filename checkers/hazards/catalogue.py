@@ -529,6 +529,33 @@ _ENTRIES: Final = (
         command="highwater run --kafka {kafka} --story torn-transaction",
     ),
     Hazard(
+        id="KAFKA-19446",
+        aliases=("late-marker",),
+        title="A late marker ends the transaction after its own.",
+        loses=(
+            "A record that was acknowledged, of a transaction that was committed, stays on every"
+            " disk, and no read_committed reader gets it; only who knows what was sent notices."
+        ),
+        conditions=(
+            Releases((((0, 11), None),)),
+            TransactionalClients(("librdkafka", "java"), renewed=True, brokers=(4, 2)),
+        ),
+        schedule=(
+            "A coordinator's marker of an aborted transaction is slow on its way to a leader. The"
+            " coordinator gives the connection up and sends it again; that ends the transaction,"
+            " and the producer begins the next one. Then the first marker arrives, and aborts that."
+        ),
+        cure=(
+            "Java clients of 4.0 or later with transaction.version=2, and brokers of 4.2 or later"
+            " (KIP-1228). With others a new producer for each transaction, whose epoch is new."
+        ),
+        cost="An upgrade; or a producer for each transaction.",
+        evidence="replay",
+        command="highwater model replay docs/counterexamples/transactions-late-marker-4.4.0.json"
+        " --kafka {kafka}",
+        counterexample="transactions-late-marker-4.4.0.json",
+    ),
+    Hazard(
         id="KAFKA-14402",
         aliases=("hanging-transaction",),
         title="A late Produce opens a transaction that nobody ends.",

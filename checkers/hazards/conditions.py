@@ -293,15 +293,19 @@ class TransactionalClients:
         kinds: those of ``--transactions``.
         renewed: whether a Java client is guarded where each transaction has an epoch of its own
             (KIP-890: a client of 4.0 or later, and the feature ``transaction.version``).
+        brokers: the first release of brokers on which it is.
     """
 
     kinds: tuple[str, ...]
     renewed: bool = False
+    brokers: Number = RENEWED_FROM
 
     @property
     def says(self) -> str:
         """The condition in a few words."""
         tail = f", Java's with `{TRANSACTION_FEATURE}` < 2" if self.renewed else ""
+        if self.brokers > RENEWED_FROM:
+            tail += f" or brokers before {dotted(self.brokers)}"
         return f"transactional clients ({' or '.join(self.kinds)}{tail})"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
@@ -317,6 +321,9 @@ class TransactionalClients:
             return ConditionAnswer(holds="no", why=f"transactions={kind}, as you say")
         level = (situation.cluster.features or {}).get(TRANSACTION_FEATURE, 0)
         if kind == "java" and self.renewed and level > 1:
+            old = Releases((((0,), self.brokers),)).answer(situation)
+            if old.holds != "no":
+                return old
             why = f"{TRANSACTION_FEATURE}={level}, which Java's clients heed from 4.0 on"
             return ConditionAnswer(holds="no", why=why)
         return YES
@@ -330,7 +337,7 @@ class TransactionalClients:
         if client.release is None:
             common = LIBRDKAFKA in self.kinds and JAVA in self.kinds
             return common or client.library in self.kinds
-        renewed = min(client.release.number, brokers.number) >= RENEWED_FROM
+        renewed = client.release.number >= RENEWED_FROM and brokers.number >= self.brokers
         return JAVA in self.kinds and not (self.renewed and renewed)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
 from highwater.clusters.admin.kafka_protocol import ProtocolClient, Request, Response
@@ -104,6 +105,19 @@ class ClusterProbe:
         if fetched.error_code or not fetched.responses:
             raise UnreachableError(f"broker {broker} refused a fetch: error {fetched.error_code}")
         return bool(fetched.responses[0].partitions[0].error_code != _UNKNOWN_LEADER_EPOCH)
+
+    def producers(self, broker: int, topic: str, partition: int) -> frozenset[int]:
+        """Return the ids of producers that a leader has a state of (DescribeProducers, KIP-664)."""
+        place = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
+        request = DescribeProducersRequest(version=0, topics=[place])
+        [answer] = self._client.ask(broker, request)
+        seen = answer.topics[0].partitions[0]
+        if seen.error_code:
+            raise UnreachableError(
+                f"broker {broker} does not tell producers of {topic}-{partition}:"
+                f" error {seen.error_code}"
+            )
+        return frozenset(int(state.producer_id) for state in seen.active_producers)
 
     def close(self) -> None:
         """Close every connection."""

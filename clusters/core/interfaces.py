@@ -146,6 +146,13 @@ class Probe(Protocol):
             UnreachableError: it is down or paused.
         """
 
+    def producers(self, broker: int, topic: str, partition: int) -> frozenset[int]:
+        """Return the ids of producers that a leader has a state of (2.8 and later).
+
+        Raises:
+            UnreachableError: it is down or paused, or does not lead the partition.
+        """
+
     def live_brokers(self) -> frozenset[int]:
         """Return ids of brokers that have a session (ZooKeeper) or are unfenced (KRaft)."""
 

@@ -63,6 +63,8 @@ class NamedTransactions:
         """Whether the coordinator has answered every end of a transaction."""
         self.appended = 0
         """How many records of the last transaction have an offset, as their leader has told it."""
+        self.errors: dict[str, str] = {}
+        """Records that were not appended, to the client's knowledge, and names of its errors."""
         self._library = library
         self._settings: Settings = {**settings, **_PATIENCE, "linger.ms": 0}
         self._process = process
@@ -139,6 +141,8 @@ class NamedTransactions:
         def delivered(error: ClientError | None, message: DeliveredRecord) -> None:
             note(error, message)
             self.appended += error is None
+            if error is not None:
+                self.errors[value] = error.name()
             answer(None if error else message.offset())
 
         record = record_value(value, self._size)

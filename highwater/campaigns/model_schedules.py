@@ -45,15 +45,15 @@ class Source:
     """A file that can be replayed: a counterexample or a schedule.
 
     Attributes:
-        client: library of the producers.
+        client: library of the producers; None: that of a search of transactions, or librdkafka.
     """
 
     name: str
     content: Counterexample | Schedule | TransactionCounterexample
-    client: str = LIBRDKAFKA
+    client: str | None = None
 
     @classmethod
-    def load(cls, path: Path, *, min_isr: int | None = None, client: str = LIBRDKAFKA) -> Self:
+    def load(cls, path: Path, *, min_isr: int | None = None, client: str | None = None) -> Self:
         """Read either kind of file, with another min.insync.replicas than its own if one is given.
 
         Raises:
@@ -87,13 +87,15 @@ class Source:
     def planned(self, kafka: str, *, label: str, seed: int, driver: str) -> PlannedRun:
         """Return a replay on a release."""
         if isinstance(self.content, TransactionCounterexample):
-            made = transaction_plan(self.content, kafka, seed=seed, driver=driver)
+            made = transaction_plan(
+                self.content, kafka, seed=seed, driver=driver, client=self.client
+            )
             files = {"schedule.json": self.content.to_json()}
-            planned = PlannedRun(plan=made, label=label, files=files)
-        else:
-            schedule = self.schedule(kafka)
-            planned = planned_replay(schedule, kafka, label=label, seed=seed, driver=driver)
-        return replace(planned, plan=msgspec.structs.replace(planned.plan, client=self.client))
+            return PlannedRun(plan=made, label=label, files=files)
+        schedule = self.schedule(kafka)
+        planned = planned_replay(schedule, kafka, label=label, seed=seed, driver=driver)
+        client = self.client or LIBRDKAFKA
+        return replace(planned, plan=msgspec.structs.replace(planned.plan, client=client))
 
     def draw(self, path: Path, judged: Sequence[JudgedRun]) -> Path:
         """Write the page of the counterexample together with the runs on real brokers."""

@@ -17,13 +17,11 @@ from highwater import console
 from highwater.checkers.model.protocol.scope import BOUNDS
 from highwater.cli.model_rules import rules
 from highwater.cli.options.common import DEFAULT_STORE, StoreOption, on_spark
-from highwater.cli.options.workload import ClientOption
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.files import require_writable
 from highwater.harness.base.limits import Limit
 from highwater.harness.base.spark_options import SparkOptions
-from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs import parse_values
 
 if TYPE_CHECKING:
@@ -261,7 +259,15 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
         Option("--min-isr", help="min.insync.replicas.  [default: that of its search]"),
     ] = None,
     cluster: Annotated[str, Option(help="Cluster driver: local, docker.")] = "local",
-    client: ClientOption = None,
+    client: Annotated[
+        str | None,
+        Option(
+            help="Library of the producers: librdkafka, java, Java's of a release (java:3.9.2);"
+            " without transactions kafka-python or aiokafka, too.  [default: that of the search,"
+            " or librdkafka]",
+            show_default=False,
+        ),
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     report: Annotated[
         Path | None,
@@ -274,7 +280,7 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.campaigns import model_schedules as work
     from highwater.harness.runs.store import Store
 
-    source = work.Source.load(file, min_isr=min_isr, client=client or LIBRDKAFKA)
+    source = work.Source.load(file, min_isr=min_isr, client=client)
     kafkas = parse_values.names(kafka or source.content.kafka)
     folder = report if report is not None and not report.suffix else None
     if folder is None:

@@ -333,7 +333,6 @@ def _check_library(plan: Plan) -> None:
         f"{choice.title} do not read in transactions: {no_member}": (
             plan.workload.transform and bool(no_member)
         ),
-        "a replay of transactions is one of librdkafka's": is_transaction_replay(plan),
         f"{choice.title} have no transactions": (
             plan.workload.transactions and not choice.idempotence
         ),

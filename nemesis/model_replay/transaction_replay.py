@@ -1,8 +1,8 @@
 """Plays a counterexample of transactions on real brokers.
 
-The producer is librdkafka's, behind the wire: a request that is late in the counterexample is held
-there, on a connection that its producer has given up. After each step the log's length must be the
-one that the model foretells for this release.
+The producer is behind the wire, and so are the brokers from each other: a request that is late in
+the counterexample is held there, on a connection that its sender has given up. After each step the
+log's length must be the one that the model foretells for this release and client.
 """
 
 import contextlib
@@ -12,8 +12,10 @@ from typing import Any, Final
 from highwater.checkers.model.transactions.transaction_counterexample import (
     TransactionCounterexample,
 )
+from highwater.checkers.model.transactions.transaction_rules import transaction_client
 from highwater.checkers.model.transactions.transaction_schedule import (
     END,
+    MARKER,
     TransactionAction,
     foretell_records,
     transaction_schedule,
@@ -21,7 +23,9 @@ from highwater.checkers.model.transactions.transaction_schedule import (
 from highwater.clusters.core.interfaces import CaughtMessages, Cluster, Probe, UnreachableError
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.client_choice import JAVA, LIBRDKAFKA, read_client
 from highwater.harness.runs.faults.missed_step import MissedStep
+from highwater.harness.runs.history import OK
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.nemesis.context import (
     ScheduleContext,
@@ -35,11 +39,24 @@ MODEL: Final = "transactions"
 """The ``model`` of such a counterexample's file."""
 
 _WRITER: Final = "writer"
+_PRODUCE: Final = f"Produce client:{_WRITER}>*"
+_END_TXN: Final = f"EndTxn client:{_WRITER}>*"
 _OTHER: Final = "other"
 _LAST: Final = "last"
 _LIMIT_S: Final = 15.0
 _CAST_LIMIT_S: Final = 30.0
 _REPLICAS: Final = 3
+
+_OLD_JAVA: Final = "java:3.9.2"
+"""The last release of Java's clients that has version 1 of transactions alone."""
+
+_REQUEST_S: Final = 4.0
+"""So long a coordinator waits for a leader's answer about a marker, before it asks again."""
+
+_FORGETS_S: Final = 2.0
+"""So long a leader knows a producer without an open transaction."""
+
+_FORGETS_EVERY_S: Final = 0.5
 
 
 def is_transaction_replay(plan: Plan) -> bool:
@@ -47,15 +64,32 @@ def is_transaction_replay(plan: Plan) -> bool:
     return (plan.schedule or {}).get("model") == MODEL
 
 
+def searched_client(counterexample: TransactionCounterexample, kafka: str) -> str:
+    """Return the client of a counterexample's search, as a plan has it."""
+    if counterexample.client == LIBRDKAFKA:
+        return LIBRDKAFKA
+    java = transaction_client(read_client(JAVA, kafka))
+    return JAVA if java == counterexample.client else _OLD_JAVA
+
+
 def transaction_plan(
-    counterexample: TransactionCounterexample, kafka: str, *, seed: int = 0, driver: str = "local"
+    counterexample: TransactionCounterexample,
+    kafka: str,
+    *,
+    seed: int = 0,
+    driver: str = "local",
+    client: str | None = None,
 ) -> Plan:
     """Return the run of a counterexample on a release, which need not be that of its search.
+
+    Args:
+        client: library of its producers, as a plan has it; None: that of the search.
 
     Raises:
         UsageError: it cannot be replayed.
     """
-    transaction_schedule(counterexample, kafka)
+    client = client or searched_client(counterexample, kafka)
+    transaction_schedule(counterexample, kafka, transaction_client(read_client(client, kafka)))
     return Plan(
         kafka=kafka,
         driver=driver,
@@ -65,9 +99,26 @@ def transaction_plan(
         workload=Workload(
             producers=0, consumers=1, acks="all", idempotence=True, transactions=True
         ),
-        broker_config=dict(BROKER_CONFIG),
+        broker_config=_settings(counterexample),
+        client=client,
         wire_clients=True,
     )
+
+
+def _settings(counterexample: TransactionCounterexample) -> dict[str, str]:
+    moves = {step.move for step in counterexample.steps}
+    settings = dict(BROKER_CONFIG)
+    if "repeat_marker" in moves:
+        settings["request.timeout.ms"] = str(int(_REQUEST_S * 1000))
+    if "forget" in moves:
+        settings["producer.id.expiration.ms"] = str(int(_FORGETS_S * 1000))
+        settings["producer.id.expiration.check.interval.ms"] = str(int(_FORGETS_EVERY_S * 1000))
+    return settings
+
+
+def _client_of(plan: Plan) -> str:
+    """Return the client of the model that a plan's is."""
+    return transaction_client(read_client(plan.client, plan.played_on))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +154,8 @@ class TransactionReplay:
         Raises:
             ScheduleNotFollowedError: a step could not be taken, or had another effect.
         """
-        kafka = scene.plan.kafka
-        actions = transaction_schedule(self.counterexample, kafka)
+        plan = scene.plan
+        actions = transaction_schedule(self.counterexample, plan.kafka, _client_of(plan))
         total = len(actions)
         with contextlib.ExitStack() as ending:
             player = _TransactionPlayer(scene, scene.transactional(_WRITER), ending)
@@ -129,7 +180,7 @@ class _TransactionPlayer:
     ending: contextlib.ExitStack
     messages: dict[str, CaughtMessages] = field(default_factory=dict)
     is_open: bool = False
-    refused: bool = False
+    refused: tuple[str, ...] = ()
 
     def take(self, action: TransactionAction) -> None:
         """Take a step, and wait until the log is as long as the model says."""
@@ -142,6 +193,8 @@ class _TransactionPlayer:
             self._end(action)
         elif action.action == "given-up":
             self._await(action.held, "client-gone")
+        elif action.action == "forgotten":
+            self._await_forgotten()
         elif action.action == "release":
             self._release(action)
         elif action.action == "answered":
@@ -156,9 +209,12 @@ class _TransactionPlayer:
         refusal = self.writer.abort() if self.is_open else ""
         if self.is_open:
             self.scene.note(f"the application aborts in the end: {refusal or 'done'}")
-        if self.refused and not refusal:
-            raise ScheduleNotFollowedError("the producer was to fail, and has not")
-        if self.refused:
+        for record in self.refused:
+            error = self.writer.errors.get(record)
+            if error is None:
+                raise ScheduleNotFollowedError(f"{record} was to be refused, and was not")
+            self.scene.note(f"{record} was refused: {error}")
+        if refusal:
             self.writer.renew()
             self.scene.note("a new producer aborts what the one that failed has left open")
         other = self.scene.transactional(_OTHER)
@@ -167,7 +223,7 @@ class _TransactionPlayer:
         self.scene.note(f"another producer commits {_LAST}: {other.commit()}")
 
     def _send(self, action: TransactionAction) -> None:
-        self.refused = self.refused or action.refused
+        self.refused += (action.record,) if action.refused else ()
         if not action.held:
             if not action.refused:
                 self.writer.send(action.record, 0)
@@ -175,17 +231,23 @@ class _TransactionPlayer:
             self.writer.send_on(action.record, 0)
             self.writer.flush()
             return
-        self._hold(action.held, "Produce")
+        self._hold(action.held, _PRODUCE)
         self.writer.send_on(action.record, 0)
         self._await(action.held, "caught")
 
     def _end(self, action: TransactionAction) -> None:
-        if action.held:
-            self._hold(END, "EndTxn")
+        if action.held == END:
+            self._hold(END, _END_TXN)
+        elif action.held == MARKER:
+            to_leader = f"broker-*>broker-{self.scene.replicas[0]}"
+            self._hold(MARKER, f"WriteTxnMarkers {to_leader} topic={{topic}} partition=0")
         self.is_open = False
-        outcome = self.writer.commit() if action.action == "commit" else self.writer.abort()
+        commits = action.action == "commit"
+        outcome = self.writer.commit() if commits else self.writer.abort()
         self.scene.note(f"{action.action}: {outcome or 'done'}")
-        if action.held and not self.messages[END].caught:
+        if commits and outcome != OK:
+            raise ScheduleNotFollowedError(f"the commit has the outcome {outcome}")
+        if action.held == END and not self.messages[END].caught:
             raise ScheduleNotFollowedError("its EndTxn was not held")
 
     def _release(self, action: TransactionAction) -> None:
@@ -196,13 +258,23 @@ class _TransactionPlayer:
         else:
             self._await(action.held, "discarded")
 
-    def _hold(self, name: str, api: str) -> None:
-        rule = f"hold {api} client:{_WRITER}>*"
-        self.messages[name] = self.ending.enter_context(self.scene.intercept(rule))
+    def _hold(self, name: str, message: str) -> None:
+        self.messages[name] = self.ending.enter_context(self.scene.intercept(f"hold {message}"))
 
     def _await(self, name: str, event: str) -> None:
         with missed_if_late():
             self.messages[name].await_event(event, limit_s=_LIMIT_S)
+
+    def _await_forgotten(self) -> None:
+        leader = self.scene.replicas[0]
+        with missed_if_late():
+            await_condition(
+                lambda: self.scene.probe.producers(leader, self.scene.topic, 0),
+                lambda producers: not producers,
+                what=f"broker {leader} to forget every producer of the partition",
+                limit_s=_LIMIT_S,
+                passing=(UnreachableError,),
+            )
 
     def _await_length(self, length: int) -> None:
         leader = self.scene.replicas[0]
@@ -223,12 +295,13 @@ def as_foretold_records(plan: Plan, anomalies: set[tuple[str, str]]) -> bool | N
         anomalies: kind and value of those that break a promise.
 
     Returns:
-        True if records were lost, published or left hanging as foretold; False if, as foretold,
-        none were.
+        True if records were lost, published, repeated or left hanging as foretold; False if, as
+        foretold, none were.
     """
     counterexample = TransactionReplay.of(plan.schedule or {}).counterexample
-    fate = foretell_records(counterexample, plan.kafka)
+    fate = foretell_records(counterexample, plan.kafka, _client_of(plan))
     expected = {("lost-write", record) for record in fate.lost}
     expected |= {("G1a", record) for record in fate.published}
     expected |= {("hanging-transaction", record) for record in fate.hanging}
+    expected |= {("repeated-sequence", record) for record in fate.repeated}
     return fate.harms if anomalies == expected else None

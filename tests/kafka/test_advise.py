@@ -159,7 +159,7 @@ def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_pa
             {"elected-again", "unclean-election"},
         ),
     }
-    of_clients = {"KAFKA-17754", "late-produce", "reused-sequence"}
+    of_clients = {"KAFKA-17754", "KAFKA-19446", "late-produce", "reused-sequence"}
     with contextlib.closing(
         open_cluster(release("4.4.0"), tmp_path / "run", brokers=3, broker_config={})
     ) as opened:

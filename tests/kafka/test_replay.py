@@ -115,25 +115,33 @@ def test_what_does_not_come_true_is_named_and_never_judged(
     assert Schedule.load(one.run.path / "schedule.json") == two_moves()
 
 
-OF_TRANSACTIONS: Final[tuple[tuple[str, str, bool], ...]] = (
-    ("kafka-17754-3.9.2", "4.4.0", True),
-    ("kafka-14402-3.3.2", "3.3.2", True),
-    ("kafka-14402-3.3.2", "3.7.2", False),
-    ("late-produce-4.4.0", "4.4.0", True),
-    ("reused-sequence-4.4.0", "4.4.0", True),
-    ("late-copy-4.4.0", "4.4.0", True),
-    ("zombie-4.0.1", "4.0.1", True),
-    ("zombie-4.0.1", "4.4.0", False),
+OF_TRANSACTIONS: Final[tuple[tuple[str, str, str | None, bool], ...]] = (
+    ("kafka-17754-3.9.2", "4.4.0", None, True),
+    ("kafka-17754-3.9.2", "4.4.0", "java", False),
+    ("kafka-14402-3.3.2", "3.3.2", None, True),
+    ("kafka-14402-3.3.2", "3.7.2", None, False),
+    ("late-produce-4.4.0", "4.4.0", None, True),
+    ("reused-sequence-4.4.0", "4.4.0", None, True),
+    ("late-copy-4.4.0", "4.4.0", None, True),
+    ("late-copy-4.4.0", "4.4.0", "java", False),
+    ("early-copy-4.4.0", "3.9.2", None, True),
+    ("late-marker-4.4.0", "4.4.0", None, True),
+    ("late-marker-4.4.0", "4.1.2", "java", True),
+    ("late-marker-4.4.0", "4.4.0", "java", False),
+    ("forgotten-4.4.0", "4.4.0", None, True),
+    ("forgotten-4.4.0", "4.4.0", "java", False),
+    ("zombie-4.0.1", "4.0.1", None, True),
+    ("zombie-4.0.1", "4.4.0", None, False),
 )
-"""Counterexamples of transactions: the release, and whether it breaks there what the model says."""
+"""Counterexamples of transactions: release, client, and whether it breaks what the model says."""
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("name", "kafka", "breaks"), OF_TRANSACTIONS)
+@pytest.mark.parametrize(("name", "kafka", "client", "breaks"), OF_TRANSACTIONS)
 def test_transactions_go_as_the_model_says(
-    name: str, kafka: str, tmp_path: Path, *, breaks: bool
+    name: str, kafka: str, client: str | None, tmp_path: Path, *, breaks: bool
 ) -> None:
-    source = Source.load(FILES / f"transactions-{name}.json")
+    source = Source.load(FILES / f"transactions-{name}.json", client=client)
     planned = source.planned(kafka, label=name, seed=0, driver="local")
     with Campaign(store=Store(tmp_path), clusters=tmp_path / "fleet") as campaign:
         runs = campaign.perform_all([[planned]])

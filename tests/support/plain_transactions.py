@@ -141,7 +141,7 @@ class World:
         if name == "deliver":
             undecided = not self.state.startswith("prepare") and not {"add", "end"} & set(awaited)
             return rest[0][-1] == "now" or undecided
-        if name not in ("begin_work", "write", "commit", "abort", "enter"):
+        if name not in ("begin_work", "write", "commit", "abort", "enter", "lose_memory"):
             return True
         if awaited or (name == "write" and any(note.state == "unanswered" for note in self.notes)):
             return False
@@ -150,7 +150,8 @@ class World:
             return False
         if name == "begin_work" and rest[0] == 0 and doings[1:] not in ([], ["off"]):
             return False
-        return name not in ("begin_work", "enter") or not self.state.startswith("prepare")
+        needs_end = ("begin_work", "enter", "lose_memory")
+        return name not in needs_end or not self.state.startswith("prepare")
 
     def begin_work(self, who: int) -> bool:
         writer = self.writers[who]
@@ -417,14 +418,14 @@ class World:
         if self.rules.open_in_epoch and note.epoch != shelf.epoch:
             ongoing = False
         if self.rules.verification and not ongoing:
-            if self.rules.lowest_sequence:
+            if self.rules.lowest_sequence and not (
+                self.rules.copy_is_not_lowest and self.is_copy(shelf, note)
+            ):
                 self.line_up(shelf, note)
             answer = self.confirm(note)
             if answer != "yes":
                 return answer
-        if note.epoch == shelf.epoch and note.number in (
-            shelf.recent if self.rules.duplicates_cached else [shelf.last]
-        ):
+        if self.is_copy(shelf, note):
             return "yes"
         if not self.fits(shelf, note):
             return "no"
@@ -436,6 +437,10 @@ class World:
             shelf.begun = len(shelf.log)
         shelf.log.append(name)
         return "yes"
+
+    def is_copy(self, shelf: Shelf, note: Note) -> bool:
+        known = shelf.recent if self.rules.duplicates_cached else [shelf.last]
+        return note.epoch == shelf.epoch and note.number in known
 
     def line_up(self, shelf: Shelf, note: Note) -> None:
         if shelf.waiting is None or note.epoch > shelf.waiting[0]:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.checkers.model.explain.evidence.late_markers import ended_early
 from highwater.checkers.model.explain.evidence.reused_buffers import expired_sends
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
@@ -56,7 +57,8 @@ def _hidden(observed: RunTraces, sends: pa.Table) -> set[str]:
     """Return records in a log that read_committed readers may step over (KIP-98)."""
     if not observed.plan.workload.transactions:
         return set()
-    return set(sends.filter(pc.not_equal(sends["outcome"], OK))["value"].to_pylist())
+    uncommitted = sends.filter(pc.not_equal(sends["outcome"], OK))
+    return {*uncommitted["value"].to_pylist(), *ended_early(observed, sends)}
 
 
 def _gaps(sent: set[str]) -> Iterator[ExplanationLink]:

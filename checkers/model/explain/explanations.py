@@ -24,6 +24,7 @@ from highwater.checkers.model.explain.other_anomalies import (
     hanging,
     phantom,
     reordered,
+    repeated,
     seen,
     unseen,
 )
@@ -44,6 +45,7 @@ _EXPLAIN: Final = {
     "G1a": aborted_read,
     "hanging-transaction": hanging,
     "phantom": phantom,
+    "repeated-sequence": repeated,
     "undelivered": undelivered,
     "processed-twice": processed_twice,
     "stale-replica": stale,

@@ -2,7 +2,8 @@
 
 A rule is one way to lose an acknowledged record: a precondition (settings and release), and the
 observed events that show it. ``UNANSWERED`` is for records without an offset, ``SUCCESSION`` for
-each leader that began without the record, ``OTHERWISE`` for the rest.
+each leader that began without the record, ``WITHDRAWN`` for those that are in the log and are not
+read, ``OTHERWISE`` for the rest.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     refuse,
     unknown,
 )
+from highwater.checkers.model.explain.evidence.late_markers import late_marker
 from highwater.checkers.model.explain.evidence.loss_evidence import Links, LostRecord
 from highwater.checkers.model.explain.evidence.remote_retention import counted_twice
 from highwater.checkers.model.explain.trace import RunTraces, Trace
@@ -139,6 +141,16 @@ SUCCESSION: Final = (
     ),
 )
 
+WITHDRAWN: Final = (
+    LossRule(
+        name="late-marker",
+        says="A marker of an earlier transaction came late, and ended the one of the record, of the"
+        " same producer epoch (KAFKA-19446).",
+        applies=lambda case: case.observed.plan.workload.transactions,
+        evidence=lambda case: _with_answer(late_marker(case.observed, case.send), case),
+    ),
+)
+
 OTHERWISE: Final = (
     LossRule(
         name="zombie",
@@ -177,9 +189,11 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
     if trace is None:
         return refuse("Nobody knows which partition it was sent to.")
     ack = acknowledged(observed, trace, send)
+    case = LostRecord(observed=observed, trace=trace, send=send, ack=ack)
+    if withdrawn := first(WITHDRAWN, case):
+        return Chain(links=withdrawn)
     if holder := _held_after_all(trace, anomaly):
         return refuse(holder, ack)
-    case = LostRecord(observed=observed, trace=trace, send=send, ack=ack)
     if anomaly["offset"] is None:
         links = first(UNANSWERED, case)
         why_not = "Its leader ran undisturbed when it was sent."
@@ -188,6 +202,10 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
     chains += [Chain(links=links) for links in [first(OTHERWISE, case)] if links]
     none = unknown("Nobody was seen to begin to lead without it.", ack)
     return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)
+
+
+def _with_answer(links: Links, case: LostRecord) -> Links:
+    return (*links, case.ack) if links else ()
 
 
 def first(rules: Sequence[LossRule], case: LostRecord) -> Links:

@@ -15,12 +15,16 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     refuse,
     unanswered,
 )
+from highwater.checkers.model.explain.evidence.late_markers import late_marker
 from highwater.checkers.model.explain.evidence.reused_buffers import expired_sends
-from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
+from highwater.checkers.model.explain.tolerances import MS, SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import FAIL, SEND
+
+_FORGETS: Final = "producer.id.expiration.ms"
+_FORGETS_USUALLY_MS: Final = 86_400_000
 
 _TWO_AT_ONCE: Final = ((0, 10, 2), (0, 11, 0, 1))
 """The first release whose broker takes two requests of a closed connection at once (KAFKA-3703),
@@ -137,7 +141,8 @@ def aborted_read(observed: RunTraces, anomaly: Row) -> Chain:
 
     Before KIP-890 an EndTxn bears its producer's id and epoch, and these are the same in every
     transaction of that producer. One that the wire kept ends the transaction that is open by then
-    (KAFKA-17754). A Produce that the wire kept, too, is of the transaction that is open then.
+    (KAFKA-17754). A Produce that the wire kept, too, is of the transaction that is open then, if
+    the leader does not know its record. So is a marker that the wire kept.
     """
     send = observed.suspects.get(anomaly["value"])
     if send is None:
@@ -164,10 +169,75 @@ def aborted_read(observed: RunTraces, anomaly: Row) -> Chain:
             time_ns=send["complete_ns"],
         )
         return Chain(links=(late, own_end))
+    if ended := late_marker(observed, send):
+        return Chain(links=ended)
+    if again := _written_again(observed, send, anomaly["offset"]):
+        return Chain(links=again)
     late_record = _late_produce(observed, anomaly, send, "which committed it with the next one")
     if late_record is not None:
         return Chain(links=(_given_up(send), late_record))
     return refuse("No request of its producer came late, as far as the wire has seen.")
+
+
+def repeated(observed: RunTraces, anomaly: Row) -> Chain:
+    """Explain a record that a leader appended twice: it had forgotten the record's producer."""
+    send = observed.suspects.get(anomaly["value"])
+    if send is None:
+        return refuse("The history does not show that it was sent.")
+    again = _written_again(observed, send, None)
+    why = "No copy of it came after its leader had forgotten its producer."
+    return Chain(links=again) if again else refuse(why)
+
+
+def _written_again(
+    observed: RunTraces, send: Row, offset: int | None
+) -> tuple[ExplanationLink, ...]:
+    """Return the late copy of a record that its leader appended a second time, and why.
+
+    A leader forgets a producer that has no transaction open for ``producer.id.expiration.ms``
+    (KIP-854), and takes any sequence number of one that it does not know (KIP-360).
+
+    Args:
+        offset: of the second place; None for any.
+    """
+    ended_ns, first = send["complete_ns"], send["offset"]
+    if ended_ns is None or first is None or first == offset:
+        return ()
+    setting = observed.plan.broker_config.get(_FORGETS, _FORGETS_USUALLY_MS)
+    copies = _places(observed, send)
+    for row in observed.messages:
+        here = row["topic"] == observed.topic and row["partition"] == send["partition"]
+        of_sender = row["api"] == "Produce" and row["source"] == f"client:{send['process']}"
+        idle_ms = (row["time_ns"] - ended_ns) / MS
+        if not (of_sender and here) or idle_ms < int(setting) or len(copies) < 2:  # noqa: PLR2004 - two places
+            continue
+        came = ExplanationLink(
+            rule="forgotten-producer",
+            says=f"A Produce of {send['process']} that the wire had kept, of producer id"
+            f" {row['producer_id']} and epoch {row['epoch']}, reached {row['target']}"
+            f" {idle_ms / 1000:.1f} s after the end of its transaction. Leaders forget a producer"
+            f" after {_FORGETS}={setting}.",
+            event=f"Produce {row['event']}: {row['transactional_id']}, message {row['message']}",
+            time_ns=row["time_ns"],
+        )
+        stands = ExplanationLink(
+            rule="forgotten-producer",
+            says=f"{send['value']} is at offsets {' and '.join(map(str, copies))}: the leader did"
+            " not know that it had it.",
+            event="replicas",
+        )
+        return came, stands
+    return ()
+
+
+def _places(observed: RunTraces, send: Row) -> list[int]:
+    """Return the offsets at which the last leader's disk has a record."""
+    trace = observed.traces.get(send["partition"])
+    disk = trace.disks.get(trace.leaderships[-1].leader) if trace and trace.leaderships else None
+    if disk is None:
+        return []
+    ids = zip(disk.offsets.tolist(), disk.ids, strict=True)
+    return [offset for offset, name in ids if name == send["value"]]
 
 
 def hanging(observed: RunTraces, anomaly: Row) -> Chain:

@@ -17,6 +17,7 @@ from highwater.checkers.model.transactions.transaction_scope import (
     K_ADDS_BY_PRODUCE,
     K_ANSWERS_FIRST,
     K_BUMPS_EPOCH,
+    K_COPY_IS_NOT_LOWEST,
     K_DUPLICATES_CACHED,
     K_FIRST_IS_ZERO,
     K_LOWEST_SEQUENCE,
@@ -189,6 +190,8 @@ def forget_producer(s: State, p: int) -> bool:
 def _await_confirmation(s: State, k: Constants, p: int, epoch: int, sequence: int) -> None:
     """Note the lowest sequence number that waits (``maybeUpdateLowestSequenceAndEpoch``)."""
     if not k[K_LOWEST_SEQUENCE]:
+        return
+    if k[K_COPY_IS_NOT_LOWEST] and _is_copy(s, k, p, epoch, sequence):
         return
     lowest, lowest_epoch = leader(s, p, layout.LOWEST) - 1, leader(s, p, layout.LOWEST_EPOCH)
     if lowest < 0 or epoch > lowest_epoch or (epoch == lowest_epoch and sequence < lowest):

@@ -87,6 +87,7 @@ _MARKER: Final = int(TransactionMove.MARKER)
 _REPEAT_MARKER: Final = int(TransactionMove.REPEAT_MARKER)
 _OPEN_PRODUCER: Final = int(TransactionMove.OPEN_PRODUCER)
 _EXPIRE: Final = int(TransactionMove.EXPIRE)
+_FORGET: Final = int(TransactionMove.FORGET)
 _PREPARE_COMMIT: Final = int(CoordinatorState.PREPARE_COMMIT)
 _ONGOING: Final = int(CoordinatorState.ONGOING)
 _PRODUCE: Final = int(Request.PRODUCE)
@@ -115,7 +116,7 @@ def transaction_moves(scope: TransactionScope) -> Moves:
     for p in range(scope.partitions):
         rows.append((_MARKER, p, 0))
         rows += [(_REPEAT_MARKER, p, 0)] if scope.late_markers else []
-        rows += [(int(TransactionMove.FORGET), p, 0)] if scope.forgets else []
+        rows += [(_FORGET, p, 0)] if scope.forgets else []
     rows += [(_EXPIRE, 0, 0)] if scope.expiries else []
     return np.array(rows, dtype=np.int64)
 
@@ -162,7 +163,7 @@ def _is_its_turn(s: State, kind: int, a: int) -> bool:  # noqa: PLR0911 - one fo
     if kind == _ARRIVE:
         late = message(s, a, layout.M_CONNECTION) != 0
         return not late or not (is_preparing(s) or _is_awaited(s, _ADD, _END))
-    if kind not in (_BEGIN, _SEND, _COMMIT, _ABORT, _OPEN_PRODUCER):
+    if kind not in (_BEGIN, _SEND, _COMMIT, _ABORT, _OPEN_PRODUCER, _FORGET):
         return True
     if _is_awaited(s, _ADD, _END) or _is_awaited(s, _PRODUCE, _PRODUCE):
         return False
@@ -174,7 +175,7 @@ def _is_its_turn(s: State, kind: int, a: int) -> bool:  # noqa: PLR0911 - one fo
         return False
     if kind == _BEGIN and a == 0 and producer(s, 1, layout.PHASE) != _OFF:
         return False
-    return kind not in (_BEGIN, _OPEN_PRODUCER) or not is_preparing(s)
+    return kind not in (_BEGIN, _OPEN_PRODUCER, _FORGET) or not is_preparing(s)
 
 
 @rule

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import CATALOGUE
+from highwater.harness.releases.client_choice import LIBRDKAFKA, ClientChoice
 
 TransactionClient = Literal["librdkafka", "java", "java-v1"]
 
@@ -19,6 +20,9 @@ CLIENTS: Final[tuple[TransactionClient, ...]] = ("librdkafka", "java", "java-v1"
 
 FIRST: Final = (0, 11)
 """The first release with transactions (KIP-98)."""
+
+_SECOND: Final = (4, 0)
+"""The first release with version 2 of transactions, of brokers and of Java's clients."""
 
 
 def _switch(says: str, source: str) -> Any:  # noqa: ANN401 - as dataclasses.field is typed
@@ -50,6 +54,11 @@ class TransactionRules:
         " number, until it has appended one or a marker.",
         "KAFKA-14920; VerificationStateEntry, ProducerAppendInfo.checkSequence (3.6)",
     )
+    copy_is_not_lowest: bool = _switch(
+        "A copy of a record that the leader knows is not taken for one that it waits for: no"
+        " release; a possible fix.",
+        "docs/findings/late-copy.md; UnifiedLog.maybeStartTransactionVerification",
+    )
     open_in_epoch: bool = _switch(
         "A leader takes an open transaction of an older epoch for another one, and asks about the"
         " first record of the new epoch, too.",
@@ -58,7 +67,7 @@ class TransactionRules:
     stale_epoch_first: bool = _switch(
         "A leader refuses a producer epoch below the one that it knows before it asks the"
         " coordinator, and without a trace of it.",
-        "KAFKA-19690; UnifiedLog.maybeStartTransactionVerification (in 4.1.2, not in 4.0.1; 4.0.2"
+        "KAFKA-18042; UnifiedLog.maybeStartTransactionVerification (in 4.1.2, not in 4.0.1; 4.0.2"
         " was not read)",
     )
     bumps_epoch: bool = _switch(
@@ -107,12 +116,13 @@ def transaction_rules_of(kafka: str, client: str) -> TransactionRules:
     version = CATALOGUE[kafka].number
     if version < FIRST:
         raise UsageError(f"Kafka {kafka} has no transactions", hint="They came with 0.11.")
-    second = client == "java" and version >= (4, 0)
+    second = client == "java" and version >= _SECOND
     return TransactionRules(
         duplicates_cached=version >= (1, 0),
         unknown_accepted=version >= (2, 5),
         verification=version >= (3, 6),
         lowest_sequence=version >= (3, 6),
+        copy_is_not_lowest=False,
         open_in_epoch=version >= (4, 0),
         stale_epoch_first=version >= (4, 1),
         bumps_epoch=second,
@@ -122,6 +132,22 @@ def transaction_rules_of(kafka: str, client: str) -> TransactionRules:
         answers_first=True,
         purges_unanswered=client == "librdkafka",
     )
+
+
+def transaction_client(choice: ClientChoice) -> TransactionClient:
+    """Return the client of the model that a library is, in the release that was chosen.
+
+    Raises:
+        UsageError: the model does not know the library.
+    """
+    if choice.release is not None:
+        return "java" if choice.release.number >= _SECOND else "java-v1"
+    if choice.library != LIBRDKAFKA:
+        raise UsageError(
+            f"the model of transactions does not know {choice.title}",
+            hint="Use --client librdkafka, java, or java:3.9.2 for version 1 of transactions.",
+        )
+    return "librdkafka"
 
 
 TRANSACTION_RELEASES: Final = tuple(

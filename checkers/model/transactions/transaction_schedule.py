@@ -1,7 +1,8 @@
 """A counterexample of transactions as a schedule that brokers can play, and what it must come to.
 
-The schedule is for one librdkafka producer and one partition. A request that is late in the
-counterexample is held by the wire; all others arrive by themselves.
+The schedule is for one producer and one partition. A request that is late in the counterexample is
+held by the wire; all others arrive by themselves. The client need not be that of the search, nor
+the release.
 """
 
 from collections.abc import Sequence
@@ -22,22 +23,36 @@ from highwater.checkers.model.transactions.transaction_invariants import (
 )
 from highwater.checkers.model.transactions.transaction_layout import (
     COORDINATOR,
+    Phase,
+    RecordState,
     Request,
     Status,
     leader,
     message,
+    producer,
 )
 from highwater.checkers.model.transactions.transaction_machine import TransactionSettings
 from highwater.checkers.model.transactions.transaction_moves import TransactionMove, take
+from highwater.checkers.model.transactions.transaction_rules import transaction_rules_of
 from highwater.checkers.model.transactions.transaction_scope import (
     transaction_constants,
     transaction_initial,
 )
-from highwater.checkers.model.transactions.transaction_state import record_name, request_in_words
+from highwater.checkers.model.transactions.transaction_state import record_name
 from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.catalogue import CATALOGUE
 
 END: Final = "end"
 """The name of a held EndTxn, as ``m1`` is of a held Produce."""
+
+MARKER: Final = "marker"
+"""The name of a held WriteTxnMarkers, from the coordinator to the leader."""
+
+_FORGETS_ALONE: Final = (3, 4)
+"""Since then a leader forgets a producer by a setting of its own (KIP-854)."""
+
+_BY_THEMSELVES: Final = ("await", "answered")
+_ENDING: Final = {int(phase) for phase in (Phase.DRAINING, Phase.COMMITTING, Phase.ABORTING)}
 
 Row = tuple[int, int, int]
 
@@ -46,9 +61,10 @@ class TransactionAction(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a schedule.
 
     Attributes:
-        action: ``begin``, ``send``, ``commit``, ``abort``, ``renew``; ``given-up`` (its producer
+        action: ``begin``, ``send``, ``commit``, ``abort``, ``renew``; ``given-up`` (its sender
             closes the connection of a held request), ``release`` (a held request goes on),
-            ``answered`` (there is an answer about every record), ``await`` (for the log alone).
+            ``answered`` (there is an answer about every record), ``forgotten`` (the leader has no
+            state of the producer), ``await`` (for the log alone).
         held: name of the request that this step sends and the wire holds, or that it is about.
         says: the step of the counterexample as a sentence.
         length: entries of the log after it; None where the next step comes by itself.
@@ -70,6 +86,7 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
         lost: of committed transactions, and in no log or aborted there.
         published: of transactions that the application aborted.
         hanging: first records of transactions that nobody ends.
+        repeated: in the log twice.
         refused: those with which a producer failed that nobody had fenced.
         lengths: entries of the log after each step.
     """
@@ -77,30 +94,32 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
     lost: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
     hanging: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()
 
     @property
     def harms(self) -> bool:
         """True if anything is broken in the end."""
-        return bool(self.lost or self.published or self.hanging or self.refused)
+        return bool(self.lost or self.published or self.hanging or self.repeated or self.refused)
 
 
 def transaction_schedule(
-    counterexample: TransactionCounterexample, kafka: str
+    counterexample: TransactionCounterexample, kafka: str, client: str
 ) -> tuple[TransactionAction, ...]:
-    """Return the steps that a player takes on brokers of a release.
+    """Return the steps that a player takes with a client of the model on brokers of a release.
 
     Raises:
         UsageError: it cannot be replayed; the message says why.
     """
-    _require_playable(counterexample)
     rows = _rows(counterexample)
     states = _states(counterexample)
-    fate = foretell_records(counterexample, kafka)
+    _require_playable(counterexample, kafka)
+    _require_client(counterexample, kafka, client)
+    fate = foretell_records(counterexample, kafka, client)
     named = [_action(rows, states, number) for number in range(len(rows))]
-    by_itself = [action == "await" for action, _, _ in [*named[1:], ("", "", "")]]
-    pending = [int(state[layout.PENDING]) != 0 for state in states[1:]]
+    by_itself = [action in _BY_THEMSELVES for action, _, _ in [*named[1:], ("", "", "")]]
+    pending = [_goes_on(state) for state in states[1:]]
     return tuple(
         TransactionAction(
             action=action,
@@ -116,14 +135,16 @@ def transaction_schedule(
     )
 
 
-def foretell_records(counterexample: TransactionCounterexample, kafka: str) -> ForetoldRecords:
-    """Play its steps by the rules of a release, which need not be that of its search.
+def foretell_records(
+    counterexample: TransactionCounterexample, kafka: str, client: str
+) -> ForetoldRecords:
+    """Play its steps by the rules of a release and a client, which need not be those of its search.
 
     A step that the rules refuse is left out. An application aborts in the end what is open.
     """
     settings = TransactionSettings(
         kafka=kafka,
-        client=counterexample.client,
+        client=client,
         scope=counterexample.scope,
         switched=counterexample.switched,
     )
@@ -157,9 +178,16 @@ def foretell_records(counterexample: TransactionCounterexample, kafka: str) -> F
         hanging=()
         if ends(state)
         else (record_name(leader(state, 0, layout.LOG + open_from - 1) - 1),),
+        repeated=tuple(record_name(r) for r in records if _places(state, r) > 1),
         refused=tuple(refused),
         lengths=tuple(lengths),
     )
+
+
+def _places(state: State, r: int) -> int:
+    """Return how often a record is in the log."""
+    length = leader(state, 0, layout.LENGTH)
+    return sum(leader(state, 0, layout.LOG + offset) == r + 1 for offset in range(length))
 
 
 def _subject(state: State, slot: int) -> str:
@@ -169,35 +197,81 @@ def _subject(state: State, slot: int) -> str:
 
 
 def _same_request(row: Row, before: State, state: State) -> list[Row]:
-    """Return the same move in another state, where the same request may be another message."""
+    """Return the same move in another state, where the same request may be another message.
+
+    It may have another epoch there, too: with version 2 each transaction has its own.
+    """
     kind, slot, _ = row
     if kind != TransactionMove.ARRIVE:
         return [row]
-    request = request_in_words(before, slot)
+    request = _identity(before, slot)
     return [
         (kind, other, 0)
         for other in range(layout.MAX_MESSAGES)
-        if message(state, other, layout.M_KIND) and request_in_words(state, other) == request
+        if message(state, other, layout.M_KIND) and _identity(state, other) == request
     ]
 
 
-def _require_playable(counterexample: TransactionCounterexample) -> None:
+def _goes_on(state: State) -> bool:
+    """Return whether the log may be longer already: a transaction ends, and nobody waits in it."""
+    phases = {producer(state, c, layout.PHASE) for c in range(layout.MAX_PRODUCERS)}
+    return int(state[layout.PENDING]) != 0 or bool(phases & _ENDING)
+
+
+def _identity(state: State, slot: int) -> tuple[int, int, int, bool]:
+    """Return what tells a request from others: its kind, way and subject, and if it is late."""
+    return (
+        message(state, slot, layout.M_KIND),
+        message(state, slot, layout.M_WAY),
+        message(state, slot, layout.M_ARGUMENT),
+        message(state, slot, layout.M_CONNECTION) != 0,
+    )
+
+
+def _require_playable(counterexample: TransactionCounterexample, kafka: str) -> None:
     scope, moves = counterexample.scope, {step.move for step in counterexample.steps}
+    together = CATALOGUE[kafka].number < _FORGETS_ALONE
     problems = {
-        "its client is another": counterexample.client != "librdkafka",
         "it has several partitions": scope.partitions > 1,
         "its application does not wait for answers": not scope.in_turn,
         "its rules are not those of a release": bool(counterexample.switched),
-        "it has moves that brokers make by themselves": bool(
-            moves & {"expire", "forget", "repeat_marker"}
+        "its transactions last too long": "expire" in moves,
+        "up to 3.3 leaders forget a producer when its coordinator does": (
+            together and "forget" in moves
         ),
     }
     for why, there in problems.items():
         if there:
             raise UsageError(
                 f"this counterexample cannot be replayed: {why}",
-                hint="Search with --client librdkafka --bound in_turn=1, for one partition.",
+                hint="Search with --bound in_turn=1 for one partition, without expiries.",
             )
+
+
+def _require_client(counterexample: TransactionCounterexample, kafka: str, client: str) -> None:
+    """Refuse a client that does something else about a record without an answer at an abort."""
+    searched = transaction_rules_of(counterexample.kafka, counterexample.client)
+    played = transaction_rules_of(kafka, client)
+    if played.purges_unanswered == searched.purges_unanswered:
+        return
+    if _aborts_unanswered(_rows(counterexample), _states(counterexample)):
+        whose = "librdkafka's" if searched.purges_unanswered else "Java's"
+        raise UsageError(
+            f"this counterexample is one of {whose} producer: what an abort does about a record"
+            " without an answer differs",
+            hint="Leave --client out.",
+        )
+
+
+def _aborts_unanswered(rows: Sequence[Row], states: Sequence[State]) -> bool:
+    return any(
+        row[0] == TransactionMove.ABORT
+        and any(
+            int(before[layout.R_STATE + r]) == RecordState.UNANSWERED
+            for r in range(int(before[layout.SENT]))
+        )
+        for row, before in zip(rows, states, strict=False)
+    )
 
 
 def _rows(counterexample: TransactionCounterexample) -> list[Row]:
@@ -227,15 +301,28 @@ def _action(rows: Sequence[Row], states: Sequence[State], number: int) -> tuple[
         return "send", name, name if _is_held(rows, states, number, r) else ""
     if kind in (TransactionMove.COMMIT, TransactionMove.ABORT):
         action = "commit" if kind == TransactionMove.COMMIT else "abort"
-        later = rows[number + 1 : number + 2]
-        is_late = bool(later) and later[0][0] == TransactionMove.GIVE_UP
-        return action, "", END if is_late else ""
+        return action, "", _held_at_end(rows, number)
     if kind == TransactionMove.GIVE_UP:
         return ("await", "", "") if b == COORDINATOR else ("given-up", "", _newest(before))
+    if kind == TransactionMove.REPEAT_MARKER:
+        return "given-up", "", MARKER
     if kind == TransactionMove.ARRIVE:
         return _arrival(before, a, rows, states, number)
-    names = {TransactionMove.BEGIN: "begin", TransactionMove.OPEN_PRODUCER: "renew"}
+    names = {
+        TransactionMove.BEGIN: "begin",
+        TransactionMove.OPEN_PRODUCER: "renew",
+        TransactionMove.FORGET: "forgotten",
+    }
     return names.get(TransactionMove(kind), "await"), "", ""
+
+
+def _held_at_end(rows: Sequence[Row], number: int) -> str:
+    """Return the request that the wire holds while a transaction ends."""
+    following = [row[0] for row in rows[number + 1 :]]
+    if following[:1] == [TransactionMove.GIVE_UP]:
+        return END
+    until = following.index(TransactionMove.BEGIN) if TransactionMove.BEGIN in following else None
+    return MARKER if TransactionMove.REPEAT_MARKER in following[:until] else ""
 
 
 def _arrival(
@@ -258,7 +345,9 @@ def _arrival(
             return "answered", "", ""
         name = record_name(argument) if _is_held(rows, states, sent, argument) else ""
         return ("release" if name else "await"), name, name
-    return ("release", "", END) if late else ("await", "", "")
+    if not late:
+        return "await", "", ""
+    return "release", "", MARKER if kind == Request.MARKER else END
 
 
 def _is_held(rows: Sequence[Row], states: Sequence[State], sent: int, r: int) -> bool:

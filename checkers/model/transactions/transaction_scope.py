@@ -48,8 +48,8 @@ class TransactionScope:
         overdue: 1 if a late Produce may arrive after the end of its own transaction; 0 if it
             arrives before or never.
         in_turn: 1 if an application goes on only when there is an answer, or its connection is
-            given up, and a second producer comes when the first has ended its transaction: fewer
-            interleavings, which can be replayed on brokers.
+            given up, a second producer comes when the first has ended its transaction, and a leader
+            forgets when nobody waits: fewer interleavings, which can be replayed on brokers.
 
     Raises:
         UsageError: a bound that the model cannot hold.
@@ -99,6 +99,7 @@ K_OPEN_IN_EPOCH: Final = _RULES["open_in_epoch"]
 K_STALE_EPOCH_FIRST: Final = _RULES["stale_epoch_first"]
 K_VERIFICATION: Final = _RULES["verification"]
 K_LOWEST_SEQUENCE: Final = _RULES["lowest_sequence"]
+K_COPY_IS_NOT_LOWEST: Final = _RULES["copy_is_not_lowest"]
 K_BUMPS_EPOCH: Final = _RULES["bumps_epoch"]
 K_ADDS_BY_PRODUCE: Final = _RULES["adds_by_produce"]
 K_FIRST_IS_ZERO: Final = _RULES["first_is_zero"]

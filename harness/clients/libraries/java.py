@@ -107,13 +107,20 @@ class JavaProducer:
                 self._report(partition, waiting.popleft(), JavaError(classes=(GAVE_UP,)))
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Ask for the partitions of a topic; a connection to a leader is made by a first record."""
-        del limit_s  # ``max.block.ms`` is its own
-        try:
-            self._gateway.forget(self._java.partitionsFor(topic))
-        except Py4JJavaError as raised:
-            error = self._gateway.error_of(raised.java_exception)
-            raise WaitTimeoutError(f"Java's producer knows no {topic}: {error}") from raised
+        """Ask for the partitions of a topic; a connection to a leader is made by a first record.
+
+        It is asked again if ``max.block.ms``, which is its own limit, was too short.
+        """
+        deadline = time.monotonic() + limit_s
+        while True:
+            try:
+                self._gateway.forget(self._java.partitionsFor(topic))
+            except Py4JError as raised:
+                error: JavaError = self._gateway.refusal(raised).args[0]
+                if error.retriable() and time.monotonic() < deadline:
+                    continue
+                raise WaitTimeoutError(f"Java's producer knows no {topic}: {error}") from raised
+            return
 
     def drop(self) -> None:
         """End it as a crash does: nothing is asked of its coordinator."""

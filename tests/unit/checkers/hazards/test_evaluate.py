@@ -129,8 +129,17 @@ def test_transactional_clients_have_hazards_of_their_own(
     found = {advice.hazard.id: advice for advice in evaluate(facts, answers)}
     assert (found["KAFKA-17754"].status, found["reused-sequence"].status) == status
     assert found["late-produce"].status == status[1]
+    assert found["KAFKA-19446"].status == status[0]
     if status[0] == "can lose":
         assert found["KAFKA-17754"].command.endswith("--story torn-transaction")
+
+
+@pytest.mark.parametrize(("kafka", "status"), [("4.1.2", "can lose"), ("4.2.1", "guarded")])
+def test_late_markers_are_refused_by_brokers_of_4_2(kafka: str, status: str) -> None:
+    facts = cluster(kafka, features={"transaction.version": 2}, transactions=True)
+    answers = {"acks": "all", "power": "safe", "transactions": "java"}
+    found = {advice.hazard.id: advice.status for advice in evaluate(facts, answers)}
+    assert (found["KAFKA-19446"], found["KAFKA-17754"]) == (status, "guarded")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResponse
 from kafka.protocol.consumer import (
     FetchRequest,
     FetchResponse,
@@ -38,6 +39,7 @@ class Replica:
         self.error = 0
         self.silent = False
         self.fetched_at: list[int] = []
+        self.producers: list[int] = []
         self._server = socket.create_server(("127.0.0.1", 0))
         self.address = Address(host="127.0.0.1", port=self._server.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -57,7 +59,7 @@ class Replica:
                 key, version, correlation = struct.unpack(">hhi", request[:8])
                 if self.silent:
                     continue
-                kind = {1: FetchRequest, 2: ListOffsetsRequest}[key]
+                kind = {1: FetchRequest, 2: ListOffsetsRequest, 61: DescribeProducersRequest}[key]
                 answer = self._answer(kind.decode(request, version=version, header=True), version)
                 connection.sendall(struct.pack(">ii", len(answer) + 4, correlation) + answer)
 
@@ -73,6 +75,8 @@ class Replica:
             )
             listed = ListOffsetsResponse(topics=[topic(name="events", partitions=[found])])
             return bytes(listed.encode(version=version))
+        if isinstance(request, DescribeProducersRequest):
+            return b"\0" + bytes(self._described().encode(version=version))  # its header has tags
         offset = request.topics[0].partitions[0].fetch_offset
         self.fetched_at.append(offset)
         error = self.error or (OUT_OF_RANGE if offset > self.leo else 0)
@@ -87,6 +91,25 @@ class Replica:
             throttle_time_ms=0, responses=[topic(topic="events", partitions=[data])]
         )
         return bytes(fetched.encode(version=version))
+
+    def _described(self) -> Any:  # noqa: ANN401 - made at run time
+        topic = DescribeProducersResponse.TopicResponse
+        partition = topic.PartitionResponse
+        states = [
+            partition.ProducerState(
+                producer_id=id_,
+                producer_epoch=0,
+                last_sequence=0,
+                last_timestamp=0,
+                coordinator_epoch=0,
+                current_txn_start_offset=-1,
+            )
+            for id_ in self.producers
+        ]
+        seen = partition(partition_index=0, error_code=self.error, active_producers=states)
+        return DescribeProducersResponse(
+            throttle_time_ms=0, topics=[topic(name="events", partitions=[seen])]
+        )
 
     def close(self) -> None:
         self._server.shutdown(socket.SHUT_RDWR)
@@ -155,6 +178,17 @@ def takes(action: Callable[[], object]) -> float:
     with pytest.raises(UnreachableError):
         action()
     return time.monotonic() - began
+
+
+def test_the_probe_reads_of_which_producers_a_leader_knows(
+    probe: ClusterProbe, replica: Replica
+) -> None:
+    assert probe.producers(1, "events", 0) == frozenset()
+    replica.producers = [1000, 1001]
+    assert probe.producers(1, "events", 0) == {1000, 1001}
+    replica.error = NOT_LEADER
+    with pytest.raises(UnreachableError, match="does not tell producers of events-0: error 6"):
+        probe.producers(1, "events", 0)
 
 
 def test_the_probe_reads_both_offsets(probe: ClusterProbe) -> None:

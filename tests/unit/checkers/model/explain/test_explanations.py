@@ -11,7 +11,7 @@ import pytest
 
 from highwater.checkers.model.explain.reconcile import as_random
 from highwater.checkers.model.report_types import ModelFinding
-from highwater.harness.runs.history import LOG_LINES
+from highwater.harness.runs.history import LOG_LINES, record_value
 from highwater.harness.runs.plan import Topic, Workload
 from tests.histories.failover import failover
 from tests.support import logdirs
@@ -144,6 +144,80 @@ def test_an_aborted_record_is_read_when_an_end_txn_came_late(
     assert [each.verdict for each in found] == [word]
     if word == "explained":
         assert {link.rule for link in found[0].because} == {"late-end-txn"}
+
+
+TRANSACTIONS = Workload(transactions=True, idempotence=True)
+
+
+def transactional(offset: int, value: str, *, sequence: int = 0) -> bytes:
+    """A batch of producer 7 in a transaction."""
+    record = (None, record_value(value, 32))
+    return logdirs.batch(offset, [record], producer=(7, 0, sequence), transactional=True)
+
+
+@pytest.mark.parametrize(
+    ("api", "when", "behind", "word"),
+    [
+        ("WriteTxnMarkers", "within", True, "explained"),
+        ("WriteTxnMarkers", "within", False, "unexplained"),
+        ("WriteTxnMarkers", "after", True, "unexplained"),
+        ("EndTxn", "within", True, "unexplained"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["lost-write", "G1a"])
+def test_a_late_marker_decides_about_a_record_of_the_next_transaction(
+    tmp_path: Path, kind: str, api: str, when: str, word: str, *, behind: bool
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0", workload=TRANSACTIONS)
+    run.leader(1, 0, [1, 2, 3])
+    lost = kind == "lost-write"
+    run.send("m2", 0, outcome="ok" if lost else "fail", process="writer")
+    sent = run.rows["history/ops"][-1]
+    sent["complete_ns"] += 150 * MS
+    run.tick(100 if when == "within" else 300)
+    run.message(api, "broker-2", partition=0)
+    marker = logdirs.marker(1, producer=7, commit=not lost)
+    run.disks = {
+        (broker, 0): [transactional(0, "m2"), *([marker] if behind else [])] for broker in (1, 2, 3)
+    }
+    row = {"kind": kind, "topic": "events", "partition": 0, "offset": 0, "value": "m2"}
+    found = findings(run, row)
+    assert [each.verdict for each in found if each.kind == kind] == [word]
+    if word == "explained":
+        assert found[0].because[0].rule == "late-marker"
+        assert [each.kind for each in found] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "places", "word"),
+    [(2_500, 2, "explained"), (1_500, 2, "unexplained"), (2_500, 1, "unexplained")],
+)
+def test_a_record_is_appended_twice_by_a_leader_that_has_forgotten_its_producer(
+    tmp_path: Path, late_ms: int, places: int, word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0", workload=TRANSACTIONS)
+    settings = {"producer.id.expiration.ms": "2000"}
+    run.plan = msgspec.structs.replace(run.plan, broker_config=settings)
+    run.leader(1, 0, [1, 2, 3])
+    run.send("m1", 0, outcome="fail", process="writer")
+    run.tick(late_ms)
+    run.message("Produce", "client:writer", partition=0)
+    ends = [logdirs.marker(offset, producer=7, commit=offset > 1) for offset in (1, 3)]
+    second = transactional(2, "m1" if places > 1 else "m0")
+    for broker in (1, 2, 3):
+        run.disks[broker, 0] = [transactional(0, "m1"), ends[0], second, ends[1]]
+    places_of = {"topic": "events", "partition": 0, "value": "m1"}
+    found = findings(
+        run,
+        {"kind": "G1a", "offset": 2, **places_of},
+        {"kind": "repeated-sequence", "offset": 0, **places_of},
+    )
+    verdicts = {
+        each.kind: each.verdict for each in found if each.kind in ("G1a", "repeated-sequence")
+    }
+    assert verdicts == {"G1a": word, "repeated-sequence": word}
+    if word == "explained":
+        assert {link.rule for link in found[0].because} == {"forgotten-producer"}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from highwater.checkers.model.transactions.transaction_counterexample import (
 )
 from highwater.checkers.model.transactions.transaction_schedule import (
     END,
+    MARKER,
     ForetoldRecords,
     foretell_records,
     transaction_schedule,
@@ -31,8 +32,10 @@ def load(name: str) -> TransactionCounterexample:
     return TransactionCounterexample.load(FILES / f"transactions-{name}.json")
 
 
-def told(name: str, kafka: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    fate = foretell_records(load(name), kafka)
+def told(
+    name: str, kafka: str, client: str = "librdkafka"
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    fate = foretell_records(load(name), kafka, client)
     return fate.lost, fate.published, fate.hanging
 
 
@@ -58,9 +61,38 @@ def test_a_late_request_is_held_and_released_in_its_turn() -> None:
     assert [step for step in steps if step[1]] == [("commit", END), ("release", END)]
 
 
-def of(name: str) -> tuple[TransactionCounterexample, str]:
+def test_a_late_marker_is_given_up_by_the_coordinator_and_ends_the_next_transaction() -> None:
+    steps = [(step.action, step.held) for step in transaction_schedule(*of("late-marker-4.4.0"))]
+    assert [step for step in steps if step[1]] == [
+        ("abort", MARKER),
+        ("given-up", MARKER),
+        ("release", MARKER),
+    ]
+    lost, kept = (("m2",), (), ()), ((), (), ())
+    assert told("late-marker-4.4.0", "4.4.0") == lost
+    assert told("late-marker-4.4.0", "4.1.2", "java") == lost
+    assert told("late-marker-4.4.0", "4.2.1", "java") == kept
+    assert told("late-marker-4.4.0", "4.4.0", "java-v1") == lost
+
+
+def test_what_an_old_epoch_is_refused_for_with_version_2_is_kept() -> None:
+    for name in ("kafka-17754-3.9.2", "late-copy-4.4.0", "early-copy-4.4.0", "forgotten-4.4.0"):
+        assert foretell_records(load(name), "4.4.0", "java").harms is False
+        assert foretell_records(load(name), "4.4.0", "java-v1").harms is True
+    for name in ("late-copy-4.4.0", "early-copy-4.4.0"):
+        assert foretell_records(load(name), "3.9.2", "librdkafka").refused == ("m2",)
+        assert foretell_records(load(name), "3.3.2", "librdkafka").harms is False
+
+
+def test_a_leader_is_waited_for_until_it_has_forgotten_the_producer() -> None:
+    steps = transaction_schedule(*of("forgotten-4.4.0"))
+    assert [step.action for step in steps[9:13]] == ["begin", "forgotten", "send", "await"]
+    assert told("forgotten-4.4.0", "4.4.0", "java-v1") == ((), ("m1",), ())
+
+
+def of(name: str) -> tuple[TransactionCounterexample, str, str]:
     counterexample = load(name)
-    return counterexample, counterexample.kafka
+    return counterexample, counterexample.kafka, counterexample.client
 
 
 def test_the_log_is_awaited_where_nothing_else_comes_by_itself() -> None:
@@ -85,16 +117,46 @@ def test_a_run_is_held_against_what_was_foretold() -> None:
     plan = transaction_plan(load("kafka-14402-3.3.2"), "3.7.2")
     assert as_foretold_records(plan, set()) is False
     assert as_foretold_records(plan, {("hanging-transaction", "m1")}) is None
+    plan = transaction_plan(load("forgotten-4.4.0"), "4.4.0")
+    assert as_foretold_records(plan, {("G1a", "m1"), ("repeated-sequence", "m1")}) is True
+    assert as_foretold_records(plan, {("G1a", "m1")}) is None
+    plan = transaction_plan(load("forgotten-4.4.0"), "4.4.0", client="java")
+    assert as_foretold_records(plan, set()) is False
 
 
 def test_what_cannot_be_played_is_refused() -> None:
     counterexample = load("late-produce-4.4.0")
-    other = msgspec.structs.replace(counterexample, client="java-v1")
-    with pytest.raises(UsageError, match="client is another"):
-        transaction_schedule(other, "4.4.0")
+    with pytest.raises(UsageError, match="librdkafka's producer"):
+        transaction_schedule(counterexample, "4.4.0", "java-v1")
+    with pytest.raises(UsageError, match="Java's producer"):
+        transaction_schedule(load("forgotten-4.4.0"), "4.4.0", "librdkafka")
+    with pytest.raises(UsageError, match=r"up to 3\.3 leaders forget"):
+        transaction_schedule(load("forgotten-4.4.0"), "3.3.2", "java-v1")
     scope = TransactionScope(in_turn=0)
     with pytest.raises(UsageError, match="does not wait"):
-        transaction_schedule(msgspec.structs.replace(counterexample, scope=scope), "4.4.0")
+        transaction_schedule(
+            msgspec.structs.replace(counterexample, scope=scope), "4.4.0", "librdkafka"
+        )
+
+
+def test_a_replay_is_with_the_client_of_the_search_unless_another_is_asked_for() -> None:
+    def client(name: str, kafka: str, chosen: str | None = None) -> str:
+        return transaction_plan(load(name), kafka, client=chosen).client
+
+    assert client("late-copy-4.4.0", "4.4.0") == "librdkafka"
+    assert client("late-copy-4.4.0", "4.4.0", "java") == "java"
+    assert client("forgotten-4.4.0", "4.4.0") == "java:3.9.2"
+    assert client("forgotten-4.4.0", "3.9.2") == "java"
+    with pytest.raises(UsageError, match="does not know kafka-python"):
+        client("late-copy-4.4.0", "4.4.0", "kafka-python")
+
+
+def test_brokers_forget_and_ask_again_soon_where_a_replay_waits_for_it() -> None:
+    forgetful = transaction_plan(load("forgotten-4.4.0"), "4.4.0").broker_config
+    assert forgetful["producer.id.expiration.ms"] == "2000"
+    assert "request.timeout.ms" not in forgetful
+    asking = transaction_plan(load("late-marker-4.4.0"), "4.4.0").broker_config
+    assert asking["request.timeout.ms"] == "4000"
 
 
 def test_both_kinds_of_files_are_read() -> None:

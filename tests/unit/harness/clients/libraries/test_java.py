@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
 
+from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.clients.libraries.answers import AnsweredRecord
 from highwater.harness.clients.libraries.java import JavaProducer
 from highwater.harness.clients.libraries.java_errors import GAVE_UP, SLOW, JavaError
@@ -65,6 +66,11 @@ class Gateway:
         assert producer is self
         self.closed = True
 
+    def partitionsFor(self, topic: str) -> list[str]:  # noqa: N802 - Java's name
+        self.calls.append("partitions")
+        self.raises()
+        return [topic]
+
     def commitTransaction(self) -> None:  # noqa: N802 - Java's name
         self.calls.append("commit")
         self.go_on.wait(10)
@@ -112,6 +118,26 @@ def test_answers_come_by_poll_in_whatever_order_partitions_answer() -> None:
     gateway.answers[0].place = 3
     assert producer.flush(1) == 0
     assert seen == [(b"b", 7), (b"a", 3)]
+
+
+def test_a_topic_that_is_not_known_in_time_is_asked_for_again() -> None:
+    gateway, producer = opened()
+
+    def late() -> None:
+        if len(gateway.calls) < 3:
+            raise_of_java("TimeoutException")
+
+    gateway.raises = late
+    producer.reach("events", limit_s=5)
+    assert gateway.calls == ["partitions"] * 3
+    gateway.calls.clear()
+    with pytest.raises(WaitTimeoutError, match="knows no events: TimeoutException"):
+        producer.reach("events", limit_s=0)
+    gateway.calls.clear()
+    gateway.raises = lambda: raise_of_java("IllegalStateException")
+    with pytest.raises(WaitTimeoutError, match="IllegalStateException"):
+        producer.reach("events", limit_s=5)
+    assert len(gateway.calls) == 1
 
 
 def test_purge_ends_it_and_reports_what_has_no_answer() -> None:

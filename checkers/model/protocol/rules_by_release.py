@@ -152,8 +152,8 @@ class Rules:
     added_complete: bool = _switch(
         "A reassignment that removes no more replicas than it adds is complete when those that it"
         " adds are in the ISR; without it, when all that stay are.",
-        "KAFKA-19975; PartitionReassignmentReplicas.maybeCompleteReassignment (in 4.4.0, not in"
-        " 3.9.0; releases between were not read)",
+        "KAFKA-19975; PartitionReassignmentReplicas.maybeCompleteReassignment (in 4.3.1, not in"
+        " 4.2.1)",
     )
     elr_of_replicas: bool = _switch(
         "A replica that a reassignment removes leaves the ELR; without it, it is eligible when it"
@@ -223,7 +223,7 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
         live_joins_only=kraft or version >= (3, 3),
         decisions_logged=kraft,
         joins_by_broker_epoch=kraft and version >= (3, 5),
-        added_complete=kraft and version >= (4, 4),
+        added_complete=kraft and version >= (4, 3),
         elr_of_replicas=False,
         partition_fails_alone=version >= (2, 3),
     )

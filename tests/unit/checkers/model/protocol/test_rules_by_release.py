@@ -315,6 +315,7 @@ SINCE = {
     "last_leader_alive": ("4.0.2", "4.1.2"),
     "elr": ("4.0.2", "4.1.2"),
     "partition_fails_alone": ("2.1.1", "2.4.1"),
+    "added_complete": ("4.2.1", "4.3.1"),
 }
 """The last release of the catalogue without a rule, and the first with it."""
 

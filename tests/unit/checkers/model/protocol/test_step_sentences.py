@@ -156,8 +156,7 @@ ELSEWHERE = [
         "3.9.2",
         "reassign AB, learn A, learn B, learn C, reassign CA, learn A, learn B, learn C",
         "fetch C",
-        "C fetches from A: gets nothing new; C is in sync, and the reassignment is complete: A is"
-        " to lead in epoch 2, ISR {A, C}",
+        "C fetches from A: gets nothing new; C is in sync, and the reassignment is complete: A ",
     ),
 ]
 

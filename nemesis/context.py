@@ -33,6 +33,12 @@ class ScheduleNotFollowedError(HarnessError):
         self.missed = missed
 
 
+def tested_partition(plan: Plan) -> int:
+    """Return the partition of the topic that a plan's script is about."""
+    number = (plan.schedule or {}).get("partition", 0)
+    return number if isinstance(number, int) else 0
+
+
 class Acknowledgement(Protocol):
     """The answer to a client about one record."""
 
@@ -157,7 +163,7 @@ class ScheduleContext:
         plan: what the run was asked to do.
         probe: for this thread alone.
         topic: the topic under test.
-        replicas: brokers of partition 0, preferred leader first.
+        replicas: brokers of the partition under test, preferred leader first.
         added: number of each partition that the story is to add to its brokers.
         transactional: opens a transactional client, whose name is that of its process.
         producer: opens a client without transactions, with settings beside those of the workload.
@@ -185,6 +191,11 @@ class ScheduleContext:
     checks: tuple[Callable[[], None], ...] = ()
     log: StepLog = field(default_factory=NullStepLog)
     clock: Callable[[], float]
+
+    @property
+    def partition(self) -> int:
+        """The partition under test, of which ``replicas`` are."""
+        return tested_partition(self.plan)
 
     def note(self, says: str, broker: int | None = None, *, step: int | None = None) -> None:
         """Record an observation or a decision; ``step`` is that of a model's schedule."""

@@ -59,6 +59,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     failovers: int = 0
     wipes: int = 0
     joins: int = 0
+    reassignments: int = 0
     unclean: bool = False
     stops: bool = True
     by: str = "message"
@@ -259,6 +260,7 @@ def _rare(searched: Searched) -> str:
         "controller failover": searched.failovers,
         "replaced disk": searched.wipes,
         "late ISR request": searched.joins,
+        "reassignment": searched.reassignments,
     }
     parts = [f", {count(n, what)}" for what, n in counted.items() if n]
     if searched.batch > 1:

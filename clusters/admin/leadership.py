@@ -300,8 +300,13 @@ def assign(
     topic: str,
     partition: int,
     replicas: Sequence[int],
+    *,
+    awaited: bool = True,
 ) -> None:
     """Give a partition other replicas, and wait until exactly these exist and are in sync.
+
+    Args:
+        awaited: False to return when the controller has been asked.
 
     Raises:
         WaitTimeoutError: the controller did not do it in time.
@@ -309,6 +314,8 @@ def assign(
     """
     with contextlib.closing(_mover(view, brokers, frozen)) as mover:
         mover.assign(topic, partition, replicas)
+    if not awaited:
+        return
     await_condition(
         lambda: (set(view.replicas(topic, partition)), set(view.partition(topic, partition).isr)),
         lambda seen: seen == (set(replicas), set(replicas)),

@@ -396,11 +396,15 @@ class RealCluster:
         """Put a broker before the other candidates in the assignment."""
         self._change_leadership(leadership.set_next_leader, topic, partition, broker)
 
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+    def reassign(
+        self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
+    ) -> None:
         """Create and remove replicas of a partition."""
         running = self._running()
         with contextlib.closing(self._view(running)) as view:
-            leadership.assign(view, running, self._paused, topic, partition, replicas)
+            leadership.assign(
+                view, running, self._paused, topic, partition, replicas, awaited=awaited
+            )
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Write the changes to ZooKeeper, or send them to the KRaft controller."""

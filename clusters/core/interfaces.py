@@ -444,8 +444,12 @@ class Cluster(Protocol):
             WaitTimeoutError: the controller does not do it.
         """
 
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+    def reassign(
+        self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
+    ) -> None:
         """Give a partition other replicas; return when exactly these exist and are in sync.
+
+        Without ``awaited`` it returns as soon as the controller has been asked.
 
         Raises:
             WaitTimeoutError: the controller does not do it.

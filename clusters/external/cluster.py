@@ -162,10 +162,14 @@ class ExternalCluster:
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
         self._change_leadership(leadership.set_next_leader, topic, partition, broker)
 
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+    def reassign(
+        self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
+    ) -> None:
         self._require_ours(topic)
         with contextlib.closing(self._view()) as view:
-            leadership.assign(view, self._running(), _frozen, topic, partition, replicas)
+            leadership.assign(
+                view, self._running(), _frozen, topic, partition, replicas, awaited=awaited
+            )
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
         self._require_ours(topic)

@@ -39,7 +39,7 @@ app = typer.Typer(
 _DRAWING_SUFFIXES = (".html", ".svg")
 _REPLICAS_ONLY = (
     *("acks", "brokers", "records", "failures", "moves", "late", "min_isr", "unclean", "by"),
-    *("batch", "failovers", "wipes", "joins"),
+    *("batch", "failovers", "wipes", "joins", "reassignments"),
     *("stops", "old_format", "walks", "depth", "seed"),
 )
 """Options of ``explore`` that the model of transactions does not have."""
@@ -86,6 +86,10 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     ] = 0,
     joins: Annotated[
         int, Option(help=f"Requests for a larger ISR that are late at most, {_within('joins')}.")
+    ] = 0,
+    reassignments: Annotated[
+        int,
+        Option(help=f"Requests for other replicas at most, {_within('reassignments')}."),
     ] = 0,
     min_isr: Annotated[int, Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")] = 1,
     unclean: Annotated[bool, Option("--unclean", help="Allow unclean elections.")] = False,
@@ -154,6 +158,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         failovers=failovers,
         wipes=wipes,
         joins=joins,
+        reassignments=reassignments,
         acks=parse_values.acks(acks),
         min_isr=min_isr,
         unclean=unclean,

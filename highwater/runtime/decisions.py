@@ -43,11 +43,13 @@ class _RecordedCluster:
         with self._decisions("replicas", topic, rows):
             self._cluster.add_partitions(topic, added)
 
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+    def reassign(
+        self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
+    ) -> None:
         """Give a partition other replicas."""
         row = {"partition": partition, "value": _listed(replicas)}
         with self._decisions("replicas", topic, [row]):
-            self._cluster.reassign(topic, partition, replicas)
+            self._cluster.reassign(topic, partition, replicas, awaited=awaited)
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Move leadership. The new leader's epoch is not asked for: stories go on at once."""

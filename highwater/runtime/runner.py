@@ -28,7 +28,11 @@ from highwater.harness.runs.group_protocols import SHARE_FEATURES, SHARE_GROUP
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Environment, Run, Store
-from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.context import (
+    ScheduleContext,
+    ScheduleNotFollowedError,
+    tested_partition,
+)
 from highwater.nemesis.faults.upgrades import climb_all
 from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.model_replay.script_lookup import find_script
@@ -150,7 +154,7 @@ def conduct(
                 groups=workload,
                 added=dict([*enumerate(assignment)][present:]),
                 topic=plan.topic.name,
-                replicas=tuple(assignment[0]),
+                replicas=tuple(assignment[tested_partition(plan)]),
                 stop=stop,
                 checks=(
                     observer.check,

@@ -58,11 +58,9 @@ def _dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
         target.start()
 
 
-def _loss(
-    aim: FaultTarget, cuts: Iterable[RemovedOffsets], says: str, otherwise: str
-) -> FaultEffect:
+def _loss(topic: Topic, cuts: Iterable[RemovedOffsets], says: str, otherwise: str) -> FaultEffect:
     """Return what the topic under test lost."""
-    lost = [cut for cut in cuts if cut.topic == aim.topic.name]
+    lost = [cut for cut in cuts if cut.topic == topic.name]
     return FaultEffect(f"{says}: {', '.join(map(str, lost)) or otherwise}", lost)
 
 
@@ -88,17 +86,21 @@ def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEff
     with _dead(cluster, aim) as target:
         cuts = _lose_unflushed(target, aim)
         says = f"broker {target.id} lost its power"
-        yield _loss(aim, cuts, says, "all it held had been flushed")
+        yield _loss(aim.topic, cuts, says, "all it held had been flushed")
+
+
+def empty_disk(target: Broker, topic: Topic) -> FaultEffect:
+    """Empty the log directories of a broker that is down; return what the topic lost by that."""
+    cuts = [loss for folder in target.log_directories for loss in disk_damage.wipe(folder)]
+    says = f"the disk of broker {target.id} is empty"
+    return _loss(topic, cuts, says, "there was nothing on it")
 
 
 @aimed("wipe")
 def wipe(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Kill a broker and empty its log directory; it comes back under its old id with nothing."""
     with _dead(cluster, aim) as target:
-        cuts = [loss for folder in target.log_directories for loss in disk_damage.wipe(folder)]
-        yield _loss(
-            aim, cuts, f"the disk of broker {target.id} is empty", "there was nothing on it"
-        )
+        yield empty_disk(target, aim.topic)
 
 
 @aimed("segment-deleted")
@@ -110,7 +112,7 @@ def segment_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultE
             for folder in target.log_directories
             for loss in disk_damage.remove_segment(folder, aim.topic.name)
         ]
-        yield _loss(aim, cuts, f"a segment of broker {target.id} is deleted", "it was empty")
+        yield _loss(aim.topic, cuts, f"a segment of broker {target.id} is deleted", "it was empty")
 
 
 @aimed("index-deleted")
@@ -289,7 +291,9 @@ def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect
     torn = [file for file, at in written if now - at < WRITTEN_BACK_S and file.exists()]
     try:
         says = disk_damage.tear(torn, aim.choice)
-        lost = _loss(aim, cuts, f"broker {target.id} lost its power", "all it held was flushed")
+        lost = _loss(
+            aim.topic, cuts, f"broker {target.id} lost its power", "all it held was flushed"
+        )
         yield FaultEffect(f"{lost.says}; {says or 'no small file was unflushed'}", lost.removed)
     finally:
         log = _log(cluster, target)

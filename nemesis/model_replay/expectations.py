@@ -53,7 +53,7 @@ Seen: TypeAlias = list[tuple[str, int | None, Value, Value]]
 def _controller(scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect) -> Seen:
     seen: Seen = []
     if expect.leader is not None or expect.isr is not None:
-        state = scene.probe.partition(scene.topic, 0)
+        state = scene.probe.partition(scene.topic, scene.partition)
         isr = frozenset(cast.number(broker) for broker in state.isr)
         seen += [
             ("leader", None, expect.leader, cast.number(state.leader)),
@@ -82,7 +82,7 @@ def _replicas(
     seen: Seen = []
     leos, hws = expect.leo or {}, expect.hw or {}
     for number in sorted((set(leos) | set(hws)) - set(silent)):
-        state = scene.probe.replica(cast.brokers[number], scene.topic, 0)
+        state = scene.probe.replica(cast.brokers[number], scene.topic, scene.partition)
         seen.append(("LEO", number, leos.get(number), state.leo))
         seen.append(("HW", number, hws.get(number), state.hw))
     for number, hw in (expect.hw_on_disk or {}).items():

@@ -67,9 +67,10 @@ def plan(schedule: Schedule, kafka: str, *, seed: int = 0, driver: str = "local"
     """Return the run of a schedule on a release, which need not be the one it was found on.
 
     On ZooKeeper one broker more than there are replicas is the controller and is never touched; for
-    each failover there is one more.
+    each failover there is one more. On KRaft there is one more where every replica is down at once:
+    it tells what the controller has decided.
     """
-    spare = 0
+    spare = int(_all_are_down(schedule))
     if release(kafka).coordination == "zookeeper":
         spare = 1 + sum(step.action == "failover" for step in schedule.steps)
     return Plan(
@@ -79,7 +80,7 @@ def plan(schedule: Schedule, kafka: str, *, seed: int = 0, driver: str = "local"
         schedule=schedule.plain(),
         seed=seed,
         topic=Topic(
-            partitions=1,
+            partitions=1 + schedule.partition,
             replication_factor=schedule.replicas,
             min_insync_replicas=schedule.min_isr,
             unclean_leader_election=schedule.unclean,
@@ -88,6 +89,19 @@ def plan(schedule: Schedule, kafka: str, *, seed: int = 0, driver: str = "local"
         broker_config=settings(schedule),
         wire=schedule.by == "message",
     )
+
+
+def _all_are_down(schedule: Schedule) -> bool:
+    """Return whether no broker with a replica runs after some step."""
+    down: set[int | None] = set()
+    for step in schedule.steps:
+        if step.action in {"kill", "stop"}:
+            down.add(step.broker)
+        elif step.action == "start":
+            down.discard(step.broker)
+        if len(down) == schedule.replicas:
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ class Script(Protocol):
     """A schedule that knows which broker plays which replica."""
 
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
-        """Return the brokers of partition 0, preferred leader first."""
+        """Return the brokers of the partition, preferred leader first."""
 
     def play(self, scene: ScheduleContext, /) -> None:
         """Play it; ScheduleNotFollowedError when it cannot be followed."""

@@ -9,6 +9,7 @@ from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.waiting import await_condition
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.faults.storage import empty_disk
 from highwater.nemesis.model_replay.expectations import ReplicaAssignment, differences
 from highwater.nemesis.stories.story import FETCH_WAIT_S
 
@@ -77,7 +78,7 @@ class Player:
     def _leader(self) -> int:
         """Return the replica that leads by the controller's word; -1 without a leader."""
         scene = self._scene
-        state = self._look(lambda: scene.probe.partition(scene.topic, 0), "who leads")
+        state = self._look(lambda: scene.probe.partition(scene.topic, scene.partition), "who leads")
         return self._cast.number(state.leader)
 
     def _live(self) -> frozenset[int]:
@@ -122,17 +123,19 @@ class Player:
     def _line_up(self, heir: int | None) -> None:
         """Put the broker that the schedule elects next in line; the model chose any."""
         if heir is not None and heir >= 0:
-            self._scene.cluster.set_next_leader(self._scene.topic, 0, self.broker(heir))
+            self._scene.cluster.set_next_leader(
+                self._scene.topic, self._scene.partition, self.broker(heir)
+            )
 
     def send(self, step: ScheduleStep) -> None:
         """Send to the named broker or the leader, once a held broker cannot fetch the record."""
         scene = self._scene
         number = self._leader() if step.broker is None else step.broker
         if number < 0:
-            raise ScheduleNotFollowedError(f"nobody leads {scene.topic}-0")
+            raise ScheduleNotFollowedError(f"nobody leads {scene.topic}-{scene.partition}")
         self._drain(number)
         address = scene.cluster.brokers[self.broker(number)].address
-        scene.direct.send_batch((step.record or "").split(), 0, address=address)
+        scene.direct.send_batch((step.record or "").split(), scene.partition, address=address)
 
     def _drain(self, leader: int) -> None:
         """Wait until no fetch of a frozen follower is parked at the leader.
@@ -173,7 +176,7 @@ class Player:
 
     def _left(self, number: int) -> bool:
         """Return whether the controller has taken leadership and ISR from a replica."""
-        state = self._scene.probe.partition(self._scene.topic, 0)
+        state = self._scene.probe.partition(self._scene.topic, self._scene.partition)
         broker = self.broker(number)
         return state.leader != broker and (broker not in state.isr or state.leader < 0)
 
@@ -201,7 +204,20 @@ class Player:
 
     def move(self, step: ScheduleStep) -> None:
         """Elect it by plan."""
-        self._scene.cluster.move_leader(self._scene.topic, 0, self.broker(_target(step)))
+        self._scene.cluster.move_leader(
+            self._scene.topic, self._scene.partition, self.broker(_target(step))
+        )
+
+    def wipe(self, step: ScheduleStep) -> None:
+        """Empty the disk of a broker that is down; it starts on that when it is healed."""
+        scene, broker = self._scene, self.broker(_target(step))
+        effect = empty_disk(scene.cluster.brokers[broker], scene.plan.topic)
+        scene.scribe.fault("wipe", "inject", effect.says, broker, removed=effect.rows)
+
+    def reassign(self, step: ScheduleStep) -> None:
+        """Ask the controller for other replicas; whether it is done, the expected ISR tells."""
+        scene, replicas = self._scene, [self.broker(number) for number in step.replicas]
+        scene.cluster.reassign(scene.topic, scene.partition, replicas, awaited=False)
 
     def expire(self, step: ScheduleStep) -> None:
         """End its session, or wait until it has ended."""
@@ -222,7 +238,7 @@ class Player:
             raise ScheduleNotFollowedError(f"broker {broker} is frozen or dead, and learns nothing")
         leads = self._leader() == number
         self._await(
-            lambda: scene.probe.leads(broker, scene.topic, 0) == leads,
+            lambda: scene.probe.leads(broker, scene.topic, scene.partition) == leads,
             f"broker {broker} to learn that it {'leads' if leads else 'does not lead'}",
         )
 
@@ -247,6 +263,8 @@ _COMMANDS: Final[Mapping[str, Callable[[Player, ScheduleStep], None]]] = {
     "resume": Player.resume,
     "start": Player.start,
     "move": Player.move,
+    "wipe": Player.wipe,
+    "reassign": Player.reassign,
     "expire": Player.expire,
     "learn": Player.learn,
 }

@@ -125,7 +125,7 @@ def hw_on_disk(scene: ScheduleContext, broker: int) -> int:
         text = scene.cluster.brokers[broker].read(HIGH_WATERMARK)
     except FileNotFoundError:
         return 0
-    return parse_offsets(text, Path(HIGH_WATERMARK)).get((scene.topic, 0), 0)
+    return parse_offsets(text, Path(HIGH_WATERMARK)).get((scene.topic, scene.partition), 0)
 
 
 def await_hw_on_disk(scene: ScheduleContext, broker: int, hw: int) -> None:

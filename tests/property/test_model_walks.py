@@ -31,6 +31,7 @@ scopes = st.builds(
     failovers=st.integers(0, 1),
     wipes=st.integers(0, 1),
     joins=st.integers(0, 1),
+    reassignments=st.integers(0, 2),
     acks=st.sampled_from(["1", "all"]),
     min_isr=st.sampled_from([1, 2]),
     unclean=st.booleans(),

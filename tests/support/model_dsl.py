@@ -2,7 +2,8 @@
 
 A script names one move a line, or several with a comma between: ``send A``, ``fetch B``, and of two
 brokers ``expire A B`` (B is elected; ``expire A A``: nobody). Brokers of a round run together:
-``run AB``; ``batch A 2`` are two records. Every move must be possible.
+``run AB``; ``batch A 2`` are two records. ``reassign CA`` asks for the replicas C and A, the first
+of them C. Every move must be possible.
 """
 
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ PLENTY: Mapping[str, Any] = {
     "failovers": 3,
     "wipes": 3,
     "joins": 3,
+    "reassignments": 3,
 }
 
 
@@ -86,6 +88,12 @@ def row_of(move: str) -> tuple[int, int, int]:
     kind = Move[verb.upper()]
     if kind in ROUNDS:
         return int(kind), sum(1 << BROKERS.index(one) for one in names[0]), 0
+    if kind == Move.REASSIGN:
+        return (
+            int(kind),
+            sum(1 << BROKERS.index(one) for one in names[0]),
+            BROKERS.index(names[0][0]),
+        )
     numbers = [int(name) if name.isdecimal() else BROKERS.index(name) for name in names]
     first, second = (*numbers, 0, 0)[:2]
     return int(kind), first, second

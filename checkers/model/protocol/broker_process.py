@@ -20,6 +20,7 @@ from highwater.checkers.model.protocol.state_layout import (
     leader_of,
     newest,
     put,
+    spend,
 )
 
 
@@ -48,15 +49,6 @@ def _spend_move(s: State, k: Constants) -> bool:
     if s[layout.MOVES] >= k[K_MOVES]:
         return False
     s[layout.MOVES] = int(s[layout.MOVES]) + 1
-    return True
-
-
-@rule
-def spend(s: State, shift: int, most: int) -> bool:
-    """Note one more failover (0), replaced disk (2) or late join (4), unless there were all."""
-    if (int(s[layout.SPENT]) >> shift) & 3 >= most:
-        return False
-    s[layout.SPENT] = int(s[layout.SPENT]) + (1 << shift)
     return True
 
 

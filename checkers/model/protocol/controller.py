@@ -1,19 +1,37 @@
-"""The controller's decisions: leader and ISR, as brokers leave and come back."""
+"""The controller's decisions: leader and ISR, as brokers leave and come back, and replicas."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
-from highwater.checkers.model.protocol.state_layout import isr_of, leader_of, newest, size
+from highwater.checkers.model.protocol.state_layout import (
+    adding,
+    isr_of,
+    leader_of,
+    newest,
+    removing,
+    replicas_of,
+    set_replicas,
+    signed,
+    size,
+    spend,
+)
+
+_FIRST_SHIFT = 6
 
 
 @rule
 def decide(s: State, leader: int, isr: int, bump: int) -> None:
-    """Write a decision: leader (-1 for none), ISR, and whether the leader epoch rises."""
+    """Write a decision: leader (-1 for none), ISR, and whether the leader epoch rises.
+
+    The replicas stay as they are.
+    """
     last = newest(s)
     if last + 1 >= layout.MAX_DECISIONS:
         s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_OVERFLOW
         return
-    s[layout.DECISION + last + 1] = (layout.NOBODY if leader < 0 else leader) | (isr << 2)
+    unassigned = int(s[layout.DECISION + last]) & ~31
+    who = layout.NOBODY if leader < 0 else leader
+    s[layout.DECISION + last + 1] = unassigned | isr << 2 | who
     s[layout.EPOCH + last + 1] = int(s[layout.EPOCH + last]) + bump
     s[layout.DECISIONS] = last + 2
 
@@ -24,7 +42,7 @@ def eligible(s: State, k: Constants) -> int:
 
     The ELR and the last known leader count from KIP-966 on; any broker only in unclean elections.
     """
-    live = int(s[layout.LIVE])
+    live = int(s[layout.LIVE]) & replicas_of(s, newest(s))
     clean = isr_of(s, newest(s)) & live
     if not clean and k[scope.K_ELR]:
         elr = int(s[layout.ELR])
@@ -118,5 +136,79 @@ def welcome(s: State, k: Constants, b: int, killed: bool) -> None:
         candidates = eligible(s, k)
         if (candidates >> b) & 1:
             elect(s, k, b)
-        elif candidates and not candidates & int(s[layout.LIVE]):
-            elect(s, k, int(s[layout.LAST_LEADER]) - 1)  # though it is dead: KAFKA-19522
+        elif candidates:  # the last leader, as an ELR without ``b`` is empty; or dead: KAFKA-19522
+            elect(s, k, int(s[layout.LAST_LEADER]) - 1)
+
+
+@rule
+def reassign(s: State, k: Constants, target: int, first: int) -> bool:
+    """Ask the controller for the replicas ``target``, of which ``first`` is preferred (KIP-455).
+
+    Only while none is under way. KRaft: ``ReplicationControlManager.changePartitionReassignment``.
+    With ZooKeeper the leader epoch rises for it, and brokers that are to come must be alive
+    (``KafkaController.onPartitionReassignment``, phase A). A KRaft controller refuses it where no
+    broker leads and one that comes is in the ELR: it looks for a directory that it has not assigned
+    yet (``LeaderAcceptor``, seen on 4.4.0: UNKNOWN_SERVER_ERROR).
+    """
+    last = newest(s)
+    replicas, leader = replicas_of(s, last), leader_of(s, last)
+    comes, goes = target & ~replicas & 7, replicas & ~target
+    if s[layout.REASSIGNED] or not (comes or goes) or not spend(s, 6, k[scope.K_REASSIGNMENTS]):
+        return False
+    if not goes and target & ((1 << first) - 1):
+        return False  # whoever is first, the leader stays: the least one stands for all
+    if k[scope.K_KRAFT]:
+        if leader < 0 and isr_of(s, last) == 0 and int(s[layout.ELR]) & comes:
+            return False
+    elif comes & ~int(s[layout.LIVE]):
+        return False
+    s[layout.REASSIGNED] = signed(goes | comes << 3 | (first + 1 if goes else 0) << _FIRST_SHIFT)
+    if not complete(s, k) and (comes or not k[scope.K_KRAFT]):
+        decide(s, leader, isr_of(s, last), 0 if k[scope.K_KRAFT] else 1)
+        set_replicas(s, newest(s), replicas | target)
+    return True
+
+
+@rule
+def complete(s: State, k: Constants) -> bool:
+    """Complete a reassignment whose new replicas are in sync; return whether it was.
+
+    KRaft does so in any change of the partition, in one record
+    (``PartitionChangeBuilder.completeReassignmentIfNeeded``); the leader epoch rises when a replica
+    goes. A controller with ZooKeeper writes the replicas first and the smaller ISR second (phase
+    B), each with a leader epoch.
+    """
+    if not s[layout.REASSIGNED]:
+        return False
+    last, goes, comes = newest(s), removing(s), adding(s)
+    before, replicas = isr_of(s, last), replicas_of(s, last) & ~goes
+    isr = before & ~goes
+    fewer = not k[scope.K_ADDED_COMPLETE] or size(comes) < size(goes)
+    if not isr or comes & ~isr or (fewer and replicas & ~isr):
+        return False
+    leader = _leader_after(s, leader_of(s, last), replicas, isr & int(s[layout.LIVE]))
+    s[layout.REASSIGNED] = 0
+    keep_eligible(s, k, before, isr)
+    if k[scope.K_ELR_OF_REPLICAS]:
+        s[layout.ELR] = int(s[layout.ELR]) & replicas
+    if not k[scope.K_KRAFT]:
+        decide(s, leader, before, 1)
+        set_replicas(s, newest(s), replicas)
+    if goes:
+        decide(s, leader, isr, 1)
+        set_replicas(s, newest(s), replicas)
+    return True
+
+
+@rule
+def _leader_after(s: State, leader: int, replicas: int, able: int) -> int:
+    """Return the leader of the new replicas: the old one, else the first that is able, -1: none."""
+    if leader < 0 or (replicas >> leader) & 1:
+        return leader
+    first = ((int(s[layout.REASSIGNED]) >> _FIRST_SHIFT) & 3) - 1
+    if first >= 0 and (able >> first) & 1:
+        return first
+    for b in range(layout.MAX_BROKERS):
+        if (able >> b) & 1:
+            return b
+    return -1

@@ -18,6 +18,7 @@ from highwater.checkers.model.protocol.state_layout import (
     leader_of,
     newest,
     presumes,
+    replicas_of,
 )
 
 
@@ -88,15 +89,17 @@ def agree_below_hw(s: State, k: Constants) -> bool:
 
 @rule
 def at_rest(s: State, k: Constants) -> bool:
-    """Everybody runs, is in the ISR of one leader, and has fetched and committed all it has."""
+    """Every replica runs, is in the ISR of one leader, and has fetched and committed all it has."""
     leader = established(s)
-    everybody = (1 << k[K_BROKERS]) - 1
+    everybody = replicas_of(s, newest(s))
     if leader < 0 or get(s, leader, layout.VIEW) != everybody or isr_of(s, newest(s)) != everybody:
         return False
     end = get(s, leader, layout.LEO)
     for b in range(k[K_BROKERS]):
         if not is_up(s, b) or get(s, b, layout.APPLIED_DECISION) != newest(s):
             return False
+        if not (everybody >> b) & 1:
+            continue
         if get(s, b, layout.ANSWER):
             return False
         if get(s, b, layout.LEO) != end or get(s, b, layout.HW) != end:
@@ -110,8 +113,11 @@ def at_rest(s: State, k: Constants) -> bool:
 def agree_at_rest(s: State, k: Constants) -> bool:
     """Whole logs agree once everybody is in sync."""
     if at_rest(s, k):
-        for b in range(1, k[K_BROKERS]):
-            if not _same_to(s, 0, b, get(s, 0, layout.LEO)):
+        leader = established(s)
+        for b in range(k[K_BROKERS]):
+            if (replicas_of(s, newest(s)) >> b) & 1 and not _same_to(
+                s, leader, b, get(s, leader, layout.LEO)
+            ):
                 return False
     return True
 
@@ -132,6 +138,7 @@ def leader_live(s: State, k: Constants) -> bool:
 
 @rule
 def _isr_holds(s: State, k: Constants, leader: int, isr: int) -> bool:
+    isr &= replicas_of(s, newest(s))  # one that has no replica any more may have deleted it
     for b in range(k[K_BROKERS]):
         if (isr >> b) & 1 and not _same_to(s, leader, b, get(s, leader, layout.HW)):
             return False

@@ -3,7 +3,7 @@
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
-from highwater.checkers.model.protocol.controller import keep_eligible
+from highwater.checkers.model.protocol.controller import complete, keep_eligible
 from highwater.checkers.model.protocol.replica_log import raise_hw, start_after
 from highwater.checkers.model.protocol.state_layout import (
     epoch_of,
@@ -64,6 +64,7 @@ def _grow(s: State, k: Constants, leader: int, b: int) -> None:
         keep_eligible(s, k, isr_of(s, newest(s)), isr)
         set_isr(s, newest(s), isr)
         put(s, leader, layout.VIEW, isr)
+        complete(s, k)
 
 
 @rule
@@ -135,4 +136,5 @@ def admit(s: State, k: Constants, leader: int) -> bool:
     keep_eligible(s, k, isr_of(s, newest(s)), isr)
     set_isr(s, newest(s), isr)
     put(s, leader, layout.VIEW, isr)
+    complete(s, k)
     return True

@@ -3,12 +3,13 @@
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
-from highwater.checkers.model.protocol.replica_log import cut, last_epoch, raise_hw
+from highwater.checkers.model.protocol.replica_log import cut, delete, last_epoch, raise_hw
 from highwater.checkers.model.protocol.state_layout import (
     Fetcher,
     epoch_of,
     follows,
     get,
+    has_replica,
     is_live,
     is_up,
     isr_of,
@@ -16,6 +17,7 @@ from highwater.checkers.model.protocol.state_layout import (
     leader_of,
     newest,
     put,
+    replicas_of,
 )
 
 
@@ -35,8 +37,11 @@ def learn(s: State, k: Constants, b: int) -> bool:
         decision += 1
     if applied >= last or decision > last:
         return False
+    if applied >= 0 and not has_replica(s, b):
+        while decision < last and not (replicas_of(s, decision) >> b) & 1:
+            decision += 1  # what is decided of others changes nothing for it
     s[layout.LATE_JOINERS] = int(s[layout.LATE_JOINERS]) & ~(1 << b) & 7
-    apply_decision(s, k, b, decision)
+    apply_decision(s, k, b, decision, bool(k[scope.K_KRAFT]) or (applied >= 0 and not late))
     return True
 
 
@@ -47,20 +52,35 @@ def skip(s: State, k: Constants, b: int) -> bool:
     if not k[scope.K_KRAFT] or not is_up(s, b) or applied < 0 or applied + 1 >= last:
         return False
     s[layout.LATE_JOINERS] = int(s[layout.LATE_JOINERS]) & ~(1 << b) & 7
-    apply_decision(s, k, b, last)
+    apply_decision(s, k, b, last, True)
     return True
 
 
 @rule
-def apply_decision(s: State, k: Constants, b: int, decision: int) -> None:
-    """Apply one decision."""
-    before, old_epoch = follows(s, b), epoch_of(s, b)
+def apply_decision(s: State, k: Constants, b: int, decision: int, deletes: bool) -> None:
+    """Apply one decision.
+
+    Args:
+        deletes: whether a broker without a replica deletes what it has. A KRaft broker does so when
+            the image says it, also at its start (``TopicDelta.localChanges``,
+            ``LogManager.isStrayKraftReplica``); with ZooKeeper one that is told, by StopReplica: a
+            broker that was away is not, and would find its old log if it got a replica again.
+    """
+    before, old_epoch, old_replicas = -1, -1, 0
+    if has_replica(s, b):  # by one delta it may lose its replica and get it again, and keeps it
+        before, old_epoch = follows(s, b), epoch_of(s, b)
+        old_replicas = replicas_of(s, get(s, b, layout.APPLIED_DECISION))
     put(s, b, layout.APPLIED_DECISION, decision)
     if joiner(s, b):
         s[layout.JOIN] = 0  # the controller would refuse it, and nobody waits for its answer
     leader = leader_of(s, decision)
-    if leader == b:
-        _become_leader(s, k, b, before, old_epoch)
+    if not (replicas_of(s, decision) >> b) & 1:
+        _retire(s, b)
+        put(s, b, layout.FETCHER, Fetcher.NONE)
+        if deletes:
+            delete(s, b)
+    elif leader == b:
+        _become_leader(s, k, b, before, old_epoch, old_replicas)
     elif leader < 0:
         _retire(s, b)
         put(s, b, layout.FETCHER, Fetcher.NONE)
@@ -69,15 +89,25 @@ def apply_decision(s: State, k: Constants, b: int, decision: int) -> None:
 
 
 @rule
-def _become_leader(s: State, k: Constants, b: int, before: int, old_epoch: int) -> None:
-    """Become leader with the broker's own, maybe stale, HW; the others' LEO is unknown."""
+def _become_leader(
+    s: State, k: Constants, b: int, before: int, old_epoch: int, old_replicas: int
+) -> None:
+    """Become leader with the broker's own, maybe stale, HW; the others' LEO is unknown.
+
+    A leader that led before keeps the LEO of those that are replicas still, or again by one delta
+    (``Partition.updateAssignmentAndIsr``, ``remoteReplicasMap``).
+
+    Args:
+        old_replicas: the replicas of the decision that it had applied before, as a mask.
+    """
     applied = get(s, b, layout.APPLIED_DECISION)
-    put(s, b, layout.VIEW, isr_of(s, applied))
+    put(s, b, layout.VIEW, isr_of(s, applied) & replicas_of(s, applied))
     put(s, b, layout.PENDING, 0)
     put(s, b, layout.FETCHER, Fetcher.NONE)
     missed = epoch_of(s, b) > old_epoch + 1 and k[scope.K_ELECTED_AGAIN_IS_NEW]
-    if before != b or missed:
-        for other in range(k[scope.K_BROKERS]):
+    remembered = 0 if before != b or missed else old_replicas & replicas_of(s, applied)
+    for other in range(k[scope.K_BROKERS]):
+        if not (remembered >> other) & 1:
             put(s, b, layout.REMOTE + other, -1)
     if epoch_of(s, b) != old_epoch and k[scope.K_EPOCHS] and k[scope.K_EPOCH_ON_ELECTION]:
         put(s, b, layout.ELECTED, epoch_of(s, b) + 1)

@@ -21,16 +21,16 @@ from highwater.checkers.model.protocol.broker_process import (
     wipe,
 )
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.controller import reassign
 from highwater.checkers.model.protocol.isr import admit, confirm, lag, shrink
 from highwater.checkers.model.protocol.leadership import learn, skip
-from highwater.checkers.model.protocol.replica_log import append, raise_hw
+from highwater.checkers.model.protocol.replica_log import append, least_isr, raise_hw
 from highwater.checkers.model.protocol.replication import ask, fetch, propose, receive, truncate
 from highwater.checkers.model.protocol.rounds import run, save, shut_down, tell
 from highwater.checkers.model.protocol.scope import (
     K_ACKS,
     K_BY_ROUND,
     K_EPOCHS,
-    K_MIN_ISR,
     K_RECORDS,
     Scope,
 )
@@ -51,7 +51,7 @@ class Move(IntEnum):
 
     Those up to LAG come from outside; the cluster takes the others by itself. RUN, TELL and SAVE
     belong to a search by rounds: they stand for many of the others at once. The kinds after SAVE
-    are in scopes with batches, failovers, replaced disks or late joins alone.
+    are in scopes with batches, failovers, replaced disks, late joins or reassignments alone.
     """
 
     SEND = 0
@@ -81,6 +81,7 @@ class Move(IntEnum):
     WIPE = 24
     PROPOSE = 25
     ADMIT = 26
+    REASSIGN = 27
 
 
 OF_TWO: Final = frozenset({Move.STOP, Move.EXPIRE, Move.LAG, Move.SHRINK})
@@ -99,7 +100,8 @@ def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
 
     In a round the broker is a mask of the brokers that run. The other broker is the successor of
     STOP and EXPIRE (the same broker: none), and the follower of LAG and SHRINK. Of a BATCH it is
-    the number of records; elsewhere it is 0.
+    the number of records; elsewhere it is 0. Of REASSIGN they are the mask of the new replicas, and
+    the first of them.
     """
     kinds = [kind for kind in Move if kind not in (ROUNDS if scope.by == "message" else _MESSAGES)]
     rows = [
@@ -107,18 +109,20 @@ def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
         for kind in kinds
         for b, other in product(_firsts(kind, scope), _seconds(kind, scope))
         if kind not in (Move.LAG, Move.SHRINK) or b != other
+        if kind != Move.REASSIGN or (b >> other) & 1
     ]
     spent = dict.fromkeys((Move.LAG, Move.KILL, Move.PAUSE, Move.RESUME), scope.failures)
     spent |= {Move.MOVE: scope.moves, Move.STOP: scope.moves if scope.stops else 0}
     spent |= dict.fromkeys((Move.ASK, Move.RECEIVE), scope.late)
     spent |= {Move.FAILOVER: scope.failovers, Move.WIPE: scope.wipes}
     spent |= dict.fromkeys((Move.PROPOSE, Move.ADMIT), scope.joins)
+    spent |= {Move.REASSIGN: scope.reassignments}
     return np.array([row for row in rows if spent.get(row[0], 1)], dtype=np.int8)
 
 
 def _firsts(kind: Move, scope: Scope) -> range:
     """Return the values of a row's first number: a broker, or a set of them in a round."""
-    if kind in ROUNDS:
+    if kind in ROUNDS or kind == Move.REASSIGN:
         return range(1, 1 << scope.brokers)
     return range(1 if kind == Move.FAILOVER else scope.brokers)
 
@@ -127,7 +131,7 @@ def _seconds(kind: Move, scope: Scope) -> range:
     """Return the values of a row's second number."""
     if kind == Move.BATCH:
         return range(2, scope.batch + 1)
-    return range(scope.brokers if kind in OF_TWO else 1)
+    return range(scope.brokers if kind in OF_TWO or kind == Move.REASSIGN else 1)
 
 
 @rule
@@ -152,7 +156,7 @@ def send(s: State, k: Constants, b: int) -> bool:
     record = int(s[layout.SENT])
     if record >= k[K_RECORDS] or not presumes(s, b) or get(s, b, layout.LEO) >= layout.MAX_RECORDS:
         return False
-    if k[K_ACKS] == _ACKS_ALL and size(get(s, b, layout.VIEW)) < k[K_MIN_ISR]:
+    if k[K_ACKS] == _ACKS_ALL and size(get(s, b, layout.VIEW)) < least_isr(s, k, b):
         return False
     if k[K_BY_ROUND] and get(s, b, layout.APPLIED_DECISION) != newest(s):
         return False  # a broker that runs has heard of it by now
@@ -246,6 +250,8 @@ def _rare(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
         return wipe(s, k, b)
     if kind == Move.PROPOSE:
         return propose(s, k, b)
+    if kind == Move.REASSIGN:
+        return reassign(s, k, b, other)
     return admit(s, k, b)
 
 

@@ -7,7 +7,7 @@ import msgspec
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants
 from highwater.checkers.model.protocol.compiled import State as Vector
-from highwater.checkers.model.protocol.scope import K_BROKERS
+from highwater.checkers.model.protocol.scope import K_BROKERS, K_REASSIGNMENTS
 from highwater.checkers.model.protocol.state_layout import (
     AnswerKind,
     Fetcher,
@@ -19,6 +19,7 @@ from highwater.checkers.model.protocol.state_layout import (
     isr_of,
     leader_of,
     newest,
+    replicas_of,
 )
 
 NOBODY: Final = -1
@@ -88,6 +89,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         elr: replicas that may lead although they are not in the ISR (KIP-966).
         last_leader: the last leader, which KIP-966 remembers while there is none; -1 is none.
         acked: records that producers were told are stored.
+        assigned: the brokers with a replica by the newest decision, in scopes with reassignments.
         read: the record that a consumer has read, offset by offset; None where it read none.
     """
 
@@ -101,6 +103,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     acked: tuple[str, ...]
     read: tuple[str | None, ...]
     replicas: tuple[ModelReplica, ...]
+    assigned: tuple[int, ...] = ()
 
 
 def name_of(record: int) -> str:
@@ -130,6 +133,7 @@ def decode(s: Vector, k: Constants) -> State:
         ),
         read=tuple(name_of(number - 1) if number else None for number in read),
         replicas=tuple(_replica(s, b) for b in range(n)),
+        assigned=_members(replicas_of(s, last)) if k[K_REASSIGNMENTS] else (),
     )
 
 

@@ -3,7 +3,14 @@
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
-from highwater.checkers.model.protocol.state_layout import ProducerStatus, get, joiner, put, size
+from highwater.checkers.model.protocol.state_layout import (
+    ProducerStatus,
+    get,
+    joiner,
+    put,
+    replicas_of,
+    size,
+)
 
 UNDEFINED = -1
 
@@ -32,6 +39,26 @@ def cut(s: State, k: Constants, b: int, offset: int) -> None:
     put(s, b, layout.LEO, offset)
     put(s, b, layout.ELECTED, 0)
     put(s, b, layout.HW, min(get(s, b, layout.HW), offset))
+
+
+@rule
+def delete(s: State, b: int) -> None:
+    """Delete the replica with its epochs and its HW, on disk too, as the broker is told to."""
+    for field in range(layout.PROCESS):
+        put(s, b, field, 0)
+    put(s, b, layout.ELECTED, 0)
+
+
+@rule
+def least_isr(s: State, k: Constants, b: int) -> int:
+    """Return the members that the ISR of a leader needs for acks=all.
+
+    Since KAFKA-15583 no more than it has replicas (``Partition.effectiveMinIsr``).
+    """
+    least = int(k[scope.K_MIN_ISR])
+    if k[scope.K_STRICT_MIN_ISR]:
+        least = min(least, size(replicas_of(s, get(s, b, layout.APPLIED_DECISION))))
+    return least
 
 
 @rule
@@ -119,7 +146,7 @@ def expose(s: State, k: Constants, b: int, offset: int) -> None:
     awaited = get(s, b, layout.AWAITED)
     while (awaited >> record) & 1:
         awaited &= ~(1 << record)
-        if size(get(s, b, layout.VIEW)) >= k[scope.K_MIN_ISR]:
+        if size(get(s, b, layout.VIEW)) >= least_isr(s, k, b):
             s[layout.STATUS + record] = ProducerStatus.ACKNOWLEDGED
         if not (batched >> record) & 1:
             break
@@ -131,8 +158,7 @@ def expose(s: State, k: Constants, b: int, offset: int) -> None:
 def raise_hw(s: State, k: Constants, b: int) -> None:
     """Raise a leader's HW to the least LEO of its ISR, the asking follower included."""
     view = get(s, b, layout.VIEW) | get(s, b, layout.PENDING) | joiner(s, b)
-    floor = min(k[scope.K_MIN_ISR], k[scope.K_BROKERS])
-    if k[scope.K_STRICT_MIN_ISR] and size(view) < floor:
+    if k[scope.K_STRICT_MIN_ISR] and size(view) < least_isr(s, k, b):
         return
     least = get(s, b, layout.LEO)
     for other in range(k[scope.K_BROKERS]):

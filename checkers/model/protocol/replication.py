@@ -2,7 +2,7 @@
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
-from highwater.checkers.model.protocol.broker_process import crash, spend
+from highwater.checkers.model.protocol.broker_process import crash
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.isr import progress
 from highwater.checkers.model.protocol.replica_log import (
@@ -25,6 +25,8 @@ from highwater.checkers.model.protocol.state_layout import (
     is_up,
     presumes,
     put,
+    replicas_of,
+    spend,
 )
 
 
@@ -33,6 +35,8 @@ def _serves(s: State, fenced: bool, leader: int, b: int) -> bool:
     """Return whether the broker that ``b`` follows runs, believes it leads, and lets it in."""
     if leader < 0 or not presumes(s, leader):
         return False
+    if not (replicas_of(s, get(s, leader, layout.APPLIED_DECISION)) >> b) & 1:
+        return False  # it knows of no such replica
     if get(s, b, layout.ANSWER) and get(s, b, layout.ANSWER_FROM) == leader:
         return False  # the fetcher thread still waits for its answer
     return not fenced or epoch_of(s, leader) == epoch_of(s, b)

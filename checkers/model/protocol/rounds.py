@@ -29,6 +29,7 @@ from highwater.checkers.model.protocol.state_layout import (
     AnswerKind,
     follows,
     get,
+    has_replica,
     is_up,
     newest,
     put,
@@ -83,6 +84,8 @@ def tell(s: State, k: Constants, running: int) -> bool:
             return False
         leader = follows(s, b)
         if leader < 0 or leader == b or not (running >> b) & (running >> leader) & 1:
+            continue
+        if not has_replica(s, b):
             continue
         if is_up(s, b) and not _idle(s, k, b, leader):
             return False

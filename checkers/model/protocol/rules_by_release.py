@@ -149,6 +149,18 @@ class Rules:
         " controller refuses a broker that has started again since.",
         "KIP-903, KAFKA-14139; ReplicationControlManager.ineligibleReplicasForIsr",
     )
+    added_complete: bool = _switch(
+        "A reassignment that removes no more replicas than it adds is complete when those that it"
+        " adds are in the ISR; without it, when all that stay are.",
+        "KAFKA-19975; PartitionReassignmentReplicas.maybeCompleteReassignment (in 4.3.1, not in"
+        " 4.2.1)",
+    )
+    elr_of_replicas: bool = _switch(
+        "A replica that a reassignment removes leaves the ELR; without it, it is eligible when it"
+        " is added again, empty. No release does.",
+        "none yet, see docs/findings/removed-but-eligible.md;"
+        " PartitionChangeBuilder.maybePopulateTargetElr",
+    )
     partition_fails_alone: bool = _switch(
         "A batch that a follower cannot append ends the fetching of its partition, until the next"
         " leader epoch; without it, it ends the fetcher thread for good.",
@@ -211,6 +223,8 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
         live_joins_only=kraft or version >= (3, 3),
         decisions_logged=kraft,
         joins_by_broker_epoch=kraft and version >= (3, 5),
+        added_complete=kraft and version >= (4, 3),
+        elr_of_replicas=False,
         partition_fails_alone=version >= (2, 3),
     )
 

@@ -24,6 +24,7 @@ BOUNDS: Final = {
     "failovers": (0, 3),
     "wipes": (0, 3),
     "joins": (0, 3),
+    "reassignments": (0, 3),
 }
 """The least and the most of a scope's numbers; min_isr is 1 up to the brokers."""
 
@@ -42,6 +43,7 @@ class Scope:
         failovers: controllers at most that die, and others take over.
         wipes: disks at most that are replaced by empty ones, of brokers outside of the ISR.
         joins: requests of leaders for a larger ISR at most that reach the controller late.
+        reassignments: requests of an operator for other replicas at most.
         acks: what producers wait for.
         min_isr: ``min.insync.replicas``.
         unclean: ``unclean.leader.election.enable``.
@@ -63,6 +65,7 @@ class Scope:
     failovers: int = 0
     wipes: int = 0
     joins: int = 0
+    reassignments: int = 0
     acks: Acks = "all"
     min_isr: int = 1
     unclean: bool = False
@@ -97,7 +100,8 @@ K_BATCH: Final = 10
 K_FAILOVERS: Final = 11
 K_WIPES: Final = 12
 K_JOINS: Final = 13
-_FIRST_RULE: Final = 14
+K_REASSIGNMENTS: Final = 14
+_FIRST_RULE: Final = 15
 
 _RULES: Final = {field.name: _FIRST_RULE + n for n, field in enumerate(fields(Rules))}
 
@@ -131,6 +135,8 @@ K_LIVE_JOINS_ONLY: Final = _RULES["live_joins_only"]
 K_DECISIONS_LOGGED: Final = _RULES["decisions_logged"]
 K_JOINS_BY_BROKER_EPOCH: Final = _RULES["joins_by_broker_epoch"]
 K_PARTITION_FAILS_ALONE: Final = _RULES["partition_fails_alone"]
+K_ADDED_COMPLETE: Final = _RULES["added_complete"]
+K_ELR_OF_REPLICAS: Final = _RULES["elr_of_replicas"]
 
 
 def constants(scope: Scope, rules: Rules) -> Constants:
@@ -138,7 +144,7 @@ def constants(scope: Scope, rules: Rules) -> Constants:
     bounds = [getattr(scope, name) for name in ("brokers", "records", "failures", "moves", "late")]
     settings = [ACKS.index(scope.acks), scope.min_isr, int(scope.unclean)]
     settings += [int(scope.old_format), int(scope.by == "round")]
-    settings += [scope.batch, scope.failovers, scope.wipes, scope.joins]
+    settings += [scope.batch, scope.failovers, scope.wipes, scope.joins, scope.reassignments]
     switches = [int(getattr(rules, field.name)) for field in fields(rules)]
     return np.array([*bounds, *settings, *switches], dtype=np.int64)
 
@@ -147,7 +153,8 @@ def initial(scope: Scope) -> State:
     """Empty logs, every broker up and in the ISR; broker 0 leads in epoch 0, and all know it."""
     s = np.zeros(layout.WIDTH, dtype=np.int8)
     everybody = (1 << scope.brokers) - 1
-    s[layout.DECISION] = 0 | everybody << 2
+    s[layout.DECISION] = everybody << 2
+    layout.set_replicas(s, 0, everybody)
     s[layout.DECISIONS] = 1
     s[layout.LIVE] = everybody
     for b in range(layout.MAX_BROKERS):

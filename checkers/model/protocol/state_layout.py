@@ -37,14 +37,17 @@ FAILURES: Final = READ + MAX_RECORDS
 MOVES: Final = FAILURES + 1
 LATES: Final = MOVES + 1
 FLAGS: Final = LATES + 1
-SPENT: Final = FLAGS + 1  # failovers, replaced disks and late joins, two bits each
+SPENT: Final = FLAGS + 1  # failovers, replaced disks, late joins, reassignments: two bits each
 
 # Batches; a controller that died; a request for a larger ISR on its way. 0 in other scopes.
 BATCHED: Final = SPENT + 1  # a mask: the record is in one batch with the record before it
 DELIVERS: Final = BATCHED + 1  # the first decision that the controller of today still sends
 JOIN: Final = DELIVERS + 1  # 0, or IN_FLIGHT with the leader, the follower, and STALE
 
-BLOCKS: Final = JOIN + 1
+# A reassignment under way: what it removes and adds, as masks, and the first of the new order.
+REASSIGNED: Final = JOIN + 1
+
+BLOCKS: Final = REASSIGNED + 1
 
 # A broker and its replica, relative to its block.
 LOG: Final = 0
@@ -120,6 +123,24 @@ FLAG_OVERFLOW: Final = 2
 
 
 @rule
+def signed(value: int) -> int:
+    """Return a number of eight bits as a signed byte has it."""
+    return value - 256 if value > 127 else value  # noqa: PLR2004 - the largest signed byte
+
+
+@rule
+def spend(s: State, shift: int, most: int) -> bool:
+    """Note one more failover (0), replaced disk (2), late join (4) or reassignment (6).
+
+    False: there were all of them.
+    """
+    if (int(s[SPENT]) >> shift) & 3 >= most:
+        return False
+    s[SPENT] = signed((int(s[SPENT]) & 255) + (1 << shift))
+    return True
+
+
+@rule
 def block(b: int) -> int:
     """Return where broker ``b`` begins."""
     return BLOCKS + b * BLOCK
@@ -159,7 +180,38 @@ def isr_of(s: State, decision: int) -> int:
 @rule
 def set_isr(s: State, decision: int, isr: int) -> None:
     """Change the ISR of a decision, as its own leader does."""
-    s[DECISION + decision] = (int(s[DECISION + decision]) & 3) | (isr << 2)
+    s[DECISION + decision] = (int(s[DECISION + decision]) & ~28) | (isr << 2)
+
+
+@rule
+def replicas_of(s: State, decision: int) -> int:
+    """Return the replicas that a decision names, as a mask. The byte has those that are none."""
+    return ~(int(s[DECISION + decision]) >> 5) & 7
+
+
+@rule
+def set_replicas(s: State, decision: int, replicas: int) -> None:
+    """Change the replicas of a decision."""
+    s[DECISION + decision] = signed((int(s[DECISION + decision]) & 31) | (~replicas & 7) << 5)
+
+
+@rule
+def removing(s: State) -> int:
+    """Return the replicas that a reassignment under way removes, as a mask."""
+    return int(s[REASSIGNED]) & 7
+
+
+@rule
+def adding(s: State) -> int:
+    """Return the replicas that a reassignment under way adds, as a mask."""
+    return (int(s[REASSIGNED]) >> 3) & 7
+
+
+@rule
+def has_replica(s: State, b: int) -> bool:
+    """Return whether ``b`` has a replica by the decision that it has applied."""
+    applied = get(s, b, APPLIED_DECISION)
+    return applied >= 0 and (replicas_of(s, applied) >> b) & 1 == 1
 
 
 @rule

@@ -11,9 +11,11 @@ from highwater.checkers.model.protocol.state_layout import (
     epoch_of,
     follows,
     get,
+    has_replica,
     isr_of,
     leader_of,
     newest,
+    replicas_of,
 )
 
 _Sentence = Callable[[int, int, State, State], str]
@@ -71,6 +73,10 @@ def _records(count: int) -> str:
 
 
 def _learn(a: int, _: int, before: State, after: State) -> str:
+    if not has_replica(after, a):
+        deletes = get(before, a, layout.LEO) > get(after, a, layout.LEO)
+        tail = ", and deletes it" if deletes else ""
+        return f"{NAMES[a]} hears that it has no replica{tail}"
     leader = follows(after, a)
     if leader < 0:
         return f"{NAMES[a]} hears that nobody leads"
@@ -89,7 +95,9 @@ def _fetch(a: int, _: int, before: State, after: State) -> str:
     sentence = f"{NAMES[a]} fetches from {NAMES[leader]}: {_change(a, before, after)}"
     if get(before, leader, layout.HW) != get(after, leader, layout.HW):
         sentence += f"; {NAMES[leader]} commits up to {get(after, leader, layout.HW)}"
-    if isr_of(before, newest(before)) != isr_of(after, newest(after)):
+    if replicas_of(before, newest(before)) != replicas_of(after, newest(after)):
+        sentence += f"; {NAMES[a]} is in sync, and the reassignment is complete: {_decided(after)}"
+    elif isr_of(before, newest(before)) != isr_of(after, newest(after)):
         sentence += f"; {NAMES[a]} joins the ISR"
     return sentence
 
@@ -106,6 +114,13 @@ def _propose(a: int, b: int, before: State, after: State) -> str:
     leader = NAMES[follows(before, a)]
     sentence = _fetch(a, b, before, after)
     return f"{sentence}; {leader} asks for {NAMES[a]} in the ISR, and that is late"
+
+
+def _reassign(target: int, _: int, before: State, after: State) -> str:
+    sentence = f"the replicas are to be {_who(target)}"
+    if newest(before) == newest(after) or after[layout.REASSIGNED]:
+        return f"{sentence}, once these are in sync"
+    return f"{sentence}; {_decided(after)}"
 
 
 def _admit(a: int, _: int, before: State, after: State) -> str:
@@ -196,6 +211,7 @@ _SENTENCES: Final[Mapping[Move, _Sentence]] = {
     Move.WIPE: lambda a, _, __, ___: f"{NAMES[a]}'s disk is replaced by an empty one",
     Move.PROPOSE: _propose,
     Move.ADMIT: _admit,
+    Move.REASSIGN: _reassign,
     Move.CHECKPOINT: lambda a, _, __, after: (
         f"{NAMES[a]} writes HW {get(after, a, layout.HW)} to disk"
     ),

@@ -54,6 +54,8 @@ _ACTIONS: Final[dict[Move, Action]] = {
     Move.RUN: "run",
     Move.TELL: "tell",
     Move.SAVE: "checkpoint",
+    Move.WIPE: "wipe",
+    Move.REASSIGN: "reassign",
 }
 
 
@@ -101,6 +103,7 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
         unclean=counterexample.scope.unclean,
         order=_order(beats, path, counterexample.scope.brokers, kraft=rules.kraft),
         settings=dict(OLD_FORMAT) if counterexample.scope.old_format else {},
+        partition=int(any(beat.move[0] == Move.REASSIGN for beat in beats)),
         steps=(
             *(
                 _step(beat, before, after, k)
@@ -144,7 +147,10 @@ def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
             sets = dict.fromkeys((_EVERYBODY, before, before & after, after))
             choices.append([running | 1 << a for running in sets] if kraft else [1 << a])
         else:
-            sets = dict.fromkeys((before & after, after, before) if kraft else (0, before & after))
+            alone = (1, 2, 4) if kind == Move.REASSIGN else ()
+            sets = dict.fromkeys(
+                (before & after, after, before, *alone) if kraft else (0, before & after)
+            )
             gone = 1 << a if kind in (Move.KILL, Move.PAUSE) else 0
             choices.append(
                 [running & ~gone for running in sets if running & ~gone or not kraft] or [0]
@@ -208,7 +214,8 @@ def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> Sc
     settled = up if kind == Move.STOP and k[K_KRAFT] else running & up
     return ScheduleStep(
         action=_ACTIONS[Move(kind)],
-        broker=None if kind in ROUNDS else a,
+        broker=None if kind in ROUNDS or kind == Move.REASSIGN else a,
+        replicas=_reassigned(beat.move),
         record=names_of(seen.sent, b if kind == Move.BATCH else 1)
         if kind in {Move.SEND, Move.BATCH}
         else None,
@@ -218,12 +225,19 @@ def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> Sc
     )
 
 
+def _reassigned(move: Row) -> tuple[int, ...]:
+    """Return the replicas that a reassignment asks for, the preferred one first."""
+    kind, a, b = move
+    return (b, *sorted(_members(a) - {b})) if kind == Move.REASSIGN else ()
+
+
 def _expect(seen: State, numbers: set[int], kind: Move, a: int) -> Expect:
     """Return the expected state of controller, running brokers, disks and producers."""
     replicas = seen.replicas
     members = set(_members(a)) if kind in (Move.TELL, Move.SAVE) else set()
     leading = {b for b in numbers if replicas[b].follows == b}
-    leo = {b: replicas[b].leo for b in sorted(numbers) if replicas[b].process == "up"}
+    here = numbers & set(seen.assigned) if seen.assigned else numbers
+    leo = {b: replicas[b].leo for b in sorted(here) if replicas[b].process == "up"}
     hw = {b: replicas[b].hw for b in sorted((members | leading) & set(leo))}
     return Expect(
         leader=seen.leader,

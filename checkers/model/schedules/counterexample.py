@@ -26,7 +26,7 @@ class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     Attributes:
         move: its kind, as ``moves.Move`` calls it, in lower case.
         brokers: the broker of the move, and the other broker that it names, if any, or of a batch
-            the number of records; in a round all that run.
+            the number of records; in a round all that run; of a reassignment the new replicas.
         after: the state after it.
     """
 
@@ -38,8 +38,9 @@ class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     def numbers(self) -> tuple[int, int, int]:
         """Its kind and brokers, as arguments of the rules."""
         kind = Move[self.move.upper()]
-        if kind in ROUNDS:
-            return int(kind), sum(1 << broker for broker in set(self.brokers)), 0
+        if kind in ROUNDS or kind == Move.REASSIGN:
+            mask = sum(1 << broker for broker in set(self.brokers))
+            return int(kind), mask, self.brokers[0] if kind == Move.REASSIGN else 0
         a, b = (*self.brokers, 0, 0)[:2]
         return int(kind), a, b
 
@@ -163,6 +164,8 @@ def counterexample(
 def _brokers(kind: Move, a: int, b: int) -> tuple[int, ...]:
     if kind in ROUNDS:
         return tuple(number for number in range(8) if (a >> number) & 1)
+    if kind == Move.REASSIGN:
+        return (b, *(number for number in range(8) if (a >> number) & 1 and number != b))
     if kind == Move.FAILOVER:
         return ()
     return (a, b) if kind in OF_TWO or kind == Move.BATCH else (a,)

@@ -23,14 +23,16 @@ Action = Literal[
     "send", "kill", "pause", "resume", "start", "stop", "move",
     "expire", "register", "elect", "learn", "skip", "truncate", "fetch", "ask", "receive",
     "lag", "shrink", "confirm", "expand", "checkpoint", "read", "run", "tell", "try",
-    "failover", "end-fetch", "wipe",
+    "failover", "end-fetch", "wipe", "reassign",
 ]  # fmt: skip
 
-COMMANDED: Final = frozenset({"send", "kill", "pause", "resume", "start", "stop", "move"})
+COMMANDED: Final = frozenset(
+    {"send", "kill", "pause", "resume", "start", "stop", "move", "wipe", "reassign"}
+)
 """Actions from outside. The others happen by themselves and are awaited; ``expire`` ends a session
 where the coordination allows it."""
 
-_NEEDS_BROKER: Final = COMMANDED - {"send"} | {"expire", "learn"}
+_NEEDS_BROKER: Final = COMMANDED - {"send", "reassign"} | {"expire", "learn"}
 
 OLD_FORMAT: Final[Mapping[str, str]] = {"log.message.format.version": "0.10.2"}
 """The broker setting by which records are written without leader epochs, up to 2.8."""
@@ -78,6 +80,7 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             ahead. Records appended meanwhile reach them after that, never before.
         asks: the replica that the broker asks, if the step is one message to it; of a lag the
             follower that is dropped.
+        replicas: of a reassignment: those that it asks for, the preferred one first.
         decision: the number of the controller's decision that the step makes, or that the broker
             learns; that at the start is 0.
         expect: the state to await before the next step.
@@ -89,6 +92,7 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     says: str = ""
     held: frozenset[int] = frozenset()
     asks: int | None = None
+    replicas: tuple[int, ...] = ()
     decision: int | None = None
     expect: Expect = Expect()
 
@@ -104,6 +108,10 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         by: how brokers are led along it: ``message`` by the wire, which lets one message pass a
             step; ``round`` by freezing those that are held.
         name: a few words.
+        partition: that of the topic which is led along it. A controller with eligible leader
+            replicas looks at the replicas of partition 0 alone
+            (``ReplicationControlManager.getTopicEffectiveMinIsr``), so a schedule that reassigns
+            has another one.
     """
 
     format: int = FORMAT
@@ -117,6 +125,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     moves: tuple[tuple[int, int, int], ...] = ()
     settings: Mapping[str, str] = {}
     by: By = "round"
+    partition: int = 0
     steps: tuple[ScheduleStep, ...]
 
     def to_json(self) -> bytes:
@@ -192,13 +201,14 @@ def _problem(step: ScheduleStep, replicas: int, sent: set[str]) -> str:
     """Return what is wrong with a step by itself; empty when nothing is."""
     named = step.expect.numbers() | step.held
     named |= frozenset() if step.broker is None else {step.broker}
+    named |= frozenset(step.replicas)
     unknown = sorted(named - set(range(replicas)))
     if unknown:
         return f"there is no replica {unknown[0]}"
     if step.action in _NEEDS_BROKER and step.broker is None:
         return "it does not say which broker"
-    if step.action == "send" and not step.record:
-        return "it does not say which record"
+    if not {"reassign": step.replicas, "send": step.record}.get(step.action, True):
+        return f"it does not say which {'record' if step.action == 'send' else 'replicas'}"
     if step.action == "send" and sent & set((step.record or "").split()):
         return f"record {step.record} was sent before"
     if step.action in {"stop", "start"} and step.broker in step.held:

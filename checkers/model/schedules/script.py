@@ -127,6 +127,7 @@ def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOut
         failovers=BOUNDS["failovers"][1],
         wipes=BOUNDS["wipes"][1],
         joins=BOUNDS["joins"][1],
+        reassignments=BOUNDS["reassignments"][1],
         acks=schedule.acks,
         min_isr=schedule.min_isr,
         unclean=unclean,

@@ -4,15 +4,22 @@ from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.scope import K_BROKERS
 from highwater.checkers.model.protocol.state_layout import (
+    adding,
     block,
     get,
     isr_of,
     leader_of,
     newest,
     put,
+    removing,
+    replicas_of,
+    set_replicas,
+    signed,
 )
 
 _MASK = 0x3FFFFFFFFFFFFFFF
+_REASSIGNMENTS = 192
+"""Of SPENT: the bits of reassignments."""
 _REMOTE = layout.REMOTE
 _NAMING = (layout.VIEW, layout.PENDING, _REMOTE, _REMOTE + 1, _REMOTE + 2, layout.ANSWER_FROM)
 """Fields whose values name brokers."""
@@ -55,6 +62,12 @@ def signature(s: State, b: int) -> int:
     facts |= int(int(s[layout.LAST_LEADER]) == b + 1) << 4
     for decision in range(last + 1):
         facts = facts * 2 + int(leader_of(s, decision) == b)
+    if int(s[layout.SPENT]) & _REASSIGNMENTS:
+        for decision in range(last + 1):
+            facts = (facts * 2 + ((replicas_of(s, decision) >> b) & 1)) & _MASK
+        first = (int(s[layout.REASSIGNED]) >> 6) & 3
+        facts = facts * 2 + int(first == b + 1)
+        facts = facts * 4 + ((removing(s) >> b) & 1) * 2 + ((adding(s) >> b) & 1)
     if s[layout.JOIN]:
         join = int(s[layout.JOIN])
         mixed = mixed * 4 + int((join >> 1) & 3 == b) * 2 + int((join >> 3) & 3 == b)
@@ -114,9 +127,11 @@ def rename(s: State, n: int, first: int, second: int, third: int) -> None:
     for decision in range(int(s[layout.DECISIONS])):
         leader = leader_of(s, decision)
         isr = _renamed(isr_of(s, decision), first, second, third)
+        replicas = _renamed(replicas_of(s, decision), first, second, third)
         s[layout.DECISION + decision] = (
             layout.NOBODY if leader < 0 else _place(leader, first, second)
         ) | isr << 2
+        set_replicas(s, decision, replicas)
     for field in (layout.LIVE, layout.ELR, layout.LATE_JOINERS):
         s[field] = _renamed(int(s[field]), first, second, third)
     if s[layout.LAST_LEADER]:
@@ -126,6 +141,12 @@ def rename(s: State, n: int, first: int, second: int, third: int) -> None:
         leader = _place((join >> 1) & 3, first, second)
         follower = _place((join >> 3) & 3, first, second)
         s[layout.JOIN] = (join & ~30) | leader << 1 | follower << 3
+    if s[layout.REASSIGNED]:
+        preferred = (int(s[layout.REASSIGNED]) >> 6) & 3
+        goes = _renamed(removing(s), first, second, third)
+        comes = _renamed(adding(s), first, second, third)
+        place = _place(preferred - 1, first, second) + 1 if preferred else 0
+        s[layout.REASSIGNED] = signed(goes | comes << 3 | place << 6)
     old = s[layout.BLOCKS : layout.BLOCKS + 3 * layout.BLOCK].copy()
     for b in range(n):
         source = first if b == 0 else (second if b == 1 else third)

@@ -62,6 +62,7 @@ def bounds(scope: Scope) -> str:
         "controller failover": scope.failovers,
         "replaced disk": scope.wipes,
         "late ISR request": scope.joins,
+        "reassignment": scope.reassignments,
     }
     counted |= {what: n for what, n in rare.items() if n}
     parts = [count(n, what) for what, n in counted.items()]

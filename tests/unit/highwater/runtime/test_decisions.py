@@ -50,7 +50,10 @@ class FakeCluster:
     def add_partitions(self, _topic: str, _added: Mapping[int, Sequence[int]]) -> None:
         self._ask("add_partitions")
 
-    def reassign(self, _topic: str, _partition: int, _replicas: Sequence[int]) -> None:
+    def reassign(
+        self, _topic: str, _partition: int, _replicas: Sequence[int], *, awaited: bool
+    ) -> None:
+        assert awaited
         self._ask("reassign")
 
     def move_leader(self, _topic: str, _partition: int, _broker: int) -> None:

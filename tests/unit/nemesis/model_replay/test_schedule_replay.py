@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -30,7 +31,6 @@ from highwater.reports.sections.settings import facts
 from highwater.runtime.preflight import check_plan
 from tests.support.schedules import LOSS, A, B, C, two_moves
 
-PARTITION = ("events", 0)
 ADDRESS = "127.0.0.1:909{}"
 
 
@@ -44,6 +44,10 @@ class Actor:
     def _do(self, verb: str, state: str) -> None:
         self._stage.done.append(f"{verb} {self.id}")
         self.state = state
+
+    @property
+    def log_directories(self) -> tuple[Path, ...]:
+        return (self._stage.disk,)
 
     def kill(self) -> None:
         self._do("kill", "down")
@@ -73,11 +77,13 @@ class Actor:
 class Stage:
     """A cluster, its probe, its diary and its client, of which every deed is noted."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Path) -> None:
+        self.disk = disk
         self.done: list[str] = []
         self.says: list[str] = []
         self.brokers = {one: Actor(self, one) for one in (1, 2, 3, 4)}
         self.live = {1, 2, 3, 4}
+        self.tested = ("events", 0)
         self.release = release("0.10.2.2")
         self.all_awake = threading.Event()
         self.leader = 2
@@ -94,28 +100,34 @@ class Stage:
         return frozenset(self.live)
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        assert (topic, partition) == PARTITION
+        assert (topic, partition) == self.tested
         return PartitionState(leader=self.leader, leader_epoch=0, isr=self.isr)
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
-        assert (topic, partition) == PARTITION
+        assert (topic, partition) == self.tested
         if self.brokers[broker].state != "running":
             raise UnreachableError(f"broker {broker} does not answer")
         return ReplicaState(leo=7, hw=5)
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
-        assert (topic, partition) == PARTITION
+        assert (topic, partition) == self.tested
         return broker == self.leader
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        assert (topic, partition) == PARTITION
+        assert (topic, partition) == self.tested
         self.done.append(f"move {broker}")
         self.leader = broker
 
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
-        assert (topic, partition) == PARTITION
+        assert (topic, partition) == self.tested
         self.done.append(f"line up {broker}")
         self.leader = broker
+
+    def reassign(
+        self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool
+    ) -> None:
+        assert not awaited
+        self.done.append(f"reassign {topic}-{partition} to {replicas}")
 
     def end_session(self, broker: int) -> bool:
         self.done.append(f"end {broker}")
@@ -137,9 +149,9 @@ class Stage:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+def stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stage:
     monkeypatch.setattr(player_module, "STEP_LIMIT_S", 0.05)
-    return Stage()
+    return Stage(tmp_path)
 
 
 def scene(stage: Stage, schedule: Schedule) -> ScheduleContext:
@@ -202,6 +214,40 @@ def test_who_is_paused_stays_so_until_it_is_resumed(stage: Stage) -> None:
         ScheduleStep(action="read"),
     )
     assert done == ["pause 3", "resume 3"]
+
+
+def test_replicas_are_asked_for_and_not_awaited(stage: Stage) -> None:
+    step = ScheduleStep(action="reassign", replicas=(C, A), held=frozenset({B}))
+    schedule = Schedule(kafka="0.10.2.2", partition=1, steps=(step,))
+    stage.scene = scene(stage, schedule)
+    stage.tested = ("events", 1)
+    play(stage.scene, schedule)
+    assert stage.done == ["pause 3", "reassign events-1 to [4, 2]"]
+    made = plan(schedule, "4.4.0")
+    assert (made.topic.partitions, made.brokers) == (2, 3)
+
+
+def test_the_disk_of_a_broker_that_is_down_is_emptied(stage: Stage) -> None:
+    (stage.disk / "meta.properties").write_text("node.id=3\n")
+    (stage.disk / "events-0").mkdir()
+    (stage.disk / "replication-offset-checkpoint").write_text("0\n0\n")
+    done = played(
+        stage,
+        ScheduleStep(action="stop", broker=B),
+        ScheduleStep(action="wipe", broker=B),
+        ScheduleStep(action="start", broker=B),
+    )
+    assert done == ["stop 3", "start 3"]
+    assert [entry.name for entry in stage.disk.iterdir()] == ["meta.properties"]
+    assert "wipe inject 3 the disk of broker 3 is empty: there was nothing on it" in stage.says
+
+
+def test_one_broker_more_tells_what_is_decided_while_all_replicas_are_down() -> None:
+    steps = tuple(ScheduleStep(action="kill", broker=number) for number in (A, B))
+    schedule = Schedule(kafka="4.4.0", replicas=2, order=(0, 1), steps=steps)
+    assert plan(schedule, "4.4.0").brokers == 3
+    again = (steps[0], ScheduleStep(action="start", broker=A), steps[1])
+    assert plan(msgspec.structs.replace(schedule, steps=again), "4.4.0").brokers == 2
 
 
 def test_a_held_broker_is_killed_as_it_is(stage: Stage) -> None:

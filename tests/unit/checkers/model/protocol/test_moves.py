@@ -297,3 +297,34 @@ def test_an_empty_replica_enters_the_isr_and_leads() -> None:
     play = Play.of("3.9.2", brokers=2).do(kept)
     assert play.now.isr == (0,)
     assert not play.can("stop A B")
+
+
+@pytest.mark.parametrize(
+    ("kafka", "script", "refused"),
+    [
+        ("3.9.2", "", "reassign ABC"),
+        ("3.9.2", "", "reassign BAC"),
+        ("3.9.2", "reassign AB, reassign AC", "reassign AB"),
+        ("3.9.2-zk", "reassign AB, stop C C", "reassign ABC"),
+        ("4.4.0", "reassign A, stop A A", "reassign AB"),
+    ],
+)
+def test_what_no_controller_does_is_no_reassignment(kafka: str, script: str, refused: str) -> None:
+    """The same replicas; two at once; with ZooKeeper a broker that is down; see ``reassign``."""
+    assert not Play.of(kafka, min_isr=2).do(script).can(refused)
+
+
+def test_with_zookeeper_a_broker_that_is_away_keeps_what_it_is_not_told_to_delete() -> None:
+    play = Play.of("3.9.2-zk").do("send A, fetch C, stop C C, reassign AB, learn A, learn A")
+    play.do("start C, learn C")
+    assert (play.log("C"), play.now.assigned) == ("m1", (0, 1))
+    told = Play.of("3.9.2-zk").do("send A, fetch C, reassign AB, learn C, learn C")
+    assert told.log("C") == ""
+
+
+def test_the_last_leader_leads_as_soon_as_the_elr_is_empty() -> None:
+    """Brokers of 4.4.0 do so when the other registers: it leaves the ELR, as it was killed."""
+    play = Play.of("4.4.0", brokers=2, min_isr=2)
+    play.do("kill B, expire B B, kill A, expire A A, start A")
+    assert (play.now.leader, play.now.elr) == (-1, (1,))
+    assert play.do("start B").now.leader == 0

@@ -264,6 +264,17 @@ CASES = (
         ", register B, resume A, register A, learn A",
         sees=fetcher("A"), on="truncating", off="ended",
     ),
+    Case(
+        switch="added_complete", kafka="4.3.1",
+        script="reassign AB, learn A, learn B, learn C, move B, learn A, learn B, lag B A"
+        ", confirm B, reassign CA, learn B, learn C, fetch C",
+        sees=lambda play: play.now.assigned, on=(0, 2), off=(0, 1, 2),
+    ),
+    Case(
+        switch="elr_of_replicas", kafka="4.4.0", bounds={**TWO, "min_isr": 2},
+        script="send A, fetch B, fetch B, reassign A, learn A, learn B, reassign AB",
+        sees=possible("stop A B"), on=False, off=True,
+    ),
 )  # fmt: skip
 
 
@@ -304,6 +315,7 @@ SINCE = {
     "last_leader_alive": ("4.0.2", "4.1.2"),
     "elr": ("4.0.2", "4.1.2"),
     "partition_fails_alone": ("2.1.1", "2.4.1"),
+    "added_complete": ("4.2.1", "4.3.1"),
 }
 """The last release of the catalogue without a rule, and the first with it."""
 

@@ -134,6 +134,30 @@ ELSEWHERE = [
         "admit A",
         "the controller hears which ISR A asks for, and refuses",
     ),
+    (
+        "3.9.2",
+        "",
+        "reassign CA",
+        "the replicas are to be A and C; A is to lead in epoch 1, ISR {A, C}",
+    ),
+    (
+        "3.9.2",
+        "send A, fetch B, reassign AC",
+        "learn B",
+        "B hears that it has no replica, and deletes it",
+    ),
+    (
+        "3.9.2",
+        "reassign AC, learn A, learn B, learn C",
+        "reassign ABC",
+        "the replicas are to be A, B and C, once these are in sync",
+    ),
+    (
+        "3.9.2",
+        "reassign AB, learn A, learn B, learn C, reassign CA, learn A, learn B, learn C",
+        "fetch C",
+        "C fetches from A: gets nothing new; C is in sync, and the reassignment is complete: A ",
+    ),
 ]
 
 

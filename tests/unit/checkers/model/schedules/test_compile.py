@@ -159,3 +159,47 @@ def test_on_kraft_a_stop_elects_whom_the_search_elects_whatever_the_order() -> N
 def test_an_unknown_release_is_refused() -> None:
     with pytest.raises(UsageError, match=r"no Kafka '9\.9\.9'"):
         compile_for(found(TWO_MOVES, "acked-kept", "0.10.2.2"), "9.9.9")
+
+
+REASSIGNED = "send A, run AB, reassign A, run AB, reassign AB, stop A B"
+"""B deletes its replica, stays in the ELR, is added again, and leads without a record."""
+
+
+def test_replicas_that_come_and_go_become_a_schedule_of_the_second_partition() -> None:
+    example = found(
+        REASSIGNED, "acked-kept", "4.4.0", brokers=2, records=1, moves=1, reassignments=2, min_isr=2
+    )
+    again = Counterexample.from_json(example.to_json())
+    assert [step.numbers() for step in again.steps] == [
+        row_of(move) for move in REASSIGNED.split(", ")
+    ]
+    schedule = compile_for(again, "4.4.0")
+    assert Schedule.from_json(schedule.to_json()) == schedule
+    assert schedule.partition == 1
+    assert [(*brief(step), step.replicas) for step in schedule.steps] == [
+        ("send", 0, [1], ()),
+        ("run", None, [], ()),
+        ("reassign", None, [], (0,)),
+        ("run", None, [], ()),
+        ("reassign", None, [1], (0, 1)),
+        ("stop", 0, [1], ()),
+    ]
+    assert [step.expect.leo for step in schedule.steps[2:4]] == [{0: 1}, {0: 1}]
+    assert (schedule.steps[-1].expect.leader, schedule.steps[-1].expect.leo) == (1, {1: 0})
+    assert foretell(schedule, rules_of("4.4.0"), unclean=False).lost == ("m1",)
+    assert foretell(schedule, rules_of("3.9.2"), unclean=False).lost == ()
+
+
+WIPED = (
+    "send A, run AB, kill B, expire B B, kill A, expire A A, start A, stop A A, wipe A, start B"
+    ", start A, run A"
+)
+"""The last leader comes back empty while B, which has everything, has left the ELR."""
+
+
+def test_a_disk_that_comes_back_empty_becomes_a_step() -> None:
+    bounds = {"failures": 2, "moves": 1, "wipes": 1, "brokers": 2, "records": 1, "min_isr": 2}
+    schedule = compile_for(found(WIPED, "acked-kept", "4.4.0", **bounds), "4.4.0")
+    assert schedule.partition == 0
+    assert [step.action for step in schedule.steps][8] == "wipe"
+    assert foretell(schedule, rules_of("4.4.0"), unclean=False).lost == ("m1",)

@@ -73,6 +73,12 @@ class PartitionExplanations:
     unread: str = ""
     trace: RunTraces | None = None
 
+    @property
+    def upgraded_to(self) -> str:
+        """The newest release to which a broker was upgraded; empty if none was."""
+        software = self.trace.software if self.trace else None
+        return software.newest if software and software.newest != software.first.kafka else ""
+
 
 def explain(run: Run) -> PartitionExplanations:
     """Explain every anomaly of a judged run, and find every event that no rule allows.
@@ -124,7 +130,7 @@ def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
     violations: list[tuple[str, int | None, ExplanationLink]] = [
         ("trace", partition, link)
         for partition, trace in observed.traces.items()
-        for link in (*wrong_cuts(trace, observed.rules), *wrong_elections(observed, trace))
+        for link in (*wrong_cuts(trace, observed.software), *wrong_elections(observed, trace))
     ]
     violations += [("books", partition, link) for partition, link in contradictions(observed)]
     for kind, partition, link in violations:

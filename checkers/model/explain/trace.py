@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.checkers.model.explain.software import SoftwareHistory
 from highwater.checkers.model.explain.tolerances import WITHIN
-from highwater.checkers.model.protocol.rules_by_release import Rules
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import SEND
 from highwater.harness.runs.partition_trace import Leadership, PartitionTrace
@@ -265,7 +265,7 @@ class RunTraces:
 
     plan: Plan
     status: RunStatus
-    rules: Rules
+    software: SoftwareHistory
     faults: list[FaultInterval]
     traces: dict[int, Trace]
     ops: pa.Table

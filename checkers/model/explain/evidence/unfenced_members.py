@@ -18,7 +18,6 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
 )
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
-from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import SEEK
 
 _FENCED: Final = (2, 5)
@@ -27,8 +26,9 @@ _FENCED: Final = (2, 5)
 def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a record that two transactions of a group read: the second began where both did."""
     first, second = anomaly["steps"][0], anomaly["steps"][-1]
-    plan = observed.plan
-    if plan.external or plan.to or release(plan.kafka).number >= _FENCED:
+    # Whichever broker coordinates the group, it must be an old one.
+    coordinators = observed.software.at(second["invoke_ns"])
+    if observed.plan.external or any(each.number >= _FENCED for each in coordinators):
         return refuse(
             "From 2.5 on a coordinator waits for the offsets of an open transaction, and takes them"
             " from current members alone (KIP-447)."
@@ -42,6 +42,7 @@ def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
         return unknown(f"Nobody knows when the transaction of {first['process']} ended.")
     if begins["invoke_ns"] > first["complete_ns"]:
         return refuse(f"{second['process']} began when the first transaction had ended.")
+    releases = " or ".join(each.kafka for each in coordinators)
     from_ = "the beginning" if begins["offset"] is None else f"offset {begins['offset']}"
     read = ExplanationLink(
         rule="transaction",
@@ -52,7 +53,7 @@ def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
     unfenced = ExplanationLink(
         rule="before-KIP-447",
         says=f"{second['process']} was given the partition, and went on from {from_}: its"
-        f" coordinator, of {plan.kafka}, did not say that a transaction was open.",
+        f" coordinator, of {releases}, did not say that a transaction was open.",
         event=f"{second['process']}: {SEEK} to {from_}",
         time_ns=begins["invoke_ns"],
     )

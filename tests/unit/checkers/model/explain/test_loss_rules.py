@@ -15,6 +15,7 @@ from highwater.checkers.model.explain.lost_records import (
     LossRule,
     first,
 )
+from highwater.checkers.model.explain.software import Software, SoftwareHistory
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (
     BrokerLogLine,
@@ -24,7 +25,6 @@ from highwater.checkers.model.explain.trace import (
     RunTraces,
     Trace,
 )
-from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets
 from highwater.harness.runs.faults.intervals import FaultInterval
@@ -99,7 +99,7 @@ class Situation:
                 workload=Workload(acks=self.acks, transactions=self.transactions),
             ),
             status=RunStatus(phase="frozen"),
-            rules=rules_of(self.kafka),
+            software=SoftwareHistory(first=Software.of(self.kafka)),
             faults=list(self.faults),
             traces={0: trace, 1: other},
             ops=pa.Table.from_pylist(later, schema=OPERATIONS),

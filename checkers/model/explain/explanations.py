@@ -12,6 +12,7 @@ from highwater.checkers.core.anomaly_kinds import Severity
 from highwater.checkers.model.explain.consistency import contradictions
 from highwater.checkers.model.explain.elections import wrong_elections
 from highwater.checkers.model.explain.evidence.evidence_links import Chain, Row, refuse
+from highwater.checkers.model.explain.evidence.forgotten_groups import forgotten
 from highwater.checkers.model.explain.evidence.group_beginnings import undelivered
 from highwater.checkers.model.explain.evidence.unfenced_members import processed_twice
 from highwater.checkers.model.explain.forks import fork
@@ -50,6 +51,9 @@ _EXPLAIN: Final = {
     "unseen": unseen,
     "corrupt": corrupt,
     "lost-decision": decided,
+    "lost-commit": forgotten,
+    "stale-commit": forgotten,
+    "two-owners": forgotten,
 }
 """Explainers by kind of anomaly."""
 

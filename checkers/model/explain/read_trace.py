@@ -26,7 +26,7 @@ from highwater.checkers.model.explain.trace import (
 from highwater.checkers.run_files import plain
 from highwater.harness.runs.faults.intervals import FaultInterval, fault_intervals
 from highwater.harness.runs.faults.times import Strikes, strikes
-from highwater.harness.runs.history import MESSAGES_TABLE, SEND
+from highwater.harness.runs.history import GROUPS_TABLE, MESSAGES_TABLE, SEND
 from highwater.harness.runs.partition_trace import (
     UNKNOWN,
     Leadership,
@@ -96,6 +96,7 @@ def observe(run: Run) -> RunTraces:
         left_ns=_left(ops),
         messages=_late_messages(run, "request"),
         late_answers=_late_messages(run, "answer"),
+        journal=_journal(run),
     )
 
 
@@ -138,6 +139,12 @@ def _lines(rows: list[dict[str, Any]], plan: Plan) -> dict[int, dict[int, list[B
 def _rows(run: Run, name: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = run.table(name).to_pylist()
     return sorted((row for row in rows if row["time_ns"] is not None), key=lambda r: r["time_ns"])
+
+
+def _journal(run: Run) -> list[dict[str, Any]]:
+    """Return what members of groups did and were told; nothing of runs without such a table."""
+    rows: list[dict[str, Any]] = []
+    return run.table(GROUPS_TABLE).to_pylist() if run.parquet(GROUPS_TABLE).exists() else rows
 
 
 def _late_messages(run: Run, side: str) -> list[dict[str, Any]]:

@@ -261,6 +261,7 @@ class RunTraces:
             ``sent`` and ``repeated`` of ``events/messages``.
         late_answers: the answers of brokers to other brokers that it held and let go on.
         suspects: the sends of the records that anomalies are about, by the records' ids.
+        journal: what members of groups did and were told: rows of ``history/groups``.
     """
 
     plan: Plan
@@ -274,6 +275,7 @@ class RunTraces:
     messages: list[dict[str, Any]] = field(default_factory=list)
     late_answers: list[dict[str, Any]] = field(default_factory=list)
     suspects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    journal: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def topic(self) -> str:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -222,9 +223,13 @@ class Trace(PartitionTrace):
         if not earlier:
             return False
         last = max(earlier, key=lambda line: (line.partition_epoch, -line.time_ns))
-        seen = sum(
-            last.time_ns + WITHIN.look < row.time_ns <= now.time_ns for row in self.leaderships
-        )
+        # The same decision may be observed again, by another broker's word.
+        decisions = [
+            row
+            for known, row in pairwise(self.leaderships)
+            if (row.leader, row.epoch, {*row.isr}) != (known.leader, known.epoch, {*known.isr})
+        ]
+        seen = sum(last.time_ns + WITHIN.look < row.time_ns <= now.time_ns for row in decisions)
         return elected - last.partition_epoch > seen
 
     def _joined(self, broker: int, before: Leadership, now: Leadership) -> bool:

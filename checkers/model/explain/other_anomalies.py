@@ -100,7 +100,9 @@ def _taken_at_once(observed: RunTraces, anomaly: Row, send: Row) -> ExplanationL
     trace = observed.traces.get(anomaly["partition"])
     leadership = trace.leadership(left_ns) if trace else None
     leader = leadership.leader if leadership and leadership.leader >= 0 else None
-    if not all(first <= each.number < fixed for each in observed.software.at(left_ns, leader)):
+    if not all(
+        first <= software.number < fixed for software in observed.software.at(left_ns, leader)
+    ):
         return None
     says = (
         f"{process} left, and the broker took {send['value']} and {anomaly['value']}, which it had"

@@ -63,13 +63,13 @@ def observe(run: Run) -> RunTraces:
         UsageError: the model knows no such release.
     """
     plan = run.plan()
-    struck, log_rows = strikes(run), _rows(run, "events/log_lines")
+    begins, log_rows = strikes(run), _rows(run, "events/log_lines")
     fault_rows = _rows(run, "events/faults")
-    software = software_history(plan, fault_rows, struck, log_rows)
+    software = software_history(plan, fault_rows, begins, log_rows)
     disks = _disks(run, plan)
     partitions = partition_traces(run.table("events/partitions"), run.table("events/replicas"))
     lines = _lines(log_rows, plan)
-    faults = _faults(fault_rows, struck, lines[0])
+    faults = _faults(fault_rows, begins, lines[0])
     traces = {}
     for partition in range(plan.topic.partitions):
         seen = partitions.get((plan.topic.name, partition), PartitionTrace())
@@ -156,11 +156,11 @@ def _late_messages(run: Run, side: str) -> list[dict[str, Any]]:
 
 
 def _faults(
-    rows: list[dict[str, Any]], struck: Strikes, lines: dict[int, list[BrokerLogLine]]
+    rows: list[dict[str, Any]], begins: Strikes, lines: dict[int, list[BrokerLogLine]]
 ) -> list[FaultInterval]:
     """Return faults by their begin; a story's shutdown begins with its broker's log line."""
-    faults, _ = fault_intervals(rows, struck)
-    if not struck:
+    faults, _ = fault_intervals(rows, begins)
+    if not begins:
         faults = [
             replace(fault, start_ns=_began_to_stop(lines.get(fault.broker, []), fault.start_ns))
             if fault.name == "stop" and fault.broker is not None

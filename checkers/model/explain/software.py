@@ -95,7 +95,7 @@ class SoftwareHistory:
             broker: None if it is not known which one matters: then what each of them may have run.
         """
         brokers = self.brokers if broker is None else (broker,)
-        possible = (software for one in brokers for software in self._of(one, time_ns))
+        possible = (software for broker_id in brokers for software in self._of(broker_id, time_ns))
         return tuple(dict.fromkeys(possible)) or (self.first,)
 
     def may_have(self, rule: str, time_ns: int, broker: int | None = None) -> bool:

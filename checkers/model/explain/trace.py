@@ -226,8 +226,9 @@ class Trace(PartitionTrace):
         # The same decision may be observed again, by another broker's word.
         decisions = [
             row
-            for known, row in pairwise(self.leaderships)
-            if (row.leader, row.epoch, {*row.isr}) != (known.leader, known.epoch, {*known.isr})
+            for last_row, row in pairwise(self.leaderships)
+            if (row.leader, row.epoch, {*row.isr})
+            != (last_row.leader, last_row.epoch, {*last_row.isr})
         ]
         seen = sum(last.time_ns + WITHIN.look < row.time_ns <= now.time_ns for row in decisions)
         return elected - last.partition_epoch > seen

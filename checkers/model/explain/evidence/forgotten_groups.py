@@ -69,14 +69,14 @@ def _overtaken(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
     for group in {row["group"] for row in here}:
         rows = [row for row in here if row["group"] == group]
         register = CommitRegister.of([row for row in rows if row["event"] == "commit"])
-        told = [
+        missing = [
             (register.overtaken(row["offset"], row["invoke_ns"], ended_ns(row)), ended_ns(row))
             for row in rows
             if row["event"] == "committed" and (row["process"] == READER) is at_end
         ]
-        if at_end and not any(commit for commit, _ in told):
-            told = [(commit, FOREVER) for commit in register.done]
-        for commit, until_ns in told:
+        if at_end and not any(commit for commit, _ in missing):
+            missing = [(commit, FOREVER) for commit in register.done]
+        for commit, until_ns in missing:
             if commit is not None and commit["offset"] == anomaly["offset"]:
                 yield ended_ns(commit), until_ns
 

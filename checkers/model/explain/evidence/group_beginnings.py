@@ -71,7 +71,7 @@ def _beginning(rows: Sequence[Row], partition: int) -> Row | None:
 
 def _skips(observed: RunTraces, *times_ns: int) -> bool:
     """Return whether every broker was of a release in which share groups skip what came first."""
-    ran = {each.kafka for time_ns in times_ns for each in observed.software.at(time_ns)}
+    ran = {software.kafka for time_ns in times_ns for software in observed.software.at(time_ns)}
     return all(of_release(find_hazard(SHARE_HAZARD), release(kafka)) for kafka in ran)
 
 

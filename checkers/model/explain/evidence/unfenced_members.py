@@ -28,7 +28,7 @@ def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
     first, second = anomaly["steps"][0], anomaly["steps"][-1]
     # Whichever broker coordinates the group, it must be an old one.
     coordinators = observed.software.at(second["invoke_ns"])
-    if observed.plan.external or any(each.number >= _FENCED for each in coordinators):
+    if observed.plan.external or any(broker.number >= _FENCED for broker in coordinators):
         return refuse(
             "From 2.5 on a coordinator waits for the offsets of an open transaction, and takes them"
             " from current members alone (KIP-447)."
@@ -42,7 +42,7 @@ def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
         return unknown(f"Nobody knows when the transaction of {first['process']} ended.")
     if begins["invoke_ns"] > first["complete_ns"]:
         return refuse(f"{second['process']} began when the first transaction had ended.")
-    releases = " or ".join(each.kafka for each in coordinators)
+    releases = " or ".join(broker.kafka for broker in coordinators)
     from_ = "the beginning" if begins["offset"] is None else f"offset {begins['offset']}"
     read = ExplanationLink(
         rule="transaction",

@@ -147,7 +147,7 @@ def doubly_owned(rows: Iterable[Row]) -> Iterator[GroupFinding]:
     """Yield the partitions that two members owned."""
     for (group, partition), owners in ownerships(rows).items():
         for pair in combinations(owners, 2):
-            if says := _conflict(*sorted(pair, key=lambda owner: owner.epoch or 0)):
+            if says := conflict(*sorted(pair, key=lambda owner: owner.epoch or 0)):
                 place = f"partition {partition} of group {group}"
                 yield GroupFinding(
                     kind=TWO_OWNERS,
@@ -157,7 +157,7 @@ def doubly_owned(rows: Iterable[Row]) -> Iterator[GroupFinding]:
                 )
 
 
-def _conflict(old: Ownership, new: Ownership) -> str:
+def conflict(old: Ownership, new: Ownership) -> str:
     """Return how two owners contradict each other, a sentence about ``{place}``; mostly empty."""
     if old.process == new.process or old.epoch is None or new.epoch is None:
         return ""

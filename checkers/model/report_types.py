@@ -104,6 +104,8 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kafka: the release whose rules were applied.
+        to: the newest release to which its brokers were upgraded meanwhile, each with its own
+            rules from then on; empty if they were not.
         protocol: the newest ``inter.broker.protocol.version`` or ``metadata.version`` that it was
             to speak, by which older rules hold; empty: its own.
         written: the newest ``log.message.format.version`` that it was to write, in the same form.
@@ -124,6 +126,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     run: str
     kafka: str
+    to: str = ""
     protocol: str = ""
     written: str = ""
     kind: Kind
@@ -140,9 +143,10 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def software(self) -> str:
         """The software whose rules hold: ``Kafka 0.11.0.3 speaking protocol 0.10.2``."""
+        names = f"{self.kafka} to {self.to}" if self.to else self.kafka
         verbs = (("speaking protocol", self.protocol), ("writing format", self.written))
         limits = " and ".join(f"{what} {most}" for what, most in verbs if most)
-        return f"Kafka {self.kafka} {limits}".rstrip()
+        return f"Kafka {names} {limits}".rstrip()
 
     @property
     def explained(self) -> int:

@@ -79,9 +79,6 @@ def _ruled(run: Run, plan: Plan, verdict: Verdict) -> "Reconciliation":
     from highwater.checkers.model.protocol.rules_by_release import rules_of  # noqa: PLC0415 - for the same reason
     from highwater.checkers.model.schedules.script import ScriptError, remedies  # noqa: PLC0415 - for the same reason
 
-    if plan.to and plan.story is None:
-        why = "Brokers were upgraded meanwhile, and the model has one release's rules."
-        return _not_known(run, verdict, why)
     tell = _teller(plan)
     rules = rules_of(verdict.kafka, protocol=plan.protocol, written=plan.format)
     if tell is None:

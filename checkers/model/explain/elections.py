@@ -42,7 +42,8 @@ def _elected(
         yield _wrong(now, "elections", f"two leaders in epoch {now.epoch}: {before.leader} too")
     if observed.plan.topic.unclean_leader_election or trace.was_eligible(before, now):
         return
-    if observed.rules.elr and len(before.isr) < observed.plan.topic.min_insync_replicas:
+    too_small = len(before.isr) < observed.plan.topic.min_insync_replicas
+    if too_small and observed.software.may_have("elr", now.time_ns):
         return  # an eligible leader, kept while the ISR is too small, seen by nobody (KIP-966)
     yield _wrong(now, "elections", f"leader {now.leader} was not in the ISR {list(before.isr)}")
 
@@ -52,7 +53,8 @@ def _changed(
 ) -> Iterator[ExplanationLink]:
     """Yield joiners that did not run or catch up, and dropped brokers that ran and did not lag."""
     for joined in {*now.isr} - {*before.isr}:
-        if observed.rules.live_joins_only and _away(observed, joined, now.time_ns):
+        asks = not observed.software.may_lack("live_joins_only", now.time_ns, now.leader)
+        if asks and _away(observed, joined, now.time_ns):
             yield _wrong(now, "live_joins_only", f"broker {joined} joined the ISR, and did not run")
         if _lacks(observed, trace, joined, now) and not _emptied(observed, trace, joined, now):
             yield _wrong(now, "isr", f"broker {joined} joined the ISR below the leader's HW")
@@ -96,7 +98,7 @@ def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) ->
     A controller on ZooKeeper does not ask whether the broker has started again since then
     (KAFKA-14139; KIP-903 for KRaft). Only a request that the wire had kept is known to be so late.
     """
-    if observed.rules.kraft:
+    if observed.software.kraft:
         return False
     asked_ns = [
         row["time_ns"]

@@ -12,6 +12,7 @@ from highwater.checkers.core.anomaly_kinds import Severity
 from highwater.checkers.model.explain.consistency import contradictions
 from highwater.checkers.model.explain.elections import wrong_elections
 from highwater.checkers.model.explain.evidence.evidence_links import Chain, Row, refuse
+from highwater.checkers.model.explain.evidence.forgotten_groups import forgotten
 from highwater.checkers.model.explain.evidence.group_beginnings import undelivered
 from highwater.checkers.model.explain.evidence.unfenced_members import processed_twice
 from highwater.checkers.model.explain.forks import fork
@@ -52,6 +53,9 @@ _EXPLAIN: Final = {
     "unseen": unseen,
     "corrupt": corrupt,
     "lost-decision": decided,
+    "lost-commit": forgotten,
+    "stale-commit": forgotten,
+    "two-owners": forgotten,
 }
 """Explainers by kind of anomaly."""
 
@@ -74,6 +78,12 @@ class PartitionExplanations:
     checked: dict[str, int] = field(default_factory=dict)
     unread: str = ""
     trace: RunTraces | None = None
+
+    @property
+    def upgraded_to(self) -> str:
+        """The newest release to which a broker was upgraded; empty if none was."""
+        software = self.trace.software if self.trace else None
+        return software.newest if software and software.newest != software.first.kafka else ""
 
 
 def explain(run: Run) -> PartitionExplanations:
@@ -126,7 +136,7 @@ def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
     violations: list[tuple[str, int | None, ExplanationLink]] = [
         ("trace", partition, link)
         for partition, trace in observed.traces.items()
-        for link in (*wrong_cuts(trace, observed.rules), *wrong_elections(observed, trace))
+        for link in (*wrong_cuts(trace, observed.software), *wrong_elections(observed, trace))
     ]
     violations += [("books", partition, link) for partition, link in contradictions(observed)]
     for kind, partition, link in violations:

@@ -1,5 +1,7 @@
 """Why replicas differ: one returned with records that a new leader never had, and kept them."""
 
+from functools import partial
+
 from highwater.checkers.model.explain.evidence.evidence_links import (
     Chain,
     Row,
@@ -70,9 +72,10 @@ def _strayed(
         again = twice or send["invoke_ns"] <= start.time_ns <= (send["complete_ns"] or NEVER)
         if kept_line is None or (send["offset"] not in {None, offset} and not again):
             continue
-        if not observed.rules.epochs:
+        lacks = partial(observed.software.may_lack, time_ns=kept_line.time_ns, broker=broker)
+        if lacks("epochs"):
             rule, where = "epochs", "its own HW"
-        elif not observed.rules.exact_epochs and disk.epoch(offset) < start.epoch:
+        elif lacks("exact_epochs") and disk.epoch(offset) < start.epoch:
             rule, where = "exact_epochs", "where its leader's answer was"
         else:
             continue

@@ -111,32 +111,32 @@ SUCCESSION: Final = (
     LossRule(
         name="epochs",
         says="Up to 0.10 a follower truncates to its own HW (before KIP-101).",
-        applies=lambda case: case.is_committed and not case.observed.rules.epochs,
+        applies=lambda case: case.is_committed,
         evidence=evidence.cut_to_its_hw,
     ),
     LossRule(
         name="epoch_on_election",
         says="A leader without records of its epoch does not know it (KAFKA-7415).",
-        applies=lambda case: case.is_committed and not case.observed.rules.epoch_on_election,
+        applies=lambda case: case.is_committed,
         evidence=evidence.cut_at_unknown_epoch,
     ),
     LossRule(
         name="join_from_epoch_start",
         says="A follower joined the ISR below the start of the leader's epoch (KAFKA-7128).",
-        applies=lambda case: case.is_committed and not case.observed.rules.join_from_epoch_start,
+        applies=lambda case: case.is_committed,
         evidence=evidence.joined_without,
     ),
     LossRule(
         name="elected_again_is_new",
         says="A leader that is elected again, and never heard of another one between, commits by"
         " what its followers had before.",
-        applies=lambda case: case.is_committed and not case.observed.rules.elected_again_is_new,
+        applies=lambda case: case.is_committed,
         evidence=epoch_evidence.committed_by_old_state,
     ),
     LossRule(
         name="late_fenced",
         says="A follower takes a late answer of an older leader epoch (KAFKA-18991).",
-        applies=lambda case: case.is_committed and not case.observed.rules.late_fenced,
+        applies=lambda case: case.is_committed,
         evidence=epoch_evidence.cut_by_late_answer,
     ),
 )

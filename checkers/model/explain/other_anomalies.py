@@ -20,7 +20,6 @@ from highwater.checkers.model.explain.evidence.reused_buffers import expired_sen
 from highwater.checkers.model.explain.tolerances import MS, SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
-from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import FAIL, SEND
 
 _FORGETS: Final = "producer.id.expiration.ms"
@@ -96,13 +95,18 @@ def _taken_at_once(observed: RunTraces, anomaly: Row, send: Row) -> ExplanationL
     poll completes two of them in it: ``Selector.close`` one, ``addToCompletedReceives`` another.
     Two threads then append their records, in either order.
     """
-    plan, (first, fixed) = observed.plan, _TWO_AT_ONCE
-    if plan.to or not first <= release(plan.kafka).number < fixed:
-        return None
     ops, process = observed.ops, send["process"]
     sends = pc.and_(pc.equal(ops["kind"], SEND), pc.equal(ops["process"], process))
     left_ns = pc.max(ops["invoke_ns"].filter(sends)).as_py()
     if left_ns is None or left_ns > send["invoke_ns"] + WITHIN.unread:
+        return None
+    first, fixed = _TWO_AT_ONCE
+    trace = observed.traces.get(anomaly["partition"])
+    leadership = trace.leadership(left_ns) if trace else None
+    leader = leadership.leader if leadership and leadership.leader >= 0 else None
+    if not all(
+        first <= software.number < fixed for software in observed.software.at(left_ns, leader)
+    ):
         return None
     says = (
         f"{process} left, and the broker took {send['value']} and {anomaly['value']}, which it had"

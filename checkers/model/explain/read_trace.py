@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from highwater.checkers.kafka_files.reader import read_segment
 from highwater.checkers.kafka_files.segment_files import segments
+from highwater.checkers.model.explain.software import software_history
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (
     BrokerLogLine,
@@ -22,11 +23,10 @@ from highwater.checkers.model.explain.trace import (
     RunTraces,
     Trace,
 )
-from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.run_files import plain
 from highwater.harness.runs.faults.intervals import FaultInterval, fault_intervals
-from highwater.harness.runs.faults.times import strikes
-from highwater.harness.runs.history import MESSAGES_TABLE, SEND
+from highwater.harness.runs.faults.times import Strikes, strikes
+from highwater.harness.runs.history import GROUPS_TABLE, MESSAGES_TABLE, SEND
 from highwater.harness.runs.partition_trace import (
     UNKNOWN,
     Leadership,
@@ -63,17 +63,19 @@ def observe(run: Run) -> RunTraces:
         UsageError: the model knows no such release.
     """
     plan = run.plan()
-    rules = rules_of(plan.played_on, protocol=plan.protocol, written=plan.format)
+    begins, log_rows = strikes(run), _rows(run, "events/log_lines")
+    fault_rows = _rows(run, "events/faults")
+    software = software_history(plan, fault_rows, begins, log_rows)
     disks = _disks(run, plan)
     partitions = partition_traces(run.table("events/partitions"), run.table("events/replicas"))
-    lines = _lines(run, plan)
-    faults = _faults(run, lines[0])
+    lines = _lines(log_rows, plan)
+    faults = _faults(fault_rows, begins, lines[0])
     traces = {}
     for partition in range(plan.topic.partitions):
         seen = partitions.get((plan.topic.name, partition), PartitionTrace())
         trace = Trace(
             partition=partition,
-            leaderships=tuple(_current(seen.leaderships) if rules.kraft else seen.leaderships),
+            leaderships=tuple(_current(seen.leaderships) if software.kraft else seen.leaderships),
             tracks=seen.tracks,
             lines=lines[partition],
             disks={b: disk for (b, p), disk in disks.items() if p == partition},
@@ -86,7 +88,7 @@ def observe(run: Run) -> RunTraces:
     return RunTraces(
         plan=plan,
         status=run.status(),
-        rules=rules,
+        software=software,
         faults=faults,
         traces=traces,
         ops=ops,
@@ -94,6 +96,7 @@ def observe(run: Run) -> RunTraces:
         left_ns=_left(ops),
         messages=_late_messages(run, "request"),
         late_answers=_late_messages(run, "answer"),
+        journal=_journal(run),
     )
 
 
@@ -114,10 +117,10 @@ def _current(leaderships: Sequence[Leadership]) -> Iterator[Leadership]:
             yield leadership
 
 
-def _lines(run: Run, plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
+def _lines(rows: list[dict[str, Any]], plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
     """Return lines by partition and broker; those about the broker itself count for each."""
     lines: dict[int, dict[int, list[BrokerLogLine]]] = defaultdict(lambda: defaultdict(list))
-    for row in _rows(run, "events/log_lines"):
+    for row in rows:
         if row["kind"] in _IGNORED:
             continue
         line = BrokerLogLine(
@@ -138,6 +141,12 @@ def _rows(run: Run, name: str) -> list[dict[str, Any]]:
     return sorted((row for row in rows if row["time_ns"] is not None), key=lambda r: r["time_ns"])
 
 
+def _journal(run: Run) -> list[dict[str, Any]]:
+    """Return what members of groups did and were told; nothing of runs without such a table."""
+    rows: list[dict[str, Any]] = []
+    return run.table(GROUPS_TABLE).to_pylist() if run.parquet(GROUPS_TABLE).exists() else rows
+
+
 def _late_messages(run: Run, side: str) -> list[dict[str, Any]]:
     """Return the requests, or answers, that the wire had kept and let go on; none without it."""
     if not run.parquet(MESSAGES_TABLE).exists():
@@ -146,11 +155,12 @@ def _late_messages(run: Run, side: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["event"] in ("sent", "repeated") and row["side"] == side]
 
 
-def _faults(run: Run, lines: dict[int, list[BrokerLogLine]]) -> list[FaultInterval]:
+def _faults(
+    rows: list[dict[str, Any]], begins: Strikes, lines: dict[int, list[BrokerLogLine]]
+) -> list[FaultInterval]:
     """Return faults by their begin; a story's shutdown begins with its broker's log line."""
-    schedule = strikes(run)
-    faults, _ = fault_intervals(_rows(run, "events/faults"), schedule)
-    if not schedule:
+    faults, _ = fault_intervals(rows, begins)
+    if not begins:
         faults = [
             replace(fault, start_ns=_began_to_stop(lines.get(fault.broker, []), fault.start_ns))
             if fault.name == "stop" and fault.broker is not None

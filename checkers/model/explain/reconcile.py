@@ -35,6 +35,7 @@ def as_random(run: Run, verdict: Verdict) -> Reconciliation:
     return Reconciliation(
         run=run.name,
         kafka=verdict.kafka,
+        to=explained.upgraded_to,
         kind="random",
         status=_random_status(explained, verdict),
         reasons=_reasons(explained, verdict),

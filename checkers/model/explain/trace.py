@@ -8,14 +8,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.checkers.model.explain.software import SoftwareHistory
 from highwater.checkers.model.explain.tolerances import WITHIN
-from highwater.checkers.model.protocol.rules_by_release import Rules
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import SEND
 from highwater.harness.runs.partition_trace import Leadership, PartitionTrace
@@ -222,9 +223,14 @@ class Trace(PartitionTrace):
         if not earlier:
             return False
         last = max(earlier, key=lambda line: (line.partition_epoch, -line.time_ns))
-        seen = sum(
-            last.time_ns + WITHIN.look < row.time_ns <= now.time_ns for row in self.leaderships
-        )
+        # The same decision may be observed again, by another broker's word.
+        decisions = [
+            row
+            for last_row, row in pairwise(self.leaderships)
+            if (row.leader, row.epoch, {*row.isr})
+            != (last_row.leader, last_row.epoch, {*last_row.isr})
+        ]
+        seen = sum(last.time_ns + WITHIN.look < row.time_ns <= now.time_ns for row in decisions)
         return elected - last.partition_epoch > seen
 
     def _joined(self, broker: int, before: Leadership, now: Leadership) -> bool:
@@ -261,11 +267,12 @@ class RunTraces:
             ``sent`` and ``repeated`` of ``events/messages``.
         late_answers: the answers of brokers to other brokers that it held and let go on.
         suspects: the sends of the records that anomalies are about, by the records' ids.
+        journal: what members of groups did and were told: rows of ``history/groups``.
     """
 
     plan: Plan
     status: RunStatus
-    rules: Rules
+    software: SoftwareHistory
     faults: list[FaultInterval]
     traces: dict[int, Trace]
     ops: pa.Table
@@ -274,6 +281,7 @@ class RunTraces:
     messages: list[dict[str, Any]] = field(default_factory=list)
     late_answers: list[dict[str, Any]] = field(default_factory=list)
     suspects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    journal: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def topic(self) -> str:

@@ -1,10 +1,11 @@
 """Every truncation of a log must be one that the release's rules allow, for an observed reason."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from highwater.checkers.model.explain.evidence.evidence_links import event_link
+from highwater.checkers.model.explain.software import SoftwareHistory
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, Trace
 from highwater.checkers.model.protocol.rules_by_release import Rules
@@ -13,25 +14,27 @@ from highwater.checkers.model.report_types import ExplanationLink
 _KINDS: Final = ("fetcher", "answer", "range", "truncation", "leader", "start", "stop")
 
 
-def wrong_cuts(trace: Trace, rules: Rules) -> Iterator[ExplanationLink]:
+def wrong_cuts(trace: Trace, software: SoftwareHistory) -> Iterator[ExplanationLink]:
     """Yield truncations of a partition's replicas that no rule allows.
 
     From 0.11 on the fetcher thread logs first where it will truncate; with an old protocol or
-    message format it asks no leader, and uses its own HW.
+    message format it asks no leader, and uses its own HW. What a broker ran at the time decides.
     """
     for broker in sorted(trace.lines):
-        kind = trace.of_kind(broker, *_KINDS)
-        says = rules.epochs or any(line.kind == "answer" for line in kind)
-        check = _to_the_leaders_answer if says else _to_the_own_hw
-        yield from check(trace, rules, broker, kind)
+        lines = trace.of_kind(broker, *_KINDS)
+        rules = {line: software.at(line.time_ns, broker)[-1].rules for line in lines}
+        answered = {rules[line] for line in lines if line.kind == "answer"}
+        asking = {line for line in lines if rules[line].epochs or rules[line] in answered}
+        yield from _to_the_own_hw(trace, broker, lines, asking)
+        yield from _to_the_leaders_answer(trace, rules, lines, asking)
 
 
 def _to_the_own_hw(
-    trace: Trace, _: Rules, broker: int, lines: list[BrokerLogLine]
+    trace: Trace, broker: int, lines: list[BrokerLogLine], asking: set[BrokerLogLine]
 ) -> Iterator[ExplanationLink]:
     """Check a follower up to 0.10.2: it truncates to its HW, and then its fetcher begins there."""
     for index, line in enumerate(lines):
-        if line.kind != "truncation":
+        if line.kind != "truncation" or line in asking:
             continue
         if index and lines[index - 1].kind == "range" and lines[index - 1].offset == line.offset:
             continue
@@ -91,11 +94,19 @@ class _Following:
 
 
 def _to_the_leaders_answer(
-    trace: Trace, rules: Rules, _: int, lines: list[BrokerLogLine]
+    trace: Trace,
+    rules: Mapping[BrokerLogLine, Rules],
+    lines: list[BrokerLogLine],
+    asking: set[BrokerLogLine],
 ) -> Iterator[ExplanationLink]:
-    """Check a follower since 0.11: it truncates to an epoch's end, its HW, or the leader's LEO."""
-    exact = "exact_epochs" if rules.exact_epochs else "epochs"
-    rule = "cut_on_fetch" if rules.cut_on_fetch else exact
+    """Check a follower since 0.11: it truncates to an epoch's end, its HW, or the leader's LEO.
+
+    Args:
+        trace: of the partition.
+        rules: of the broker when it logged each line.
+        lines: of the broker, in order of time.
+        asking: those that it logged while it asked its leader where to truncate.
+    """
     now = _Following()
     for line in _in_order(lines):
         if line.kind in {"fetcher", "leader"}:
@@ -103,8 +114,10 @@ def _to_the_leaders_answer(
         elif line.kind in {"answer", "range"}:
             now.question = line
         elif line.kind == "truncation":
-            if why := _why_not(trace, rules, line, now):
-                yield _wrong(line, rule, why)
+            why = _why_not(trace, rules[line], line, now) if line in asking else ""
+            if why:
+                exact = "exact_epochs" if rules[line].exact_epochs else "epochs"
+                yield _wrong(line, "cut_on_fetch" if rules[line].cut_on_fetch else exact, why)
             now.question, now.cut = None, line.offset
 
 

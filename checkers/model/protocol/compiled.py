@@ -17,5 +17,20 @@ R = TypeVar("R")
 
 
 def rule(function: Callable[P, R]) -> Callable[P, R]:
-    """Mark a function as part of the model: callable as it is, and from compiled code."""
-    return register_jitable(function)
+    """Mark a function as part of the model: callable as it is, and from compiled code.
+
+    Nothing calls the compiled form from C, so that it needs no entry for that.
+    """
+    mark: Callable[[Callable[P, R]], Callable[P, R]] = register_jitable(no_cfunc_wrapper=True)
+    return mark(function)
+
+
+@rule
+def copy_state(source: State, target: State) -> None:
+    """Write a state over another one of the same size.
+
+    As a slice it would take Numba seconds to compile: sizes that differ have a message there, with
+    all that it takes to format it.
+    """
+    for place in range(source.shape[0]):
+        target[place] = source[place]

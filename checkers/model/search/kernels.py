@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import numba
 import numpy as np
 
-from highwater.checkers.model.protocol.compiled import Constants, rule
+from highwater.checkers.model.protocol.compiled import Constants, copy_state, rule
 from highwater.checkers.model.search.fingerprints import Table, Words, copy_all, fingerprint, insert
 from highwater.checkers.model.search.machine import MachineFunctions, Moves
 from highwater.checkers.spark.numba_cache import cached_compilation
@@ -186,13 +186,13 @@ def _walker(laws: MachineFunctions) -> Callable[..., int]:
                 left -= 1
                 move = order[pick]
                 order[pick], order[left] = order[left], move
-                work[:] = state
+                copy_state(state, work)
                 if apply(work, constants, moves[move, 0], moves[move, 1], moves[move, 2]):
                     left = -1
                     break
             if left == 0:
                 return step
-            state[:] = work
+            copy_state(work, state)
             path[step] = move
             if broken(state, constants) & bits:
                 return -(step + 1)

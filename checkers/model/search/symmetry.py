@@ -1,7 +1,7 @@
 """States that differ only in the names of brokers, or in invisible history, are one state."""
 
 from highwater.checkers.model.protocol import state_layout as layout
-from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.compiled import Constants, State, copy_state, rule
 from highwater.checkers.model.protocol.scope import K_BROKERS
 from highwater.checkers.model.protocol.state_layout import (
     adding,
@@ -33,7 +33,7 @@ def canonical(s: State, out: State, k: Constants) -> None:
     round: that costs a state more, never one too few.
     """
     n = int(k[K_BROKERS])
-    out[:] = s
+    copy_state(s, out)
     _forget(out, n)
     a, b, c = signature(out, 0), signature(out, 1), signature(out, 2)
     first, second, third = 0, 1, 2

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.compiled import Constants, State, copy_state, rule
 from highwater.checkers.model.search.machine import Machine, MachineFunctions
 from highwater.checkers.model.transactions.transaction_invariants import (
     TRANSACTION_INVARIANTS,
@@ -33,7 +33,7 @@ from highwater.harness.base.suggestions import nearest
 @rule
 def in_form(s: State, out: State, k: Constants) -> None:  # noqa: ARG001 - of all machines
     """Write ``s`` to ``out`` with its messages in the order of their connections."""
-    out[:] = s
+    copy_state(s, out)
     sort_messages(out)
 
 

@@ -29,6 +29,8 @@ def committed_by_old_state(case: LostRecord) -> Links:
     # The observer may have seen the leader that acknowledged a look too late.
     leaders = [trace.leadership(time_ns) for time_ns in (case.ended_ns, until_ns)]
     for leader in {row.leader: None for row in leaders if row is not None}:
+        if not case.observed.software.may_lack("elected_again_is_new", until_ns, leader):
+            continue
         if link := _missed(case, leader, cut, until_ns):
             return present(cut_link(cut), link, case.ack, election(case))
     return ()
@@ -76,6 +78,8 @@ def cut_by_late_answer(case: LostRecord) -> Links:
     assert case.start is not None
     broker, trace = case.start.broker, case.trace
     for row in case.observed.late_answers:
+        if not case.observed.software.may_lack("late_fenced", row["time_ns"], broker):
+            continue
         here = row["topic"] == case.observed.topic and row["partition"] == trace.partition
         to_follower = row["api"] == "Fetch" and row["target"] == f"broker-{broker}"
         now = trace.leadership(row["time_ns"])

@@ -69,7 +69,7 @@ def disturbed(
     rows = [row for row in (first, *later) if row is not None and row.time_ns <= until_ns]
     waited = observed.plan.workload.acks == "all"
     leaders = {row.leader for row in rows} | {b for row in rows if waited for b in row.isr}
-    if waited and observed.rules.async_isr:
+    if waited and observed.software.may_have("async_isr", until_ns):
         leaders |= {b for row in trace.leaderships for b in row.isr}
     for fault in observed.faults:
         begins, ends = fault.start_ns - WITHIN.client, fault.until_ns + WITHIN.client

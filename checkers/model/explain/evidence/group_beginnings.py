@@ -47,7 +47,7 @@ def undelivered(observed: RunTraces, anomaly: Row) -> Chain:
     begins = _beginning(rows, anomaly["partition"])
     if begins is not None and begins["offset"] is not None:
         return refuse(f"The group began at a known offset, {begins['offset']}.", *links)
-    if begins is None and not _skips(observed):
+    if begins is None and not _skips(observed, added_ns, first["complete_ns"]):
         why = "From 4.4 on a share group begins a partition that is added at its beginning."
         return refuse(why, *links)
     begun = _shared(first, added_ns, group) if begins is None else _reset(begins, first, added_ns)
@@ -69,9 +69,10 @@ def _beginning(rows: Sequence[Row], partition: int) -> Row | None:
     return seeks[0] if assigned and seeks else None
 
 
-def _skips(observed: RunTraces) -> bool:
-    """Return whether the brokers are of a release in which share groups skip what came first."""
-    return of_release(find_hazard(SHARE_HAZARD), release(observed.plan.played_on))
+def _skips(observed: RunTraces, *times_ns: int) -> bool:
+    """Return whether every broker was of a release in which share groups skip what came first."""
+    ran = {software.kafka for time_ns in times_ns for software in observed.software.at(time_ns)}
+    return all(of_release(find_hazard(SHARE_HAZARD), release(kafka)) for kafka in ran)
 
 
 def _added(observed: RunTraces, anomaly: Row, trace: Trace, group: str) -> ExplanationLink:

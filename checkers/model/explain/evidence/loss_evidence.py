@@ -223,21 +223,34 @@ def removed_by_fault(case: LostRecord) -> Links:
 
 
 def cut_to_its_hw(case: LostRecord) -> Links:
-    """Return the truncation of the new leader to its HW, before its election."""
+    """Return the truncation of the new leader to its HW, before its election.
+
+    Its own software and protocol decide that it asks no leader.
+    """
+    assert case.start is not None
+    cut = first_cut(case, case.start)
+    if cut is None or not case.observed.software.may_lack("epochs", cut.time_ns, cut.broker):
+        return ()
     says = f"its own HW, to which {case.send['value']} was not committed."
-    return _cut_before(case, "epochs", says)
+    return _cut_before(case, cut, "epochs", says)
 
 
 def cut_at_unknown_epoch(case: LostRecord) -> Links:
-    """Return the truncation of the new leader to its HW because its leader knew no such epoch."""
+    """Return the truncation of the new leader to its HW because its leader knew no such epoch.
+
+    The software of that leader decides what it knows.
+    """
     assert case.start is not None
     cut = first_cut(case, case.start)
-    says = "its own HW, because its leader knew no such epoch."
     answers = case.trace.of_kind(case.start.broker, "answer") if cut else []
     unknown = [line.time_ns for line in answers if "unknown offset" in line.text]
-    if cut and any(0 <= cut.time_ns - time_ns < WITHIN.log for time_ns in unknown):
-        return _cut_before(case, "epoch_on_election", says)
-    return ()
+    if cut is None or not any(0 <= cut.time_ns - time_ns < WITHIN.log for time_ns in unknown):
+        return ()
+    leader = _followed(case.trace, cut)
+    if not case.observed.software.may_lack("epoch_on_election", cut.time_ns, leader):
+        return ()
+    says = "its own HW, because its leader knew no such epoch."
+    return _cut_before(case, cut, "epoch_on_election", says)
 
 
 def joined_without(case: LostRecord) -> Links:
@@ -246,8 +259,15 @@ def joined_without(case: LostRecord) -> Links:
     broker, trace, isr = case.start.broker, case.trace, None
     for row in trace.leaderships:
         joins = isr is not None and broker in row.isr and broker not in isr
+        lacks = case.observed.software.may_lack("join_from_epoch_start", row.time_ns, row.leader)
         sample = trace.sample(broker, row.time_ns)
-        if joins and sample and sample.leo <= case.send["offset"] and row.time_ns >= case.begun_ns:
+        if (
+            joins
+            and lacks
+            and sample
+            and sample.leo <= case.send["offset"]
+            and row.time_ns >= case.begun_ns
+        ):
             says = f"Broker {broker} joined the ISR with LEO {sample.leo}, without"
             says += f" {case.send['value']}."
             link = event_link("join_from_epoch_start", says, row, broker)
@@ -323,11 +343,19 @@ def first_cut(case: LostRecord, start: LeadershipStart) -> BrokerLogLine | None:
     return None
 
 
-def _cut_before(case: LostRecord, rule: str, says: str) -> Links:
+def _followed(trace: Trace, cut: BrokerLogLine) -> int | None:
+    """Return the leader that a broker followed when it truncated its log, if it is known."""
+    lines = trace.of_kind(cut.broker, "fetcher")
+    named = [line.leader for line in lines if line.time_ns <= cut.time_ns + WITHIN.look]
+    leadership = trace.leadership(cut.time_ns)
+    leader = named[-1] if named else -1 if leadership is None else leadership.leader
+    return leader if leader >= 0 else None
+
+
+def _cut_before(case: LostRecord, cut: BrokerLogLine, rule: str, says: str) -> Links:
     """Return the new leader's truncation, if it came before its election, with its reason."""
     assert case.start is not None
-    cut = first_cut(case, case.start)
-    if cut is None or cut.time_ns > case.start.time_ns + WITHIN.log:
+    if cut.time_ns > case.start.time_ns + WITHIN.log:
         return ()
     says = f"Broker {cut.broker} cut its log to {cut.offset}, {says}"
     return present(case.ack, event_link(rule, says, cut, cut.broker), election(case))

@@ -18,7 +18,6 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
 )
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
-from highwater.harness.releases.catalogue import release
 from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON, read_client
 from highwater.harness.runs.history import SEEK
 
@@ -36,8 +35,10 @@ def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
     first, second = anomaly["steps"][0], anomaly["steps"][-1]
     plan = observed.plan
     library = read_client(plan.client, plan.played_on).library
-    fences = release(plan.kafka).number >= _FENCED
-    if plan.external or plan.to or (fences and library not in _UNFENCED_CLIENTS):
+    # Whichever broker coordinates the group, it must be an old one, unless the client asks none.
+    coordinators = observed.software.at(second["invoke_ns"])
+    fences = any(broker.number >= _FENCED for broker in coordinators)
+    if plan.external or (fences and library not in _UNFENCED_CLIENTS):
         return refuse(
             "From 2.5 on a coordinator waits for the offsets of an open transaction, and takes them"
             " from current members alone (KIP-447)."
@@ -51,7 +52,8 @@ def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
         return unknown(f"Nobody knows when the transaction of {first['process']} ended.")
     if begins["invoke_ns"] > first["complete_ns"]:
         return refuse(f"{second['process']} began when the first transaction had ended.")
-    why = f"its coordinator, of {plan.kafka}, did not say that a transaction was open"
+    releases = " or ".join(broker.kafka for broker in coordinators)
+    why = f"its coordinator, of {releases}, did not say that a transaction was open"
     if fences:
         why = f"{library} {_UNFENCED_CLIENTS[library]}"
     from_ = "the beginning" if begins["offset"] is None else f"offset {begins['offset']}"

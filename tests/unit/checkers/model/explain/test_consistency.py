@@ -10,7 +10,6 @@ import pytest
 from highwater.checkers.model.explain.consistency import contradictions
 from highwater.checkers.model.explain.read_trace import observe
 from highwater.checkers.model.explain.truncations import wrong_cuts
-from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.harness.runs.history import STEPS, STEPS_TABLE
 from highwater.harness.runs.plan import Workload
 from highwater.harness.runs.store import StandingEnd
@@ -138,8 +137,9 @@ def test_who_followed_somebody_that_was_gone_may_cut_by_the_epoch_before(
         run.tick(5_000)
         run.log_line(1, "fetcher", follows.format(leader, epoch), offset=5)
     run.log_line(1, "truncation", f"Truncating to offset {cut} (kafka.log.Log)", offset=cut)
-    [trace] = observe(run.write()).traces.values()
-    found = [one.says for one in wrong_cuts(trace, rules_of("2.8.2"))]
+    observed = observe(run.write())
+    [trace] = observed.traces.values()
+    found = [one.says for one in wrong_cuts(trace, observed.software)]
     assert len(found) == wrong, found
 
 

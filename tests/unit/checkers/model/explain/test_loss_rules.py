@@ -15,6 +15,7 @@ from highwater.checkers.model.explain.lost_records import (
     LossRule,
     first,
 )
+from highwater.checkers.model.explain.software import Software, SoftwareChange, SoftwareHistory
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (
     BrokerLogLine,
@@ -24,7 +25,6 @@ from highwater.checkers.model.explain.trace import (
     RunTraces,
     Trace,
 )
-from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets
 from highwater.harness.runs.faults.intervals import FaultInterval
@@ -68,6 +68,8 @@ class Situation:
     """Record that the producer had sent before, in a transaction that was aborted, unanswered."""
     late: tuple[dict[str, Any], ...] = ()
     """Answers to fetches that the wire let go on."""
+    upgraded: tuple[int, ...] = ()
+    """Brokers that run 3.9.2 before anything happens."""
 
     def record(self) -> LostRecord:
         """The record as the explanation has it."""
@@ -99,7 +101,16 @@ class Situation:
                 workload=Workload(acks=self.acks, transactions=self.transactions),
             ),
             status=RunStatus(phase="frozen"),
-            rules=rules_of(self.kafka),
+            software=SoftwareHistory(
+                first=Software.of(self.kafka),
+                brokers=(1, 2, 3),
+                changes=tuple(
+                    SoftwareChange(
+                        software=Software.of("3.9.2-zk"), broker=broker, begun_ns=0, done_ns=0
+                    )
+                    for broker in self.upgraded
+                ),
+            ),
             faults=list(self.faults),
             traces={0: trace, 1: other},
             ops=pa.Table.from_pylist(later, schema=OPERATIONS),
@@ -341,6 +352,23 @@ def test_a_late_answer_is_told_with_who_led_meanwhile() -> None:
         " broker 1 led in epoch 2. It arrived when broker 3 led in epoch 4. Broker 2 fetched from"
         " the same offset as in epoch 1, and took it for the answer to its last fetch."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "acts"),
+    [
+        ("epochs", 2),  # the follower that truncates to its HW
+        ("epoch_on_election", 1),  # the leader that it asks
+        ("join_from_epoch_start", 1),  # the leader that lets it join
+        ("late_fenced", 2),  # the follower that takes a late answer
+    ],
+)
+def test_the_broker_that_acts_must_run_the_release_that_lacks_the_rule(
+    name: str, acts: int
+) -> None:
+    others = tuple({1, 2, 3} - {acts})
+    assert RULES[name].links(replace(EXPLAINED[name], upgraded=others).record())
+    assert not RULES[name].links(replace(EXPLAINED[name], upgraded=(acts,)).record())
 
 
 @pytest.mark.parametrize("name", ["disk", "segment-deleted"])

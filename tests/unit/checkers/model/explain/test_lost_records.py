@@ -11,6 +11,7 @@ from highwater.checkers.lineage.sentences import _cut
 from highwater.checkers.lineage.subject import Subject
 from highwater.checkers.model.explain.lost_records import lost
 from highwater.checkers.model.explain.other_anomalies import corrupt
+from highwater.checkers.model.explain.software import Software, SoftwareHistory
 from highwater.checkers.model.explain.tolerances import SECOND
 from highwater.checkers.model.explain.trace import (
     FrozenReplica,
@@ -18,7 +19,6 @@ from highwater.checkers.model.explain.trace import (
     RunTraces,
     Trace,
 )
-from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import OPERATIONS
 from highwater.harness.runs.partition_trace import Leadership, PartitionTrace, Track
@@ -69,7 +69,7 @@ def observed(fault: str, broker: int, says: str, *, after: int = 3) -> RunTraces
     found = RunTraces(
         plan=plan,
         status=RunStatus(phase="frozen"),
-        rules=rules_of("3.9.2"),
+        software=SoftwareHistory(first=Software.of("3.9.2")),
         faults=[struck],
         traces={0: trace},
         ops=pa.Table.from_pylist([], schema=OPERATIONS),

@@ -1,0 +1,91 @@
+"""Explains what a group's coordinator no longer knew: a fault took its topic from every disk.
+
+Offsets and members of a group are records of ``__consumer_offsets``, committed as with acks=all.
+Where every broker has lost its disk, or what it had not flushed, before one of them is back, the
+next coordinator knows nothing of them, and begins the group's generations anew.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Final
+
+from highwater.checkers.groups.commits import LOST_COMMIT, READER, STALE_COMMIT, CommitRegister
+from highwater.checkers.groups.events import FOREVER, ended_ns
+from highwater.checkers.groups.ownership import conflict, ownerships
+from highwater.checkers.model.explain.evidence.evidence_links import (
+    Chain,
+    Row,
+    fault_link,
+    refuse,
+)
+from highwater.checkers.model.explain.trace import RunTraces
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.intervals import FaultInterval
+
+_TAKING: Final = frozenset(("wipe", "power-failure"))
+"""Faults that take records of every topic from a broker's disk."""
+
+
+def forgotten(observed: RunTraces, anomaly: Row) -> Chain:
+    """Explain an offset that a coordinator had not, or two owners, by the loss of all disks."""
+    find = _overtaken if anomaly["kind"] in {LOST_COMMIT, STALE_COMMIT} else _owned
+    spans = [*find(observed, anomaly)]
+    losses = [[fault for fault in _losses(observed) if _within(fault, *span)] for span in spans]
+    if not spans or not all(losses):
+        return refuse("No fault took the coordinators' topic from every disk between the two.")
+    anew = ExplanationLink(
+        rule="forgotten-group",
+        says="So every replica of __consumer_offsets had lost it, and the next coordinator of the"
+        " group did not know it.",
+        event=anomaly["copies"][0]["note"],
+    )
+    return Chain(links=(*(fault_link(fault) for fault in losses[0][-1]), anew))
+
+
+def _within(faults: list[FaultInterval], since_ns: int, until_ns: int) -> bool:
+    return since_ns <= faults[-1].effect_ns <= until_ns
+
+
+def _losses(observed: RunTraces) -> Iterator[list[FaultInterval]]:
+    """Yield the faults by which every broker lost records of its disk before one was back."""
+    taking = [fault for fault in observed.faults if fault.name in _TAKING]
+    for last in taking:
+        away = {
+            fault.broker: fault
+            for fault in taking
+            if fault.effect_ns <= last.effect_ns < fault.until_ns
+        }
+        if away.keys() >= {*observed.plan.broker_ids}:
+            yield sorted(away.values(), key=lambda fault: fault.effect_ns)
+
+
+def _overtaken(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
+    """Yield the ends of this commit, and of each question in whose answer it was missing.
+
+    Without a question it is missing in what the disks have in the end.
+    """
+    here = [row for row in observed.journal if row["partition"] == anomaly["partition"]]
+    at_end = anomaly["kind"] == LOST_COMMIT
+    for group in {row["group"] for row in here}:
+        rows = [row for row in here if row["group"] == group]
+        register = CommitRegister.of([row for row in rows if row["event"] == "commit"])
+        missing = [
+            (register.overtaken(row["offset"], row["invoke_ns"], ended_ns(row)), ended_ns(row))
+            for row in rows
+            if row["event"] == "committed" and (row["process"] == READER) is at_end
+        ]
+        if at_end and not any(commit for commit, _ in missing):
+            missing = [(commit, FOREVER) for commit in register.done]
+        for commit, until_ns in missing:
+            if commit is not None and commit["offset"] == anomaly["offset"]:
+                yield ended_ns(commit), until_ns
+
+
+def _owned(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
+    """Yield when the two owners were assigned the partition, the earlier one first."""
+    for (group, partition), owners in ownerships(observed.journal).items():
+        place = f"partition {partition} of group {group}"
+        for first, second in combinations(owners, 2):
+            pair = sorted((first, second), key=lambda owner: owner.epoch or 0)
+            if conflict(*pair).format(place=place) == anomaly["copies"][0]["note"]:
+                yield first.begun_ns, second.begun_ns

@@ -1,0 +1,175 @@
+"""The software of each broker over time: in an upgrade its rules change while the run goes on.
+
+Jars, protocol and message format change broker by broker, each time by a restart; on KRaft the
+features change for all at once, without one. ``events/faults`` has a note of each change
+(``nemesis.faults.upgrades``), in the words of ``clusters.releases.software_level.Level``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from highwater.checkers.model.protocol.rules_by_release import Rules, rules_of
+from highwater.harness.releases.catalogue import release
+from highwater.harness.runs.faults.times import Strikes
+from highwater.harness.runs.plan import Plan
+
+_FAULTS: Final = frozenset(("upgrade", "downgrade"))
+
+_CHANGED: Final = re.compile(
+    r"(?:broker \d+ runs|the cluster has) Kafka (?P<kafka>[\w.-]+),"
+    r" (?:metadata\.version (?P<metadata>[\d.]+)"
+    r"|protocol (?P<protocol>[\d.]+), format (?P<format>[\d.]+))"
+)
+
+_BOOT: Final = frozenset(("loaded", "created", "start"))
+"""Kinds of lines of a broker's log that come first when it starts."""
+
+_Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Software:
+    """The release of a broker's jars, and its rules with the broker's protocol and format."""
+
+    kafka: str
+    rules: Rules
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """The release as numbers."""
+        return release(self.kafka).number
+
+    @classmethod
+    def of(cls, kafka: str, *, protocol: str = "", written: str = "") -> "Software":
+        """Return the software of a release, below limits; raises what ``rules_of`` raises."""
+        return cls(kafka=kafka, rules=rules_of(kafka, protocol=protocol, written=written))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwareChange:
+    """A change of software.
+
+    Attributes:
+        broker: None if all brokers changed.
+        begun_ns: the earliest time at which the new rules may have held.
+        done_ns: the time from which on the old ones did not.
+    """
+
+    software: Software
+    broker: int | None
+    begun_ns: int
+    done_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwareHistory:
+    """The software of all brokers of a run.
+
+    Attributes:
+        first: what each ran when the run began.
+        changes: in order of time.
+    """
+
+    first: Software
+    brokers: tuple[int, ...] = ()
+    changes: tuple[SoftwareChange, ...] = ()
+
+    @property
+    def kraft(self) -> bool:
+        """True if a KRaft quorum has the metadata, which no upgrade changes."""
+        return self.first.rules.kraft
+
+    @property
+    def newest(self) -> str:
+        """The newest release that a broker ran."""
+        names = (self.first.kafka, *(change.software.kafka for change in self.changes))
+        return max(names, key=lambda name: release(name).number)
+
+    def at(self, time_ns: int, broker: int | None = None) -> tuple[Software, ...]:
+        """Return what a broker may have run at a time: two, while the features were changed.
+
+        Args:
+            time_ns: since the run's start.
+            broker: None if it is not known which one matters: then what each of them may have run.
+        """
+        brokers = self.brokers if broker is None else (broker,)
+        possible = (software for broker_id in brokers for software in self._of(broker_id, time_ns))
+        return tuple(dict.fromkeys(possible)) or (self.first,)
+
+    def may_have(self, rule: str, time_ns: int, broker: int | None = None) -> bool:
+        """Return whether a switch may have been on at a time, see ``at``."""
+        return any(getattr(software.rules, rule) for software in self.at(time_ns, broker))
+
+    def may_lack(self, rule: str, time_ns: int, broker: int | None = None) -> bool:
+        """Return whether a switch may have been off at a time, see ``at``."""
+        return not all(getattr(software.rules, rule) for software in self.at(time_ns, broker))
+
+    def _of(self, broker: int, time_ns: int) -> list[Software]:
+        possible = [self.first]
+        for change in self.changes:
+            if change.broker in (None, broker) and time_ns >= change.begun_ns:
+                before = possible if time_ns < change.done_ns else []
+                possible = [*before, change.software]
+        return possible
+
+
+def software_history(
+    plan: Plan, faults: Sequence[_Row], strikes: Strikes, log_lines: Sequence[_Row]
+) -> SoftwareHistory:
+    """Return what the brokers of a run ran; a story begins when every change is done.
+
+    Args:
+        plan: of the run.
+        faults: rows of ``events/faults``, in order of time.
+        strikes: when faults began.
+        log_lines: rows of ``events/log_lines``, which tell when a broker started, in order of time.
+
+    Raises:
+        UsageError: the model knows no such release.
+    """
+    first = Software.of(plan.played_on, protocol=plan.protocol, written=plan.format)
+    changes = () if plan.story else tuple(_changes(faults, strikes, log_lines))
+    return SoftwareHistory(first=first, brokers=plan.broker_ids, changes=changes)
+
+
+def _changes(
+    faults: Iterable[_Row], strikes: Strikes, log_lines: Sequence[_Row]
+) -> Iterator[SoftwareChange]:
+    noted_ns = 0
+    for row in faults:
+        if row["fault"] not in _FAULTS or row["phase"] != "note":
+            continue
+        done_ns, broker = row["time_ns"], row["broker"]
+        began = [at for at in strikes.get((row["fault"], None), ()) if at <= done_ns]
+        since_ns, noted_ns = max([noted_ns, *began]), done_ns
+        match = _CHANGED.fullmatch(row["says"])
+        if match is None:
+            continue  # a controller, on which no rule of an explanation depends, or a session
+        protocol, written = match["metadata"] or match["protocol"], match["format"] or ""
+        begun_ns = since_ns
+        if broker is not None:
+            begun_ns = done_ns = _booted(log_lines, broker, since_ns, done_ns)
+        yield SoftwareChange(
+            software=Software.of(match["kafka"], protocol=protocol, written=written),
+            broker=broker,
+            begun_ns=begun_ns,
+            done_ns=done_ns,
+        )
+
+
+def _booted(log_lines: Iterable[_Row], broker: int, since_ns: int, until_ns: int) -> int:
+    """Return when a broker began to run again, by the first line of its log after it had stopped.
+
+    The end of the time if it logged nothing: what it did before, it did with its old software.
+    """
+    booted_ns = until_ns
+    for row in log_lines:
+        if row["broker"] != broker or not since_ns <= row["time_ns"] <= until_ns:
+            continue
+        if row["kind"] == "stop":
+            booted_ns = until_ns
+        elif row["kind"] in _BOOT:
+            booted_ns = min(booted_ns, row["time_ns"])
+    return booted_ns

@@ -32,12 +32,12 @@ def undelivered(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a record that a group was never given: it was there before the group's beginning."""
     send = observed.suspects.get(anomaly["value"])
     trace = observed.traces.get(anomaly["partition"])
-    if send is None or trace is None or not trace.leaderships:
-        return refuse("The history does not show that it was sent.")
     group = anomaly["copies"][0]["note"]
     rows = _of_members(observed.ops, group)
-    given = [row for row in rows if row["kind"] == READ]
+    given = [row for row in rows if row["kind"] == READ and row["complete_ns"] is not None]
     here = [row for row in given if row["partition"] == anomaly["partition"]]
+    if send is None or trace is None or not trace.leaderships or not here:
+        return refuse("The history does not show that it was sent, or when the group read there.")
     added_ns, first = trace.leaderships[0].time_ns, min(here, key=lambda row: row["complete_ns"])
     if min(row["complete_ns"] for row in given) > added_ns:
         return refuse("The partition was there before the group had read anything.")

@@ -303,3 +303,17 @@ def test_share_groups_are_an_axis_of_random_runs_alone() -> None:
     older = lay_out(axes(kafkas=("3.9.2",), nemeses=mixes, stories=(), shares=(0, 2)))
     assert [cell.share for cell in older.cells] == [0]
     assert "no share groups" in older.skipped[0].reason
+
+
+def test_libraries_of_readers_are_an_axis() -> None:
+    readers = ("librdkafka", "java:3.9.2", "aiokafka")
+    laid = lay_out(
+        axes(kafkas=("4.3.1",), stories=(), nemeses=(("kill",),), reader_clients=readers)
+    )
+    assert [cell.reader_client for cell in laid.cells] == [*readers]
+    assert [plan_of(cell, duration_s=30).reader_client for cell in laid.cells] == [*readers]
+    assert [cell.run.partition("-readers-")[2].partition("-seed")[0] for cell in laid.cells] == [
+        "",
+        "java-3.9.2",
+        "aiokafka",
+    ]

@@ -65,3 +65,23 @@ def test_where_a_group_began_explains_what_it_was_not_given(
     if rules:
         assert chain == ["added-partition", "acks=all", *rules]
         assert "s after it was added" in finding.because[-1].says
+
+
+def test_a_read_without_an_end_explains_nothing(tmp_path: Path) -> None:
+    """It is of a transaction that a crash left open."""
+    topic = Topic(partitions=2)
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0", topic=topic, workload=Workload(producers=0))
+    for partition in (0, 1):
+        run.leader(1, 0, [1, 2, 3], partition=partition)
+    run.join(GROUP)
+    run.everywhere([(0, 0, "m1"), (1, 0, "m2")], partition=1)
+    run.read("m2", 1, partition=1, process="member-0", phase="run")
+    run.rows["history/ops"][-1]["complete_ns"] = None
+    built = run.write()
+    copy = {"partition": 1, "offset": 0, "value": "m1", "note": GROUP}
+    skipped = {"kind": "undelivered", "topic": "events", "partition": 1, "offset": 0, "value": "m1"}
+    anomalies(built, {**skipped, "copies": [copy]})
+    findings = as_random(built, verdict(kafka="4.4.0")).findings
+    [finding] = [each for each in findings if each.kind == "undelivered"]
+    assert finding.verdict == "unexplained"
+    assert "when the group read there" in finding.because[-1].says

@@ -35,6 +35,10 @@ Base = tuple[str, Mapping[str, bool]]
 
 _ZOOKEEPER: Final[Base] = ("3.9.2-zk", {})
 _KRAFT: Final[Base] = ("4.3.1", {"elected_again_is_new": True})
+_REASSIGNED: Final[Base] = (
+    "4.4.0",
+    {"elected_again_is_new": True, "elr_of_replicas": True},
+)
 _ASKING: Final[Base] = ("2.4.1", {"fenced_fetches": True})
 _PASSING: Final[Base] = ("2.0.1", {"fenced_fetches": True, "fenced_questions": True})
 
@@ -55,6 +59,8 @@ _BASES: Final[Mapping[str, Base]] = {
     "last_leader_alive": _KRAFT,
     "live_joins_only": _KRAFT,
     "elected_again_is_new": _KRAFT,
+    "added_complete": _REASSIGNED,
+    "elr_of_replicas": _REASSIGNED,
 }
 """Where a rule is switched, if not in the newest release on ZooKeeper, of which nothing breaks."""
 
@@ -68,7 +74,10 @@ _MUTATED: Final = (
 
 _OLD_FORMAT: Final = Scope(records=2, failures=0, moves=2, old_format=True, by="round", stops=False)
 _TWO_IN_SYNC: Final = Scope(brokers=2, records=2, failures=4, moves=0, min_isr=2)
+_GOING: Final = Scope(brokers=2, records=1, failures=0, moves=1, reassignments=2, min_isr=2)
 _ALSO: Final[Mapping[str, Scope]] = {
+    "added_complete": _GOING,
+    "elr_of_replicas": _GOING,
     "epoch_on_election": Scope(records=2, failures=0, moves=3),
     "no_epochs_is_undefined": _OLD_FORMAT,
     "cut_on_missed_epoch": Scope(records=2, failures=1, moves=2),

@@ -383,7 +383,9 @@ def _limits(memory: str | None, limit: str | None) -> "Iterator[Limits]":
 
 
 def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[SearchProgress], None]":
-    progress(f"model of {kafka}", "making machine code of the rules (a minute, the first time)")
+    progress(
+        f"model of {kafka}", "making machine code of the rules (half a minute, the first time)"
+    )
 
     def show(seen: "SearchProgress") -> None:
         rate = seen.states / max(seen.seconds, 1e-9)

@@ -96,7 +96,7 @@ def test_a_step_over_a_record_is_found(
 
     monkeypatch.setattr(TrackedConsumer, "poll", step_over)
     workload = Workload(rate=500.0)
-    plan = Plan(kafka=MODERN, workload=workload, duration_s=5.0, reader_client=library)
+    plan = Plan(kafka=MODERN, workload=workload, duration_s=15.0, reader_client=library)
     [judged] = perform([plan], Store(tmp_path))
     assert left_out
     found = {name: count for name, count in judged.verdict.counts.items() if count}

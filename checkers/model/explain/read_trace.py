@@ -220,13 +220,24 @@ def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
         if row.leader >= 0 and (before is None or row.epoch != before.epoch):
             outside = None if before is None or trace.was_eligible(before, row) else row.event
             line = by_epoch.pop((row.leader, row.epoch), None)
-            starts.append(_start(trace, row, line, outside, tails))
+            begun_ns = row.time_ns if before is None else _followed_ns(trace, before, row)
+            starts.append(_start(trace, row, line, outside, tails, begun_ns))
         before = row
     # Who led between two looks of the observer is known by its own line alone.
     for line in by_epoch.values():
         row = Leadership(time_ns=line.time_ns, leader=line.broker, epoch=line.epoch, isr=())
-        starts.append(_start(trace, row, line, None, tails))
+        starts.append(_start(trace, row, line, None, tails, line.time_ns))
     return sorted(starts, key=lambda start: (start.epoch, start.time_ns))
+
+
+def _followed_ns(trace: Trace, before: Leadership, now: Leadership) -> int:
+    """Return when a leader was first followed, if that was before it was observed to lead.
+
+    It may have appended records until the observation.
+    """
+    fetchers = (line for broker in trace.lines for line in trace.of_kind(broker, "fetcher"))
+    followed = [line.time_ns for line in fetchers if line.leader == now.leader != before.leader]
+    return min((at for at in followed if before.time_ns < at < now.time_ns), default=now.time_ns)
 
 
 def _start(
@@ -235,8 +246,9 @@ def _start(
     line: BrokerLogLine | None,
     outside: str | None,
     tails: list[_Tail],
+    begun_ns: int,
 ) -> LeadershipStart:
-    leo, was_struck = _leo_at(trace, row.leader, row.time_ns, tails)
+    leo, was_struck = _leo_at(trace, row.leader, begun_ns, tails)
     outside = _said_unclean(trace, row) or outside
     # KRaft logs an unclean election of the broker that led last, too.
     again = outside is not None and f"lastKnownElr: [{row.leader}] ->" in outside

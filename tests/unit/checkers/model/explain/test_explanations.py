@@ -416,6 +416,32 @@ def test_with_acks_0_what_is_under_way_may_go_with_its_client(
 
 
 @pytest.mark.parametrize(
+    ("follows", "word"), [(2, "explained"), (3, "unexplained"), (None, "unexplained")]
+)
+def test_a_leader_begins_no_later_than_another_broker_follows_it(
+    tmp_path: Path, follows: int | None, word: str
+) -> None:
+    """An upgrade of 0.10.2.2, which logs no begin: ten records were appended before it was seen."""
+    run = RunBuilder(tmp_path / "run", kafka="0.10.2.2", workload=Workload(acks="1"))
+    run.leader(1, 0, [1, 2, 3])
+    run.observe(2, 3)
+    run.tick(8_000)
+    run.send("gone", 3)
+    run.tick(20)
+    if follows is not None:
+        added = "Added fetcher for [events-0, initOffset 3 to broker BrokerEndPoint({},127.0.0.1,"
+        run.log_line(1, "fetcher", added.format(follows), offset=3)
+    run.tick(200)
+    run.observe(2, 6)
+    run.tick(20)
+    run.leader(2, 1, [1, 2, 3])
+    run.everywhere([*M0123[:3], (3, 1, "m4"), (4, 1, "m5"), (5, 1, "m6")])
+    lost = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0, "offset": 3}
+    found = [one for one in findings(run, lost | {"value": "gone"}) if one.kind == "lost-write"]
+    assert [one.verdict for one in found] == [word]
+
+
+@pytest.mark.parametrize(
     ("leo", "then", "begins", "word"),
     [
         (3, 3, 2, "explained"),

@@ -10,7 +10,7 @@ from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release, release
-from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
+from highwater.harness.releases.client_choice import LIBRDKAFKA, ClientChoice, read_client
 from highwater.harness.runs.group_protocols import (
     CLASSIC,
     CONSUMER,
@@ -341,15 +341,7 @@ def _check_library(plan: Plan) -> None:
         ),
         f"{choice.title} have no compression {codec}": not choice.compresses(codec),
     }
-    for brokers in (plan.kafka, *plan.to):
-        why = choice.why_not(release(brokers))
-        refused[f"{choice.title} cannot speak to {brokers}: {why}"] = bool(why)
-    for why, requested in refused.items():
-        if requested:
-            raise UsageError(
-                f"--client {plan.client} is not possible here: {why}",
-                hint="Use --client librdkafka, or java:RELEASE of another release.",
-            )
+    _refuse(plan, choice, refused, option=f"--client {plan.client}")
 
 
 def _check_reader_library(plan: Plan) -> None:
@@ -368,14 +360,22 @@ def _check_reader_library(plan: Plan) -> None:
             workload.subscribe > 0 and bool(no_member)
         ),
     }
-    for brokers in (plan.kafka, *plan.to):
-        why = choice.why_not(release(brokers))
-        refused[f"{choice.title} cannot speak to {brokers}: {why}"] = bool(why)
-    for why, requested in refused.items():
+    _refuse(plan, choice, refused, option=f"--reader-client {plan.reader_client}")
+
+
+def _refuse(plan: Plan, choice: ClientChoice, refused: dict[str, bool], *, option: str) -> None:
+    """Refuse a library for the first reason that holds, or if it cannot speak to the brokers."""
+    mute = {
+        f"{choice.title} cannot speak to {brokers}: {why}": True
+        for brokers in (plan.kafka, *plan.to)
+        if (why := choice.why_not(release(brokers)))
+    }
+    for why, requested in (refused | mute).items():
         if requested:
             raise UsageError(
-                f"--reader-client {plan.reader_client} is not possible here: {why}",
-                hint="Use --reader-client librdkafka, or java:RELEASE of another release.",
+                f"{option} is not possible here: {why}",
+                hint=f"Use {option.partition(' ')[0]} librdkafka, or java:RELEASE of another"
+                " release.",
             )
 
 

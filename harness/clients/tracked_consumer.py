@@ -191,17 +191,28 @@ class TrackedConsumer:
             low, high = bounds
             moves[partition] = min(max(position, low), high)
             del self._stranded[partition]
-        if moves:
-            self._next |= moves
-            if self._incremental:
-                places = _at_all(self._topic, moves)
-                self.client.incremental_unassign(places)
-                self.client.incremental_assign(places)
-            else:
-                self.client.assign(self._places())
+        if moves and self._replaced(moves):
             self._moved(SEEK, moves, within=False)
             if self._journal is not None:
                 self._journal.note("sought", dict(moves), self._journal.clock())
+
+    def _replaced(self, moves: Mapping[int, int]) -> bool:
+        """Have the client read partitions from elsewhere; return whether it still has them.
+
+        A client that the group has put out has lost them already, and says so at the next poll.
+        """
+        places = _at_all(self._topic, moves)
+        try:
+            if self._incremental:
+                self.client.incremental_unassign(places)
+                self.client.incremental_assign(places)
+            else:
+                self.client.assign(_at_all(self._topic, self._next | dict(moves)))
+        except KafkaException as error:
+            self._log.info("%s: partitions were taken meanwhile: %s", self._name, error)
+            return False
+        self._next |= moves
+        return True
 
     def _assigned(self, client: RecordConsumer, partitions: list[TopicPartition]) -> None:
         """Record an assignment. Called within a poll, before any record of the new partitions."""

@@ -12,12 +12,15 @@ does so, too, or waits for the answers about what is in flight, as the moment ha
 from typing import Final
 
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.releases.client_choice import LIBRDKAFKA
+from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
 from highwater.nemesis.context import RecordsClient, ScheduleContext, ScheduleNotFollowedError
-from highwater.nemesis.stories.helpers import missed_if_late, settle
+from highwater.nemesis.stories.helpers import await_leo, missed_if_late, settle
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 _WRITER: Final = "writer"
+_SEND_ON: Final = (LIBRDKAFKA,)
+"""Libraries that send on while an answer is late, and all of it again in a new epoch."""
+
 _DELIVERY_S: Final = 5.0
 _YOUNGER_S: Final = 2.5
 """So much later is the second record sent."""
@@ -31,7 +34,7 @@ _SETTINGS: Final = {"message.timeout.ms": int(_DELIVERY_S * 1000), "linger.ms": 
     HazardEnding(
         hazard="",
         ending=Prediction(others=frozenset({("duplicate", "m5")})),
-        libraries=(LIBRDKAFKA,),
+        libraries=_SEND_ON,
     ),
     needs=StoryNeeds(wire="clients", idempotent=True),
     outcome=(
@@ -57,6 +60,11 @@ def expired_record(scene: ScheduleContext) -> None:
         )
         scene.hold(began + _YOUNGER_S - scene.clock())
         _send(scene, writer, "m5")
+        if read_client(scene.plan.client, scene.plan.kafka).library in _SEND_ON:
+            with missed_if_late():
+                await_leo(
+                    scene, offset + 3, f"broker {leader} to have m5", leader, limit_s=_YOUNGER_S / 2
+                )
         with missed_if_late():
             await_condition(
                 lambda: writer.await_answers(limit_s=0.1),

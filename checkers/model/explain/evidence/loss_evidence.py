@@ -402,7 +402,9 @@ def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None
     for fault in case.observed.faults:
         frozen = fault.name in {"pause", "zombie"} and fault.broker == last.leader
         late_ns = max(WITHIN.deposed, learned_ns - fault.until_ns)
-        around = -WITHIN.deposed < acked_ns - fault.until_ns < late_ns
+        # An answer is observed late on a busy machine: it came after the record was sent.
+        around = -WITHIN.deposed < acked_ns - fault.until_ns
+        around = around and case.begun_ns - fault.until_ns < late_ns
         if frozen and fault.start_ns < deposed_ns and around:
             return ExplanationLink(
                 rule="zombie",

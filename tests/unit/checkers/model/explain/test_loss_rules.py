@@ -297,6 +297,14 @@ def test_a_paused_leader_may_answer_before_it_learns_that_it_is_deposed() -> Non
     ]  # fmt: skip
 
 
+def test_an_answer_of_a_deposed_leader_may_be_observed_late() -> None:
+    rule = RULES["zombie"]
+    late = replace(DEPOSED, acked_ns=ACKED + 3 * SECOND)
+    assert rule.links(replace(late, faults=(PAUSED,)).record())
+    woken = fault("pause", 1, SENT - 10 * SECOND, SENT - 3 * SECOND)
+    assert rule.links(replace(late, faults=(woken,)).record()) == ()  # sent when it knew
+
+
 @pytest.mark.parametrize(
     "situation",
     [

@@ -69,25 +69,16 @@ def draw(
     kafka = release(portion.choice(kafkas))
     wired, quick = portion.random() < _WIRED, portion.random() < 0.5  # noqa: PLR2004 - a coin
     dice = random.Random(f"{seed}/{number // SHARED}/{number}")  # noqa: S311 - for the same reason
-    ours = client == LIBRDKAFKA
-    workload = _workload(dice, kafka)
-    workload = replace(workload, transform=workload.transform and ours)
-    codec = workload.compression
-    if not all(_choice(word, kafka.name).compresses(codec) for word in libraries):
-        workload = replace(workload, compression="none")
     of_keys = random.Random(f"{seed}/{number // SHARED}/{number}/keys")  # noqa: S311 - as well
-    able = ours and kafka.number >= TIMESTAMPS and workload.acks == "all"
-    if able and _now_and_then(of_keys):
-        workload = replace(workload, keys=of_keys.choice((10, 100)))
+    workload = _workload(dice, kafka)
     if group_protocol:
         workload = replace(workload, **parse_values.group(workload.subscribe, group_protocol))
-    if _choice(reader_client, kafka.name).why_no_member(workload.group_protocol):
-        workload = replace(workload, subscribe=0, group_protocol=CLASSIC)
+    workload = _possible(workload, of_keys, kafka, libraries)
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
     options = {
         "": True,
         "--unclean": unclean,
-        "--to": bool(later) and ours and reader_client == LIBRDKAFKA,
+        "--to": bool(later) and set(libraries) == {LIBRDKAFKA},
         "--transactions": workload.transactions,
         "--subscribe": workload.subscribe > 0,
         KEYS: workload.keys > 0,
@@ -114,6 +105,26 @@ def draw(
         reader_client=reader_client,
     )
     return with_settings(plan)
+
+
+def _possible(
+    workload: Workload, of_keys: random.Random, kafka: Release, libraries: tuple[str, str]
+) -> Workload:
+    """Return what the libraries of producers and of readers can do of a workload; keys are drawn.
+
+    A record's key is for librdkafka's producers alone.
+    """
+    ours = libraries[0] == LIBRDKAFKA
+    workload = replace(workload, transform=workload.transform and ours)
+    codec = workload.compression
+    if not all(_choice(word, kafka.name).compresses(codec) for word in libraries):
+        workload = replace(workload, compression="none")
+    able = ours and kafka.number >= TIMESTAMPS and workload.acks == "all"
+    if able and _now_and_then(of_keys):
+        workload = replace(workload, keys=of_keys.choice((10, 100)))
+    if _choice(libraries[1], kafka.name).why_no_member(workload.group_protocol):
+        workload = replace(workload, subscribe=0, group_protocol=CLASSIC)
+    return workload
 
 
 def _choice(client: str, kafka: str) -> ClientChoice:

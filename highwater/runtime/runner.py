@@ -127,9 +127,7 @@ def conduct(
         present = plan.topic.partitions - plan.topic.added
         record_topic(recorder, plan.topic, assignment[:present])
         cluster = recorded(cluster, recorder)
-        if plan.workload.share:
-            cluster.finalize_features(SHARE_FEATURES)
-            cluster.configure_group(share_group(plan), SHARE_GROUP)
+        _prepare_sharing(plan, cluster)
         scribe = ProgressLine(recorder)
         nemesis = Nemesis(cluster, scribe, plan.topic, levels(plan), stop.is_set)
         with (
@@ -171,6 +169,12 @@ def conduct(
         keep()
         _seal(plan, run, recorder, clock, diary)
         diary.phase("frozen", manifest=manifest.record(run, recorder.rows()))
+
+
+def _prepare_sharing(plan: Plan, cluster: Cluster) -> None:
+    if plan.workload.share:
+        cluster.finalize_features(SHARE_FEATURES)
+        cluster.configure_group(share_group(plan), SHARE_GROUP)
 
 
 def _environment(plan: Plan, cluster: Cluster, clock: Clock) -> Environment:

@@ -13,13 +13,14 @@ from highwater.checkers.kafka_files.checkpoints import (
 from highwater.clusters.core.interfaces import ReplicaState, UnreachableError
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
-from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.context import RecordsClient, ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.story import CHECKPOINT_S
 
 SETTLED: Final = ("m0", "m1", "m2")
 VICTIM: Final = "m3"
 SUCCESSOR: Final = "m4"
 _ALONE_S: Final = 30
+_ANSWERS_S: Final = 15.0
 _POLL_S: Final = 0.01
 
 
@@ -117,6 +118,12 @@ def await_leo(scene: ScheduleContext, leo: int, what: str, *brokers: int, limit_
         limit_s=limit_s,
         brokers=brokers,
     )
+
+
+def await_answers(writer: RecordsClient, what: str) -> None:
+    """Wait until a client has an answer about every record; else the schedule is not followed."""
+    if writer.await_answers(limit_s=_ANSWERS_S):
+        raise ScheduleNotFollowedError(f"the client has no answer about {what}")
 
 
 def hw_on_disk(scene: ScheduleContext, broker: int) -> int:

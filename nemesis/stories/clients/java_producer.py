@@ -16,8 +16,8 @@ from typing import Final
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.relay.rules import RelayRule, client_name
 from highwater.harness.base.waiting import await_condition
-from highwater.nemesis.context import RecordsClient, ScheduleContext, ScheduleNotFollowedError
-from highwater.nemesis.stories.helpers import missed_if_late
+from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.stories.helpers import await_answers, missed_if_late
 from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
@@ -77,7 +77,7 @@ def wrong_topic(scene: ScheduleContext) -> None:
     writer = scene.producer(_WRITER, _SETTINGS)
     writer.send_on("m0", _FIRST, size=_SMALL)
     writer.send_on(_STRANGER, 0, size=_SMALL, topic=other)
-    _await_all(writer, "m0, and a record of the other topic")
+    await_answers(writer, "m0, and a record of the other topic")
     with scene.intercept(f"hold Produce.answer *>client:{_WRITER}") as answer:
         writer.send_on("m1", _FIRST, size=_SMALL)
         with missed_if_late():
@@ -90,18 +90,13 @@ def wrong_topic(scene: ScheduleContext) -> None:
         with network_of(scene).under(unread):
             scene.note(f"nobody reads what the client sends to broker {leader}", leader)
             answer.release("schedule")
-            _await_all(writer, "m1, m2 and m3")
+            await_answers(writer, "m1, m2 and m3")
             scene.note("m2 and m3 have expired in the client's socket")
             for partition in range(_STRANGERS):
                 writer.send_on(_STRANGER, partition, size=_LARGE, topic=other)
-            _await_all(writer, "the records of the other topic")
+            await_answers(writer, "the records of the other topic")
             scene.note(f"{_STRANGERS} records were acknowledged in {other}")
     _await_second(scene, leader)
-
-
-def _await_all(writer: RecordsClient, what: str) -> None:
-    if writer.await_answers(limit_s=_ARRIVES_S):
-        raise ScheduleNotFollowedError(f"the client has no answer about {what}")
 
 
 def _await_second(scene: ScheduleContext, leader: int) -> None:

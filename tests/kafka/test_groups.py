@@ -46,9 +46,10 @@ def table(run: Run, name: str) -> list[Row]:
     return [row for batch in read_stream(run.stream(name)) for row in batch.to_pylist()]
 
 
-def given(run: Run) -> int:
-    """How many rows of records that members were given are written."""
-    return sum(row["event"] in {"given", "acquired"} for row in table(run, GROUPS_TABLE))
+def readers(run: Run) -> list[str]:
+    """Which member was given each record of which a row is written."""
+    rows = table(run, GROUPS_TABLE)
+    return [row["process"] for row in rows if row["event"] in {"given", "acquired"}]
 
 
 def played(
@@ -57,15 +58,19 @@ def played(
     path: Path,
     *,
     rows: int,
+    members: int = 1,
     at_end: Callable[[], None] = lambda: None,
 ) -> Run:
-    """Members are given records until there are so many rows; then all is read."""
+    """So many members are given so many records at least; then all is read."""
     run = Run(path)
     with Recorder(run, Clock(), grouped=True) as recorder:
         workload = RunningWorkload(plan, cluster.bootstrap, recorder, run)
         with workload:
             await_condition(
-                lambda: given(run), lambda count: count >= rows, what="records", limit_s=90
+                lambda: readers(run),
+                lambda given: len(given) >= rows and len({*given}) >= members,
+                what=f"{rows} records for {members} members",
+                limit_s=90,
             )
             workload.stop()
             at_end()
@@ -124,7 +129,7 @@ def test_an_offset_that_is_set_back_is_a_lost_commit(
             passing=(Exception,),
         )
 
-    run = played(cluster, plan, tmp_path, rows=150, at_end=set_back)
+    run = played(cluster, plan, tmp_path, rows=150, members=2, at_end=set_back)
     rows = table(run, GROUPS_TABLE)
     owners = [owner for place in ownerships(rows).values() for owner in place]
     assert len({owner.process for owner in owners}) > 1

@@ -61,6 +61,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     joins: int = 0
     reassignments: int = 0
     unclean: bool = False
+    by_hand: bool = False
     stops: bool = True
     by: str = "message"
     switched: Mapping[str, bool] = {}
@@ -247,7 +248,8 @@ def _columns(measured: Sequence[Searched]) -> tuple[str, ...]:
 def _bounds(searched: Searched) -> str:
     return (
         f"**acks={searched.acks}, min.insync.replicas={searched.min_isr}**,"
-        f" {'unclean' if searched.unclean else 'clean'} elections;"
+        f" {'unclean' if searched.unclean else 'clean'} elections"
+        f"{' and others by hand' if searched.by_hand else ''};"
         f" {searched.brokers} brokers, {count(searched.records, 'record')},"
         f" {count(searched.moves, 'leadership move')},"
         f" {count(searched.late, 'late answer')}{_rare(searched)}; a step is a {searched.by}:"

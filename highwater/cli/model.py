@@ -39,7 +39,7 @@ app = typer.Typer(
 _DRAWING_SUFFIXES = (".html", ".svg")
 _REPLICAS_ONLY = (
     *("acks", "brokers", "records", "failures", "moves", "late", "min_isr", "unclean", "by"),
-    *("batch", "failovers", "wipes", "joins", "reassignments"),
+    *("by_hand", "batch", "failovers", "wipes", "joins", "reassignments"),
     *("stops", "old_format", "walks", "depth", "seed"),
 )
 """Options of ``explore`` that the model of transactions does not have."""
@@ -93,6 +93,10 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     ] = 0,
     min_isr: Annotated[int, Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")] = 1,
     unclean: Annotated[bool, Option("--unclean", help="Allow unclean elections.")] = False,
+    by_hand: Annotated[
+        bool,
+        Option("--by-hand", help="Let an operator elect anybody who lives where nobody leads."),
+    ] = False,
     by: Annotated[
         str,
         Option(
@@ -162,6 +166,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         acks=parse_values.acks(acks),
         min_isr=min_isr,
         unclean=unclean,
+        by_hand=by_hand,
         by=_step(by),
         stops=stops,
         old_format=old_format,
@@ -384,7 +389,7 @@ def _limits(memory: str | None, limit: str | None) -> "Iterator[Limits]":
 
 def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[SearchProgress], None]":
     progress(
-        f"model of {kafka}", "making machine code of the rules (half a minute, the first time)"
+        f"model of {kafka}", "making machine code of the rules (20 s and more, the first time)"
     )
 
     def show(seen: "SearchProgress") -> None:

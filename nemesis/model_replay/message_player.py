@@ -101,7 +101,7 @@ class MessagePlayer(Player):
         Raises:
             HarnessError: it cannot be done, or something else was seen.
         """
-        if step.action in {"expire", "stop"}:
+        if step.action in {"expire", "stop", "elect-unclean"}:
             self._line_up(step.expect.leader)
         _COMMANDS[step.action](self, step)
         await_condition(
@@ -403,6 +403,7 @@ _COMMANDS: Final[Mapping[str, Callable[[MessagePlayer, ScheduleStep], None]]] = 
     "failover": MessagePlayer.failover,
     "end-fetch": MessagePlayer.end_fetch,
     "wipe": MessagePlayer.wipe,
+    "elect-unclean": MessagePlayer.elect_unclean,
 }
 
 

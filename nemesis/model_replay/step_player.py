@@ -49,7 +49,7 @@ class Player:
             number for number in self._frozen if step.action == "kill" and number == step.broker
         }
         self._hold(step.held | dying)  # who is frozen is not woken to be killed
-        if step.action in {"expire", "stop"}:
+        if step.action in {"expire", "stop", "elect-unclean"}:
             self._line_up(step.expect.leader)
         command = _COMMANDS.get(step.action)
         if command is not None:
@@ -208,6 +208,10 @@ class Player:
             self._scene.topic, self._scene.partition, self.broker(_target(step))
         )
 
+    def elect_unclean(self, _: ScheduleStep) -> None:
+        """Ask the controller to elect whoever is next in line; ``_line_up`` has seen to it who."""
+        self._scene.cluster.elect_unclean(self._scene.topic, self._scene.partition)
+
     def wipe(self, step: ScheduleStep) -> None:
         """Empty the disk of a broker that is down; it starts on that when it is healed."""
         scene, broker = self._scene, self.broker(_target(step))
@@ -264,6 +268,7 @@ _COMMANDS: Final[Mapping[str, Callable[[Player, ScheduleStep], None]]] = {
     "start": Player.start,
     "move": Player.move,
     "wipe": Player.wipe,
+    "elect-unclean": Player.elect_unclean,
     "reassign": Player.reassign,
     "expire": Player.expire,
     "learn": Player.learn,

@@ -4,6 +4,7 @@ A walk is a list of numbers; each chooses one of the moves that are possible the
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -17,6 +18,7 @@ from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.search.kafka_model import ModelSettings
 from highwater.checkers.model.search.machine import Machine
 from highwater.checkers.model.search.symmetry import canonical, rename, signature
+from highwater.harness.releases.catalogue import CATALOGUE
 
 WALKS = settings(max_examples=40, deadline=None)
 choices = st.lists(st.integers(0, 10**6), min_size=5, max_size=50)
@@ -35,10 +37,14 @@ scopes = st.builds(
     acks=st.sampled_from(["1", "all"]),
     min_isr=st.sampled_from([1, 2]),
     unclean=st.booleans(),
+    by_hand=st.booleans(),
     by=st.sampled_from(["message", "round"]),
 )
 machines = st.builds(
-    lambda kafka, scope: ModelSettings(kafka=kafka, scope=scope).machine(),
+    lambda kafka, scope: ModelSettings(
+        kafka=kafka,
+        scope=scope if CATALOGUE[kafka].number >= (2, 4) else replace(scope, by_hand=False),
+    ).machine(),
     st.sampled_from(list(RELEASES)),
     scopes,
 )

@@ -82,6 +82,22 @@ def elect(s: State, k: Constants, chosen: int) -> None:
 
 
 @rule
+def elect_by_hand(s: State, k: Constants, chosen: int) -> bool:
+    """Elect any live replica where nobody leads, as an operator asks for it (KIP-460, since 2.4).
+
+    The unclean election of ``PartitionChangeBuilder.electAnyLeader``, and with ZooKeeper of
+    ``PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection``: whoever is eligible
+    goes first.
+    """
+    last = newest(s)
+    live = int(s[layout.LIVE]) & replicas_of(s, last)
+    if leader_of(s, last) >= 0 or not ((eligible(s, k) or live) >> chosen) & 1:
+        return False
+    elect(s, k, chosen)
+    return True
+
+
+@rule
 def lose(s: State, k: Constants, b: int, successor: int) -> bool:
     """End a broker's session: it leaves the ISR, and ``successor`` gets its leadership.
 

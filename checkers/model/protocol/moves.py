@@ -21,7 +21,7 @@ from highwater.checkers.model.protocol.broker_process import (
     wipe,
 )
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
-from highwater.checkers.model.protocol.controller import reassign
+from highwater.checkers.model.protocol.controller import elect_by_hand, reassign
 from highwater.checkers.model.protocol.isr import admit, confirm, lag, shrink
 from highwater.checkers.model.protocol.leadership import learn, skip
 from highwater.checkers.model.protocol.replica_log import append, least_isr, raise_hw
@@ -51,7 +51,8 @@ class Move(IntEnum):
 
     Those up to LAG come from outside; the cluster takes the others by itself. RUN, TELL and SAVE
     belong to a search by rounds: they stand for many of the others at once. The kinds after SAVE
-    are in scopes with batches, failovers, replaced disks, late joins or reassignments alone.
+    are in scopes with batches, failovers, replaced disks, late joins, reassignments or elections by
+    hand alone.
     """
 
     SEND = 0
@@ -82,6 +83,7 @@ class Move(IntEnum):
     PROPOSE = 25
     ADMIT = 26
     REASSIGN = 27
+    ELECT = 28
 
 
 OF_TWO: Final = frozenset({Move.STOP, Move.EXPIRE, Move.LAG, Move.SHRINK})
@@ -116,7 +118,7 @@ def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
     spent |= dict.fromkeys((Move.ASK, Move.RECEIVE), scope.late)
     spent |= {Move.FAILOVER: scope.failovers, Move.WIPE: scope.wipes}
     spent |= dict.fromkeys((Move.PROPOSE, Move.ADMIT), scope.joins)
-    spent |= {Move.REASSIGN: scope.reassignments}
+    spent |= {Move.REASSIGN: scope.reassignments, Move.ELECT: scope.by_hand}
     return np.array([row for row in rows if spent.get(row[0], 1)], dtype=np.int8)
 
 
@@ -252,6 +254,8 @@ def _rare(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
         return propose(s, k, b)
     if kind == Move.REASSIGN:
         return reassign(s, k, b, other)
+    if kind == Move.ELECT:
+        return elect_by_hand(s, k, b)
     return admit(s, k, b)
 
 

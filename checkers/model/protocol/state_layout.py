@@ -148,8 +148,11 @@ def block(b: int) -> int:
 
 @rule
 def get(s: State, b: int, field: int) -> int:
-    """Return a field of broker ``b``."""
-    return int(s[BLOCKS + b * BLOCK + field])
+    """Return a field of broker ``b``.
+
+    A byte and 0 make a machine word: each rule that takes it is compiled once, not for bytes too.
+    """
+    return int(s[BLOCKS + b * BLOCK + field]) + 0
 
 
 @rule

@@ -212,6 +212,9 @@ _SENTENCES: Final[Mapping[Move, _Sentence]] = {
     Move.PROPOSE: _propose,
     Move.ADMIT: _admit,
     Move.REASSIGN: _reassign,
+    Move.ELECT: lambda _, __, ___, after: (
+        f"an operator asks for an unclean election; {_decided(after)}"
+    ),
     Move.CHECKPOINT: lambda a, _, __, after: (
         f"{NAMES[a]} writes HW {get(after, a, layout.HW)} to disk"
     ),

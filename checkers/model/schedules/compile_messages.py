@@ -62,6 +62,7 @@ _ACTIONS: Final[dict[Move, Action]] = {
     Move.FETCH: "fetch",
     Move.ASK: "ask",
     Move.RECEIVE: "receive",
+    Move.ELECT: "elect-unclean",
 }
 _REQUESTS: Final = {
     Move.FETCH: Fetcher.FETCHING,

@@ -23,11 +23,12 @@ Action = Literal[
     "send", "kill", "pause", "resume", "start", "stop", "move",
     "expire", "register", "elect", "learn", "skip", "truncate", "fetch", "ask", "receive",
     "lag", "shrink", "confirm", "expand", "checkpoint", "read", "run", "tell", "try",
-    "failover", "end-fetch", "wipe", "reassign",
+    "failover", "end-fetch", "wipe", "reassign", "elect-unclean",
 ]  # fmt: skip
 
 COMMANDED: Final = frozenset(
-    {"send", "kill", "pause", "resume", "start", "stop", "move", "wipe", "reassign"}
+    {"send", "kill", "pause", "resume", "start", "stop", "move", "wipe"}
+    | {"reassign", "elect-unclean"}
 )
 """Actions from outside. The others happen by themselves and are awaited; ``expire`` ends a session
 where the coordination allows it."""

@@ -16,6 +16,7 @@ from highwater.checkers.model.search.machine import Machine, MachineFunctions
 from highwater.checkers.model.search.symmetry import canonical, rename
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
+from highwater.harness.releases.catalogue import CATALOGUE
 
 _LAWS: Final = {
     "message": MachineFunctions(
@@ -25,6 +26,7 @@ _LAWS: Final = {
 }
 """The functions of a search, by its step: one by messages need not compile the rounds."""
 
+_ELECTS_BY_HAND: Final = (2, 4)
 PROMISES: Final = tuple(name for name, invariant in INVARIANTS.items() if invariant.promise)
 
 
@@ -45,9 +47,15 @@ class ModelSettings:
         """Return the rules that hold.
 
         Raises:
-            UsageError: the model knows no such release, or no such rule.
+            UsageError: the model knows no such release, or no such rule; or the release lacks what
+                the scope has.
         """
         rules = rules_of(self.kafka)
+        if self.scope.by_hand and CATALOGUE[self.kafka].number < _ELECTS_BY_HAND:
+            raise UsageError(
+                f"Kafka {self.kafka} has no unclean elections by hand",
+                hint="They came with 2.4 (KIP-460).",
+            )
         names = Rules.__dataclass_fields__
         for name in self.switched:
             if name not in names:

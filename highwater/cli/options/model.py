@@ -46,6 +46,8 @@ def show(answers: Sequence[SearchAnswer], written: Sequence[Path]) -> None:
 def settings(scope: Scope) -> str:
     """Return the settings on which the promises depend."""
     elections = "unclean elections allowed" if scope.unclean else "clean elections"
+    if scope.by_hand:
+        elections += " and others by hand"
     return f"acks={scope.acks}, min.insync.replicas={scope.min_isr}, {elections}"
 
 

@@ -173,6 +173,21 @@ def test_an_unclean_election_takes_whoever_lives_and_loses_records() -> None:
     assert {"acked-kept", "read-kept"} <= play.broken
 
 
+LAST_OF_ALL = "kill B, expire B B, learn A, send A, kill A, expire A A"
+
+
+def test_an_operator_elects_whoever_lives_where_nobody_leads() -> None:
+    play = Play.of("2.8.2", brokers=2).do(LAST_OF_ALL)
+    assert not play.can("elect B")  # it is down
+    play.do("start B")
+    assert play.now.leader == -1
+    assert not play.can("elect A")
+    play.do("elect B, learn B")
+    assert (play.now.leader, play.now.isr) == (1, (1,))
+    assert {"acked-kept", "read-kept"} <= play.broken
+    assert not play.can("elect B")  # it leads
+
+
 def test_elr_of_min_isr_1_is_the_last_of_the_isr() -> None:
     play = Play.of("4.3.1", brokers=2).do("kill B, expire B B, learn A")
     assert not play.now.elr

@@ -118,6 +118,12 @@ ELSEWHERE = [
     ),
     (
         "2.8.2",
+        "stop B B, stop C C, kill A, expire A A, start B",
+        "elect B",
+        "an operator asks for an unclean election; B is to lead in epoch 4, ISR {B}",
+    ),
+    (
+        "2.8.2",
         "pause B, expire B B, learn A, resume B, register B, learn B",
         "propose B",
         "B fetches from A: gets nothing new; A asks for B in the ISR, and that is late",

@@ -190,6 +190,17 @@ def test_replicas_that_come_and_go_become_a_schedule_of_the_second_partition() -
     assert foretell(schedule, rules_of("3.9.2"), unclean=False).lost == ()
 
 
+BY_HAND = "send A, kill B, expire B B, run A, kill A, expire A A, start B, elect B, run B"
+
+
+def test_an_election_by_hand_becomes_a_step() -> None:
+    bounds = {"failures": 2, "moves": 0, "brokers": 2, "records": 1, "by_hand": True}
+    schedule = compile_for(found(BY_HAND, "acked-kept", "4.4.0", **bounds), "4.4.0")
+    [step] = [step for step in schedule.steps if step.action == "elect-unclean"]
+    assert (step.broker, step.expect.leader, step.expect.isr) == (1, 1, {1})
+    assert foretell(schedule, rules_of("4.4.0"), unclean=False).lost == ("m1",)
+
+
 WIPED = (
     "send A, run AB, kill B, expire B B, kill A, expire A A, start A, stop A A, wipe A, start B"
     ", start A, run A"

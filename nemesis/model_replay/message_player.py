@@ -101,7 +101,7 @@ class MessagePlayer(Player):
         Raises:
             HarnessError: it cannot be done, or something else was seen.
         """
-        if step.action in {"expire", "stop", "elect-unclean"}:
+        if step.action in {"expire", "stop"}:
             self._line_up(step.expect.leader)
         _COMMANDS[step.action](self, step)
         await_condition(

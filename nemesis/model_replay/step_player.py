@@ -49,7 +49,7 @@ class Player:
             number for number in self._frozen if step.action == "kill" and number == step.broker
         }
         self._hold(step.held | dying)  # who is frozen is not woken to be killed
-        if step.action in {"expire", "stop", "elect-unclean"}:
+        if step.action in {"expire", "stop"}:
             self._line_up(step.expect.leader)
         command = _COMMANDS.get(step.action)
         if command is not None:
@@ -209,7 +209,7 @@ class Player:
         )
 
     def elect_unclean(self, _: ScheduleStep) -> None:
-        """Ask the controller to elect whoever is next in line; ``_line_up`` has seen to it who."""
+        """Ask the controller for an unclean election: it takes the first replica that is alive."""
         self._scene.cluster.elect_unclean(self._scene.topic, self._scene.partition)
 
     def wipe(self, step: ScheduleStep) -> None:

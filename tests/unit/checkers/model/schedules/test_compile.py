@@ -197,7 +197,7 @@ def test_an_election_by_hand_becomes_a_step() -> None:
     bounds = {"failures": 2, "moves": 0, "brokers": 2, "records": 1, "by_hand": True}
     schedule = compile_for(found(BY_HAND, "acked-kept", "4.4.0", **bounds), "4.4.0")
     [step] = [step for step in schedule.steps if step.action == "elect-unclean"]
-    assert (step.broker, step.expect.leader, step.expect.isr) == (1, 1, {1})
+    assert (step.broker, step.expect.leader, step.expect.isr) == (1, 1, frozenset({1}))
     assert foretell(schedule, rules_of("4.4.0"), unclean=False).lost == ("m1",)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.checkers.model.explain.evidence.cut_markers import decided_later
 from highwater.checkers.model.explain.evidence.late_markers import ended_early
 from highwater.checkers.model.explain.evidence.reused_buffers import expired_sends
 from highwater.checkers.model.explain.trace import RunTraces, Trace
@@ -58,7 +59,8 @@ def _hidden(observed: RunTraces, sends: pa.Table) -> set[str]:
     if not observed.plan.workload.transactions:
         return set()
     uncommitted = sends.filter(pc.not_equal(sends["outcome"], OK))
-    return {*uncommitted["value"].to_pylist(), *ended_early(observed, sends)}
+    decided = ended_early(observed, sends) | decided_later(observed, sends)
+    return {*uncommitted["value"].to_pylist(), *decided}
 
 
 def _gaps(sent: set[str]) -> Iterator[ExplanationLink]:

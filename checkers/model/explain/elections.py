@@ -77,18 +77,26 @@ def _away(observed: RunTraces, broker: int, time_ns: int) -> bool:
 def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
     """Return whether a replica surely had less than what its leader had committed well before.
 
-    What a leader was seen to have committed before a fault took records from its log says nothing.
+    What a leader was seen to have committed before a fault took records from its log says nothing,
+    nor what a follower has after one.
     """
     leader = trace.sample(now.leader, now.time_ns - WITHIN.log)
+    cuts = [f for f in observed.faults if any(f.removed_from(observed.topic, trace.partition))]
     if leader is not None and any(
-        fault.broker == now.leader
-        and leader.time_ns <= fault.until_ns
-        and fault.start_ns <= now.time_ns
-        and fault.removed_from(observed.topic, trace.partition)
-        for fault in observed.faults
+        cut.broker == now.leader and leader.time_ns <= cut.until_ns and cut.start_ns <= now.time_ns
+        for cut in cuts
     ):
         return False
-    later = [m.leo for m in trace.samples(broker) if m.time_ns >= now.time_ns - WITHIN.look]
+    since_ns = now.time_ns - WITHIN.look
+    until_ns = min(
+        (cut.start_ns for cut in cuts if cut.broker == broker and cut.start_ns > now.time_ns),
+        default=None,
+    )
+    later = [
+        seen.leo
+        for seen in trace.samples(broker)
+        if seen.time_ns >= since_ns and (until_ns is None or seen.time_ns < until_ns)
+    ]
     return leader is not None and bool(later) and max(later) < leader.hw
 
 

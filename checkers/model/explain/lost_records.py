@@ -12,6 +12,7 @@ from typing import Final
 
 from highwater.checkers.model.explain.evidence import epoch_evidence
 from highwater.checkers.model.explain.evidence import loss_evidence as evidence
+from highwater.checkers.model.explain.evidence.cut_markers import cut_marker
 from highwater.checkers.model.explain.evidence.evidence_links import (
     Chain,
     Row,
@@ -142,6 +143,13 @@ SUCCESSION: Final = (
 )
 
 WITHDRAWN: Final = (
+    LossRule(
+        name="cut-marker",
+        says="A fault took the marker of its transaction from the leader's log, and the marker of a"
+        " later one decided about it.",
+        applies=lambda case: case.observed.plan.workload.transactions,
+        evidence=lambda case: _with_answer(cut_marker(case.observed, case.send), case),
+    ),
     LossRule(
         name="late-marker",
         says="A marker of an earlier transaction came late, and ended the one of the record, of the"

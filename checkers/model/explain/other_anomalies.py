@@ -5,6 +5,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from highwater.checkers.core.promises import CONTROLLER_DISK_LOSS
+from highwater.checkers.model.explain.evidence.cut_markers import cut_marker, written_later
 from highwater.checkers.model.explain.evidence.evidence_links import (
     Chain,
     Row,
@@ -173,7 +174,7 @@ def aborted_read(observed: RunTraces, anomaly: Row) -> Chain:
             time_ns=send["complete_ns"],
         )
         return Chain(links=(late, own_end))
-    if ended := late_marker(observed, send):
+    if ended := late_marker(observed, send) or cut_marker(observed, send):
         return Chain(links=ended)
     if again := _written_again(observed, send, anomaly["offset"]):
         return Chain(links=again)
@@ -364,6 +365,8 @@ def decided(observed: RunTraces, anomaly: Row) -> Chain:  # noqa: ARG001 - all a
     return Chain(links=links) if links else refuse("Every controller kept its disk.")
 
 
-def seen(observed: RunTraces, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
+def seen(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain client anomalies that follow from no lost record and no fork."""
+    if links := written_later(observed, anomaly):
+        return Chain(links=links)
     return refuse("Nothing was cut there, and no rule of replication lets a client see it so.")

@@ -154,6 +154,11 @@ class Trace(PartitionTrace):
     disks: dict[int, FrozenReplica]
     starts: list[LeadershipStart] = field(default_factory=list)
 
+    @property
+    def last_disk(self) -> FrozenReplica | None:
+        """The disk of the last leader."""
+        return self.disks.get(self.leaderships[-1].leader) if self.leaderships else None
+
     def sent_whole(self, broker: int, last: int) -> BrokerLogLine | None:
         """Return the truncation that made the set that ends at ``last`` overlap others.
 

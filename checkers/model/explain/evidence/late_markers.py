@@ -28,11 +28,11 @@ def late_marker(observed: RunTraces, send: Row) -> tuple[ExplanationLink, ...]:
     """
     trace = observed.traces.get(send["partition"])
     last = trace.leaderships[-1] if trace and trace.leaderships else None
-    disk = trace.disks.get(last.leader) if trace and last else None
+    disk = trace.last_disk if trace else None
     if disk is None or send["offset"] is None:
         return ()
     until_ns = send["complete_ns"] or send["invoke_ns"] + _LONGEST_NS
-    marker = _marker_behind(disk, send["offset"])
+    marker = marker_behind(disk, send["offset"])
     for row in _markers(observed, send["partition"]):
         if marker is None or not send["invoke_ns"] <= row["time_ns"] <= until_ns:
             continue
@@ -73,7 +73,7 @@ def _markers(observed: RunTraces, partition: int) -> Iterator[Row]:
             yield row
 
 
-def _marker_behind(disk: FrozenReplica, offset: int) -> tuple[int, int | None, int | None] | None:
+def marker_behind(disk: FrozenReplica, offset: int) -> tuple[int, int | None, int | None] | None:
     """Return the first marker behind a record: its offset, producer id and producer epoch."""
     if offset not in disk.at:
         return None

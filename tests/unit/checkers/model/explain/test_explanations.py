@@ -1139,3 +1139,25 @@ def test_a_record_was_deleted_by_a_leader_that_counted_too_much(
             *("acks=all", "elections", "counted-twice", "counted-twice")
         ]
         assert "would still have 9,000 bytes" in lost.because[2].says
+
+
+@pytest.mark.parametrize(("taken", "wrong"), [(True, False), (False, True)])
+def test_what_was_taken_from_a_follower_says_nothing_of_when_it_joined(
+    tmp_path: Path, *, taken: bool, wrong: bool
+) -> None:
+    run = in_sync(RunBuilder(tmp_path / "run", kafka="4.4.0"))
+    run.leader(1, 0, [1, 2])
+    run.observe(1, 5, 5)
+    run.tick(20_000)
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(3_000)
+    if taken:
+        run.fault(
+            "bit-flip", 3, "one bit is flipped on broker 3; cut there, events-0 lost 1 up to 5"
+        )
+        run.tick(2_000)
+        run.fault("bit-flip", 3, "broker 3 is mended", phase="heal")
+    run.tick(2_000)
+    run.observe(3, 1)
+    says = [link.says for found in findings(run) for link in found.because]
+    assert any("below the leader's HW" in each for each in says) is wrong

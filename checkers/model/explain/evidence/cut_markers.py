@@ -1,0 +1,106 @@
+"""Evidence of what a fault took from a leader's log, and what its log had there afterwards.
+
+A log that ends early has lost the markers behind its end, too. A transaction whose marker is gone
+is open again, and the producer's next marker decides about its records: the coordinator takes it
+for complete, and sends its marker no more (KIP-98, ``TransactionCoordinator``).
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from highwater.checkers.model.explain.evidence.evidence_links import Row, event_link, fault_link
+from highwater.checkers.model.explain.evidence.late_markers import marker_behind
+from highwater.checkers.model.explain.trace import RunTraces, Trace
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.intervals import FaultInterval
+from highwater.harness.runs.history import OK
+from highwater.harness.runs.partition_trace import Leadership
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """What a fault took from a broker's log, and the next time that this broker began to lead."""
+
+    fault: FaultInterval
+    taken: range
+    start: Leadership
+
+    def links(self, says: str) -> tuple[ExplanationLink, ...]:
+        led = event_link("elections", says, self.start, self.start.leader)
+        return fault_link(self.fault), led
+
+
+def cut_marker(observed: RunTraces, send: Row) -> tuple[ExplanationLink, ...]:
+    """Return the fault that took the marker of a record's transaction, and what decided instead.
+
+    The first marker of its producer behind it was written by a leader that began to lead after the
+    transaction had ended, and whose log a fault had cut behind the record in between.
+    """
+    trace, offset = observed.traces.get(send["partition"]), send["offset"]
+    disk = trace.last_disk if trace else None
+    if trace is None or disk is None or offset is None or send["complete_ns"] is None:
+        return ()
+    marker = marker_behind(disk, offset)
+    if marker is None:
+        return ()
+    epoch = int(disk.epochs[disk.at[marker[0]]])
+    for cut in _cuts(observed, trace, epoch, send["complete_ns"]):
+        if cut.taken.stop > offset + 1:
+            decided = ExplanationLink(
+                rule="cut-marker",
+                says=f"The next marker of producer id {marker[1]} in its log is at offset"
+                f" {marker[0]}, of a later transaction; it decided about {send['value']}, too.",
+                event="replicas",
+                broker=cut.start.leader,
+            )
+            return *cut.links(f"Broker {cut.start.leader} led then, without it."), decided
+    return ()
+
+
+def decided_later(observed: RunTraces, sends: pa.Table) -> set[str]:
+    """Return the committed records about which a marker of a later transaction decided."""
+    if not any(
+        any(fault.removed_from(observed.topic, partition))
+        for fault in observed.faults
+        for partition in observed.traces
+    ):
+        return set()
+    committed = sends.filter(pc.equal(sends["outcome"], OK)).to_pylist()
+    return {send["value"] for send in committed if cut_marker(observed, send)}
+
+
+def written_later(observed: RunTraces, anomaly: Row) -> tuple[ExplanationLink, ...]:
+    """Return why a client could not meet the records that it left out: they were written later.
+
+    A fault cut the log there after the client had been told of that place, and they are of an epoch
+    that began after that.
+    """
+    trace, steps = observed.traces.get(anomaly["partition"]), anomaly["steps"] or ()
+    disk = trace.last_disk if trace else None
+    places = {copy["offset"] for copy in anomaly["copies"] or () if copy["note"] == "skipped"}
+    if trace is None or disk is None or not steps or not places or not places <= disk.at.keys():
+        return ()
+    told_ns = max(step["complete_ns"] or step["invoke_ns"] for step in steps)
+    found = None
+    for place in sorted(places):
+        cuts = _cuts(observed, trace, int(disk.epochs[disk.at[place]]), told_ns)
+        found = next((cut for cut in cuts if place in cut.taken), None)
+        if found is None:
+            return ()
+    assert found is not None
+    return found.links(f"Broker {found.start.leader} led then, and wrote other records there.")
+
+
+def _cuts(observed: RunTraces, trace: Trace, epoch: int, since_ns: int) -> list[_Cut]:
+    """Return what was taken from a leader's log between a time and the beginning of its epoch."""
+    start = next((row for row in trace.leaderships if row.epoch == epoch), None)
+    if start is None:
+        return []
+    return [
+        _Cut(fault=fault, taken=taken, start=start)
+        for fault in observed.faults
+        if since_ns < fault.start_ns < start.time_ns and fault.broker == start.leader
+        for taken in fault.removed_from(observed.topic, trace.partition)
+    ]

@@ -100,10 +100,16 @@ def no_answer(case: LostRecord) -> Links:
 
 
 def client_left(case: LostRecord) -> Links:
-    """Return the last answer to a client that left right after the send."""
+    """Return the last answer to a client that left right after the send.
+
+    A broker that starves may leave more unread, up to the client's last record: a connection is
+    read in order.
+    """
     process = case.send["process"]
     left_ns = case.observed.left_ns.get(process)
-    if left_ns is None or left_ns > case.ended_ns + WITHIN.look:
+    if left_ns is None or left_ns > case.ended_ns + WITHIN.backlog:
+        return ()
+    if left_ns > case.ended_ns + WITHIN.look and _anything_later(case):
         return ()
     link = ExplanationLink(
         rule="acks=0",
@@ -112,6 +118,17 @@ def client_left(case: LostRecord) -> Links:
         time_ns=left_ns,
     )
     return (case.ack, link)
+
+
+def _anything_later(case: LostRecord) -> bool:
+    """Return whether the last leader's disk has a later record of the same client."""
+    disk, ops = case.trace.last_disk, case.observed.ops
+    if disk is None:
+        return True
+    by_it = pc.and_(pc.equal(ops["process"], case.send["process"]), pc.equal(ops["kind"], SEND))
+    later = ops.filter(pc.and_(by_it, pc.greater(ops["invoke_ns"], case.begun_ns)))
+    here = later.filter(pc.equal(later["partition"], case.trace.partition))
+    return not disk.records.isdisjoint(here["value"].to_pylist())
 
 
 def sent_to_deposed(case: LostRecord) -> Links:

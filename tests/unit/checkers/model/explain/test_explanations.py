@@ -394,12 +394,19 @@ def test_on_zookeeper_an_emptied_replica_may_join_by_a_late_request(
 
 
 @pytest.mark.parametrize(
-    ("followed", "then_ms", "word"),
-    [(True, 0, "explained"), (True, 5_000, "unexplained"), (False, 0, "unexplained")],
+    ("followed", "then_ms", "next_one", "word"),
+    [
+        (True, 0, "kept", "explained"),
+        (True, 5_000, "kept", "unexplained"),
+        (True, 5_000, "gone", "explained"),
+        (True, 20_000, "gone", "unexplained"),
+        (False, 0, "kept", "unexplained"),
+    ],
 )
 def test_with_acks_0_what_is_under_way_may_go_with_its_client(
-    tmp_path: Path, followed: bool, then_ms: int, word: str
+    tmp_path: Path, followed: bool, then_ms: int, next_one: str, word: str
 ) -> None:
+    """A busy broker leaves more unread, up to the client's last record."""
     run = RunBuilder(tmp_path / "run", workload=Workload(acks="0"))
     run.leader(1, 0, [1, 2, 3])
     run.tick(5_000)
@@ -407,7 +414,8 @@ def test_with_acks_0_what_is_under_way_may_go_with_its_client(
     run.tick(then_ms)
     run.send("kept", None)
     run.send("later", None, process="producer-0.1" if followed else "producer-1")
-    run.disk((1, 2, 3), [(0, 0, "kept"), (1, 0, "later")])
+    read = ["kept", "later"] if next_one == "kept" else ["later"]
+    run.disk((1, 2, 3), [(offset, 0, value) for offset, value in enumerate(read)])
     built = run.write()
     lost = {"kind": "lost-write", "topic": "events", "acks": "0", "partition": 0, "value": "gone"}
     anomalies(built, lost)

@@ -278,10 +278,10 @@ def _fits(order: list[int], beats: Sequence[CompiledStep], path: Sequence[Vector
         leader = leader_of(after, newest(after))
         if kind == Move.MOVE and leader == a:
             order = [a, *(broker for broker in order if broker != a)]
-        led = leader_of(before, newest(before))
-        if kind == Move.ELECT or (kind in (Move.STOP, Move.EXPIRE) and led == a):
+        leader_before = leader_of(before, newest(before))
+        if kind == Move.ELECT or (kind in (Move.STOP, Move.EXPIRE) and leader_before == a):
             in_sync = isr_of(before, newest(before)) & int(after[LIVE])
-            able = in_sync & ~(1 << a) if led == a else in_sync or int(after[LIVE])
+            able = in_sync & ~(1 << a) if leader_before == a else in_sync or int(after[LIVE])
             first = next((broker for broker in order if (able >> broker) & 1), -1)
             if leader not in (first, -1):
                 return False

@@ -65,7 +65,7 @@ class KafkaGateway:
         self._duration = jvm.java.time.Duration
         self._words = jvm.java.util.StringTokenizer
         self._collections = jvm.java.util.Collections
-        self._kept = self._gateway.java_gateway_server.getGateway().getBindings().keySet()
+        self._bindings = self._gateway.java_gateway_server.getGateway().getBindings().keySet()
         self._forgotten: list[str] = []
         self._forgetting = threading.Lock()
 
@@ -176,7 +176,7 @@ class KafkaGateway:
             names, self._forgotten = self._forgotten, []
         words = self._words(" ".join(names))
         listed = self._collections.list(words)
-        self._kept.removeAll(listed)
+        self._bindings.removeAll(listed)
         self._gateway.detach(words)
         self._gateway.detach(listed)
 

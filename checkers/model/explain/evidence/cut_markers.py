@@ -21,15 +21,15 @@ from highwater.harness.runs.partition_trace import Leadership
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """What a fault took from a broker's log, and the next time that this broker began to lead."""
+    """Offsets that a fault took from a log, and when its broker began to lead after that."""
 
     fault: FaultInterval
-    taken: range
+    offsets: range
     start: Leadership
 
     def links(self, says: str) -> tuple[ExplanationLink, ...]:
-        led = event_link("elections", says, self.start, self.start.leader)
-        return fault_link(self.fault), led
+        election = event_link("elections", says, self.start, self.start.leader)
+        return fault_link(self.fault), election
 
 
 def cut_marker(observed: RunTraces, send: Row) -> tuple[ExplanationLink, ...]:
@@ -47,7 +47,7 @@ def cut_marker(observed: RunTraces, send: Row) -> tuple[ExplanationLink, ...]:
         return ()
     epoch = int(disk.epochs[disk.at[marker[0]]])
     for cut in _cuts(observed, trace, epoch, send["complete_ns"]):
-        if cut.taken.stop > offset + 1:
+        if cut.offsets.stop > offset + 1:
             decided = ExplanationLink(
                 rule="cut-marker",
                 says=f"The next marker of producer id {marker[1]} in its log is at offset"
@@ -83,14 +83,16 @@ def written_later(observed: RunTraces, anomaly: Row) -> tuple[ExplanationLink, .
     if trace is None or disk is None or not steps or not places or not places <= disk.at.keys():
         return ()
     told_ns = max(step["complete_ns"] or step["invoke_ns"] for step in steps)
-    found = None
+    cut_there = None
     for place in sorted(places):
         cuts = _cuts(observed, trace, int(disk.epochs[disk.at[place]]), told_ns)
-        found = next((cut for cut in cuts if place in cut.taken), None)
-        if found is None:
+        cut_there = next((cut for cut in cuts if place in cut.offsets), None)
+        if cut_there is None:
             return ()
-    assert found is not None
-    return found.links(f"Broker {found.start.leader} led then, and wrote other records there.")
+    assert cut_there is not None
+    return cut_there.links(
+        f"Broker {cut_there.start.leader} led then, and wrote other records there."
+    )
 
 
 def _cuts(observed: RunTraces, trace: Trace, epoch: int, since_ns: int) -> list[_Cut]:
@@ -99,8 +101,8 @@ def _cuts(observed: RunTraces, trace: Trace, epoch: int, since_ns: int) -> list[
     if start is None:
         return []
     return [
-        _Cut(fault=fault, taken=taken, start=start)
+        _Cut(fault=fault, offsets=offsets, start=start)
         for fault in observed.faults
         if since_ns < fault.start_ns < start.time_ns and fault.broker == start.leader
-        for taken in fault.removed_from(observed.topic, trace.partition)
+        for offsets in fault.removed_from(observed.topic, trace.partition)
     ]

@@ -40,7 +40,7 @@ def _elected(
     """Yield leaders that were not in the ISR before, if unclean elections are forbidden."""
     if now.epoch == before.epoch:
         yield _wrong(now, "elections", f"two leaders in epoch {now.epoch}: {before.leader} too")
-    if observed.plan.topic.unclean_leader_election or trace.was_eligible(before, now):
+    if observed.elects_anybody or trace.was_eligible(before, now):
         return
     too_small = len(before.isr) < observed.plan.topic.min_insync_replicas
     if too_small and observed.software.may_have("elr", now.time_ns):

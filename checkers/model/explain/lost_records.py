@@ -94,7 +94,7 @@ SUCCESSION: Final = (
     LossRule(
         name="unclean",
         says="Unclean elections may elect a broker without the record.",
-        applies=lambda case: case.unclean and case.observed.plan.topic.unclean_leader_election,
+        applies=lambda case: case.unclean and case.observed.elects_anybody,
         evidence=evidence.elected_uncleanly,
     ),
     LossRule(

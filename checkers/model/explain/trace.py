@@ -293,6 +293,13 @@ class RunTraces:
         """The topic under test."""
         return self.plan.topic.name
 
+    @property
+    def elects_anybody(self) -> bool:
+        """Say whether anybody may be elected: by the topic's settings, or by hand."""
+        steps = self.plan.schedule["steps"] if self.plan.schedule else ()
+        by_hand = any(step["action"] == "elect-unclean" for step in steps)
+        return self.plan.topic.unclean_leader_election or by_hand
+
     def suspect(self, values: Iterable[str]) -> None:
         """Look up the sends of some records, all in one pass."""
         named = pc.is_in(self.ops["value"], pa.array(sorted(values), pa.string()))

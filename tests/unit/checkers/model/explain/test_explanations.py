@@ -1049,12 +1049,20 @@ def _back(path: Path, *, unclean: bool = True) -> RunBuilder:
     return run
 
 
-@pytest.mark.parametrize(("unclean", "word"), [(True, "explained"), (False, "unexplained")])
+@pytest.mark.parametrize(
+    ("unclean", "action", "word"),
+    [
+        (True, "kill", "explained"),
+        (False, "kill", "unexplained"),
+        (False, "elect-unclean", "explained"),
+    ],
+)
 def test_who_is_elected_uncleanly_may_have_an_older_fork_that_is_longer(
-    tmp_path: Path, *, unclean: bool, word: str
+    tmp_path: Path, *, unclean: bool, action: str, word: str
 ) -> None:
-    """A soak of 0.11.0.2: the leader changed to and fro, each time uncleanly."""
+    """A soak of 0.11.0.2: the leader changed to and fro, each time uncleanly. Or by hand."""
     run = _back(tmp_path, unclean=unclean)
+    run.plan = msgspec.structs.replace(run.plan, schedule={"steps": [{"action": action}]})
     gone = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0, "value": "p1-1",
             "offset": 2}  # fmt: skip
     [found] = [one for one in findings(run, gone) if one.kind == "lost-write"]

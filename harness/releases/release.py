@@ -142,6 +142,11 @@ class Release:
         return self.coordination == "zookeeper" or self.number >= (3, 9)
 
     @property
+    def elects_by_hand(self) -> bool:
+        """True if an operator may ask for an unclean election, from 2.4 on (KIP-460)."""
+        return self.number >= (2, 4)
+
+    @property
     def compressions(self) -> tuple[str, ...]:
         """Codecs that producers may use; zstd came with 2.1 (KIP-110)."""
         early = ("none", "gzip", "snappy", "lz4")

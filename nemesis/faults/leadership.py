@@ -13,7 +13,6 @@ from highwater.nemesis.faults.registry import FaultTarget, NothingDoneError, aim
 _LOOK_LIMIT_S = 10.0
 _ELECTED_LIMIT_S = 60.0
 _UNCLEAN = "unclean.leader.election.enable"
-_ELECT_LEADERS = (2, 4)
 
 
 def _state(cluster: Cluster, topic: str, partition: int) -> PartitionState:
@@ -110,7 +109,7 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     others = [broker for broker in running if broker != state.leader]
     if state.leader < 0 or not others:
         raise NothingDoneError(f"{name} has nobody who could lead it uncleanly")
-    asks = cluster.release.number >= _ELECT_LEADERS
+    asks = cluster.release.elects_by_hand
     cluster.configure(aim.topic.name, {_UNCLEAN: "false"})
     try:
         with contextlib.closing(cluster.probe()) as probe:

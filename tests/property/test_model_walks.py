@@ -43,7 +43,7 @@ scopes = st.builds(
 machines = st.builds(
     lambda kafka, scope: ModelSettings(
         kafka=kafka,
-        scope=scope if CATALOGUE[kafka].number >= (2, 4) else replace(scope, by_hand=False),
+        scope=scope if CATALOGUE[kafka].elects_by_hand else replace(scope, by_hand=False),
     ).machine(),
     st.sampled_from(list(RELEASES)),
     scopes,

@@ -196,7 +196,7 @@ def _jumps(
         return
     unread: set[int] = set()
     if observed.plan.workload.transactions and trace.leaderships:
-        disk = trace.disks.get(trace.leaderships[-1].leader)
+        disk = trace.last_disk
         ids = zip(disk.offsets.tolist(), disk.ids, strict=True) if disk else ()
         unread = {offset for offset, record in ids if record is None or record in hidden}
     moves = observed.ops.filter(pc.equal(observed.ops["kind"], REBALANCE))

@@ -8,6 +8,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import event_link
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.intervals import NEVER
 from highwater.harness.runs.partition_trace import Leadership
 
 _AWAY: Final = frozenset(
@@ -90,13 +91,9 @@ def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> b
     since_ns = now.time_ns - WITHIN.look
     until_ns = min(
         (cut.start_ns for cut in cuts if cut.broker == broker and cut.start_ns > now.time_ns),
-        default=None,
+        default=NEVER,
     )
-    later = [
-        seen.leo
-        for seen in trace.samples(broker)
-        if seen.time_ns >= since_ns and (until_ns is None or seen.time_ns < until_ns)
-    ]
+    later = [seen.leo for seen in trace.samples(broker) if since_ns <= seen.time_ns < until_ns]
     return leader is not None and bool(later) and max(later) < leader.hw
 
 
@@ -115,7 +112,7 @@ def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) ->
     ]
     return any(
         fault.broker == broker
-        and fault.removed_from(observed.topic, trace.partition)
+        and any(fault.removed_from(observed.topic, trace.partition))
         and any(fault.start_ns < time_ns <= now.time_ns + WITHIN.log for time_ns in asked_ns)
         for fault in observed.faults
     )

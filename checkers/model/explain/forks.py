@@ -27,7 +27,7 @@ def fork(observed: RunTraces, anomaly: Row) -> Chain:
     holders = {
         broker: disk.record(offset) for broker, disk in trace.disks.items() if offset in disk.at
     }
-    final = trace.disks.get(trace.leaderships[-1].leader)
+    final = trace.last_disk
     current = None if final is None else final.record(offset)
     others = {b: value for b, value in holders.items() if value != current}
     if current is None or not others:

@@ -238,7 +238,7 @@ def _written_again(
 def _places(observed: RunTraces, send: Row) -> list[int]:
     """Return the offsets at which the last leader's disk has a record."""
     trace = observed.traces.get(send["partition"])
-    disk = trace.disks.get(trace.leaderships[-1].leader) if trace and trace.leaderships else None
+    disk = trace.last_disk if trace else None
     if disk is None:
         return []
     ids = zip(disk.offsets.tolist(), disk.ids, strict=True)

@@ -26,7 +26,6 @@ _LAWS: Final = {
 }
 """The functions of a search, by its step: one by messages need not compile the rounds."""
 
-_ELECTS_BY_HAND: Final = (2, 4)
 PROMISES: Final = tuple(name for name, invariant in INVARIANTS.items() if invariant.promise)
 
 
@@ -51,7 +50,7 @@ class ModelSettings:
                 the scope has.
         """
         rules = rules_of(self.kafka)
-        if self.scope.by_hand and CATALOGUE[self.kafka].number < _ELECTS_BY_HAND:
+        if self.scope.by_hand and not CATALOGUE[self.kafka].elects_by_hand:
             raise UsageError(
                 f"Kafka {self.kafka} has no unclean elections by hand",
                 hint="They came with 2.4 (KIP-460).",

@@ -80,18 +80,18 @@ def written_later(observed: RunTraces, anomaly: Row) -> tuple[ExplanationLink, .
     trace, steps = observed.traces.get(anomaly["partition"]), anomaly["steps"] or ()
     disk = trace.last_disk if trace else None
     places = {copy["offset"] for copy in anomaly["copies"] or () if copy["note"] == "skipped"}
-    if trace is None or disk is None or not steps or not places or not places <= disk.at.keys():
+    if trace is None or disk is None or not steps or not places <= disk.at.keys():
         return ()
     told_ns = max(step["complete_ns"] or step["invoke_ns"] for step in steps)
-    cut_there = None
-    for place in sorted(places):
-        cuts = _cuts(observed, trace, int(disk.epochs[disk.at[place]]), told_ns)
-        cut_there = next((cut for cut in cuts if place in cut.offsets), None)
-        if cut_there is None:
-            return ()
-    assert cut_there is not None
-    return cut_there.links(
-        f"Broker {cut_there.start.leader} led then, and wrote other records there."
+    there = [
+        next((cut for cut in _cuts(observed, trace, epoch, told_ns) if place in cut.offsets), None)
+        for place, epoch in ((place, int(disk.epochs[disk.at[place]])) for place in sorted(places))
+    ]
+    cuts = [cut for cut in there if cut is not None]
+    if not cuts or len(cuts) < len(places):
+        return ()
+    return cuts[-1].links(
+        f"Broker {cuts[-1].start.leader} led then, and wrote other records there."
     )
 
 

@@ -390,7 +390,7 @@ def _leader_before(case: LostRecord) -> Leadership:
 def _lacks(case: LostRecord, start: LeadershipStart) -> bool:
     """Return whether a leadership began at or below the record, and its records replaced it."""
     trace, offset = case.trace, case.send["offset"]
-    disk = trace.disks.get(trace.leaderships[-1].leader)
+    disk = trace.last_disk
     epoch = -1 if disk is None else disk.epoch(offset)
     return 0 <= start.offset <= offset and (epoch < 0 or epoch >= start.epoch)
 

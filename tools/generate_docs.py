@@ -27,6 +27,7 @@ from tools.clients_page import clients
 from tools.hazards_page import hazards
 from tools.model_tables import drawings, model
 from tools.model_tables import table as _table
+from tools.results_page import results
 
 _Command = typer.core.TyperCommand | typer.core.TyperGroup
 
@@ -253,6 +254,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "model.md": model,
     "hazards.md": hazards,
     "clients.md": clients,
+    "results.md": results,
     **drawings(),
 }
 

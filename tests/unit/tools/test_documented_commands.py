@@ -37,7 +37,8 @@ def arguments(line: str) -> list[str]:
 
 
 FACTS = {"CHANGELOG.md", "changelog.md", "findings.md", "results.md", "replay.md"}
-"""Pages on which a release is where something was seen, or is counted; docs/findings/ are more."""
+"""Pages that name the release on which something was seen or counted; also docs/findings/ and
+docs/results/."""
 GENERATED = {"clients.md", "commands.md", "faults.md", "hazards.md", "versions.md"}
 
 
@@ -47,7 +48,11 @@ def test_the_pages_of_the_modern_release_are_listed() -> None:
     listed = re.findall(r"`(\S+\.(?:md|toml))`", guide.partition("## The modern release")[2])
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.toml")]
     apart = FACTS | GENERATED | {"adding-a-version.md"}
-    shown = [one for one in pages if one.name not in apart and one.parent.name != "findings"]
+    shown = [
+        one
+        for one in pages
+        if one.name not in apart and one.parent.name not in {"findings", "results"}
+    ]
     shown = [page for page in shown if MODERN in page.read_text("utf-8")]
     assert sorted(listed) == sorted(page.relative_to(ROOT).as_posix() for page in shown)
 

@@ -1,0 +1,69 @@
+"""The page docs/results.md: what was measured, one row each, from the files in docs/results/."""
+
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tools.model_tables import table
+
+MEASUREMENTS: Final = Path(__file__).parent.parent / "docs" / "results"
+
+_NOTE: Final = "<!-- Written by `make docs` from docs/results/*.toml. -->\n"
+_INTRO: Final = """\
+What was measured, with the command that measures it again. Two cores, 24 GB, Linux x86_64, Java 17,
+Python 3.11. *Load* is what other work put on the two cores. Runs of stories that show hazards are
+counted in [hazards.md](hazards.md), replays of counterexamples in
+[model.md](model.md#on-real-brokers), clients in [clients.md](clients.md). To add a measurement, add
+a row to a file in `docs/results/`.
+"""
+
+
+class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One measurement.
+
+    Attributes:
+        what: what was measured.
+        figure: the result, with its unit.
+        date: the day of the measurement.
+        command: the command that measures it; empty: it needs what is not in this repository.
+        machine: how long it took, and what else the machine did.
+    """
+
+    what: str
+    figure: str
+    date: date
+    command: str = ""
+    machine: str = ""
+
+
+class Results(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One file: measurements of one topic, in the order of the page."""
+
+    title: str
+    about: str
+    row: tuple[Measurement, ...]
+
+
+def topics() -> list[Results]:
+    """Return the topics in the order of their files' names."""
+    return [
+        msgspec.toml.decode(path.read_bytes(), type=Results)
+        for path in sorted(MEASUREMENTS.glob("*.toml"))
+    ]
+
+
+def results() -> str:
+    """docs/results.md."""
+    parts = ["# Results\n", _NOTE, _INTRO]
+    for topic in topics():
+        parts += [f"## {topic.title}\n", f"{topic.about}\n"]
+        rows = [(row.what, row.figure, _how(row)) for row in topic.row]
+        parts.append(table(("what", "figure", "how"), rows) + "\n")
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _how(row: Measurement) -> str:
+    command = f"`{row.command}`, " if row.command else ""
+    return f"{command}{row.date}{f', {row.machine}' if row.machine else ''}"

@@ -38,7 +38,7 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machine: str = ""
 
 
-class Results(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MeasuredTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One file: measurements of one topic, in the order of the page."""
 
     title: str
@@ -46,10 +46,10 @@ class Results(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     row: tuple[Measurement, ...]
 
 
-def topics() -> list[Results]:
+def topics() -> list[MeasuredTopic]:
     """Return the topics in the order of their files' names."""
     return [
-        msgspec.toml.decode(path.read_bytes(), type=Results)
+        msgspec.toml.decode(path.read_bytes(), type=MeasuredTopic)
         for path in sorted(MEASUREMENTS.glob("*.toml"))
     ]
 

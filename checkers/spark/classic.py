@@ -115,6 +115,7 @@ def start(
     flags = (_JVM_OPTIONS, "" if heavy else _QUICK, paths, options.conf.get(_JAVA_OPTIONS, ""))
     conf.set(_JAVA_OPTIONS, " ".join(filter(None, flags)))
     log = temporary / "spark.log"
+    logging.getLogger().addFilter(_is_not_py4js)
     try:
         with log.open("wb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
@@ -135,6 +136,15 @@ def start(
             f"Spark did not start: {first_line(error)}", hint=f"It said: {words}" if words else ""
         ) from error
     return session
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    """Leave out what py4j tells the root logger, with a traceback, of a JVM that has ended.
+
+    Whoever called the JVM gets the exception as well. Nobody does in py4j's own thread, which tells
+    the JVM of objects that are no longer needed here (``clientserver.FinalizerWorker``).
+    """
+    return record.module != "java_gateway"
 
 
 def _require_answer(master: str) -> None:

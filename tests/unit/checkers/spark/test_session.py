@@ -26,6 +26,15 @@ java = [child.pid for child in psutil.Process().children(recursive=True) if chil
 print(*java, session.conf.get("spark.local.dir"), flush=True)
 sys.stdin.read()
 """
+FORGETS = """
+from highwater.checkers.spark.session import spark
+from highwater.harness.base.spark_options import SparkOptions
+gateway = spark(SparkOptions(driver_memory="512m")).sparkContext._gateway
+unused = gateway.jvm.java.lang.Object()._target_id
+gateway.proc.kill()
+gateway.proc.wait()
+gateway._gateway_client.garbage_collect_object(unused, False)  # as a thread of py4j's does
+"""
 
 
 def start(program: str) -> subprocess.Popen[str]:
@@ -72,6 +81,13 @@ def test_no_jvm_is_left_behind_and_nothing_is_said() -> None:
     assert "py4j" not in said["interrupted"]
     assert not folders["ended"].exists()
     assert not folders["interrupted"].exists()
+
+
+@pytest.mark.slow
+def test_nothing_is_said_of_objects_of_a_jvm_that_has_gone() -> None:
+    process = start(FORGETS)
+    assert process.communicate(timeout=120) == ("", "")
+    assert process.returncode == 0
 
 
 def test_the_jvm_has_room_for_the_code_of_a_long_session(spark: SparkSession) -> None:

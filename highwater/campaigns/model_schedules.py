@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
+Content = Counterexample | Schedule | TransactionCounterexample
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A file that can be replayed: a counterexample or a schedule.
@@ -49,7 +52,7 @@ class Source:
     """
 
     name: str
-    content: Counterexample | Schedule | TransactionCounterexample
+    content: Content
     client: str | None = None
 
     @classmethod
@@ -58,7 +61,8 @@ class Source:
 
         Raises:
             StoreError: it cannot be read.
-            UsageError: it is neither, or has too few replicas for this min.insync.replicas.
+            UsageError: it is neither, or has too few replicas for this min.insync.replicas, or is
+                one of transactions, to which it means nothing.
         """
         try:
             fields = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
@@ -69,11 +73,8 @@ class Source:
                 f"{path} is neither a counterexample nor a schedule: {error}",
                 hint="highwater model explore --out FILE writes a counterexample.",
             ) from error
-        if "model" in fields:
-            content = TransactionCounterexample.load(path)
-            return cls(name=path.name, content=content, client=client)
-        kind = Counterexample if "invariant" in fields else Schedule
-        loaded = kind.load(path)
+        kind: type[Content] = Counterexample if "invariant" in fields else Schedule
+        loaded = (TransactionCounterexample if "model" in fields else kind).load(path)
         loaded = loaded if min_isr is None else _with(loaded, min_isr)
         return cls(name=path.name, content=loaded, client=client)
 
@@ -120,8 +121,12 @@ def check_finding(source: Source) -> Counterexample:
     return source.content
 
 
-def _with(content: Counterexample | Schedule, min_isr: int) -> Counterexample | Schedule:
+def _with(content: Content, min_isr: int) -> Content:
     """Return the same steps with another min.insync.replicas."""
+    if isinstance(content, TransactionCounterexample):
+        raise UsageError(
+            "--min-isr says nothing of transactions", hint="It bounds a search of replicas. Leave it out."
+        )
     if isinstance(content, Counterexample):
         return msgspec.structs.replace(content, scope=replace(content.scope, min_isr=min_isr))
     if not 1 <= min_isr <= content.replicas:

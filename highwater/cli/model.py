@@ -44,6 +44,9 @@ _REPLICAS_ONLY = (
 )
 """Options of ``explore`` that the model of transactions does not have."""
 
+_TRANSACTIONS_ONLY = ("client", "bound")
+"""Options of ``explore`` that the model of replicas does not have."""
+
 
 def _within(name: str) -> str:
     return Limit(*BOUNDS[name]).says
@@ -141,8 +144,8 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Search all interleavings of a small cluster for the shortest way to break a promise."""
+    _only_for_this_model(context, transactions=transactions)
     if transactions:
-        _only_for_replicas(context)
         _explore_transactions(
             kafka, client, bound or [], rule or [], invariant, (memory, limit, jobs), (out, report),
             as_json=as_json,
@@ -200,15 +203,20 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     raise typer.Exit(exit_code(answer))
 
 
-def _only_for_replicas(context: typer.Context) -> None:
-    """Refuse options that the model of transactions does not have."""
-    for name in _REPLICAS_ONLY:
+def _only_for_this_model(context: typer.Context, *, transactions: bool) -> None:
+    """Refuse options that the model of the question does not have."""
+    for name in _REPLICAS_ONLY if transactions else _TRANSACTIONS_ONLY:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             option = f"--{name.replace('_', '-')}"
+            if transactions:
+                raise UsageError(
+                    f"{option} says nothing with --transactions",
+                    hint="Bounds of transactions are --bound NAME=NUMBER, as in --bound records=3.",
+                )
             raise UsageError(
-                f"{option} says nothing with --transactions",
-                hint="Bounds of transactions are --bound NAME=NUMBER, as in --bound records=3.",
+                f"{option} says nothing without --transactions",
+                hint="Add --transactions, or leave it out.",
             )
 
 

@@ -113,7 +113,7 @@ def subject(counterexample: "Counterexample") -> Anomaly:
 
 
 def _states(counterexample: "Counterexample") -> "Sequence[State]":
-    machine = counterexample.setting.machine()
+    machine = counterexample.settings.machine()
     beginning = decode(machine.initial, machine.constants)
     return [beginning, *(step.after for step in counterexample.steps)]
 

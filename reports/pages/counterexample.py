@@ -84,7 +84,7 @@ def page(counterexample: "Counterexample", replays: Sequence[ReplayOutcome] = ()
             for step in model_frames(counterexample)
         ],
         replays=replays,
-        command=command(counterexample),
+        command=counterexample.command,
     )
 
 
@@ -108,25 +108,6 @@ def conclusion(counterexample: "Counterexample") -> str:
     return (
         f"In the end {records} {was} {outcome}, and {NAMES[end.leader]}, who is to lead, lacks it."
     )
-
-
-def command(counterexample: "Counterexample") -> str:
-    """Return the command that finds it again."""
-    scope = counterexample.scope
-    words = [
-        "highwater model explore",
-        f"--kafka {counterexample.kafka}",
-        f"--invariant {counterexample.invariant}",
-    ]
-    bounds = ("acks", "min_isr", "brokers", "records", "failures", "moves", "late")
-    words += [f"--{name.replace('_', '-')} {getattr(scope, name)}" for name in bounds]
-    words += ["--unclean"] if scope.unclean else []
-    words += [f"--by {scope.by}"] if scope.by != "message" else []
-    words += ["--no-stops"] if not scope.stops else []
-    words += [
-        f"--rule {name}={'on' if on else 'off'}" for name, on in counterexample.switched.items()
-    ]
-    return " ".join(words)
 
 
 def _facts(counterexample: "Counterexample") -> list[Fact]:

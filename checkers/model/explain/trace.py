@@ -297,7 +297,7 @@ class RunTraces:
     def elects_anybody(self) -> bool:
         """Say whether anybody may be elected: by the topic's settings, or by hand."""
         steps = self.plan.schedule["steps"] if self.plan.schedule else ()
-        by_hand = any(step["action"] == "elect-unclean" for step in steps)
+        by_hand = any(step.get("action") == "elect-unclean" for step in steps)
         return self.plan.topic.unclean_leader_election or by_hand
 
     def suspect(self, values: Iterable[str]) -> None:

@@ -198,8 +198,6 @@ def fetches_on(s: State, k: Constants) -> bool:
 @rule
 def type_ok(s: State, k: Constants) -> bool:
     """Every value is one that it can have."""
-    if int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW:
-        return False
     for b in range(k[K_BROKERS]):
         hw, leo = get(s, b, layout.HW), get(s, b, layout.LEO)
         decided = -1 <= get(s, b, layout.APPLIED_DECISION) <= newest(s)
@@ -251,10 +249,23 @@ INVARIANTS: Final[Mapping[str, Invariant]] = MappingProxyType(
 )
 """Every invariant by name."""
 
+_ALL: Final = (1 << len(INVARIANTS)) - 1
+
+
+@rule
+def overflowed(s: State) -> bool:
+    """Return whether there were more decisions than a state holds."""
+    return int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW != 0
+
 
 @rule
 def broken(s: State, k: Constants) -> int:
-    """Return which invariants a state breaks, as a mask of their bits."""
+    """Return which invariants a state breaks, as a mask of their bits.
+
+    A state with more decisions than it holds breaks all of them: nothing is known of it.
+    """
+    if overflowed(s):
+        return _ALL
     return (
         (0 if acked_kept(s, k) else 1)
         | (0 if agree_below_hw(s, k) else 2)

@@ -118,10 +118,10 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
 
 def _arrange(counterexample: Counterexample) -> list[CompiledStep]:
     """Choose the brokers that run while each command is given, so that the invariant breaks."""
-    machine = counterexample.setting.machine()
+    machine = counterexample.settings.machine()
     bit = machine.invariants[counterexample.invariant]
     rows = [step.numbers() for step in counterexample.steps]
-    kraft = counterexample.setting.rules().kraft
+    kraft = counterexample.settings.rules().kraft
     for chosen in product(*_choices(rows, kraft=kraft)):
         beats = [_beat(row, running) for row, running in zip(rows, chosen, strict=True)]
         moves = [row for beat in beats for row in beat.moves]

@@ -1,8 +1,8 @@
 """A way to break an invariant, step by step, as a file."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Final, Self
+from dataclasses import fields
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -11,13 +11,14 @@ from highwater.checkers.model.protocol.moves import OF_TWO, ROUNDS, Move
 from highwater.checkers.model.protocol.readable_state import State, decode
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.protocol.step_sentences import says
+from highwater.checkers.model.schedules.model_file import FORMAT, ModelFile
 from highwater.checkers.model.search.kafka_model import ModelSettings
 from highwater.checkers.model.search.paths import PathStep
-from highwater.checkers.model.search.random_walks import play
-from highwater.harness.base.errors import StoreError, UsageError
+from highwater.checkers.model.search.random_walks import replayed
 
-FORMAT: Final = 1
-"""Version of the file; it changes when an older reader would misunderstand a newer one."""
+_SETTINGS: Final = ("acks", "min_isr")
+_ALWAYS: Final = (*_SETTINGS, "brokers", "records", "failures", "moves", "late")
+"""Bounds that the command names whatever they are."""
 
 
 class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +46,7 @@ class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         return int(kind), a, b
 
 
-class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A way to break an invariant of a release within a scope.
 
     Attributes:
@@ -55,6 +56,9 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         says: the invariant as a sentence.
         shortest: whether a search has shown that there is no shorter one.
     """
+
+    kind: ClassVar[str] = "counterexample"
+    found_by: ClassVar[str] = "highwater model explore --out FILE"
 
     format: int = FORMAT
     kafka: str
@@ -71,47 +75,23 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return f"{self.invariant} on {self.kafka}"
 
     @property
-    def setting(self) -> ModelSettings:
+    def settings(self) -> ModelSettings:
         """The model of its search."""
         return ModelSettings(kafka=self.kafka, scope=self.scope, switched=self.switched)
 
-    def to_json(self) -> bytes:
-        """Return the counterexample as a file holds it."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
-
-    @classmethod
-    def from_json(cls, text: bytes) -> Self:
-        """Read a file's content.
-
-        Raises:
-            UsageError: it is of another format, or no counterexample at all.
-        """
-        try:
-            version = msgspec.json.decode(text, type=_FormatOnly).format
-            if version == FORMAT:
-                return msgspec.json.decode(text, type=cls)
-        except msgspec.MsgspecError as error:
-            raise UsageError(
-                f"this is no counterexample: {error}",
-                hint="highwater model explore --out FILE writes one.",
-            ) from error
-        raise UsageError(
-            f"the counterexample has format {version}; this is format {FORMAT}",
-            hint="Find it again with this release of Highwater: highwater model explore --out FILE",
-        )
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read a file.
-
-        Raises:
-            StoreError: it cannot be read.
-            UsageError: as ``from_json``.
-        """
-        try:
-            return cls.from_json(path.read_bytes())
-        except OSError as error:
-            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+    @property
+    def command(self) -> str:
+        """The command that finds it again."""
+        words = ["highwater model explore", f"--kafka {self.kafka}"]
+        words += [f"--invariant {self.invariant}"]
+        for bound in sorted(fields(Scope), key=lambda field: field.name not in _SETTINGS):
+            value, option = getattr(self.scope, bound.name), bound.name.replace("_", "-")
+            if value is True or value is False:
+                words += [] if value is bound.default else [f"--{'' if value else 'no-'}{option}"]
+            elif value != bound.default or bound.name in _ALWAYS:
+                words.append(f"--{option} {value}")
+        words += [f"--rule {name}={'on' if on else 'off'}" for name, on in self.switched.items()]
+        return " ".join(words)
 
     def replay(self) -> tuple[PathStep, ...] | None:
         """Return its states by the rules of today; None if it no longer breaks the invariant.
@@ -119,18 +99,7 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Raises:
             UsageError: a release, rule, move or invariant that the model does not know.
         """
-        machine = self.setting.machine()
-        try:
-            moves = [step.numbers() for step in self.steps]
-            bit = machine.invariants[self.invariant]
-        except KeyError as error:
-            raise UsageError(f"the model does not know {error}") from error
-        leaps = play(machine, moves, bit)
-        return leaps if leaps is not None and len(leaps) == len(moves) else None
-
-
-class _FormatOnly(msgspec.Struct):
-    format: int
+        return replayed(self.settings.machine(), self.steps, self.invariant)
 
 
 def counterexample(

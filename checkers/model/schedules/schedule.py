@@ -7,17 +7,14 @@ to ``replicas`` - 1.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Final, Literal, Self
+from typing import ClassVar, Final, Literal
 
 import msgspec
 
 from highwater.checkers.model.protocol.scope import By
-from highwater.harness.base.errors import StoreError, UsageError
+from highwater.checkers.model.schedules.model_file import FORMAT, ModelFile
+from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.plan import Acks
-
-FORMAT: Final = 1
-"""Version of the file; it changes when an older reader would misunderstand a newer schedule."""
 
 Action = Literal[
     "send", "kill", "pause", "resume", "start", "stop", "move",
@@ -98,7 +95,7 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     expect: Expect = Expect()
 
 
-class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Schedule(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Steps for one partition, with the settings of their search.
 
     Attributes:
@@ -115,6 +112,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             has another one.
     """
 
+    kind: ClassVar[str] = "schedule"
+
     format: int = FORMAT
     kafka: str
     name: str = "schedule"
@@ -129,73 +128,19 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     partition: int = 0
     steps: tuple[ScheduleStep, ...]
 
-    def to_json(self) -> bytes:
-        """Return the schedule as a file holds it."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
-
-    def plain(self) -> dict[str, object]:
-        """Return the schedule as a plan holds it, in JSON types."""
-        plain_values: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
-        return plain_values
-
-    @classmethod
-    def from_plain(cls, plain_values: object) -> Self:
-        """Read back what ``plain`` gave.
-
-        Raises:
-            UsageError: it is of another format, no schedule at all, or contradicts itself.
-        """
-        if isinstance(plain_values, dict) and plain_values.get("format", FORMAT) != FORMAT:
+    def check(self) -> None:
+        """Raise an error for a schedule without meaning."""
+        if sorted(self.order) != list(range(self.replicas)):
             raise UsageError(
-                f"the schedule has format {plain_values['format']}; this is format {FORMAT}",
-                hint="Find it again with this release of Highwater.",
+                f"the order {list(self.order)} does not name each of {self.replicas} replicas",
+                hint="Replicas are numbered from 0.",
             )
-        try:
-            schedule = msgspec.convert(plain_values, type=cls, str_keys=True)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"this is no schedule: {error}") from error
-        _check(schedule)
-        return schedule
-
-    @classmethod
-    def from_json(cls, text: bytes) -> Self:
-        """Read a file's content.
-
-        Raises:
-            UsageError: it is of another format, no schedule at all, or contradicts itself.
-        """
-        try:
-            return cls.from_plain(msgspec.json.decode(text))
-        except msgspec.DecodeError as error:
-            raise UsageError(f"this is no schedule: {error}") from error
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read a file.
-
-        Raises:
-            StoreError: it cannot be read.
-            UsageError: as ``from_json``.
-        """
-        try:
-            return cls.from_json(path.read_bytes())
-        except OSError as error:
-            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _check(schedule: Schedule) -> None:
-    """Raise an error for a schedule without meaning."""
-    if sorted(schedule.order) != list(range(schedule.replicas)):
-        raise UsageError(
-            f"the order {list(schedule.order)} does not name each of {schedule.replicas} replicas",
-            hint="Replicas are numbered from 0.",
-        )
-    sent: set[str] = set()
-    for number, step in enumerate(schedule.steps, start=1):
-        problem = _problem(step, schedule.replicas, sent)
-        if problem:
-            raise UsageError(f"step {number}, {step.action}: {problem}")
-        sent |= set((step.record or "").split()) if step.action == "send" else set()
+        sent: set[str] = set()
+        for number, step in enumerate(self.steps, start=1):
+            problem = _problem(step, self.replicas, sent)
+            if problem:
+                raise UsageError(f"step {number}, {step.action}: {problem}")
+            sent |= set((step.record or "").split()) if step.action == "send" else set()
 
 
 def _problem(step: ScheduleStep, replicas: int, sent: set[str]) -> str:

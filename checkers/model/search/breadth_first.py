@@ -27,8 +27,9 @@ from highwater.checkers.model.search.kernels import Expansion, Kernels, Problem,
 from highwater.checkers.model.search.machine import Machine
 from highwater.checkers.model.search.paths import PathStep, follow
 
-Reason = Literal["memory", "time", "stopped"]
-"""Why a search ended early: its memory or its time was used up, or it was told to stop."""
+Reason = Literal["memory", "time", "stopped", "overflow"]
+"""Why a search ended early: its memory or time was used up, it was told to stop, or a state within
+the bounds has more than the vector holds."""
 
 BLOCK: Final = 1 << 15
 """States that are allocated together, and the most that one call of the kernel adds."""
@@ -127,12 +128,12 @@ def explore(
     with ThreadPoolExecutor(jobs, thread_name_prefix="explore") as pool:
         search = _Search(machine, invariants, compiled, jobs, pool)
         reason = search.run(limits, watch, began)
+    paths = {name: follow(machine, ancestors(search.table, at)) for name, at in search.breaches()}
+    known = {name: path for name, path in paths.items() if not overflows(machine, path)}
     return SearchOutcome(
-        paths={
-            name: follow(machine, ancestors(search.table, at)) for name, at in search.breaches()
-        },
-        reason=reason,
-        exhausted=search.exhausted,
+        paths=known,
+        reason=reason if len(known) == len(paths) else "overflow",
+        exhausted=search.exhausted and len(known) == len(paths),
         states=search.states,
         transitions=search.transitions,
         depth=search.depth,
@@ -140,6 +141,11 @@ def explore(
         compile_seconds=compile_seconds,
         peak_bytes=search.peak,
     )
+
+
+def overflows(machine: Machine, path: Sequence[PathStep]) -> bool:
+    """Return whether a path ends in a state of which nothing is known."""
+    return bool(path) and machine.overflowed(path[-1].after)
 
 
 def compile_all(machine: Machine) -> float:

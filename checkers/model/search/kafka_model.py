@@ -1,21 +1,21 @@
 """The model of a release as a machine that can be searched, and the questions to ask of it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Final
 
 import numpy as np
 
 from highwater.checkers.model.protocol.compiled import State
-from highwater.checkers.model.protocol.invariants import INVARIANTS, broken
+from highwater.checkers.model.protocol.invariants import INVARIANTS, broken, overflowed
 from highwater.checkers.model.protocol.moves import apply, apply_alone, moves, possible
 from highwater.checkers.model.protocol.rules_by_release import Rules, rules_of
 from highwater.checkers.model.protocol.scope import Scope, constants, initial
 from highwater.checkers.model.search.machine import Machine, MachineFunctions
+from highwater.checkers.model.search.questions import invariants_by_name, switch
 from highwater.checkers.model.search.symmetry import canonical, rename
 from highwater.harness.base.errors import UsageError
-from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import CATALOGUE
 
 _LAWS: Final = {
@@ -55,11 +55,7 @@ class ModelSettings:
                 f"Kafka {self.kafka} has no unclean elections by hand",
                 hint="They came with 2.4 (KIP-460).",
             )
-        names = Rules.__dataclass_fields__
-        for name in self.switched:
-            if name not in names:
-                raise UsageError(f"no rule is called {name!r}", hint=nearest(name, names))
-        return replace(rules, **self.switched)
+        return switch(rules, self.switched, Rules.__dataclass_fields__, "rule")
 
     def machine(self) -> Machine:
         """Return the model as a machine. Raises what ``rules`` raises."""
@@ -69,26 +65,18 @@ class ModelSettings:
             constants=constants(self.scope, self.rules()),
             initial=initial(self.scope),
             invariants={name: invariant.bit for name, invariant in INVARIANTS.items()},
+            overflowed=overflowed,
             renamed=_renamer(self.scope.brokers),
         )
 
 
 def invariants(text: Iterable[str]) -> tuple[str, ...]:
-    """Invariants by name; ``all`` is all of them, ``promises`` those that clients rely on.
+    """Return invariants by name; ``promises`` are those that clients rely on.
 
-    Raises:
-        UsageError: there is none of that name; the hint names the nearest.
+    Raises what ``invariants_by_name`` raises.
     """
     groups = {"all": tuple(INVARIANTS), "promises": PROMISES}
-    chosen: dict[str, None] = {}
-    for name in text:
-        if name not in groups and name not in INVARIANTS:
-            selectable = (*groups, *INVARIANTS)
-            raise UsageError(f"no invariant is called {name!r}", hint=nearest(name, selectable))
-        chosen |= dict.fromkeys(groups.get(name, (name,)))
-    if not chosen:
-        raise UsageError("no invariant is named", hint=nearest("", (*groups, *INVARIANTS)))
-    return tuple(chosen)
+    return invariants_by_name(text, groups, "invariant")
 
 
 def _renamer(brokers: int) -> Callable[[State], Iterator[State]]:

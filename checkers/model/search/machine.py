@@ -46,7 +46,8 @@ class Machine:
         constants: handed to every law.
         initial: the first state, whole words of eight bytes.
         invariants: name to its bit in what ``broken`` returns, from 0.
-        renamed: every state of the same shape as one, itself included.
+        overflowed: tells a state in which something has no room, so that nothing is known of it; it
+            breaks every invariant. renamed: every state of the same shape as one, itself included.
     """
 
     laws: MachineFunctions
@@ -54,4 +55,5 @@ class Machine:
     constants: Constants
     initial: State
     invariants: Mapping[str, int]
+    overflowed: Callable[[State], bool] = lambda _: False
     renamed: Callable[[State], Iterable[State]] = lambda state: (state,)

@@ -22,6 +22,8 @@ def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
 
     The search renames the brokers of every state, and does not keep the names. So the path is
     followed again in two lines of equal shapes, one renamed as in the search and one not.
+    The search forgets decisions that every broker knows; this does not, and ends where there is no
+    room for one more.
 
     Raises:
         HarnessError: no move leads on, which means that the laws treat brokers differently.
@@ -30,15 +32,22 @@ def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
     leaps: list[PathStep] = []
     for fingerprint in chain[1:]:
         form = _step(machine, form, fingerprint, len(leaps))
-        shape = _shape(machine, form)
-        for move, after in successors(machine, state):
-            if _shape(machine, after) == shape:
-                leaps.append(PathStep(move=move, after=after))
-                state = after
-                break
-        else:
-            raise _astray(len(leaps))
+        state = _alike(machine, state, _shape(machine, form), leaps)
+        if machine.overflowed(state):
+            break
     return tuple(leaps)
+
+
+def _alike(machine: Machine, state: State, shape: bytes, leaps: list[PathStep]) -> State:
+    """Add the step after ``state`` that has this shape; failing that, one that has no room."""
+    steps = [PathStep(move=move, after=after) for move, after in successors(machine, state)]
+    for leap in (
+        *(leap for leap in steps if _shape(machine, leap.after) == shape),
+        *(leap for leap in steps if machine.overflowed(leap.after)),
+    ):
+        leaps.append(leap)
+        return leap.after
+    raise _astray(len(leaps))
 
 
 def successors(machine: Machine, state: State) -> list[tuple[tuple[int, int, int], State]]:

@@ -6,15 +6,22 @@ Their findings are real, though not the shortest; they do not prove that there a
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
-from highwater.checkers.model.search.breadth_first import Limits, Reason, SearchProgress, Watch
+from highwater.checkers.model.search.breadth_first import (
+    Limits,
+    Reason,
+    SearchProgress,
+    Watch,
+    overflows,
+)
 from highwater.checkers.model.search.kernels import Problem, kernels
 from highwater.checkers.model.search.machine import Machine
 from highwater.checkers.model.search.paths import PathStep
 from highwater.harness.base.ddmin import ddmin
+from highwater.harness.base.errors import UsageError
 
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _MASK: Final = (1 << 64) - 1
@@ -85,7 +92,8 @@ def walk(
         if rows < 0:
             tried = machine.moves[route[:-rows]].tolist()
             for name, bit in open_bits.items():
-                if play(machine, tried, bit) is not None:
+                path = play(machine, tried, bit)
+                if path is not None and not overflows(machine, path):
                     paths[name] = shrink(machine, tried, bit)
         if len(paths) == len(bits):
             break
@@ -121,6 +129,27 @@ def play(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[Pa
             if machine.laws.broken(after, machine.constants) >> bit & 1:
                 return tuple(leaps)
     return None
+
+
+class _Numbered(Protocol):
+    def numbers(self) -> tuple[int, int, int]: ...
+
+
+def replayed(
+    machine: Machine, steps: Sequence[_Numbered], invariant: str
+) -> tuple[PathStep, ...] | None:
+    """Return the states of stored steps; None if not the last of them breaks the invariant.
+
+    Raises:
+        UsageError: a move or an invariant that the model does not know.
+    """
+    try:
+        moves = [step.numbers() for step in steps]
+        bit = machine.invariants[invariant]
+    except KeyError as error:
+        raise UsageError(f"the model does not know {error}") from error
+    path = play(machine, moves, bit)
+    return None if path is None or len(path) < len(moves) or overflows(machine, path) else path
 
 
 def shrink(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[PathStep, ...]:

@@ -1,13 +1,13 @@
 """A way to break an invariant of transactions, step by step, as a file."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import ClassVar, Literal
 
 import msgspec
 
+from highwater.checkers.model.schedules.model_file import FORMAT, ModelFile
 from highwater.checkers.model.search.paths import PathStep
-from highwater.checkers.model.search.random_walks import play
+from highwater.checkers.model.search.random_walks import replayed
 from highwater.checkers.model.transactions.transaction_invariants import TRANSACTION_INVARIANTS
 from highwater.checkers.model.transactions.transaction_machine import TransactionSettings
 from highwater.checkers.model.transactions.transaction_moves import TransactionMove
@@ -17,10 +17,6 @@ from highwater.checkers.model.transactions.transaction_state import (
     TransactionState,
     decode_transactions,
 )
-from highwater.harness.base.errors import StoreError, UsageError
-
-TRANSACTION_FORMAT: Final = 1
-"""Version of the file; it changes when an older reader would misunderstand a newer one."""
 
 
 class TransactionStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,10 +27,12 @@ class TransactionStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     says: str
     after: TransactionState
 
+    def numbers(self) -> tuple[int, int, int]:
+        """Its kind and arguments, as arguments of the rules."""
+        return (int(TransactionMove[self.move.upper()]), *self.arguments)
 
-class TransactionCounterexample(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
-):
+
+class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A way to break an invariant with a release and a client, within a scope.
 
     Attributes:
@@ -45,8 +43,11 @@ class TransactionCounterexample(
         shortest: whether a search has shown that there is no shorter one.
     """
 
+    kind: ClassVar[str] = "counterexample of transactions"
+    found_by: ClassVar[str] = "highwater model explore --transactions --out FILE"
+
     model: Literal["transactions"] = "transactions"
-    format: int = TRANSACTION_FORMAT
+    format: int = FORMAT
     kafka: str
     client: str
     scope: TransactionScope
@@ -68,62 +69,13 @@ class TransactionCounterexample(
         """The broken invariant, where, and in how many steps."""
         return f"{self.invariant} on Kafka {self.kafka} with {self.client}"
 
-    def to_json(self) -> bytes:
-        """Return the counterexample as a file holds it."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
-
-    def plain(self) -> dict[str, Any]:
-        """Return it as plain JSON, for a run's plan."""
-        content: dict[str, Any] = msgspec.to_builtins(self)
-        return content
-
-    @classmethod
-    def from_plain(cls, content: object) -> Self:
-        """Read what ``plain`` returned.
-
-        Raises:
-            UsageError: it is no counterexample of transactions.
-        """
-        try:
-            return msgspec.convert(content, cls)
-        except msgspec.ValidationError as error:
-            raise UsageError(
-                f"this is no counterexample of transactions: {error}",
-                hint="highwater model explore --transactions --out FILE writes one.",
-            ) from error
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read a file.
-
-        Raises:
-            StoreError: it cannot be read.
-            UsageError: it is no counterexample of transactions.
-        """
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
-        except OSError as error:
-            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-        except msgspec.MsgspecError as error:
-            raise UsageError(
-                f"this is no counterexample of transactions: {error}",
-                hint="highwater model explore --transactions --out FILE writes one.",
-            ) from error
-
     def replay(self) -> tuple[PathStep, ...] | None:
         """Return its states by the rules of today; None if it no longer breaks the invariant.
 
         Raises:
             UsageError: a release, rule, move or invariant that the model does not know.
         """
-        machine = self.settings.machine()
-        try:
-            moves = [(TransactionMove[step.move.upper()], *step.arguments) for step in self.steps]
-            bit = machine.invariants[self.invariant]
-        except KeyError as error:
-            raise UsageError(f"the model does not know {error}") from error
-        leaps = play(machine, moves, bit)
-        return leaps if leaps is not None and len(leaps) == len(moves) else None
+        return replayed(self.settings.machine(), self.steps, self.invariant)
 
 
 def transaction_counterexample(

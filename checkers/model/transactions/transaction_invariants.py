@@ -207,12 +207,18 @@ TRANSACTION_INVARIANTS: Final = {
 
 
 @rule
+def overflowed(s: State) -> bool:
+    """Return whether there were more messages or entries than a state holds."""
+    return int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW != 0
+
+
+@rule
 def broken_of(s: State, k: Constants) -> int:  # noqa: ARG001 - of all machines
     """Return a mask of the invariants that a state breaks, in the order of ``_CHECKS``.
 
     A state in which something has no room breaks all of them: nothing holds then.
     """
-    if int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW:
+    if overflowed(s):
         return (1 << _ALL) - 1
     return (
         int(not aborted_unread(s))

@@ -1,14 +1,16 @@
 """The model of transactions as a machine that can be searched."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from highwater.checkers.model.protocol.compiled import Constants, State, copy_state, rule
 from highwater.checkers.model.search.machine import Machine, MachineFunctions
+from highwater.checkers.model.search.questions import invariants_by_name, switch
 from highwater.checkers.model.transactions.transaction_invariants import (
     TRANSACTION_INVARIANTS,
     broken_of,
+    overflowed,
 )
 from highwater.checkers.model.transactions.transaction_messages import sort_messages
 from highwater.checkers.model.transactions.transaction_moves import (
@@ -26,8 +28,6 @@ from highwater.checkers.model.transactions.transaction_scope import (
     transaction_constants,
     transaction_initial,
 )
-from highwater.harness.base.errors import UsageError
-from highwater.harness.base.suggestions import nearest
 
 
 @rule
@@ -62,11 +62,7 @@ class TransactionSettings:
             UsageError: the model knows no such release, client or rule.
         """
         rules = transaction_rules_of(self.kafka, self.client)
-        for name in self.switched:
-            if name not in TRANSACTION_SWITCHES:
-                hint = nearest(name, TRANSACTION_SWITCHES)
-                raise UsageError(f"no rule of transactions is called {name!r}", hint=hint)
-        return replace(rules, **self.switched)
+        return switch(rules, self.switched, TRANSACTION_SWITCHES, "rule of transactions")
 
     def machine(self) -> Machine:
         """Return the model as a machine. Raises what ``rules`` raises."""
@@ -76,20 +72,14 @@ class TransactionSettings:
             constants=transaction_constants(self.scope, self.rules()),
             initial=transaction_initial(),
             invariants={name: invariant.bit for name, invariant in TRANSACTION_INVARIANTS.items()},
+            overflowed=overflowed,
         )
 
 
 def transaction_invariants(names: Iterable[str]) -> tuple[str, ...]:
     """Return invariants by name; ``promises`` and ``all`` are all of them.
 
-    Raises:
-        UsageError: there is none of that name.
+    Raises what ``invariants_by_name`` raises.
     """
     groups = dict.fromkeys(("all", "promises"), tuple(TRANSACTION_INVARIANTS))
-    chosen: dict[str, None] = {}
-    for name in names:
-        if name not in groups and name not in TRANSACTION_INVARIANTS:
-            hint = nearest(name, (*groups, *TRANSACTION_INVARIANTS))
-            raise UsageError(f"no invariant of transactions is called {name!r}", hint=hint)
-        chosen |= dict.fromkeys(groups.get(name, (name,)))
-    return tuple(chosen)
+    return invariants_by_name(names, groups, "invariant of transactions")

@@ -16,7 +16,6 @@ from highwater.checkers.model.transactions.transaction_counterexample import (
     transaction_counterexample,
 )
 from highwater.checkers.model.transactions.transaction_invariants import TRANSACTION_INVARIANTS
-from highwater.checkers.model.transactions.transaction_layout import FLAG_OVERFLOW, FLAGS
 from highwater.checkers.model.transactions.transaction_machine import TransactionSettings
 from highwater.checkers.model.transactions.transaction_scope import TransactionScope
 from highwater.harness.base.errors import UsageError
@@ -71,7 +70,7 @@ def search_transactions(
         UsageError: the scope has states that do not fit in the model.
     """
     outcome = explore(settings.machine(), invariants, limits=limits, jobs=jobs, watch=watch)
-    if any(int(path[-1].after[FLAGS]) & FLAG_OVERFLOW for path in outcome.paths.values() if path):
+    if outcome.reason == "overflow":
         raise UsageError(
             "within these bounds there are more messages or entries than the model holds",
             hint="Lower a bound: records, late or transactions.",

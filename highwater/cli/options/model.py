@@ -18,6 +18,7 @@ _REASONS: Final = {
     "memory": "memory was used up before every state was met: see --memory, --spark-master",
     "time": "the time was up before every state was met",
     "stopped": "it was stopped before every state was met",
+    "overflow": "within these bounds there are more decisions than the model holds: lower one",
     "walks": "random walks met nothing that breaks it, which proves nothing",
 }
 _WORDS: Final = {True: ("HOLDS", "green"), False: ("BROKEN", "red"), None: ("UNKNOWN", "yellow")}

@@ -38,7 +38,7 @@ def mends(counterexample: Counterexample) -> tuple[Mend, ...]:
 
     A rule under which the same steps break the promise still is not searched: it does not mend.
     """
-    setting, tried = counterexample.setting, list[Mend]()
+    setting, tried = counterexample.settings, list[Mend]()
     for rule in SWITCHES:
         # ``kraft`` is no rule of replication: it decides which rules hold.
         if getattr(setting.rules(), rule) or rule == "kraft":

@@ -71,6 +71,13 @@ def test_either_may_be_replayed_with_another_min_isr(file: Path, tmp_path: Path)
         assert "3" in refused.value.hint
 
 
+def test_transactions_are_not_replayed_with_another_min_isr() -> None:
+    path = Path(__file__).parents[4] / "docs/counterexamples/transactions-zombie-4.0.1.json"
+    assert Source.load(path).content.kafka == "4.0.1"
+    with pytest.raises(UsageError, match="--min-isr says nothing of transactions"):
+        Source.load(path, min_isr=2)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '"text"', '{"format": 99, "invariant": "a"}'])
 def test_what_is_neither_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text(text)

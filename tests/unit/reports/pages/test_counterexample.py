@@ -15,7 +15,7 @@ from highwater.cli.model import app as model_app
 from highwater.reports.drawings.counterexample_svg import WIDE, whole
 from highwater.reports.drawings.model_frames import Harm, harm
 from highwater.reports.html import drawing_css
-from highwater.reports.pages.counterexample import command, conclusion, headline, write
+from highwater.reports.pages.counterexample import conclusion, headline, write
 from tests.browser import foretold
 from tests.browser.lineage import forked, lost
 from tests.browser.samples import SAMPLES
@@ -30,7 +30,7 @@ def test_a_page_tells_what_breaks_and_every_step(tmp_path: Path) -> None:
     found = lost()
     shown = words(write(found, tmp_path / "lost.html"))
     assert headline(found) == "Kafka 0.10.2.2 can lose an acknowledged record, in 9 steps."
-    for wanted in (headline(found), found.says, conclusion(found), command(found)):
+    for wanted in (headline(found), found.says, conclusion(found), found.command):
         assert wanted in shown
     for number, step in enumerate(found.steps, start=1):
         assert f"Step {number}, {step.says}: the replicas around offset 0 A (" in shown
@@ -107,7 +107,7 @@ def test_what_real_brokers_made_of_it_stands_beside_it(tmp_path: Path) -> None:
 def test_the_command_on_the_page_is_one_that_there_is() -> None:
     scope = dataclasses.replace(forked().scope, unclean=True, by="round", stops=False)
     found = replace(forked(), switched={"epochs": True}, scope=scope)
-    program, group, name, *said = command(found).split()
+    program, group, name, *said = found.command.split()
     assert (program, group, name) == ("highwater", "model", "explore")
     commands = typer.main.get_command(model_app).commands  # type: ignore[attr-defined]
     context = commands[name].make_context(name, said)

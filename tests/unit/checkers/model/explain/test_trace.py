@@ -1,12 +1,24 @@
 """What a broker's log line tells, in the forms of every release."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from highwater.checkers.model.explain.elections import wrong_elections
+from highwater.checkers.model.explain.software import Software, SoftwareHistory
 from highwater.checkers.model.explain.tolerances import SECOND
-from highwater.checkers.model.explain.trace import BrokerLogLine, Trace
+from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces, Trace
+from highwater.checkers.model.transactions.transaction_counterexample import (
+    TransactionCounterexample,
+)
+from highwater.harness.runs.history import OPERATIONS
 from highwater.harness.runs.partition_trace import Leadership
+from highwater.harness.runs.store import RunStatus
+from highwater.nemesis.model_replay.transaction_replay import transaction_plan
+
+STORED = Path(__file__).parents[5] / "docs/counterexamples"
 
 
 def line(text: str, *, broker: int = 3, time_ns: int = 8 * SECOND) -> BrokerLogLine:
@@ -41,3 +53,20 @@ def test_a_broker_that_joined_between_two_observations_may_be_elected() -> None:
     assert trace.was_eligible(before, now)
     assert not trace.was_eligible(before, replace(now, leader=2))
     assert trace.was_eligible(before, replace(now, leader=2, epoch=4)), "an election between"
+
+
+def test_a_new_leader_in_a_replay_of_transactions_is_like_any_other() -> None:
+    stored = TransactionCounterexample.load(STORED / "transactions-zombie-4.0.1.json")
+    before = Leadership(time_ns=7 * SECOND, leader=3, epoch=2, isr=(1, 3))
+    now = Leadership(time_ns=9 * SECOND, leader=1, epoch=3, isr=(1,))
+    trace = Trace(partition=0, leaderships=[before, now], lines={}, disks={})
+    observed = RunTraces(
+        plan=transaction_plan(stored, "4.0.1"),
+        status=RunStatus(phase="frozen"),
+        software=SoftwareHistory(first=Software.of("4.0.1")),
+        faults=[],
+        traces={0: trace},
+        ops=pa.Table.from_pylist([], schema=OPERATIONS),
+    )
+    assert not observed.elects_anybody
+    assert not list(wrong_elections(observed, trace))

@@ -150,6 +150,28 @@ def test_a_walk_finds_it_too_and_longer_ways_are_shrunk() -> None:
     assert (nothing.holds, nothing.reason, exit_code([nothing])) == (None, "walks", 3)
 
 
+def test_more_decisions_than_a_state_holds_are_not_known() -> None:
+    """One broker may lag behind nine moves, each with decisions of its own: no state is left out
+    in silence."""
+    scope = Scope(brokers=2, records=1, failures=0, moves=9)
+    for kafka in ("4.4.0", "3.9.2-zk"):
+        found = search(ModelSettings(kafka=kafka, scope=scope), ["acked-kept"], limits=PLENTY)
+        assert [(one.holds, one.reason) for one in found] == [(None, "overflow")]
+        assert exit_code(found) == 3
+
+
+def test_a_breach_before_there_is_no_room_is_found() -> None:
+    scope = Scope(brokers=2, records=1, failures=0, moves=9)
+    found = search(ModelSettings(kafka="0.10.2.2", scope=scope), PROMISES, limits=PLENTY)
+    assert found[0].holds is False
+    assert {one.reason for one in found if one.holds is None} <= {"overflow"}
+    (walked,) = stroll(
+        ModelSettings(kafka="4.4.0", scope=scope),
+        ["acked-kept"], walks=300, depth=100, seed=3, limits=PLENTY,
+    )  # fmt: skip
+    assert (walked.holds, walked.reason) == (None, "walks")
+
+
 def test_too_little_memory_ends_with_what_was_found() -> None:
     setting = ModelSettings(kafka="0.10.2.2", scope=Scope(records=2, failures=2, moves=2))
     found = search(setting, ["acked-kept", "type-ok"], limits=Limits(memory=60 << 20))
@@ -255,6 +277,8 @@ def test_the_command(tmp_path: Path) -> None:
         ("--kafka 4.3.1 --rule epochs", "epochs=off"),
         ("--kafka 4.3.1 --rule epoch=off", "epochs"),
         ("--kafka 4.3.1 --acks some", "0, 1 or all"),
+        ("--kafka 4.3.1 --client java", "Add --transactions"),
+        ("--kafka 4.3.1 --bound records=3", "Add --transactions"),
     ],
 )
 def test_the_command_refuses_with_a_hint(words: str, says: str) -> None:

@@ -1,0 +1,80 @@
+"""Files of the model: schedules, and the counterexamples of both models."""
+
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+import msgspec
+
+from highwater.harness.base.errors import StoreError, UsageError
+
+FORMAT: Final = 1
+"""Version of the files; it changes when an older reader would misunderstand a newer one."""
+
+
+class ModelFile(msgspec.Struct, frozen=True):
+    """The reading and writing of a file whose content is a subclass.
+
+    Attributes:
+        kind: what an error calls it. found_by: the command that writes one, "" for none.
+    """
+
+    kind: ClassVar[str]
+    found_by: ClassVar[str] = ""
+
+    def check(self) -> None:
+        """Raise a UsageError for a content without meaning."""
+
+    def to_json(self) -> bytes:
+        """Return the content as a file holds it."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    def plain(self) -> dict[str, Any]:
+        """Return the content in JSON types, as a plan holds it."""
+        content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return content
+
+    @classmethod
+    def from_plain(cls, content: object) -> Self:
+        """Read what ``plain`` returned.
+
+        Raises:
+            UsageError: it is of another format, of another kind, or contradicts itself.
+        """
+        version = content.get("format", FORMAT) if isinstance(content, dict) else FORMAT
+        if version != FORMAT:
+            raise UsageError(
+                f"the {cls.kind} has format {version}; this is format {FORMAT}",
+                hint=f"Find it again with this release of Highwater. {cls._writer()}".strip(),
+            )
+        try:
+            read = msgspec.convert(content, cls, str_keys=True)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"this is no {cls.kind}: {error}", hint=cls._writer()) from error
+        read.check()
+        return read
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Read a file's content. Raises what ``from_plain`` raises."""
+        try:
+            content = msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise UsageError(f"this is no {cls.kind}: {error}", hint=cls._writer()) from error
+        return cls.from_plain(content)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file.
+
+        Raises:
+            StoreError: it cannot be read.
+            UsageError: as ``from_plain``.
+        """
+        try:
+            return cls.from_json(path.read_bytes())
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+
+    @classmethod
+    def _writer(cls) -> str:
+        return f"{cls.found_by} writes one." if cls.found_by else ""

@@ -75,6 +75,8 @@ _ANSWERED_BY = {
 }
 _SIZE = struct.Struct(">i")
 _CLIENT = "highwater-probe"
+_ANSWER_BYTES_MAX = 100 << 20
+"""What Kafka takes for a request at most (``socket.request.max.bytes``); answers are smaller."""
 
 
 class BrokerConnection:
@@ -95,7 +97,8 @@ class BrokerConnection:
             self._socket = address.dial((address.host, address.port), timeout_s)
         except OSError as error:
             raise UnreachableError(f"{address} does not answer: {error}") from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError):  # macOS: it was reset already, as a request will show
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, *requests: Request) -> list[Response]:
         """Send requests in a row and read their answers; the broker handles them in this order.
@@ -126,12 +129,17 @@ class BrokerConnection:
         """Read the answers to requests that were sent, in their order.
 
         Raises:
-            UnreachableError: the connection broke or an answer took too long; do not use it again.
+            UnreachableError: the connection broke, an answer took too long or is none of Kafka's;
+                do not use it again.
         """
         try:
             return [self._answer(request) for request in requests]
         except OSError as error:
             raise UnreachableError(f"{self._address} does not answer: {error}") from error
+        except (ValueError, struct.error, IndexError, EOFError) as error:
+            raise UnreachableError(
+                f"{self._address} does not answer as a Kafka broker does: {error}"
+            ) from error
 
     def set_timeout(self, timeout_s: float) -> None:
         """Set the timeout of each further answer."""
@@ -144,6 +152,8 @@ class BrokerConnection:
 
     def _answer(self, request: Request) -> Response:
         (size,) = _SIZE.unpack(self._read(_SIZE.size))
+        if not 0 <= size <= _ANSWER_BYTES_MAX:
+            raise ValueError(f"it announces {size} bytes")
         response = _ANSWERED_BY[type(request)]
         return response.decode(self._read(size), version=request.API_VERSION, header=True)
 
@@ -172,7 +182,12 @@ class ProtocolClient:
         addresses: node id to address.
         timeout_s: limit for each step of a request.
         clock: seconds, monotonic.
+
+    Attributes:
+        repeated: the last ``ask_any`` was answered by another node than the first that it asked.
     """
+
+    repeated = False
 
     AFTER_SILENCE_S = 1.0
     AFTER_REFUSAL_S = 0.05
@@ -211,14 +226,17 @@ class ProtocolClient:
     def ask_any(self, nodes: Sequence[int], *requests: Request) -> list[Response]:
         """Ask the first node that answers, those with an open connection first.
 
+        A node that does not answer may have done it all the same: ``repeated`` then says so.
+
         Raises:
             UnreachableError: none of them answers.
         """
+        self.repeated = False
         for node in sorted(nodes, key=lambda node: node not in self._connections):
             try:
                 return self.ask(node, *requests)
             except UnreachableError:
-                continue
+                self.repeated = True
         raise UnreachableError(f"none of the nodes {', '.join(map(str, nodes))} answers")
 
     def _connection(self, node: int) -> BrokerConnection:

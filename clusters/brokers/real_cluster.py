@@ -470,14 +470,14 @@ class RealCluster:
             for broker in running:
                 if broker.id not in but:
                     resuming.callback(broker.resume)
-                    broker.pause()
+                    _pause(broker)
             yield
 
     def freeze(self) -> Path:
         """Pause every broker, kill every node, and remove files that are not evidence."""
         for broker in self._brokers.values():
             if broker.state == "running":
-                broker.pause()
+                _pause(broker)
         _in_parallel(Node.kill, self._nodes)
         self.close()
         freeze.merge_log_dirs(self._layout.replicas)
@@ -597,6 +597,15 @@ def rehearse(release: Release, site: Site, directory: Path) -> None:
         cluster.open()
         cluster.create_topic("rehearsal", [[1]], {})
         cluster.brokers[1].stop()
+
+
+def _pause(broker: RealBroker) -> None:
+    """Pause a broker that ran a moment ago; one that has died since is as still."""
+    try:
+        broker.pause()
+    except HarnessError:
+        if broker.state != "down":
+            raise
 
 
 def _in_parallel(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:

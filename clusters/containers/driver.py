@@ -33,7 +33,7 @@ from highwater.clusters.core.addresses import (
     require_free,
 )
 from highwater.clusters.core.interfaces import PLAIN, BrokerState, NodeOptions
-from highwater.clusters.nodes.jvm import Runtime
+from highwater.clusters.nodes.jvm import UTF8, Runtime
 from highwater.clusters.nodes.site import NodePlan
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
@@ -159,6 +159,8 @@ class ContainerSite:
         image = self._images[plan.release.name].name
         container = DockerContainer(image, name=f"highwater-{self._claim.name}-{plan.name}")
         container.ports[f"{port}/tcp"] = (plan.public.host, plan.public.port)  # type: ignore[assignment]
+        for name, value in UTF8.items():
+            container.with_env(name, value)
         container.with_command([str(plan.log), *plan.command])
         container.with_kwargs(
             entrypoint=list(INTO_LOG),

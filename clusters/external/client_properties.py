@@ -5,14 +5,14 @@ the file, too. Certificates have to be in PEM files: a Java key store cannot be 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from highwater.clusters.core.java_properties import from_properties
 from highwater.clusters.external.security import SUPPORTED
 from highwater.harness.base.errors import UsageError
 
-_PAIR: Final = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(.*)", re.DOTALL)
 _CREDENTIAL: Final = re.compile(r'\b(username|password)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s;]+))')
 _MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
 _PEM: Final = b"-----BEGIN "
@@ -34,12 +34,11 @@ def read_properties(path: Path) -> dict[str, str]:
         UsageError: the file or something that it names cannot be read.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        properties = from_properties(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"{path} cannot be read: {error}", hint="Name a client properties file."
         ) from error
-    properties = dict(_pairs(text))
     settings = {name: value for name, value in properties.items() if name in SUPPORTED}
     if settings.get("ssl.endpoint.identification.algorithm") == "":
         settings["ssl.endpoint.identification.algorithm"] = "none"
@@ -74,18 +73,6 @@ def _complete(path: Path, settings: Mapping[str, str]) -> dict[str, str]:
                     hint="SASL needs it; GSSAPI and OAUTHBEARER are not supported.",
                 )
     return dict(settings)
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of a file in Java's format."""
-    joined = re.sub(r"\\\r?\n[ \t]*", "", text)
-    for line in joined.splitlines():
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        pair = _PAIR.fullmatch(stripped)
-        name, value = pair.groups() if pair else (stripped, "")
-        yield name, re.sub(r"\\(.)", r"\1", value) if "\\" in value else value
 
 
 def _pem(path: Path, name: str, store: str) -> str:

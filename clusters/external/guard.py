@@ -12,7 +12,6 @@ from pathlib import Path
 
 from highwater.clusters.external.healing import recover
 from highwater.clusters.external.journal import Journal, read
-from highwater.harness.base.errors import HighwaterError
 
 LONGEST_S = 60.0
 """Limit of the wait for commands that go on after the end of their harness."""
@@ -23,13 +22,15 @@ def main(folder: Path, commands: int, lock: int) -> None:
     sys.stdin.read()
     if read(folder) is None:
         return
-    select.select([commands], [], [], LONGEST_S)
+    ended = select.poll()  # which, unlike select(), takes descriptors of any number
+    ended.register(commands, select.POLLIN)
+    ended.poll(LONGEST_S * 1000)
     log_path = folder / "guard.log"
     with log_path.open("w", encoding="utf-8", buffering=1) as log:
         try:
             recover(Journal.inherited(folder, lock), lambda line: print(line, file=log))
-        except HighwaterError as error:
-            print(error, file=log)
+        except Exception as error:  # noqa: BLE001 - its last words, whatever they are
+            print(f"{type(error).__name__}: {error}", file=log)
 
 
 if __name__ == "__main__":

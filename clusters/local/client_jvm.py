@@ -52,7 +52,10 @@ class ClientJvm:
             _MAIN,
             ["--enable-auth", "0"],
             heap_mb=HEAP_MB,
-            properties=jvm.write_logging(release, self._folder, into=log),
+            properties={
+                "java.io.tmpdir": str(self._folder),  # for native libraries: it ends by SIGKILL
+                **jvm.write_logging(release, self._folder, into=log),
+            },
         )
         self._output = self._folder / "output"
         self._process = ChildProcess(

@@ -12,6 +12,7 @@ from highwater.clusters.core.addresses import (
     Address,
     EnsemblePorts,
 )
+from highwater.clusters.core.java_properties import to_properties
 from highwater.clusters.releases.software_level import METADATA
 from highwater.harness.releases.catalogue import Release
 
@@ -24,11 +25,6 @@ Settings = dict[str, str]
 _PROTOCOLS = ",".join(
     f"{name}:PLAINTEXT" for name in (CONTROLLER_LISTENER, "PLAINTEXT", "EXTERNAL", "INTERNAL")
 )
-
-
-def text(settings: Mapping[str, str]) -> str:
-    """Format settings as a properties file."""
-    return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 def broker(
@@ -210,7 +206,7 @@ def format_node(
         "node.id": str(node_id),
         "directory.id": directory_id or kafka_uuid(),
     }
-    (folder / "meta.properties").write_text(text(properties), encoding="ascii")
+    (folder / "meta.properties").write_text(to_properties(properties), encoding="ascii")
 
 
 TIER_TASK_S = 10.0

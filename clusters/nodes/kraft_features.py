@@ -8,7 +8,6 @@ cluster gets the same features, as ``kafka-features upgrade --release-version`` 
 """
 
 import contextlib
-import os
 import struct
 import subprocess
 from collections.abc import Callable, Mapping
@@ -24,11 +23,14 @@ from kafka.record import MemoryRecords
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.core.java_properties import to_properties
 from highwater.clusters.nodes import config_files, jvm
 from highwater.clusters.relay.rules import FIRST_CONTROLLER
 from highwater.clusters.releases.jars import classpath, lock_file
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.files import write_whole
+from highwater.harness.base.jvm_class_archive import exclusive
 from highwater.harness.base.scratch import temporary
 from highwater.harness.base.user_dirs import cache_directory
 from highwater.harness.base.waiting import await_condition
@@ -54,14 +56,24 @@ def checkpoint(release: Release) -> bytes:
     jars = sha256(lock_file(release).read_bytes()).hexdigest()[:12]
     cached = cache_directory() / "archives" / f"features-{release.name}-{jars}.checkpoint"
     with contextlib.suppress(OSError):
-        return cached.read_bytes()
+        if _is_whole(content := cached.read_bytes()):
+            return content
     content = _ask_tool(release, _written_checkpoint)
-    temporary = cached.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):  # a cache that cannot be written is not an error
         cached.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        temporary.replace(cached)
+        with exclusive(cached.with_suffix(".lock")):
+            write_whole(cached, content)
     return content
+
+
+def _is_whole(content: bytes) -> bool:
+    """Return whether these are batches to the last byte, each with its checksum."""
+    batches, count = MemoryRecords(content), 0
+    while (batch := batches.next_batch()) is not None:
+        if not batch.validate_crc():
+            return False
+        count += 1
+    return count > 0 and batches.valid_bytes() == len(content)
 
 
 def initial_quorum(release: Release, voters: Mapping[int, str]) -> dict[str, bytes]:
@@ -183,7 +195,7 @@ def _ask_tool(release: Release, read: Callable[[Path], _T], *initial: str) -> _T
         if initial:
             settings = config_files.dynamic_quorum(settings)
         file = folder / "controller.properties"
-        file.write_text(config_files.text(settings), encoding="utf-8")
+        file.write_text(to_properties(settings), encoding="ascii")
         jars = tuple(str(path) for path in classpath(release))
         command = jvm.command(
             jvm.Runtime(java=str(jvm.java()), jars=jars, sharing=()),

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PLAIN, NodeOptions
+from highwater.clusters.core.java_properties import to_properties
 from highwater.clusters.nodes import config_files, jvm, kraft_features
 from highwater.clusters.nodes.node import Node
 from highwater.clusters.nodes.site import NodePlan, Site
@@ -260,7 +261,7 @@ class Layout:
         path = self.coordination / name
         if self._directory_ids:
             settings = config_files.dynamic_quorum(settings)
-        path.write_text(config_files.text(settings), encoding="utf-8")
+        path.write_text(to_properties(settings), encoding="ascii")
         return str(path)
 
 

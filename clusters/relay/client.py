@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -47,10 +48,13 @@ class Relay:
         self._held_messages: list[Row] = []
         self._events: dict[int, list[Row]] = {}
         self._gone = False
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
         self._process = subprocess.Popen(
-            [sys.executable, "-S", "-m", "highwater.clusters.relay"],
+            # -P: the folder of the caller may have files with names of Python's own modules.
+            [sys.executable, "-S", "-P", "-m", "highwater.clusters.relay"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self._errors,
             env={**os.environ, "PYTHONPATH": str(_ROOT)},
             start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
         )
@@ -159,12 +163,19 @@ class Relay:
             self._changed.wait_for(lambda: number in self._answers or self._gone, _ANSWER_S)
             answer = self._answers.pop(number, None)
         if answer is None and self._gone:
-            raise HarnessError(f"the wire's process ended (status {self._process.poll()})")
+            raise HarnessError(
+                f"the wire's process ended (status {self._process.wait()}): {self._last_words()}"
+            )
         if answer is None:
             raise WaitTimeoutError(f"the wire did not {verb} within {_ANSWER_S:g} s")
         if "error" in answer:
             raise HarnessError(f"the wire cannot {verb}: {answer['error']}")
         return answer
+
+    def _last_words(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read().decode("utf-8", "replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
     def _listen(self) -> None:
         pipe = self._process.stdout

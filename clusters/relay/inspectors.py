@@ -220,12 +220,13 @@ class AnswerInspector:
         """Find the request of an answer, and decode a follower's Fetch answer."""
         request = None
         correlation = kafka_frames.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - its id
-        while self._pending:
-            pending = self._pending.popleft()  # skips requests without an answer (acks=0)
+        for place, pending in enumerate(self._pending):
             if pending.head.correlation == correlation:
                 request = pending
+                for _ in range(place + 1):  # answers come in order: those before have none
+                    self._pending.popleft()
                 break
-        if request is None:
+        if request is None:  # it could not be decoded
             return None
         if request.fetch is None or request.fetch.replica < 0:
             return Answer(request, [])

@@ -1,6 +1,7 @@
 """Folders for files of this process, removed when it ends, or later if it was killed."""
 
 import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
@@ -22,7 +23,7 @@ def scratch(name: str) -> Path:
     with _lock:
         if not (_roots and _roots[-1].is_dir()):
             _clear_left()
-            root = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
+            root = _locked_folder()
             at_end(partial(shutil.rmtree, root, ignore_errors=True))
             _roots.append(root)
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=_roots[-1]))
@@ -38,11 +39,28 @@ def temporary(name: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _clear_left() -> None:
-    """Remove the folders of processes that have ended."""
-    import psutil  # noqa: PLC0415 - workers, who import this module, need not have it
+def _locked_folder() -> Path:
+    """Make a folder that is locked for as long as this process lives."""
+    while True:
+        root = Path(tempfile.mkdtemp(prefix=_FOLDER))
+        with contextlib.suppress(FileNotFoundError):  # removed as left, before it was locked
+            fcntl.flock(os.open(root, os.O_RDONLY), fcntl.LOCK_EX)
+            if root.is_dir():
+                return root
 
-    for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*"):
-        owner = left.name.removeprefix(_FOLDER).split("-")[0]
-        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
-            shutil.rmtree(left, ignore_errors=True)
+
+def _clear_left() -> None:
+    """Remove the folders that nobody locks: those of processes that have ended.
+
+    A process id would not tell: another container may share the folder, with ids of its own.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        if "-" in left.name.removeprefix(_FOLDER):
+            continue  # of a release that locked none
+        with contextlib.suppress(OSError):  # it goes now, is another user's, or is locked
+            descriptor = os.open(left, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(descriptor)

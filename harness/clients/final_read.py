@@ -222,7 +222,9 @@ def _read(
         client.list_topics(topic, timeout=_TRY_S)
     tape.moved(ASSIGN, dict.fromkeys(fences), within=False)
     tape.moved(SEEK, dict.fromkeys(fences, 0), within=False)
-    begins = {p: _first_offset(client, topic, p) if plan.tiered else 0 for p in fences}
+    begins = {
+        p: _first_offset(client, recorder, topic, p, deadline) if plan.tiered else 0 for p in fences
+    }
     client.assign([TopicPartition(topic, partition, at) for partition, at in begins.items()])
     while time.monotonic() < deadline and any(
         reached[p] < end for p, end in ends.items() if p not in stable.standing
@@ -265,16 +267,22 @@ def _last_offset(client: Consumer, topic: str, partition: int) -> int:
     return max(_readable_end(client, topic, partition) - 1, -1)
 
 
-def _first_offset(client: Consumer, topic: str, partition: int) -> int:
+def _first_offset(
+    client: Consumer, recorder: Recorder, topic: str, partition: int, deadline: float
+) -> int:
     """Return the offset at which a partition begins: a reader of an earlier one gets an error.
 
-    Only a remote tier moves it: all other topics keep what they have.
+    Only a remote tier moves it: all other topics keep what they have. 0 if nobody says so before
+    the deadline.
     """
-    try:
-        bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S)
-    except KafkaException:
-        return 0
-    return max(bounds[0], 0) if bounds else 0
+    while time.monotonic() < deadline:
+        with contextlib.suppress(KafkaException):
+            bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S)
+            if bounds:
+                return max(bounds[0], 0)
+        if recorder.failed.wait(_RETRY_S):
+            break
+    return 0
 
 
 def _readable_end(client: Consumer, topic: str, partition: int) -> int:

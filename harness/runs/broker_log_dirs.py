@@ -26,15 +26,16 @@ def log_dirs(replicas: Path) -> Iterator[tuple[str, Path]]:
 def copy_broker_file(file: Path, copy: Path) -> None:
     """Copy a broker-wide file, or add the lines of a checkpoint to those of another directory.
 
-    Kafka leaves some checkpoints empty until there is something to write.
+    Kafka leaves some checkpoints empty until there is something to write; a fault may leave a part
+    of one, or any bytes.
     """
     if not copy.exists() or (file.name.endswith(_OFFSETS) and not copy.stat().st_size):
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(file, copy)
     elif file.name.endswith(_OFFSETS) and file.stat().st_size:
-        version, _, *first = copy.read_text(encoding="ascii", errors="replace").splitlines()
-        lines = first + file.read_text(encoding="ascii", errors="replace").splitlines()[2:]
-        copy.write_text("\n".join([version, str(len(lines)), *lines, ""]), encoding="ascii")
+        first, second = (path.read_text("latin-1").split("\n") for path in (copy, file))
+        lines = [line for line in (*first[2:], *second[2:]) if line]
+        copy.write_text("\n".join([first[0], str(len(lines)), *lines, ""]), "latin-1")
 
 
 def merged_copy(replicas: Path, names: Iterable[str], target: Path) -> None:

@@ -125,7 +125,8 @@ def _with(content: Content, min_isr: int) -> Content:
     """Return the same steps with another min.insync.replicas."""
     if isinstance(content, TransactionCounterexample):
         raise UsageError(
-            "--min-isr says nothing of transactions", hint="It bounds a search of replicas. Leave it out."
+            "--min-isr says nothing of transactions",
+            hint="It bounds a search of replicas. Leave it out.",
         )
     if isinstance(content, Counterexample):
         return msgspec.structs.replace(content, scope=replace(content.scope, min_isr=min_isr))

@@ -359,3 +359,17 @@ def test_nothing_outlives_the_harness(
         harness.communicate(timeout=60)
     assert len(pids) == 6
     await_gone(pids)
+
+
+@pytest.mark.parametrize("kafka", ["4.4.0", "0.10.2.2"])
+def test_a_path_may_have_any_letter(
+    kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java reads configuration files as ISO 8859-1, and arguments as its locale says."""
+    monkeypatch.setenv("LC_ALL", "C")
+    with open_cluster(
+        release(kafka), tmp_path / "j\u00fcrgen \u4e2d \U0001f600", brokers=1, broker_config={}
+    ) as cluster:
+        cluster.create_topic("events", [[1]], {})
+        send(cluster, "events", "m1")
+    assert list(tmp_path.glob("*/replicas/1/events-0/*.log"))

@@ -1,5 +1,7 @@
-"""The command that finds a counterexample again asks the same question: the same release, bounds,
-switches and invariant."""
+"""The command that finds a counterexample again asks the same question.
+
+The same release, bounds, switches and invariant: what is printed is parsed, and compared.
+"""
 
 import shlex
 from dataclasses import fields

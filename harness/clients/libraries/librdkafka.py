@@ -24,7 +24,7 @@ class ReachingProducer(Producer):
         super().__init__({**settings, "statistics.interval.ms": 100, "stats_cb": self._stats})
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Connect to the leader of every partition."""
+        """Connect to the leader of every partition, also of those that move meanwhile."""
         deadline = time.monotonic() + limit_s
         numbers: set[int] = set()
         while not numbers or not numbers <= self._up:
@@ -33,7 +33,7 @@ class ReachingProducer(Producer):
                     f"the client is connected to brokers {sorted(self._up)}, but the leaders of"
                     f" {topic} are {sorted(numbers) or 'unknown'} after {limit_s:g} s"
                 )
-            numbers = numbers or self._leaders(topic)
+            numbers = self._leaders(topic)
             self.poll(_LOOK_S)
 
     def _leaders(self, name: str) -> set[int]:

@@ -89,3 +89,12 @@ def test_a_frozen_remote_tier_has_no_index(tmp_path: Path) -> None:
     tier = remote_tier(tmp_path, "events")
     prune(replicas, tmp_path / "coordination")
     assert {name.rpartition(".")[2] for name in files(tier)} == {"log", "leader_epoch_checkpoint"}
+
+
+def test_a_checkpoint_of_which_a_fault_left_a_part_or_other_bytes_is_merged(tmp_path: Path) -> None:
+    for left in (b"0\n", b"0", b"\xff\xfe", b"0\n1\n\xffvents 0 5\n"):
+        replicas = cluster(tmp_path / left.hex())
+        (replicas / "1" / NAME).write_bytes(left)
+        merge_log_dirs(replicas)
+        lines = (replicas / "1" / NAME).read_bytes().split(b"\n")
+        assert lines[-3:] == [b"events 1 6", b"events 2 7", b""]

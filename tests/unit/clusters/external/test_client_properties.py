@@ -68,3 +68,16 @@ def test_a_java_key_store_is_told_from_a_pem_file(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         read_properties(tmp_path / "none.properties")
+
+
+def test_a_password_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    text = (
+        "security.protocol=SASL_SSL\n"
+        "sasl.mechanism=PLAIN\n"
+        "sasl.username=u\n"
+        r"sasl.password=p\u00e4ss\tword\\ "
+        "\n"
+    )
+    assert read_properties(written(tmp_path, text))["sasl.password"] == "p\u00e4ss\tword\\ "
+    with pytest.raises(UsageError, match="hexadecimal"):
+        read_properties(written(tmp_path, r"sasl.password=\u12"))

@@ -63,6 +63,24 @@ def test_the_features_are_found_where_the_tool_of_a_release_writes_them(
     assert kraft_features.checkpoint(release("4.4.0")) == CHECKPOINT.read_bytes()  # cached
 
 
+@pytest.mark.parametrize("damage", ["empty", "short", "flipped"])
+def test_a_cached_checkpoint_that_is_damaged_is_made_again(
+    damage: str, tool_files: list[str], tmp_path: Path
+) -> None:
+    tool_files.append("bootstrap.checkpoint")
+    content = kraft_features.checkpoint(release("4.4.0"))
+    [cached] = tmp_path.rglob("features-*.checkpoint")
+    assert cached.read_bytes() == content
+    broken = {
+        "empty": b"",
+        "short": content[:-3],
+        "flipped": content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
+    }
+    cached.write_bytes(broken[damage])
+    assert kraft_features.checkpoint(release("4.4.0")) == content
+    assert cached.read_bytes() == content
+
+
 @pytest.mark.parametrize(
     ("written", "says"), [([], "none"), (["a.checkpoint", "b.checkpoint"], "a.checkpoint, b")]
 )

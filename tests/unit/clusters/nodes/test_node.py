@@ -111,3 +111,19 @@ def test_one_that_was_never_started_can_be_healed_but_not_paused(make: Maker) ->
     never.stop()
     with pytest.raises(HarnessError, match="broker 7 is down and cannot be paused"):
         never.pause()
+
+
+def test_a_broker_that_dies_as_it_is_paused_is_still_enough(
+    make: Maker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    node = make(LISTENER)
+    level = Level.of(release("0.10.2.2"))
+    cluster = RealCluster.__new__(RealCluster)
+    cluster._brokers = {7: RealBroker(7, node, [tmp_path], cluster, level)}
+    states = iter(["running"])
+    monkeypatch.setattr(RealBroker, "state", property(lambda _: next(states, "down")))
+    with cluster._paused():
+        assert node.state == "down"
+    monkeypatch.setattr(RealBroker, "state", property(lambda _: "running"))
+    with pytest.raises(HarnessError, match="is down"), cluster._paused():
+        pass

@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -399,3 +400,21 @@ def test_the_wire_ends_with_the_harness(how: signal.Signals) -> None:
             limit_s=SOON_S,
             passing=(psutil.NoSuchProcess,),
         )
+
+
+def test_the_wire_does_not_import_files_of_the_callers_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("random", "selectors", "struct", "json", "socket"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')")
+    monkeypatch.chdir(tmp_path)
+    Relay([]).close()
+
+
+def test_why_the_wire_ended_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho it cannot start >&2\nread line\nexit 3\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    with pytest.raises(HarnessError, match=r"ended \(status 3\): it cannot start"):
+        Relay([])

@@ -151,8 +151,7 @@ def test_a_walk_finds_it_too_and_longer_ways_are_shrunk() -> None:
 
 
 def test_more_decisions_than_a_state_holds_are_not_known() -> None:
-    """One broker may lag behind nine moves, each with decisions of its own: no state is left out
-    in silence."""
+    """One broker may lag behind nine moves, each with decisions of its own."""
     scope = Scope(brokers=2, records=1, failures=0, moves=9)
     for kafka in ("4.4.0", "3.9.2-zk"):
         found = search(ModelSettings(kafka=kafka, scope=scope), ["acked-kept"], limits=PLENTY)

@@ -99,10 +99,8 @@ class ZooKeeperMover:
 
     def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Write the assignment to the topic's node, and make the controller read it again."""
-        path = f"/brokers/topics/{topic}"
-        node = self._view.read(path)
-        node["partitions"][str(partition)] = [*replicas]
-        self._view.write(path, node)
+        order = {str(partition): [*replicas]}
+        self._view.update(f"/brokers/topics/{topic}", lambda node: node["partitions"].update(order))
         self._elect_controller_anew()
 
     def _elect_controller_anew(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from kafka.protocol.admin import DescribeClusterRequest, DescribeQuorumRequest
 from kafka.protocol.metadata import MetadataRequest
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from highwater.clusters.admin.kafka_protocol import BrokerConnection, ProtocolClient, Response
@@ -31,6 +31,7 @@ _SESSION_S: Final = 10
 _ENSEMBLE_SESSION_S: Final = 2
 """A paused ZooKeeper keeps its clients for as long as their sessions; then they ask another."""
 
+_UPDATES: Final = 20
 _STATUS: Final = b"srvr"
 _LEADS: Final = b"Mode: leader"
 # By default kazoo doubles its delay each time: after an outage it would wait as long again.
@@ -199,9 +200,20 @@ class ZooKeeperView:
         data, _ = self._at(path, self._connected().get_async)
         return json.loads(data)
 
-    def write(self, path: str, node: Mapping[str, Any]) -> None:
-        """Replace a node's content."""
-        self._at(path, self._connected().set_async, json.dumps(node).encode())
+    def update(self, path: str, change: Callable[[Any], object]) -> None:
+        """Change a node's content in place, again from what it is if somebody else was faster.
+
+        Raises:
+            UnreachableError: ZooKeeper does not answer, or others change the node all the time.
+        """
+        for _ in range(_UPDATES):
+            data, state = self._at(path, self._connected().get_async)
+            change(node := json.loads(data))
+            with contextlib.suppress(BadVersionError):
+                content = json.dumps(node).encode()
+                self._at(path, self._connected().set_async, content, state.version)
+                return
+        raise UnreachableError(f"{path} in ZooKeeper was changed {_UPDATES} times meanwhile")
 
     def append(self, path: str, node: Mapping[str, Any]) -> None:
         """Create a node whose name is ``path`` and the next sequence number."""
@@ -223,7 +235,7 @@ class ZooKeeperView:
     def _wait(self, result: Any) -> Any:  # noqa: ANN401 - kazoo is not typed
         try:
             return result.get(timeout=self._timeout_s)
-        except (NoNodeError, NodeExistsError):
+        except (BadVersionError, NoNodeError, NodeExistsError):
             raise
         except (KazooException, KazooTimeoutError) as error:
             raise UnreachableError(f"ZooKeeper does not answer: {type(error).__name__}") from error

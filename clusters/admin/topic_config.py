@@ -36,11 +36,12 @@ def write(view: ZooKeeperView, release: Release, topic: str, changes: Changes) -
     Raises:
         UnreachableError: ZooKeeper does not answer, or there is no such topic.
     """
-    path = f"/config/topics/{topic}"
-    node = view.read(path)
-    config = {**node["config"], **changes}
-    node["config"] = {name: value for name, value in config.items() if value is not None}
-    view.write(path, node)
+
+    def change(node: dict[str, Any]) -> None:
+        config = {**node["config"], **changes}
+        node["config"] = {name: value for name, value in config.items() if value is not None}
+
+    view.update(f"/config/topics/{topic}", change)
     by_path = release.number >= _BY_PATH
     notice = (
         {"version": 2, "entity_path": f"topics/{topic}"}

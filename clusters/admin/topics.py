@@ -74,10 +74,8 @@ def add_partitions(
         WaitTimeoutError: they were not ready in time.
     """
     if isinstance(view, ZooKeeperView):
-        path = f"/brokers/topics/{name}"
-        node = view.read(path)
-        node["partitions"] |= {str(number): [*replicas] for number, replicas in added.items()}
-        view.write(path, node)
+        more = {str(number): [*replicas] for number, replicas in added.items()}
+        view.update(f"/brokers/topics/{name}", lambda node: node["partitions"].update(more))
     else:
         with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
             [response] = client.ask_any(tuple(brokers), _addition(name, added))

@@ -9,9 +9,11 @@ import errno
 import os
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from highwater.harness.base.errors import HarnessError
 
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 Client = Any  # docker.DockerClient, which ships no types
 _INSTALL = (
     "Install and start it (Debian: apt-get install docker.io iptables; elsewhere Docker Desktop or "
@@ -33,7 +35,31 @@ def connected() -> Iterator[Client]:
         client = DockerClient().client
         with contextlib.closing(client):
             client.ping()
+            _require_here(client.api.base_url)
             yield client
+
+
+def user(client: Client) -> str:
+    """Return the user of a container to whom this user's folders belong, ``uid:gid``.
+
+    A daemon without root's rights maps its own user to root (``name=rootless`` of docker info).
+    """
+    if "name=rootless" in client.info().get("SecurityOptions", ()):
+        return "0:0"
+    return f"{os.getuid()}:{os.getgid()}"
+
+
+def _require_here(url: str) -> None:
+    """Raise a HarnessError if a daemon is on another machine, whose folders it would mount."""
+    place = urlsplit(url)
+    if place.scheme == "http+docker" and place.hostname != "ssh":
+        return
+    if place.hostname not in _LOOPBACK:
+        raise HarnessError(
+            f"Docker's daemon is on another machine ({url})",
+            hint="Its containers would have neither the folders nor the addresses of this one:"
+            " unset DOCKER_HOST, or run on local processes: --cluster local.",
+        )
 
 
 @contextlib.contextmanager

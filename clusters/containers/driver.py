@@ -7,7 +7,6 @@ processes are, even after the container or the harness is gone.
 """
 
 import contextlib
-import os
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from typing import Any, Final
 
 from highwater.clusters.brokers.real_cluster import RealCluster, open_or_clean_up, rehearse
 from highwater.clusters.containers import ownership
-from highwater.clusters.containers.daemon import Client, connected, errors
+from highwater.clusters.containers.daemon import Client, connected, errors, user
 from highwater.clusters.containers.images import INTO_LOG, Image, release_image
 from highwater.clusters.containers.ownership import Claim
 from highwater.clusters.core.addresses import (
@@ -42,6 +41,7 @@ from highwater.harness.releases.release import Release
 _TAKES_EFFECT_S: Final = 20.0
 _DROPPED_AFTER_S: Final = 0.2
 _SUBNET_ATTEMPTS: Final = 20
+_LARGEST_PREFIX: Final = 24
 _NOT_FROZEN: Final = "unable to freeze"  # what runc reports when it gave up
 
 
@@ -94,6 +94,7 @@ class ContainerSite:
         self._claim = Claim()
         try:
             with connected() as client, errors("cannot make a network"):
+                self._user = user(client)
                 self._network, group = _claim_network(client, self._claim)
         except BaseException:
             self.close()
@@ -166,7 +167,7 @@ class ContainerSite:
             entrypoint=list(INTO_LOG),
             labels=self._claim.labels,
             hostname=plan.name,
-            user=f"{os.getuid()}:{os.getgid()}",
+            user=self._user,
             mounts=[Mount(str(path), str(path), type="bind") for path in plan.folders],
             network=self._network,
             networking_config={self._network: endpoint},
@@ -288,6 +289,21 @@ def _rehearse(image: Image, release: Release, folder: Path) -> None:
     rehearse(release, ContainerSite(release, image, 1), folder)
 
 
+def _group(subnet: str) -> str:
+    """Return the first three numbers of all addresses in a range.
+
+    Raises:
+        HarnessError: the range is smaller than /24, so that it lacks numbers that nodes have.
+    """
+    network = ip_network(subnet)
+    if network.prefixlen > _LARGEST_PREFIX:
+        raise HarnessError(
+            f"Docker's networks are too small: it gave {subnet}",
+            hint="Give it default-address-pools with a size of 24 or less, in daemon.json.",
+        )
+    return str(network.network_address).rpartition(".")[0]
+
+
 def _claim_network(client: Client, claim: Claim) -> tuple[str, str]:
     """Create a network with addresses of our choice; return its name and its first three numbers.
 
@@ -309,5 +325,5 @@ def _claim_network(client: Client, claim: Claim) -> tuple[str, str]:
             network = Network(docker_network_kw={**labels, "ipam": ipam}).create()
         except APIError:  # another process was faster
             continue
-        return network.name, str(ip_network(subnet).network_address).rpartition(".")[0]
+        return network.name, _group(subnet)
     raise HarnessError("Docker gives no range of addresses for a network")

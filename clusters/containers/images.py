@@ -8,7 +8,6 @@ reused, and other jars or another Java give another image.
 
 import contextlib
 import io
-import os
 import sys
 import tarfile
 import tempfile
@@ -20,7 +19,7 @@ from typing import Final
 
 from highwater.clusters.containers import ownership
 from highwater.clusters.containers.base_image import base_image, find, owned_by_root, source
-from highwater.clusters.containers.daemon import Client, connected, errors
+from highwater.clusters.containers.daemon import Client, connected, errors, user
 from highwater.clusters.containers.ownership import LABEL, Claim
 from highwater.clusters.nodes import jvm
 from highwater.clusters.nodes.jvm import Runtime
@@ -153,7 +152,7 @@ def _run(client: Client, image: str, command: Sequence[str], folder: Path) -> No
                 [str(log), *command],
                 entrypoint=list(INTO_LOG),
                 labels=claim.labels,
-                user=f"{os.getuid()}:{os.getgid()}",
+                user=user(client),
                 mounts=[Mount(str(folder), str(folder), type="bind")],
                 network_mode="none",
                 security_opt=["label=disable"],

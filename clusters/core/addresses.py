@@ -46,13 +46,13 @@ class Address:
     dial: Connector = field(default=socket.create_connection, compare=False, repr=False)
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``host:port``."""
+        """Read ``host:port``, or ``[host]:port`` as an address of IPv6 is written."""
         host, _, port = text.rpartition(":")
-        return cls(host=host, port=int(port))
+        return cls(host=host.removeprefix("[").removesuffix("]"), port=int(port))
 
 
 class Addresses(Protocol):

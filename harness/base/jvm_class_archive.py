@@ -142,16 +142,21 @@ def _archive(program: Program) -> Archive:
 def _make(archive: Archive, program: Program, rehearse: Callable[[Flags], None]) -> None:
     """Make both files aside, give them their names, and seal them. A failure is sealed as well."""
     with contextlib.suppress(HarnessError, subprocess.SubprocessError):
-        if not archive.base.exists():
-            new = archive.base.with_suffix(".new")
-            command = [str(program.java), "-Xshare:dump", COLLECTOR, f"-XX:SharedArchiveFile={new}"]
-            subprocess.run(command, check=True, capture_output=True, timeout=_BASE_LIMIT_S)
-            new.replace(archive.base)
+        with exclusive(archive.base.with_suffix(".lock")):  # all programs have it as their base
+            if not archive.base.exists():
+                _dump(program.java, archive.base)
         new = archive.top.with_suffix(".new")
         rehearse(archive.recording(new))
         if new.exists():
             new.replace(archive.top)
     archive.seal()
+
+
+def _dump(java: Path, base: Path) -> None:
+    new = base.with_suffix(".new")
+    command = [str(java), "-Xshare:dump", COLLECTOR, f"-XX:SharedArchiveFile={new}"]
+    subprocess.run(command, check=True, capture_output=True, timeout=_BASE_LIMIT_S)
+    new.replace(base)
 
 
 def _tidy(archive: Archive) -> None:

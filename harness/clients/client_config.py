@@ -31,8 +31,8 @@ def common(
         "bootstrap.servers": bootstrap,
         "client.id": client_id,
         "logger": log,
-        # Brokers listen on IPv4; trying ::1 first costs a refused connection each time.
-        "broker.address.family": "v4",
+        # Our brokers listen on IPv4; trying ::1 first costs a refused connection each time.
+        "broker.address.family": "v4" if bootstrap.startswith("127.") else "any",
         # A broker that came back is used again at once, not up to 10 s later.
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 500,

@@ -418,10 +418,16 @@ def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
 
     Raises:
         pa.ArrowInvalid: not even the schema could be read.
+        OSError: the disk does not give the file's bytes.
     """
-    cut_short = contextlib.suppress(pa.ArrowInvalid, OSError)
-    with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as stream, cut_short:
-        yield from stream
+    with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as stream:
+        try:
+            yield from stream
+        except pa.ArrowInvalid:
+            return
+        except OSError as error:
+            if error.errno:  # Arrow's own, of a body that is cut short, has none
+                raise
 
 
 def to_parquet(stream: Path, parquet: Path) -> int:

@@ -314,14 +314,15 @@ class Store:
                 hint="Choose another folder with --store, or another --name.",
             )
         new = Run(self.root / f".new-{secrets.token_hex(4)}")
+        made = new.path
         try:
             new.path.mkdir(parents=True)
             new.write("plan.json", plan.to_json())
             new.write_struct("status.json", RunStatus(phase="booting"))
-            new.path.rename(self.root / name)
+            made = new.path.rename(self.root / name)
             self._point_latest(name)
         except OSError as error:
-            shutil.rmtree(new.path, ignore_errors=True)
+            shutil.rmtree(made, ignore_errors=True)
             raise StoreError(
                 f"the store {self.root} cannot be written: {error.strerror}",
                 hint="Choose another folder with --store.",

@@ -86,11 +86,9 @@ def _opened(plan: Plan, word: str, jvm_log: Path, log: logging.Logger) -> OpenLi
     from highwater.harness.clients.libraries.java import JavaClients  # noqa: PLC0415 - of Py4J
     from highwater.harness.clients.libraries.java_gateway import KafkaGateway  # noqa: PLC0415
 
-    jvm = ClientJvm(choice.release, jvm_log)
-    java = JavaClients(KafkaGateway(jvm.port, jvm.token, choice.release.number))
-
-    def close() -> None:
-        java.close()
-        jvm.close()
-
-    return OpenLibrary(library=java, close=close)
+    with contextlib.ExitStack() as opened:
+        jvm = ClientJvm(choice.release, jvm_log)
+        opened.callback(jvm.close)
+        java = JavaClients(KafkaGateway(jvm.port, jvm.token, choice.release.number))
+        opened.callback(java.close)
+        return OpenLibrary(library=java, close=opened.pop_all().close)

@@ -126,20 +126,27 @@ class RunningWorkload:
         self._members: list[ShareMember] = []
         self._sharing: list[threading.Thread] = []
         self._drained = threading.Event()
+        with contextlib.ExitStack() as opened:
+            opened.callback(self._clients.close)
+            self._sender = self._story_sender()
+            self.direct = DirectSender(plan, recorder)
+            opened.pop_all()
+        self._transactional: list[NamedTransactions] = []
+        self._named: list[NamedRecords] = []
+        self._all_ended = True
+        self._failure: BaseException | None = None
+
+    def _story_sender(self) -> Sender:
+        plan = self._plan
         row = {"process": "story", "phase": RUN, "topic": plan.topic.name}
         settings = clients.producer(plan, self._common(f"story-{plan.workload.acks}"))
-        self._sender = Sender(
-            recorder,
+        return Sender(
+            self._recorder,
             settings,
             row,
             size=plan.workload.record_bytes,
             library=self._clients.producers,
         )
-        self.direct = DirectSender(plan, recorder)
-        self._transactional: list[NamedTransactions] = []
-        self._named: list[NamedRecords] = []
-        self._all_ended = True
-        self._failure: BaseException | None = None
 
     def start(self) -> None:
         """Start every producer and consumer of the plan."""

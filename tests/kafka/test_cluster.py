@@ -367,8 +367,9 @@ def test_a_path_may_have_any_letter(
 ) -> None:
     """Java reads configuration files as ISO 8859-1, and arguments as its locale says."""
     monkeypatch.setenv("LC_ALL", "C")
-    with open_cluster(
-        release(kafka), tmp_path / "j\u00fcrgen \u4e2d \U0001f600", brokers=1, broker_config={}
+    folder = tmp_path / "j\u00fcrgen \u4e2d \U0001f600"
+    with contextlib.closing(
+        open_cluster(release(kafka), folder, brokers=1, broker_config={})
     ) as cluster:
         cluster.create_topic("events", [[1]], {})
         send(cluster, "events", "m1")

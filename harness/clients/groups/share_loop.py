@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from confluent_kafka import KafkaException, Message, ShareConsumer
+from confluent_kafka import IllegalStateException, KafkaException, Message, ShareConsumer
 
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.operation_buffers import ReadBuffer
@@ -74,7 +74,7 @@ class ShareLoop:
             invoke_ns = self._recorder.clock()
             try:
                 messages = list(client.poll(_CALL_S))
-            except KafkaException as error:
+            except (KafkaException, IllegalStateException) as error:
                 self._log.warning("%s: %s", self._process, error)
                 stop.wait(_CALL_S)
                 continue

@@ -1,7 +1,7 @@
 """A planned move asks for an order and an election, and nothing else; a session can be taken."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -46,7 +46,8 @@ class Written(ZooKeeperView):
         known = {"/controller_epoch": self.epoch, "/brokers/topics/events": {"partitions": {}}}
         return known[path]
 
-    def write(self, path: str, node: Mapping[str, Any]) -> None:
+    def update(self, path: str, change: Callable[[Any], object]) -> None:
+        change(node := self.read(path))
         self.nodes[path] = node
 
     def delete(self, path: str) -> None:

@@ -1,8 +1,11 @@
 """The class archive, with a rehearsal that writes a file instead of running a JVM."""
 
+import contextlib
 import os
 import subprocess
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,3 +116,29 @@ def test_of_the_archives_of_other_jars_the_latest_stay(
     assert {one.stat().st_mtime for one in folder.glob("kafka-*.jsa")} == {3.0, 4.0, 5.0}
     jvm_class_archive.flags(replace(entry, name="kafka-0.10.2"), rehearsal)
     assert len([*folder.glob("kafka-*.jsa")]) == 4
+
+
+def test_two_programs_at_first_use_make_one_base(
+    entry: Program, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making, together, dumps = threading.Lock(), threading.Event(), list[str]()
+
+    def dump(command: Sequence[str], **_: object) -> None:
+        if not making.acquire(blocking=False):
+            together.set()
+        dumps.append(command[-1])
+        together.wait(0.5)  # long enough for the other to come
+        Path(command[-1].partition("=")[2]).write_bytes(b"base")
+        with contextlib.suppress(RuntimeError):
+            making.release()
+
+    monkeypatch.setattr(subprocess, "run", dump)
+    other = replace(entry, name="kafka-other")
+    with ThreadPoolExecutor(2) as pool:
+        for call in [
+            pool.submit(jvm_class_archive.flags, one, Rehearsal()) for one in (entry, other)
+        ]:
+            call.result()
+    assert not together.is_set()
+    assert len(dumps) == 1
+    assert len(list(folder.glob("java-*.jsa"))) == 1

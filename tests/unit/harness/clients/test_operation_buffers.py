@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, Message
@@ -456,3 +457,17 @@ def test_a_client_that_hangs_does_not_hide_why_the_run_was_broken_off(
                     pass
     finally:
         ended.set()
+
+
+def test_libraries_end_when_the_workload_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+    opened = Mock(close=lambda: closed.append("libraries"))
+    monkeypatch.setattr(workload, "open_libraries", lambda *_: opened)
+    monkeypatch.setattr(workload, "Sender", Mock(side_effect=HarnessError("no such setting")))
+    run = Run(tmp_path)
+    run.logs.mkdir()
+    with Recorder(run, Clock()) as recorder, pytest.raises(HarnessError, match="no such setting"):
+        workload.RunningWorkload(Plan(kafka="4.3.1"), "127.0.0.1:1", recorder, run)
+    assert closed == ["libraries"]

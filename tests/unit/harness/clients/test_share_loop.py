@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import IllegalStateException, KafkaError, KafkaException, Message
 
 from highwater.harness.clients.groups import share_loop
 from highwater.harness.clients.groups.share_loop import ShareLoop
@@ -56,7 +56,8 @@ def test_a_member_records_what_it_is_given(
 ) -> None:
     stop = threading.Event()
     refused = KafkaException(KafkaError(KafkaError._TRANSPORT))
-    fake = Polled(stop, [[given("b", 1), given("a", 0, 1)], [], refused, [given("a", 0)]])
+    early = IllegalStateException("no poll now")
+    fake = Polled(stop, [[given("b", 1), given("a", 0, 1)], [], refused, early, [given("a", 0)]])
     monkeypatch.setattr(share_loop, "ShareConsumer", fake)
     settings = {"group.id": "g", "logger": logging.getLogger("test")}
     plan, run = Plan(kafka="4.4.0", topic=Topic(partitions=2)), Run(tmp_path)

@@ -1,8 +1,11 @@
+import errno
 import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -166,3 +169,34 @@ def test_an_older_table_lacks_only_columns_that_were_added() -> None:
     assert completed(old, FAULTS).schema.names == FAULTS.names
     with pytest.raises(KeyError, match="says"):
         completed(old.drop_columns(["says"]), FAULTS)
+
+
+def test_a_disk_that_does_not_give_the_bytes_is_no_end_of_a_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are not there twice: a stream that cannot be read must stay."""
+    stream = tmp_path / "ops.arrows"
+    schema = pa.schema([("n", pa.int64())])
+    with pa.OSFile(str(stream), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+        for number in range(3):
+            writer.write_table(pa.table({"n": [number]}))
+
+    class Failing:
+        def __init__(self, source: pa.NativeFile) -> None:
+            self.schema = schema
+            self._reader = pa.RecordBatchStreamReader(source)
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def __iter__(self) -> Iterator[pa.RecordBatch]:
+            yield self._reader.read_next_batch()
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(pa.ipc, "open_stream", Failing)
+    with pytest.raises(OSError, match="Input/output"):
+        to_parquet(stream, tmp_path / "ops.parquet")
+    assert stream.exists()
+    assert not (tmp_path / "ops.parquet").exists()

@@ -1,5 +1,6 @@
 """Plans and runs come back as they were written, or say why not."""
 
+import errno
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -255,3 +256,17 @@ def test_groups_are_in_the_command_and_in_the_brokers_settings() -> None:
     for name in ("group_protocol", "share"):
         del older["workload"][name]
     assert Plan.from_json(msgspec.json.encode(older)) == classic
+
+
+def test_a_run_that_latest_cannot_name_is_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+
+    def full(_: Store, name: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", name)
+
+    monkeypatch.setattr(Store, "_point_latest", full)
+    with pytest.raises(StoreError, match="No space left"):
+        store.create(Plan(kafka="4.4.0"), now=datetime.now(UTC), name="r")
+    assert not list(tmp_path.iterdir())

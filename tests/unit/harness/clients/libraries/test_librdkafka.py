@@ -16,6 +16,7 @@ class Moving(ReachingProducer):
         self._last: set[int] = set()
 
     def _leaders(self, name: str) -> set[int]:
+        assert name == "events"
         self._last = next(self._seen, self._last)
         return self._last
 

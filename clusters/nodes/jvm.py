@@ -79,8 +79,8 @@ def environment() -> dict[str, str]:
     A JVM reads its arguments and writes names of files in the encoding of its locale, which must
     have every letter of a path (``sun.jnu.encoding``, JEP 400).
     """
-    kept = {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
-    return kept | UTF8
+    inherited = {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
+    return inherited | UTF8
 
 
 def write_logging(release: Release, directory: Path, *, into: Path | None = None) -> dict[str, str]:

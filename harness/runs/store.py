@@ -220,10 +220,20 @@ class Run:
         return sum(file.stat().st_size for file in files if is_file(file))
 
     def seal(self) -> None:
-        """Turn every stream into Parquet; a stream too short to have a schema is left alone."""
+        """Turn every stream into Parquet; a stream too short to have a schema is left alone.
+
+        Raises:
+            StoreError: the disk takes or gives no more; the stream stays.
+        """
         for table in (*TABLES, *OPTIONAL):
-            if self.stream(table).exists():
-                to_parquet(self.stream(table), self.parquet(table))
+            try:
+                if self.stream(table).exists():
+                    to_parquet(self.stream(table), self.parquet(table))
+            except OSError as error:
+                raise StoreError(
+                    f"{self.stream(table)} cannot be sealed: {error.strerror or error}",
+                    hint="Make room on that disk, and look at its health.",
+                ) from error
 
     def plan(self) -> Plan:
         """Return the plan."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.clusters.core.addresses import Address, AddressGroup, _free_ports
+from highwater.clusters.core.java_properties import to_properties
 from highwater.clusters.external.identity import recognise
 from highwater.clusters.external.inventory import Inventory
 from highwater.clusters.local.driver import _sharing
@@ -77,7 +78,7 @@ class Secured:
             self.data(node).mkdir()
             if node != _CONTROLLER:
                 config_files.format_node(self.data(node), node, cluster)
-            settings = config_files.text(self._settings(node))
+            settings = to_properties(self._settings(node))
             self._file(node, "properties").write_text(settings, encoding="ascii")
         self._format_controller(cluster)
 

@@ -129,11 +129,11 @@ def explore(
         search = _Search(machine, invariants, compiled, jobs, pool)
         reason = search.run(limits, watch, began)
     paths = {name: follow(machine, ancestors(search.table, at)) for name, at in search.breaches()}
-    known = {name: path for name, path in paths.items() if not overflows(machine, path)}
+    broken = {name: path for name, path in paths.items() if not overflows(machine, path)}
     return SearchOutcome(
-        paths=known,
-        reason=reason if len(known) == len(paths) else "overflow",
-        exhausted=search.exhausted and len(known) == len(paths),
+        paths=broken,
+        reason=reason if len(broken) == len(paths) else "overflow",
+        exhausted=search.exhausted and len(broken) == len(paths),
         states=search.states,
         transitions=search.transitions,
         depth=search.depth,

@@ -37,12 +37,12 @@ def invariants_by_name(
     Raises:
         UsageError: there is none of that name, or none is named; the hint names the nearest.
     """
-    known = (*groups, *groups["all"])
+    selectable = (*groups, *groups["all"])
     chosen: dict[str, None] = {}
     for name in names:
-        if name not in known:
-            raise UsageError(f"no {kind} is called {name!r}", hint=nearest(name, known))
+        if name not in selectable:
+            raise UsageError(f"no {kind} is called {name!r}", hint=nearest(name, selectable))
         chosen |= dict.fromkeys(groups.get(name, (name,)))
     if not chosen:
-        raise UsageError(f"no {kind} is named", hint=nearest("", known))
+        raise UsageError(f"no {kind} is named", hint=nearest("", selectable))
     return tuple(chosen)

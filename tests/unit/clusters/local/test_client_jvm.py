@@ -14,6 +14,7 @@ class Child:
     """A JVM that greets, and was told where it may write."""
 
     state, pids = "running", ()
+    command: Sequence[str] = ()
 
     def __init__(self, _: str, command: Sequence[str], *, log: Path, **__: object) -> None:
         type(self).command = command

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from highwater.checkers.model.protocol.compiled import State
 from highwater.checkers.model.protocol.scope import Scope
-from highwater.checkers.model.schedules.counterexample import FORMAT, Counterexample
+from highwater.checkers.model.schedules.counterexample import Counterexample
+from highwater.checkers.model.schedules.model_file import FORMAT
 from highwater.checkers.model.search.breadth_first import Limits, explore
 from highwater.checkers.model.search.fingerprints import new_table
 from highwater.checkers.model.search.kafka_model import PROMISES, ModelSettings, invariants

@@ -154,6 +154,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.checkers.model.search import result
     from highwater.checkers.model.search.kafka_model import ModelSettings, invariants
     from highwater.cli.options import model
+    from highwater.reports.pages.counterexample import write as draw
 
     scope = Scope(
         brokers=brokers,
@@ -194,8 +195,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
             )
         else:
             answer = result.search(setting, invariant_names, limits=limits, jobs=jobs, watch=watch)
-    written = _write(answer, out) if out else []
-    written += _write(answer, report) if report else []
+    written = [*_write(answer, out, draw), *_write(answer, report, draw)]
     if as_json:
         console.print_all_json([of_invariant.summary() for of_invariant in answer])
     else:
@@ -254,7 +254,7 @@ def _explore_transactions(
         answers = search_transactions(
             settings, names, limits=limits, jobs=jobs, watch=_watch(progress, kafka)
         )
-    written = [made for path in paths for made in shown.write_transactions(answers, path)]
+    written = [made for path in files for made in _write(answers, path, shown.draw_transactions)]
     if as_json:
         console.print_all_json([answer.summary() for answer in answers])
     else:
@@ -410,19 +410,23 @@ def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[Searc
     return show
 
 
-def _write(answers: "Sequence[SearchAnswer]", out: Path) -> list[Path]:
+def _write(
+    answers: "Sequence[SearchAnswer | TransactionAnswer]",
+    out: Path | None,
+    draw: Callable[[Any, Path], object],
+) -> list[Path]:
     """Write a file per counterexample; if there are several, its name contains the invariant."""
-    from highwater.reports.pages.counterexample import write
-
+    if out is None:
+        return []
     broken = [answer.counterexample for answer in answers if answer.counterexample is not None]
     written = []
-    for broken_answer in broken:
+    for counterexample in broken:
         several = len(broken) > 1
-        path = out.with_stem(f"{out.stem}-{broken_answer.invariant}") if several else out
+        path = out.with_stem(f"{out.stem}-{counterexample.invariant}") if several else out
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix in _DRAWING_SUFFIXES:
-            write(broken_answer, path)
+            draw(counterexample, path)
         else:
-            path.write_bytes(broken_answer.to_json())
+            path.write_bytes(counterexample.to_json())
         written.append(path)
     return written

@@ -12,6 +12,9 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 
 if TYPE_CHECKING:
+    from highwater.checkers.model.transactions.transaction_counterexample import (
+        TransactionCounterexample,
+    )
     from highwater.checkers.model.transactions.transaction_scope import TransactionScope
     from highwater.checkers.model.transactions.transaction_search import TransactionAnswer
     from highwater.checkers.model.transactions.transaction_state import TransactionState
@@ -77,23 +80,12 @@ def logs_in_words(state: "TransactionState") -> str:
     return f"{' '.join(logs)} {state.coordinator}"
 
 
-def write_transactions(answers: "Sequence[TransactionAnswer]", out: Path) -> list[Path]:
-    """Write a file per counterexample; if there are several, its name contains the invariant."""
+def draw_transactions(counterexample: "TransactionCounterexample", path: Path) -> None:
+    """Draw a counterexample."""
     from highwater.reports.drawings.transaction_svg import whole_transactions
     from highwater.reports.html import drawing_css, save
 
-    broken = [answer.counterexample for answer in answers if answer.counterexample is not None]
-    written = []
-    for counterexample in broken:
-        several = len(broken) > 1
-        path = out.with_stem(f"{out.stem}-{counterexample.invariant}") if several else out
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".svg":
-            save(path, whole_transactions(counterexample, drawing_css()))
-        else:
-            path.write_bytes(counterexample.to_json())
-        written.append(path)
-    return written
+    save(path, whole_transactions(counterexample, drawing_css()))
 
 
 def _bounds(scope: "TransactionScope") -> str:

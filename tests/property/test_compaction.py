@@ -23,13 +23,13 @@ from highwater.checkers.compaction.last_values import last_values
 from highwater.harness.runs.history import FENCE, FINAL, READ, RUN, SEND
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.topics.record_keys import DELETE_RETENTION, parts
+from tests.support.seeds import FIRST
 from tests.support.small_views import RUN as NAME
 from tests.support.small_views import anomalies, numbered, view_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.drawn, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "150"))
-FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 MS: Final = 1_000_000
 RETENTION_MS: Final = 100
 

@@ -19,11 +19,11 @@ import pytest
 
 from highwater.checkers.groups.commits import repeated, wrong_offsets
 from highwater.checkers.groups.ownership import doubly_owned
+from tests.support.seeds import FIRST
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.drawn, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "150"))
-FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 NEVER: Final = 1 << 60
 
 Row = dict[str, Any]

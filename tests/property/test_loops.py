@@ -26,13 +26,13 @@ from highwater.checkers.history.findings import FINDING
 from highwater.checkers.transactions import atomicity
 from highwater.checkers.transactions.exactly_once import exactly_once
 from highwater.harness.runs.history import FENCE, FINAL, READ, RUN, SEND, SUBSCRIBE
+from tests.support.seeds import FIRST
 from tests.support.small_views import RUN as RUN_KEY
 from tests.support.small_views import TOPIC, anomalies, number, numbered, view_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.drawn, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "150"))
-FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 PARTITIONS: Final = 2
 
 Row = dict[str, Any]

@@ -22,11 +22,11 @@ from highwater.checkers.spark.engine import Engine
 from tests.support.logdirs import batch
 from tests.support.metadata_logs import change, nothing, partition, setting, topic, write
 from tests.support.run_builder import RunBuilder
+from tests.support.seeds import FIRST
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.drawn, pytest.mark.spark, pytest.mark.slow]
 
 COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "40"))
-FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 
 
 @dataclass(slots=True)

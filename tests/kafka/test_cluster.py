@@ -14,7 +14,13 @@ import pytest
 from confluent_kafka import Producer
 
 from highwater.clusters.core import addresses
-from highwater.clusters.core.interfaces import Cluster, Probe, ReplicaState, UnreachableError
+from highwater.clusters.core.interfaces import (
+    Cluster,
+    PartitionState,
+    Probe,
+    ReplicaState,
+    UnreachableError,
+)
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
@@ -69,8 +75,8 @@ def await_isr(probe: Probe, topic: str, expected: set[int]) -> None:
     )
 
 
-def await_leader(probe: Probe, topic: str, expected: int) -> None:
-    await_condition(
+def await_leader(probe: Probe, topic: str, expected: int) -> PartitionState:
+    return await_condition(
         lambda: probe.partition(topic, 0),
         lambda state: state.leader == expected,
         what=f"broker {expected} to lead {topic}",
@@ -114,9 +120,20 @@ def test_follower_learns_the_high_watermark_late(cluster: Cluster, probe: Probe)
     cluster.create_topic("window", [[1, 2, 3]], {})
     send(cluster, "window", "m1")
     await_replicas(probe, "window", ReplicaState(leo=1, hw=1))
-    send(cluster, "window", "m2")
-    assert probe.replica(1, "window", 0) == ReplicaState(leo=2, hw=2)
-    assert probe.replica(2, "window", 0) == ReplicaState(leo=2, hw=1)
+
+    def again() -> tuple[ReplicaState, ReplicaState]:
+        send(cluster, "window", "m")
+        return probe.replica(1, "window", 0), probe.replica(2, "window", 0)
+
+    leader, follower = await_condition(  # it learns of it half a second later, which may be over
+        again,
+        lambda seen: seen[1].hw < seen[1].leo,
+        what="a follower to have a record above its HW",
+        limit_s=20,
+        passing=(UnreachableError,),
+    )
+    assert leader == ReplicaState(leo=leader.leo, hw=leader.leo)
+    assert follower == ReplicaState(leo=leader.leo, hw=leader.leo - 1)
 
 
 def test_pause_is_noticed_and_survived(cluster: Cluster, probe: Probe) -> None:
@@ -148,9 +165,9 @@ def test_restart_keeps_identity_and_data(cluster: Cluster, probe: Probe, verb: s
     getattr(broker, verb)()
     assert broker.state == "down"
     await_isr(probe, topic, {2, 3})
-    await_leader(probe, topic, 2)
+    state = await_leader(probe, topic, 2)
     # A new controller first writes that nobody leads, so the epoch may have grown by more than one.
-    assert (probe.partition(topic, 0).leader_epoch or 0) >= 1
+    assert (state.leader_epoch or 0) >= 1
     broker.start()
     await_isr(probe, topic, {1, 2, 3})
     send(cluster, topic, "m3")

@@ -130,8 +130,12 @@ def end_of_log(cluster: RealCluster, probe: Probe, controller: int) -> int:
 
 def await_caught_up(cluster: RealCluster, probe: Probe, controller: int) -> None:
     """Wait until a controller has all that the leader had at this moment."""
-    leader = leader_of(probe)
-    end = end_of_log(cluster, probe, leader)
+    end = await_condition(
+        lambda: end_of_log(cluster, probe, leader_of(probe)),
+        what="the leader to tell how long its log is",
+        limit_s=20,
+        passing=(UnreachableError,),
+    )
     await_condition(
         partial(end_of_log, cluster, probe, controller),
         lambda seen: seen >= end,
@@ -251,8 +255,12 @@ def test_a_leader_that_is_cut_off_gives_way(
 
 def voters(probe: Probe) -> set[int]:
     """The controllers that vote, as the leader has it."""
-    leader_of(probe)
-    quorum = probe.quorum()
+    quorum = await_condition(
+        probe.quorum,
+        what="a leader to tell who votes",
+        limit_s=60,
+        passing=(UnreachableError,),
+    )
     assert quorum is not None
     return {*quorum.voters}
 

@@ -12,6 +12,9 @@ import pytest
 FIRST: Final = int(os.environ.get("HIGHWATER_SEED") or "0")
 """The first seed."""
 
+HISTORIES: Final = int(os.environ.get("HIGHWATER_HISTORIES") or (600 if FIRST else 150))
+"""Small histories of a generated test; of new ones so many that no kind of change is missing."""
+
 QUICK = 30
 """So many seeds are enough while one works on the code."""
 

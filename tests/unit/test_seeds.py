@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def drawn(file: Path, seed: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_seed_draws_other_examples_and_the_same_again(tmp_path: Path) -> None:
     runs = {"none": "", "again": "", "seven": "7", "seven-again": "7", "eight": "8"}
     started = [drawn(tmp_path / name, seed) for name, seed in runs.items()]

@@ -13,6 +13,8 @@ BESIDE := --numprocesses 2
 FOR := 12h
 SEED := 0
 JOBS := 1
+# Each night draws other examples, ten thousand seeds from those of the night before.
+HIGHWATER_SEED ?= $(shell date -u +%y%m%d)0000
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
@@ -45,8 +47,9 @@ demo: setup ## Both stories on an old and a modern Kafka, with a loss report (ab
 test: setup-dev ## The tests, real brokers included (minutes; make test BESIDE= for one process)
 	@$(BIN)/python -m pytest $(BESIDE) -m 'not nightly'
 
-test-nightly: setup-dev $(S3_SERVER) ## What is left to the nightly, with a real S3 server
-	@$(BIN)/python -m pytest $(BESIDE) -m nightly
+test-nightly: setup-dev $(S3_SERVER) ## What is left to the nightly, and examples of its own; a real S3 server
+	@echo "make test-nightly HIGHWATER_SEED=$(HIGHWATER_SEED) draws the same examples"
+	@HIGHWATER_SEED=$(HIGHWATER_SEED) $(BIN)/python -m pytest $(BESIDE) -m 'nightly or drawn or hypothesis'
 
 test-quick: setup-dev ## The tests that start no broker, no Spark and no browser (under a minute)
 	@$(BIN)/python -m pytest $(BESIDE) tests/unit tests/property \

@@ -18,12 +18,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Producer
 
-from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
+from highwater.clusters.core.interfaces import Cluster, Probe, ReplicaState, UnreachableError
 from highwater.clusters.drivers import DRIVERS
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
@@ -153,8 +154,11 @@ def send_to_all(cluster: Cluster) -> dict[int, int]:
     return offsets
 
 
-def is_open(probe: Probe, partition: int, offset: int) -> bool:
-    seen = [probe.replica(one, TOPIC, partition) for one in FOLLOWERS]
+def look(probe: Probe, partition: int) -> list[ReplicaState]:
+    return [probe.replica(one, TOPIC, partition) for one in FOLLOWERS]
+
+
+def is_open(seen: list[ReplicaState], offset: int) -> bool:
     return all(one.hw <= offset < one.leo for one in seen)
 
 
@@ -163,8 +167,8 @@ def stay_open(probe: Probe, offsets: dict[int, int], seconds: float) -> dict[int
     began: dict[int, float] = {}
     for partition, offset in offsets.items():
         await_condition(
-            lambda p=partition, at=offset + 1: is_open(probe, p, at),  # type: ignore[misc]
-            bool,
+            partial(look, probe, partition),
+            partial(is_open, offset=offset + 1),
             what=f"the window of partition {partition}",
             limit_s=10,
             every_s=0.01,
@@ -177,7 +181,7 @@ def stay_open(probe: Probe, offsets: dict[int, int], seconds: float) -> dict[int
     while time.monotonic() < until or min(alive.values(), default=seconds) < seconds:
         for partition in list(alive):
             with contextlib.suppress(UnreachableError):  # on a busy machine; it is asked again
-                if is_open(probe, partition, offsets[partition] + 1):
+                if is_open(look(probe, partition), offsets[partition] + 1):
                     alive[partition] = time.monotonic() - began[partition]
                 else:
                     del alive[partition]
@@ -191,7 +195,6 @@ def members(probe: Probe, partition: int) -> int:
     """How many replicas are in sync, asked until somebody answers."""
     return await_condition(
         lambda: len(probe.partition(TOPIC, partition).isr),
-        lambda _: True,
         what="somebody to tell the ISR",
         limit_s=_ANSWER_S,
         passing=(UnreachableError,),

@@ -4,9 +4,16 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
-from highwater.clusters.core.interfaces import CaughtMessages, Cluster, Probe, UnreachableError
+from highwater.clusters.core.interfaces import (
+    CaughtMessages,
+    Cluster,
+    PartitionState,
+    Probe,
+    ReplicaState,
+    UnreachableError,
+)
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.groups.membership import GroupMembership
@@ -19,6 +26,9 @@ from highwater.nemesis.message_spec import VERBS, MessageSpec, read_action
 
 _CHECK_EVERY_S: Final = 0.2
 _APPENDED_S: Final = 5.0
+_ANSWERS_S: Final = 10.0
+_LOOK_EVERY_S: Final = 0.01
+_Seen = TypeVar("_Seen")
 
 
 class ScheduleNotFollowedError(HarnessError):
@@ -201,6 +211,49 @@ class ScheduleContext:
         """Record an observation or a decision; ``step`` is that of a model's schedule."""
         self.scribe.fault("step", "note", says, broker, step=step)
 
+    def until(
+        self,
+        look: Callable[[], _Seen],
+        condition: Callable[[_Seen], bool] | None = None,
+        *,
+        what: str,
+        limit_s: float = _ANSWERS_S,
+    ) -> _Seen:
+        """Look as ``await_condition`` does, and past whoever does not answer; return what was seen.
+
+        Raises:
+            ScheduleNotFollowedError: the limit passed.
+        """
+        try:
+            return await_condition(
+                look,
+                condition,
+                what=what,
+                limit_s=limit_s,
+                every_s=_LOOK_EVERY_S,
+                passing=(UnreachableError,),
+            )
+        except WaitTimeoutError as error:
+            raise ScheduleNotFollowedError(error.message) from error
+
+    def state(self) -> PartitionState:
+        """Return leader, epoch and ISR of the partition under test, once they are told."""
+        return self.until(
+            lambda: self.probe.partition(self.topic, self.partition),
+            what=f"leader and ISR of {self.topic}-{self.partition} to be told",
+        )
+
+    def replica(self, broker: int, partition: int = 0) -> ReplicaState:
+        """Return LEO and HW of a replica, once its broker tells them."""
+        return self.until(  # 0.9 refuses while its HW is behind
+            lambda: self.probe.replica(broker, self.topic, partition),
+            what=f"broker {broker} to tell LEO and HW of {self.topic}-{partition}",
+        )
+
+    def controller(self) -> int:
+        """Return the active controller, once there is one that is told."""
+        return self.until(self.probe.controller, what="somebody to tell the controller")
+
     def send(
         self, value: str, *, leader: int, partition: int = 0, limit_s: float | None = None
     ) -> int:
@@ -217,14 +270,7 @@ class ScheduleContext:
         Raises:
             ScheduleNotFollowedError: it was not acknowledged, or not appended.
         """
-        before = await_condition(
-            lambda: self.probe.replica(leader, self.topic, partition).leo,
-            lambda _: True,
-            what=f"broker {leader} to tell its LEO",  # 0.9 refuses while its HW is behind
-            limit_s=_APPENDED_S,
-            every_s=0.01,
-            passing=(UnreachableError,),
-        )
+        before = self.replica(leader, partition).leo
         answer = self.client.send(value, partition, limit_s=limit_s)
         if answer.outcome != OK:
             raise ScheduleNotFollowedError(
@@ -240,17 +286,12 @@ class ScheduleContext:
 
     def _appended(self, value: str, leader: int, partition: int, offset: int) -> int:
         """Wait until the leader has appended a record without an acknowledgement."""
-        try:
-            await_condition(
-                lambda: self.probe.replica(leader, self.topic, partition).leo,
-                lambda leo: leo > offset,
-                what=f"broker {leader} to append {value} at offset {offset}",
-                limit_s=_APPENDED_S,
-                every_s=0.01,
-                passing=(UnreachableError,),
-            )
-        except WaitTimeoutError as error:
-            raise ScheduleNotFollowedError(error.message) from error
+        self.until(
+            lambda: self.probe.replica(leader, self.topic, partition),
+            lambda state: state.leo > offset,
+            what=f"broker {leader} to append {value} at offset {offset}",
+            limit_s=_APPENDED_S,
+        )
         return offset
 
     @contextlib.contextmanager

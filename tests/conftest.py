@@ -1,22 +1,43 @@
-"""What tests share: a Spark session a process; and which of them may run beside each other."""
+"""What tests share: examples, a Spark session a process, and which of them may run side by side.
+
+Nothing here needs Spark, which is imported where a test uses it.
+"""
+
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from pyspark.sql import SparkSession
 
-from highwater.checkers.spark.session import SparkStarter
-from highwater.harness.base.spark_options import SparkOptions
+from tests.support.seeds import FIRST
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from highwater.checkers.spark.session import SparkStarter
 
 # Times on a shared machine say nothing; examples are few because each is a whole judgement.
 settings.register_profile(
     "highwater",
     deadline=None,
-    derandomize=True,
+    derandomize=not FIRST,
+    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("highwater")
 
-_STARTER = pytest.StashKey[SparkStarter]()
+_STARTER = pytest.StashKey["SparkStarter"]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Let hypothesis draw from HIGHWATER_SEED too, where it is set."""
+    if FIRST and config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = str(FIRST)
+
+
+def pytest_report_header() -> list[str]:
+    """Say by which seed the same examples are drawn again."""
+    return [f"HIGHWATER_SEED={FIRST} draws these examples again"] if FIRST else []
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
@@ -48,13 +69,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         any("spark" in getattr(item, "fixturenames", ()) for item in items)
         and "not kafka" in chosen
     ):
-        config.stash[_STARTER] = SparkStarter(SparkOptions(driver_memory="1g"))
+        config.stash[_STARTER] = _starter()
+
+
+def _starter() -> "SparkStarter":
+    from highwater.checkers.spark.session import SparkStarter  # noqa: PLC0415 - it needs Spark
+    from highwater.harness.base.spark_options import SparkOptions  # noqa: PLC0415 - beside it
+
+    return SparkStarter(SparkOptions(driver_memory="1g"))
 
 
 @pytest.fixture(scope="session")
-def spark(pytestconfig: pytest.Config) -> SparkSession:
+def spark(pytestconfig: pytest.Config) -> "SparkSession":
     """The session of this process, small."""
-    starter = pytestconfig.stash.get(_STARTER, None) or SparkStarter(
-        SparkOptions(driver_memory="1g")
-    )
-    return starter.session()
+    return (pytestconfig.stash.get(_STARTER, None) or _starter()).session()

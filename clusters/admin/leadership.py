@@ -9,6 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final, Protocol
 
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
@@ -18,7 +19,7 @@ from highwater.clusters.admin.metadata import CoordinationView, ZooKeeperView
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
-from highwater.harness.base.waiting import await_condition
+from highwater.harness.base.waiting import NotYetError, await_condition
 
 LIMIT_S: Final = 30.0
 _ELECTIONS: Final = 3
@@ -159,13 +160,16 @@ class ZooKeeperMover:
         if not self._view.create(path, {"version": 1, "partitions": [item]}):
             raise HarnessError(f"ZooKeeper has a node {path} of another move")
         await_condition(
-            lambda: self._view.exists(path),
-            lambda exists: not exists,
+            partial(self._require_done, path),
             what=f"the controller to do what {path} says: {dict(item)}",
             limit_s=LIMIT_S,
             every_s=_EVERY_S,
             passing=(UnreachableError,),
         )
+
+    def _require_done(self, path: str) -> None:
+        if self._view.exists(path):
+            raise NotYetError(f"the node is there, and broker {self._view.controller()} controls")
 
     def close(self) -> None:
         """Do nothing: the caller closes the view."""

@@ -15,9 +15,9 @@ from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import CoordinationView, ZooKeeperView
 from highwater.clusters.core.addresses import Address
-from highwater.clusters.core.interfaces import Probe, UnreachableError
+from highwater.clusters.core.interfaces import PartitionState, Probe, UnreachableError
 from highwater.harness.base.errors import HarnessError
-from highwater.harness.base.waiting import await_condition
+from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.releases.catalogue import Release
 
 _LIMIT_S = 30.0
@@ -111,10 +111,13 @@ def _addition(name: str, added: Mapping[int, Sequence[int]]) -> Any:  # noqa: AN
 def _await_ready(probe: Probe, name: str, partitions: Mapping[int, Sequence[int]]) -> None:
     for partition, replicas in partitions.items():
         await_condition(
-            partial(_ready, probe, name, partition, replicas),
-            bool,
+            partial(_served, probe, name, partition, replicas),
+            lambda state, order=replicas: (  # type: ignore[misc]
+                state.leader == order[0] and set(state.isr) == set(order)
+            ),
             what=f"{name}-{partition} to have leader {replicas[0]} and ISR {list(replicas)}",
             limit_s=_LIMIT_S,
+            passing=(UnreachableError,),
         )
 
 
@@ -179,7 +182,7 @@ def _send(
     """Send the request to a node that may create topics; retry while there is none."""
     may_exist = False
 
-    def created() -> bool:
+    def create() -> None:
         nonlocal may_exist
         # Before KRaft only the controller creates topics; since then every broker forwards.
         nodes = brokers if release.coordination == "kraft" else [probe.controller()]
@@ -190,10 +193,10 @@ def _send(
             raise
         [result] = response.topics
         if result.error_code == _NONE or (result.error_code == _EXISTS and may_exist):
-            return True
+            return
         may_exist = may_exist or result.error_code == _TIMED_OUT
         if result.error_code in {_NOT_CONTROLLER, _TIMED_OUT}:
-            return False
+            raise NotYetError(f"error {result.error_code} of {nodes}")
         raise HarnessError(
             f"Kafka {release.name} refuses to create topic {result.name!r}: "
             f"{getattr(result, 'error_message', None) or f'error {result.error_code}'}",
@@ -201,19 +204,16 @@ def _send(
         )
 
     await_condition(
-        created,
-        bool,
+        create,
         what="a controller to create the topic",
         limit_s=_LIMIT_S,
         passing=(UnreachableError,),
     )
 
 
-def _ready(probe: Probe, topic: str, partition: int, replicas: Sequence[int]) -> bool:
-    try:
-        state = probe.partition(topic, partition)
-        for broker in replicas:
-            probe.replica(broker, topic, partition)
-    except UnreachableError:
-        return False
-    return state.leader == replicas[0] and set(state.isr) == set(replicas)
+def _served(probe: Probe, topic: str, partition: int, replicas: Sequence[int]) -> PartitionState:
+    """Return a partition's state; UnreachableError while a broker does not serve its replica."""
+    state = probe.partition(topic, partition)
+    for broker in replicas:
+        probe.replica(broker, topic, partition)
+    return state

@@ -68,14 +68,12 @@ class RealCoordinator:
             return
         self._node.launch()
 
-        def is_answering() -> bool:
+        def ask() -> None:
             self._node.require_alive()
             self._ask()
-            return True
 
         await_condition(
-            is_answering,
-            bool,
+            ask,
             what=f"{self._node.name} to answer",
             limit_s=START_LIMIT_S,
             passing=(UnreachableError,),

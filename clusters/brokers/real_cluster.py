@@ -30,6 +30,7 @@ from highwater.clusters.core.interfaces import (
     Coordinator,
     NodeOptions,
     Probe,
+    QuorumState,
     UnreachableError,
 )
 from highwater.clusters.nodes import flush_trace, kraft_features
@@ -138,7 +139,7 @@ class RealBroker:
             raise HarnessError(f"broker {self._id} is paused", hint="Resume it instead.")
         self._cluster.await_session_end(self._id)
         self._node.launch()
-        self._node.wait_for(self._node.listens, "to listen")
+        self._node.wait_for(self._node.require_listening, "to listen")
 
     def stop(self) -> None:
         """Send SIGTERM, and wait for the process to end."""
@@ -331,15 +332,14 @@ class RealCluster:
         """
         with contextlib.closing(self._view()) as view:
 
-            def committed() -> bool:
+            def look() -> QuorumState | None:
                 for node in self._nodes:
                     node.require_alive()
-                quorum = view.quorum()
-                return quorum is not None and quorum.hw > 0
+                return view.quorum()
 
             await_condition(
-                committed,
-                bool,
+                look,
+                lambda quorum: quorum is not None and quorum.hw > 0,
                 what="the quorum to commit its voters",
                 limit_s=START_LIMIT_S,
                 passing=(UnreachableError,),
@@ -501,18 +501,13 @@ class RealCluster:
         if self._release.coordination == "kraft":
             return
         with contextlib.closing(self._view()) as view:
-
-            def ended() -> bool:
-                with contextlib.suppress(UnreachableError):
-                    return broker_id not in view.live_brokers()
-                return False
-
             await_condition(
-                ended,
-                bool,
+                view.live_brokers,
+                lambda live: broker_id not in live,
                 what=f"the old session of broker {broker_id} to end",
                 limit_s=START_LIMIT_S,
                 every_s=0.02,
+                passing=(UnreachableError,),
             )
 
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
@@ -533,21 +528,26 @@ class RealCluster:
             brokers = self._site.public.brokers.values()
             self._await_ports([node for node in self._nodes if node.address in brokers])
             for node in self._nodes:
-                node.wait_for(lambda: _live(view) == expected, "and every other broker to register")
+                node.wait_for(
+                    partial(_live, view),
+                    "and every other broker to register",
+                    lambda live: live == expected,
+                )
 
     def _await_ports(self, brokers: Sequence[Node]) -> None:
         """Wait for all ports in parallel, since a look at a container is slow; Ctrl-C ends all."""
         cancelled = threading.Event()
 
-        def listens(broker: Node) -> bool:
+        def look(broker: Node) -> None:
             for starting in self._nodes:  # brokers wait for each other: one death ends it
                 starting.require_alive()
-            return broker.listens() or cancelled.is_set()
+            if not cancelled.is_set():
+                broker.require_listening()
 
         with ThreadPoolExecutor(len(brokers)) as pool, contextlib.ExitStack() as leaving:
             leaving.callback(cancelled.set)
             waits = [
-                pool.submit(node.wait_for, partial(listens, node), "to listen") for node in brokers
+                pool.submit(node.wait_for, partial(look, node), "to listen") for node in brokers
             ]
             for wait in waits:
                 wait.result()

@@ -35,7 +35,7 @@ from highwater.clusters.core.interfaces import PLAIN, BrokerState, NodeOptions
 from highwater.clusters.nodes.jvm import UTF8, Runtime
 from highwater.clusters.nodes.site import NodePlan
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
-from highwater.harness.base.waiting import await_condition
+from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.releases.release import Release
 
 _TAKES_EFFECT_S: Final = 20.0
@@ -246,17 +246,16 @@ class ContainerProcess:
         """Retry until it is frozen: the kernel gives up if a thread is in a long system call."""
         from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
 
-        def frozen() -> bool:
+        def freeze() -> None:
             try:
                 self._container.pause()
             except APIError as error:
                 if _NOT_FROZEN not in str(error):
                     raise
-                return False
-            return True
+                raise NotYetError(str(error)) from error
 
         what = f"the kernel to freeze {self._title}"
-        await_condition(frozen, bool, what=what, limit_s=_TAKES_EFFECT_S, every_s=0.01)
+        await_condition(freeze, what=what, limit_s=_TAKES_EFFECT_S, every_s=0.01)
 
     def _do(self, before: BrokerState, after: BrokerState, verb: Callable[[], None]) -> None:
         if self.state != before:

@@ -14,7 +14,7 @@ from highwater.clusters.external.journal import Journal
 from highwater.clusters.external.metadata import LastingConnection, answers
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
-from highwater.harness.base.waiting import await_condition
+from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.releases.catalogue import release
 
 _SILENT_S: Final = 15.0
@@ -142,13 +142,13 @@ class ExternalBroker:
 
     def _await_silence(self, verb: str, line: str, alive: Callable[[], bool]) -> None:
         """Wait until the broker is silent; otherwise the command did not do what it is for."""
+
+        def silent() -> None:
+            if alive():
+                raise NotYetError("it answers")
+
         try:
-            await_condition(
-                alive,
-                lambda answered: not answered,
-                what="it to be silent",
-                limit_s=_SILENT_S,
-            )
+            await_condition(silent, what="it to be silent", limit_s=_SILENT_S)
         except WaitTimeoutError as error:
             raise HarnessError(
                 f"the command to {verb} broker {self.id} ended well, and the broker still answers"

@@ -4,6 +4,7 @@ It needs nothing from the harness that did the damage.
 """
 
 import contextlib
+import operator
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from highwater.clusters.external.journal import ClusterDamage, Journal
 from highwater.clusters.external.metadata import MetadataView, answers
 from highwater.clusters.external.security import dialer
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
-from highwater.harness.base.waiting import SteadyCondition, await_condition
+from highwater.harness.base.waiting import NotYetError, SteadyCondition, await_condition
 from highwater.harness.releases.catalogue import release
 from highwater.harness.releases.release import Release
 
@@ -77,12 +78,18 @@ class ClusterHealer:
     def _await_up(self, broker: int) -> None:
         address = self.addresses[broker]
         await_condition(
-            lambda: answers(address) and self._has_session(broker),
-            bool,
+            partial(self._require_up, broker),
             what=f"broker {broker} at {address} to answer and to have a session",
             limit_s=UP_LIMIT_S,
             every_s=0.1,
         )
+
+    def _require_up(self, broker: int) -> None:
+        """Raise NotYetError while a broker does not answer, or has no session."""
+        if not answers(self.addresses[broker]):
+            raise NotYetError("it does not answer")
+        if not self._has_session(broker):
+            raise NotYetError("it answers, and has no session")
 
     def _await_session_end(self, broker: int) -> None:
         """Wait for a broker's old session to end; until then ZooKeeper refuses a new one.
@@ -94,18 +101,22 @@ class ClusterHealer:
             return
         with contextlib.suppress(WaitTimeoutError):
             await_condition(
-                lambda: not self._has_session(broker, unknown=True),
-                bool,
+                self._live_brokers,
+                lambda live: broker not in live,
                 what=f"the session of broker {broker} to end",
                 limit_s=_SESSION_LIMIT_S,
+                passing=(UnreachableError,),
             )
 
-    def _has_session(self, broker: int, *, unknown: bool = False) -> bool:
+    def _has_session(self, broker: int) -> bool:
+        try:
+            return broker in self._live_brokers()
+        except UnreachableError:
+            return False
+
+    def _live_brokers(self) -> frozenset[int]:
         with contextlib.closing(self._view()) as view:
-            try:
-                return broker in view.live_brokers()
-            except UnreachableError:
-                return unknown
+            return view.live_brokers()
 
     def settle(self) -> None:
         """Wait until every broker has listed all brokers for a while.
@@ -119,8 +130,8 @@ class ClusterHealer:
             return
         with contextlib.closing(self._view()) as view:
             await_condition(
-                partial(view.lists_all, self.addresses),
-                SteadyCondition(bool, for_s=_STEADY_S),
+                partial(view.unlisted, self.addresses),
+                SteadyCondition(operator.not_, for_s=_STEADY_S),
                 what=f"every broker to list all of them for {_STEADY_S:g} s",
                 limit_s=_SESSION_LIMIT_S,
             )
@@ -134,8 +145,8 @@ class ClusterHealer:
         deadline = time.monotonic() + _DELETE_LIMIT_S
         with contextlib.closing(self._view()) as view:
             await_condition(
-                partial(_deleted, admin, view, topic),
-                bool,
+                partial(_delete, admin, view, topic),
+                lambda listed: topic not in listed,
                 what=f"the topic {topic} to be deleted (is delete.topic.enable on?)",
                 limit_s=max(1.0, deadline - time.monotonic()),
                 every_s=0.5,
@@ -146,13 +157,15 @@ class ClusterHealer:
         return MetadataView(self.kafka, self.addresses, frozenset(self.addresses))
 
 
-def _deleted(admin: AdminClient, view: MetadataView, topic: str) -> bool:
-    if topic not in view.topics():
-        return True
+def _delete(admin: AdminClient, view: MetadataView, topic: str) -> frozenset[str]:
+    """Request the deletion of a topic if it is listed; return the topics that are."""
+    listed = view.topics()
+    if topic not in listed:
+        return listed
     [done] = admin.delete_topics([topic], operation_timeout=5, request_timeout=10).values()
     with contextlib.suppress(KafkaException):  # it is being deleted already, or is gone
         done.result()
-    return topic not in view.topics()
+    return view.topics()
 
 
 def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> None:

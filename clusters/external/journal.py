@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from highwater.clusters.external.inventory import Command
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.user_dirs import state_directory
-from highwater.harness.base.waiting import await_condition
+from highwater.harness.base.waiting import NotYetError, await_condition
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HEALING_S: Final = 300.0
@@ -181,23 +181,21 @@ def _lock_file(path: Path) -> int:
     """Lock a file; if a dead harness's guard still has it, wait until that has healed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
-    def is_acquired() -> bool:
+    def acquire() -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             holder = _holder(descriptor)
             if holder and psutil.pid_exists(holder):
                 raise HarnessError(
                     f"another run works on this cluster (process {holder})",
                     hint="Two at once would heal each other's faults. Wait for its end.",
                 ) from None
-            return False
-        return True
+            raise NotYetError(f"its lock, of process {holder or '?'}, which has ended") from error
 
     try:
         await_condition(
-            is_acquired,
-            bool,
+            acquire,
             what="the guard of a dead run to heal the cluster",
             limit_s=_HEALING_S,
         )

@@ -133,17 +133,19 @@ class MetadataView(BrokersView):
         """Return those of our brokers that the metadata lists."""
         return super().live_brokers() & self._ours
 
-    def lists_all(self, brokers: Iterable[int]) -> bool:
-        """Return whether each of these brokers answers and lists all of them."""
+    def unlisted(self, brokers: Iterable[int]) -> str:
+        """Return a sentence about one of these that does not list all of them; "" if all do."""
         expected = frozenset(brokers)
         request = MetadataRequest(version=self._metadata, topics=[])
-        try:
-            responses = [self._client.ask(broker, request)[0] for broker in sorted(expected)]
-        except UnreachableError:
-            return False
-        return all(
-            expected <= {broker.node_id for broker in response.brokers} for response in responses
-        )
+        for broker in sorted(expected):
+            try:
+                [response] = self._client.ask(broker, request)
+            except UnreachableError as error:
+                return error.message
+            missing = expected - {listed.node_id for listed in response.brokers}
+            if missing:
+                return f"broker {broker} does not list {sorted(missing)}"
+        return ""
 
     def topics(self) -> frozenset[str]:
         """Return the names of all topics."""

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from highwater.clusters.core.interfaces import BrokerState
 from highwater.clusters.nodes.site import NodePlan, NodeProcess, Site
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
-from highwater.harness.base.waiting import await_condition
+from highwater.harness.base.waiting import NotYetError, await_condition
+
+_T = TypeVar("_T")
 
 START_LIMIT_S = 90.0  # enough for a 4.x broker on a loaded machine with two cores
 STOP_LIMIT_S = 45.0
@@ -57,10 +60,11 @@ class Node:
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         self._process = self._site.begin(self._plan)
 
-    def listens(self) -> bool:
-        """Return whether its port answers."""
+    def require_listening(self) -> None:
+        """Raise NotYetError if its port does not answer, HarnessError if it has died by itself."""
         self.require_alive()
-        return self._site.answers(self.address)
+        if not self._site.answers(self.address):
+            raise NotYetError("nothing at its port")
 
     def require_alive(self) -> None:
         """Raise HarnessError with the last lines of its log if it has died by itself."""
@@ -72,17 +76,19 @@ class Node:
             hint=f"Its whole log is {self.log}.",
         )
 
-    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+    def wait_for(
+        self, look: Callable[[], _T], what: str, until: Callable[[_T], bool] | None = None
+    ) -> None:
         """Wait while it starts; raise with the last lines of its log if it dies."""
 
-        def alive_and_true() -> bool:
+        def look_alive() -> _T:
             self.require_alive()
-            return condition()
+            return look()
 
         try:
             await_condition(
-                alive_and_true,
-                bool,
+                look_alive,
+                until,
                 what=f"{self.name} at {self.address} {what}",
                 limit_s=START_LIMIT_S,
                 every_s=0.02,

@@ -9,9 +9,13 @@ from highwater.harness.base.errors import WaitTimeoutError
 _T = TypeVar("_T")
 
 
+class NotYetError(Exception):
+    """Raised by a look, or an attempt, for which it is too early; its text is what was seen."""
+
+
 def await_condition(
     look: Callable[[], _T],
-    until: Callable[[_T], bool],
+    until: Callable[[_T], bool] | None = None,
     *,
     what: str,
     limit_s: float,
@@ -21,26 +25,37 @@ def await_condition(
     """Look again and again until what is seen satisfies a condition, and return what was seen.
 
     Args:
+        look: returns what is seen, and reads all of it anew. A bool is refused: after the limit
+            nobody could tell what it was made of.
+        until: the condition; without one, whatever a look returns will do.
         what: the condition in words, as in "waited 30 s for <what>".
-        passing: errors of a look that only mean "not yet".
+        passing: errors of a look that only mean "not yet", as ``NotYetError`` always does.
 
     Raises:
         WaitTimeoutError: the limit passed; the message says what was seen instead.
+        TypeError: the look returns a bool.
     """
+    early: tuple[type[Exception], ...] = (NotYetError, *passing)
     deadline = time.monotonic() + limit_s
     while True:
         seen: object
         try:
             seen = result = look()
-            if until(result):
+            if isinstance(result, bool):
+                raise TypeError(f"waiting for {what}: a look returns what is seen, and no bool")
+            if until is None or until(result):
                 return result
-        except passing as error:
+        except early as error:
             seen = error
         if time.monotonic() >= deadline:
-            late = WaitTimeoutError(f"waited {limit_s:g} s for {what}; last seen: {seen}")
+            late = WaitTimeoutError(f"waited {limit_s:g} s for {what}; last seen: {_words(seen)}")
             late.seen = seen
             raise late
         time.sleep(every_s)
+
+
+def _words(seen: object) -> str:
+    return "nothing" if seen is None or seen == "" else str(seen)
 
 
 class SteadyCondition(Generic[_T]):

@@ -15,6 +15,8 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.keyed import KEYED
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
@@ -222,9 +224,7 @@ def _read(
         client.list_topics(topic, timeout=_TRY_S)
     tape.moved(ASSIGN, dict.fromkeys(fences), within=False)
     tape.moved(SEEK, dict.fromkeys(fences, 0), within=False)
-    begins = {
-        p: _first_offset(client, recorder, topic, p, deadline) if plan.tiered else 0 for p in fences
-    }
+    begins = {p: _first_offset(client, topic, p, deadline) if plan.tiered else 0 for p in fences}
     client.assign([TopicPartition(topic, partition, at) for partition, at in begins.items()])
     while time.monotonic() < deadline and any(
         reached[p] < end for p, end in ends.items() if p not in stable.standing
@@ -267,21 +267,20 @@ def _last_offset(client: Consumer, topic: str, partition: int) -> int:
     return max(_readable_end(client, topic, partition) - 1, -1)
 
 
-def _first_offset(
-    client: Consumer, recorder: Recorder, topic: str, partition: int, deadline: float
-) -> int:
+def _first_offset(client: Consumer, topic: str, partition: int, deadline: float) -> int:
     """Return the offset at which a partition begins: a reader of an earlier one gets an error.
 
-    Only a remote tier moves it: all other topics keep what they have. 0 if nobody says so before
-    the deadline.
+    Only a remote tier moves it: all other topics keep what they have. It is 0 if nobody tells it.
     """
-    while time.monotonic() < deadline:
-        with contextlib.suppress(KafkaException):
-            bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S)
-            if bounds:
-                return max(bounds[0], 0)
-        if recorder.failed.wait(_RETRY_S):
-            break
+    with contextlib.suppress(WaitTimeoutError):
+        bounds = await_condition(
+            lambda: client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S),
+            lambda bounds: bounds is not None,
+            what=f"the leader to tell where {topic}-{partition} begins",
+            limit_s=max(deadline - time.monotonic(), 0),
+            passing=(KafkaException,),
+        )
+        return max(bounds[0], 0) if bounds else 0
     return 0
 
 

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TypeVar
 
 from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
@@ -12,6 +13,7 @@ from highwater.nemesis.faults.registry import FaultTarget, NothingDoneError, aim
 
 _LOOK_LIMIT_S = 10.0
 _ELECTED_LIMIT_S = 60.0
+_Seen = TypeVar("_Seen")
 _UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -19,7 +21,6 @@ def _state(cluster: Cluster, topic: str, partition: int) -> PartitionState:
     with contextlib.closing(cluster.probe()) as probe:
         return await_condition(
             lambda: probe.partition(topic, partition),
-            lambda _: True,
             what=f"somebody to tell who leads {topic}-{partition}",
             limit_s=_LOOK_LIMIT_S,
             passing=(UnreachableError,),
@@ -119,13 +120,17 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
                 cluster.configure(aim.topic.name, {_UNCLEAN: "true"})
             for id_ in others:
                 cluster.brokers[id_].start()
-            _await(lambda: probe.live_brokers() == {*others}, f"brokers {others} to have sessions")
+            _await(
+                probe.live_brokers,
+                lambda live: live == {*others},
+                f"brokers {others} to have sessions",
+            )
             if asks:
                 cluster.elect_unclean(aim.topic.name, aim.partition)
             look = partial(probe.partition, aim.topic.name, aim.partition)
-            _await(lambda: look().leader in others, f"one of brokers {others} to lead {name}")
-            leader = look().leader
-            yield f"broker {leader} leads {name} uncleanly: broker {state.leader} was the ISR"
+            leads = f"one of brokers {others} to lead {name}"
+            now = _await(look, lambda elected: elected.leader in others, leads)
+            yield f"broker {now.leader} leads {name} uncleanly: broker {state.leader} was the ISR"
     finally:
         for other in (*others, state.leader):
             cluster.brokers[other].start()
@@ -139,10 +144,13 @@ def _leave_alone(
     for other in others:
         cluster.brokers[other].stop()
     _await(
-        lambda: probe.partition(aim.topic.name, aim.partition).isr == (leader,),
+        partial(probe.partition, aim.topic.name, aim.partition),
+        lambda state: state.isr == (leader,),
         f"broker {leader} to be the whole ISR of {aim.topic.name}-{aim.partition}",
     )
 
 
-def _await(look: Callable[[], bool], what: str) -> None:
-    await_condition(look, bool, what=what, limit_s=_ELECTED_LIMIT_S, passing=(UnreachableError,))
+def _await(look: Callable[[], _Seen], until: Callable[[_Seen], bool], what: str) -> _Seen:
+    return await_condition(
+        look, until, what=what, limit_s=_ELECTED_LIMIT_S, passing=(UnreachableError,)
+    )

@@ -217,16 +217,16 @@ def _comes_up(cluster: Cluster, target: Broker, topic: str) -> bool:
     ]
     with contextlib.closing(cluster.probe()) as probe:
 
-        def serves() -> bool:
+        def ask() -> None:
             if target.state == "down":
                 raise HarnessError(f"broker {target.id} has died")
-            return all(probe.replica(target.id, topic, number) for number in numbers)
+            for number in numbers:
+                probe.replica(target.id, topic, number)
 
         try:
             target.start()
             await_condition(
-                serves,
-                bool,
+                ask,
                 what=f"broker {target.id} to serve its replicas",
                 limit_s=_UP_LIMIT_S,
                 passing=(UnreachableError,),
@@ -375,8 +375,8 @@ def log_dir_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         folder.touch()
         offline = re.compile(rf"Stopping serving (?:logs|replicas) in dir {re.escape(str(folder))}")
         await_condition(
-            lambda: target.state == "down" or offline.search(_since(log, before)),
-            bool,
+            lambda: (target.state, offline.search(_since(log, before))),
+            lambda seen: seen[0] == "down" or bool(seen[1]),
             what=f"broker {target.id} to give up its log directory {folder.name}",
             limit_s=_OFFLINE_LIMIT_S,
         )

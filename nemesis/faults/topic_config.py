@@ -30,7 +30,6 @@ def _put_back(cluster: Cluster, topic: str, setting: Mapping[str, str | None]) -
     """Ask for a setting until that is answered: controllers may be without a leader for a while."""
     await_condition(
         lambda: cluster.configure(topic, setting),
-        lambda _: True,
         what=f"the setting {next(iter(setting))} of {topic} to be put back",
         limit_s=_PUT_BACK_S,
         passing=(UnreachableError,),

@@ -48,9 +48,9 @@ class MessageGate:
             WaitTimeoutError: none came.
             ScheduleNotFollowedError: more than one waits, so that not one alone can pass.
         """
-        waiting = await_condition(
-            self.in_hand,
-            lambda rows: bool(rows) and self.count("caught") >= caught,
+        waiting, _ = await_condition(
+            lambda: (self.in_hand(), self.count("caught")),
+            lambda seen: bool(seen[0]) and seen[1] >= caught,
             what=f"one of the {self.says}",
             limit_s=LIMIT_S,
             every_s=_POLL_S,

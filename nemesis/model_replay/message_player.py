@@ -5,7 +5,7 @@ from itertools import permutations
 from typing import Final
 
 from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
-from highwater.clusters.core.interfaces import Network, UnreachableError
+from highwater.clusters.core.interfaces import Network, PartitionState, UnreachableError
 from highwater.clusters.relay.apis import APIS
 from highwater.clusters.relay.messages import MessageRule
 from highwater.clusters.relay.rules import ANY_BROKER
@@ -87,7 +87,7 @@ class MessagePlayer(Player):
         for number in numbers:
             if number != self._first_leader:
                 self._fetches[number, self._first_leader].await_message()
-        self._epochs[0] = self._scene.probe.partition(self._scene.topic, 0).leader_epoch
+        self._epochs[0] = self._scene.state().leader_epoch
 
     @property
     def _network(self) -> Network:
@@ -113,8 +113,7 @@ class MessagePlayer(Player):
             passing=(UnreachableError,),
         )
         if step.decision is not None and step.action != "learn":
-            state = self._scene.probe.partition(self._scene.topic, 0)
-            self._epochs[step.decision] = state.leader_epoch
+            self._epochs[step.decision] = self._scene.state().leader_epoch
 
     def finish(self) -> None:
         """Open every gate."""
@@ -160,7 +159,7 @@ class MessagePlayer(Player):
         itself would pass no wire.
         """
         scene, cluster = self._scene, self._scene.cluster
-        controller = scene.probe.controller()
+        controller = scene.controller()
         frozen = [self.broker(n) for n in self._cast.brokers if n not in self._silent]
         for broker in frozen:
             scene.nemesis.inject("pause", broker)
@@ -169,8 +168,11 @@ class MessagePlayer(Player):
             gate.lose()
         cluster.end_session(controller)
         others = set(cluster.brokers) - {self.broker(n) for n in self._cast.brokers} - {controller}
-        self._await(
-            lambda: scene.probe.controller() in others, "a broker without a replica to take over"
+        scene.until(
+            scene.probe.controller,
+            lambda broker: broker in others,
+            what="a broker without a replica to take over",
+            limit_s=STEP_LIMIT_S,
         )
         for broker in frozen:
             scene.nemesis.heal(broker)
@@ -181,8 +183,11 @@ class MessagePlayer(Player):
     def register(self, step: ScheduleStep) -> None:
         """Wait until it has a session again."""
         broker = self.broker(_broker(step))
-        self._await(
-            lambda: broker in self._scene.probe.live_brokers(), f"broker {broker} to register again"
+        self._scene.until(
+            self._scene.probe.live_brokers,
+            lambda live: broker in live,
+            what=f"broker {broker} to register again",
+            limit_s=STEP_LIMIT_S,
         )
 
     def wipe(self, step: ScheduleStep) -> None:
@@ -228,16 +233,16 @@ class MessagePlayer(Player):
         gate.let_pass()
         gates = [self._fetches[pair] for pair in self._fetches if pair[0] == number]
 
-        def applied() -> bool:
-            done = gate.count("answered") >= answered
+        def look() -> int:
+            count = gate.count("answered")
             for fetches in gates:
                 if fetches.in_hand():
                     fetches.lose()
-            return done
+            return count
 
         await_condition(
-            applied,
-            bool,
+            look,
+            lambda count: count >= answered,
             what=f"broker {self.broker(number)} to apply a decision",
             limit_s=LIMIT_S,
             every_s=_POLL_S,
@@ -317,26 +322,23 @@ class MessagePlayer(Player):
             self._starved.add(follower)
         fetched = float("-inf")
 
-        def dropped() -> bool:
+        def look() -> PartitionState:
             nonlocal fetched
-            if follower not in scene.probe.partition(scene.topic, 0).isr:
-                return True
-            if scene.clock() >= fetched + _FETCH_EVERY_S:
+            state = scene.probe.partition(scene.topic, 0)
+            if follower in state.isr and scene.clock() >= fetched + _FETCH_EVERY_S:
                 fetched = scene.clock()
                 for gate in others:
                     caught = gate.count("caught")
                     gate.await_message()
                     gate.let_pass()
                     gate.await_message(caught=caught + 1)
-            return False
+            return state
 
-        await_condition(
-            dropped,
-            bool,
+        scene.until(
+            look,
+            lambda state: follower not in state.isr,
             what=f"broker {self.broker(leader)} to drop broker {follower} from the ISR",
             limit_s=STEP_LIMIT_S,
-            every_s=_POLL_S,
-            passing=(UnreachableError,),
         )
 
     def _prefer_heir(self, step: ScheduleStep) -> None:
@@ -351,12 +353,11 @@ class MessagePlayer(Player):
         scene, newest = self._scene, max(self._epochs)
         before = self._epochs[newest] or 0
         scene.cluster.reassign(scene.topic, 0, brokers)
-        epoch = await_condition(
+        epoch = scene.until(
             lambda: scene.probe.partition(scene.topic, 0).leader_epoch or 0,
             lambda seen: seen > before,
             what="the reassignment to begin a leader epoch",
             limit_s=LIMIT_S,
-            passing=(UnreachableError,),
         )
         for number in self._decisions:
             if self._applied.get(number, 0) == newest and number not in self._silent:

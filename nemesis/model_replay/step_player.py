@@ -3,21 +3,20 @@
 import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final
 
 from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
-from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.core.interfaces import PartitionState, UnreachableError
 from highwater.harness.base.waiting import await_condition
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.faults.storage import empty_disk
 from highwater.nemesis.model_replay.expectations import ReplicaAssignment, differences
+from highwater.nemesis.stories.helpers import await_leads
 from highwater.nemesis.stories.story import FETCH_WAIT_S
 
 STEP_LIMIT_S: Final = 30.0
-_LOOK_LIMIT_S: Final = 5.0
 _DRAINED_S: Final = 0.15
 _POLL_S: Final = 0.01
-_T = TypeVar("_T")
 
 
 class Player:
@@ -77,33 +76,12 @@ class Player:
 
     def _leader(self) -> int:
         """Return the replica that leads by the controller's word; -1 without a leader."""
-        scene = self._scene
-        state = self._look(lambda: scene.probe.partition(scene.topic, scene.partition), "who leads")
-        return self._cast.number(state.leader)
+        return self._cast.number(self._scene.state().leader)
 
     def _live(self) -> frozenset[int]:
         """Brokers that have a session."""
-        return self._look(self._scene.probe.live_brokers, "who has a session")
-
-    def _look(self, look: Callable[[], _T], what: str) -> _T:
-        """Ask until a broker answers; the first one may be frozen."""
-        return await_condition(
-            look,
-            lambda _: True,
-            what=f"somebody to tell {what}",
-            limit_s=_LOOK_LIMIT_S,
-            every_s=_POLL_S,
-            passing=(UnreachableError,),
-        )
-
-    def _await(self, look: Callable[[], bool], what: str) -> None:
-        await_condition(
-            look,
-            bool,
-            what=what,
-            limit_s=STEP_LIMIT_S,
-            every_s=_POLL_S,
-            passing=(UnreachableError,),
+        return self._scene.until(
+            self._scene.probe.live_brokers, what="somebody to tell which brokers have sessions"
         )
 
     def _hold(self, numbers: frozenset[int]) -> None:
@@ -162,21 +140,27 @@ class Player:
         held are woken as soon as the controller has decided.
         """
         number = _target(step)
+        scene = self._scene
         with ThreadPoolExecutor(1, thread_name_prefix="stop") as pool:
-            stopping = pool.submit(self._scene.nemesis.inject, "stop", self.broker(number))
-            if self._frozen and self._scene.cluster.release.coordination == "kraft":
-                self._await(
-                    lambda: stopping.done() or self._left(number),
-                    f"the controller to let broker {self.broker(number)} shut down",
+            stopping = pool.submit(scene.nemesis.inject, "stop", self.broker(number))
+            if self._frozen and scene.cluster.release.coordination == "kraft":
+                scene.until(
+                    lambda: (
+                        None
+                        if stopping.done()
+                        else scene.probe.partition(scene.topic, scene.partition)
+                    ),
+                    lambda state: state is None or self._left(number, state),
+                    what=f"the controller to let broker {self.broker(number)} shut down",
+                    limit_s=STEP_LIMIT_S,
                 )
                 self._hold(frozenset())
             stopping.result()
         self._gone(number)
         self._expired.add(number)
 
-    def _left(self, number: int) -> bool:
+    def _left(self, number: int, state: PartitionState) -> bool:
         """Return whether the controller has taken leadership and ISR from a replica."""
-        state = self._scene.probe.partition(self._scene.topic, self._scene.partition)
         broker = self.broker(number)
         return state.leader != broker and (broker not in state.isr or state.leader < 0)
 
@@ -229,22 +213,21 @@ class Player:
         self._expired.add(_target(step))
         if broker in self._live():
             self._scene.cluster.end_session(broker)
-        self._await(
-            lambda: broker not in self._scene.probe.live_brokers(),
-            f"the session of broker {broker} to end",
+        self._scene.until(
+            self._scene.probe.live_brokers,
+            lambda live: broker not in live,
+            what=f"the session of broker {broker} to end",
+            limit_s=STEP_LIMIT_S,
         )
 
     def learn(self, step: ScheduleStep) -> None:
         """Wait until a broker takes itself for the leader, or no more, as the controller does."""
-        number, scene = _target(step), self._scene
+        number = _target(step)
         broker = self.broker(number)
         if number in self._silent:
             raise ScheduleNotFollowedError(f"broker {broker} is frozen or dead, and learns nothing")
         leads = self._leader() == number
-        self._await(
-            lambda: scene.probe.leads(broker, scene.topic, scene.partition) == leads,
-            f"broker {broker} to learn that it {'leads' if leads else 'does not lead'}",
-        )
+        await_leads(self._scene, broker, leads=leads, limit_s=STEP_LIMIT_S)
 
     def _require_sessions(self) -> None:
         """Make sure that no broker was frozen for so long that its session ended by that."""

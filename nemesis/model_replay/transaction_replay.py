@@ -267,14 +267,12 @@ class _TransactionPlayer:
 
     def _await_forgotten(self) -> None:
         leader = self.scene.replicas[0]
-        with missed_if_late():
-            await_condition(
-                lambda: self.scene.probe.producers(leader, self.scene.topic, 0),
-                lambda producers: not producers,
-                what=f"broker {leader} to forget every producer of the partition",
-                limit_s=_LIMIT_S,
-                passing=(UnreachableError,),
-            )
+        self.scene.until(
+            lambda: self.scene.probe.producers(leader, self.scene.topic, 0),
+            lambda producers: not producers,
+            what=f"broker {leader} to forget every producer of the partition",
+            limit_s=_LIMIT_S,
+        )
 
     def _await_length(self, length: int) -> None:
         leader = self.scene.replicas[0]

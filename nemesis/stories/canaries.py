@@ -6,10 +6,15 @@ leader that is elected from outside the ISR does not have what the ISR had.
 
 from typing import Final
 
-from highwater.clusters.core.interfaces import UnreachableError
-from highwater.harness.base.waiting import await_condition
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
-from highwater.nemesis.stories.helpers import VICTIM, await_alone, await_replicas, settle
+from highwater.nemesis.stories.helpers import (
+    VICTIM,
+    await_alone,
+    await_leader,
+    await_others,
+    await_replicas,
+    settle,
+)
 from highwater.nemesis.stories.story import FETCH_WAIT_S, story
 
 _BEFORE_S: Final = 0.3
@@ -72,8 +77,8 @@ def leader_kill(scene: ScheduleContext) -> None:
     )
     scene.nemesis.inject("kill", a)
     scene.nemesis.heal_all((b, survivor))
-    _await_leader(scene, b)
-    if scene.plan.workload.acks != "all" and scene.probe.replica(b, scene.topic, 0).leo > offset:
+    await_leader(scene, b)
+    if scene.plan.workload.acks != "all" and scene.replica(b).leo > offset:
         raise ScheduleNotFollowedError(f"{VICTIM} had reached broker {b} before it was held back")
 
 
@@ -128,32 +133,7 @@ def unclean(scene: ScheduleContext) -> None:
     scene.nemesis.inject("kill", a)
     scene.nemesis.heal_all(others)
     if scene.plan.topic.unclean_leader_election and scene.cluster.release.elects_unclean:
-        _await_leader(scene, *others)
+        await_leader(scene, *others)
     else:
-        _await_vacancy(scene, a, others)
-
-
-def _await_leader(scene: ScheduleContext, *brokers: int) -> None:
-    """Wait until one of these brokers leads partition 0."""
-    names = " or ".join(map(str, brokers))
-    state = await_condition(
-        lambda: scene.probe.partition(scene.topic, 0),
-        lambda state: state.leader in brokers,
-        what=f"broker {names} to lead {scene.topic}-0",
-        limit_s=30,
-        every_s=0.02,
-        passing=(UnreachableError,),
-    )
-    scene.note(f"broker {state.leader} leads in epoch {state.leader_epoch}", state.leader)
-
-
-def _await_vacancy(scene: ScheduleContext, a: int, others: list[int]) -> None:
-    """Wait until every broker but A has a session: who may be elected then, would be."""
-    await_condition(
-        scene.probe.live_brokers,
-        lambda live: live == set(others),
-        what=f"brokers {others} to have sessions again, and broker {a} to have none",
-        limit_s=60,
-        passing=(UnreachableError,),
-    )
-    scene.note(f"broker {a} is dead, and nobody who lacks {VICTIM} may lead")
+        await_others(scene, a, others)
+        scene.note(f"broker {a} is dead, and nobody who lacks {VICTIM} may lead")

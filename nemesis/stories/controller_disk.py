@@ -11,10 +11,9 @@ its old end: both logs have the same leader epochs, so that nothing tells them a
 from typing import Final
 
 from highwater.clusters.core.interfaces import UnreachableError
-from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
 from highwater.nemesis.context import ScheduleContext
-from highwater.nemesis.stories.helpers import missed_if_late, settle
+from highwater.nemesis.stories.helpers import settle
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 _LIMIT_S: Final = 240.0
@@ -46,19 +45,19 @@ def lost_metadata(scene: ScheduleContext) -> None:
     """Lose the disk of the only controller, and start everything again."""
     settle(scene)
     [controller] = scene.cluster.controllers
-    old = _end_of_log(scene, controller)
+    old = scene.until(
+        lambda: _end_of_log(scene, controller), what="the controller to tell how long its log is"
+    )
     scene.nemesis.inject("controller-disk-loss", controllers=[controller])
     for broker in scene.replicas:
         scene.nemesis.inject("kill", broker)
     scene.nemesis.mend("controller-disk-loss")
-    with missed_if_late():
-        end = await_condition(
-            lambda: _end_of_log(scene, controller),
-            lambda end: end > old,
-            what=f"the new metadata log to have more than the {old} records of the old one",
-            limit_s=_LIMIT_S,
-            passing=(UnreachableError,),
-        )
+    end = scene.until(
+        lambda: _end_of_log(scene, controller),
+        lambda end: end > old,
+        what=f"the new metadata log to have more than the {old} records of the old one",
+        limit_s=_LIMIT_S,
+    )
     scene.note(f"the new metadata log ends at {end}, the old one ended at {old}")
     scene.nemesis.heal_all(scene.replicas)
 

@@ -10,12 +10,10 @@ The schedule is the same whatever acks the producer asks for: A is killed only w
 holds the record and A has committed it. What was promised about it is another matter.
 """
 
-import contextlib
 from typing import Final
 
-from highwater.clusters.core.interfaces import ReplicaState, UnreachableError
+from highwater.clusters.core.interfaces import ReplicaState
 from highwater.harness.base.errors import WaitTimeoutError
-from highwater.harness.base.waiting import await_condition
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.hw_lag_window import await_window
 from highwater.nemesis.stories.helpers import (
@@ -138,11 +136,21 @@ def _fail_over_to_survivor(scene: ScheduleContext, began: float) -> None:
     a, b, survivor = scene.replicas
     scene.hold(began + GAP_S - scene.clock())
     scene.nemesis.inject("kill", b)
-    if a not in scene.probe.live_brokers():
-        raise ScheduleNotFollowedError(
-            f"the session of broker {a} ended before broker {b} was dead"
-        )
+    require_session(scene, a, f"broker {b} was dead")
     await_turns(scene, b, survivor)
+
+
+def require_session(scene: ScheduleContext, broker: int, before: str) -> None:
+    """Make sure that a broker still had its session when something had happened.
+
+    Raises:
+        ScheduleNotFollowedError: it had not.
+    """
+    live = scene.until(
+        scene.probe.live_brokers, what="somebody to tell which brokers have sessions"
+    )
+    if broker not in live:
+        raise ScheduleNotFollowedError(f"the session of broker {broker} ended before {before}")
 
 
 def await_turns(scene: ScheduleContext, b: int, survivor: int) -> None:
@@ -158,15 +166,11 @@ def await_turns(scene: ScheduleContext, b: int, survivor: int) -> None:
         numbers.add(leader)
         return leader
 
-    with contextlib.suppress(UnreachableError):
-        look()
-    await_condition(
+    scene.until(
         look,
         lambda leader: leader == survivor,
         what=f"broker {survivor} to lead {scene.topic}-0",
         limit_s=30,
-        every_s=0.02,
-        passing=(UnreachableError,),
     )
     if b not in numbers:
         raise ScheduleNotFollowedError(

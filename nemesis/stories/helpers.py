@@ -1,7 +1,7 @@
 """Helpers of stories: settle some records, send the one that the story is about."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -10,10 +10,16 @@ from highwater.checkers.kafka_files.checkpoints import (
     CheckpointError,
     parse_offsets,
 )
-from highwater.clusters.core.interfaces import ReplicaState, UnreachableError
+from highwater.clusters.core.interfaces import ReplicaState
 from highwater.harness.base.errors import WaitTimeoutError
-from highwater.harness.base.waiting import await_condition
-from highwater.nemesis.context import RecordsClient, ScheduleContext, ScheduleNotFollowedError
+from highwater.harness.base.waiting import NotYetError
+from highwater.harness.runs.history import OK
+from highwater.nemesis.context import (
+    Acknowledgement,
+    RecordsClient,
+    ScheduleContext,
+    ScheduleNotFollowedError,
+)
 from highwater.nemesis.stories.story import CHECKPOINT_S
 
 SETTLED: Final = ("m0", "m1", "m2")
@@ -21,7 +27,8 @@ VICTIM: Final = "m3"
 SUCCESSOR: Final = "m4"
 _ALONE_S: Final = 30
 _ANSWERS_S: Final = 15.0
-_POLL_S: Final = 0.01
+_LEADS_S: Final = 30.0
+_SESSIONS_S: Final = 60.0
 
 
 @contextlib.contextmanager
@@ -60,14 +67,13 @@ def await_alone(scene: ScheduleContext, broker: int) -> None:
     """Wait until a broker is the only member of partition 0's ISR, and note it.
 
     Raises:
-        WaitTimeoutError: it was not within the limit.
+        ScheduleNotFollowedError: it was not within the limit.
     """
-    await_condition(
-        lambda: scene.probe.partition(scene.topic, 0).isr,
-        lambda isr: isr == (broker,),
+    scene.until(
+        lambda: scene.probe.partition(scene.topic, 0),
+        lambda state: state.isr == (broker,),
         what=f"the ISR of {scene.topic}-0 to be broker {broker} alone",
         limit_s=_ALONE_S,
-        passing=(UnreachableError,),
     )
     scene.note(f"broker {broker} is the only member of the ISR", broker)
 
@@ -85,28 +91,73 @@ def await_replicas(
     Raises:
         ScheduleNotFollowedError: they were not within the limit.
     """
-    try:
-        return await_condition(
-            lambda: {
-                broker: scene.probe.replica(broker, scene.topic, 0)
-                for broker in brokers or scene.replicas
-            },
-            until,
-            what=what,
-            limit_s=limit_s,
-            every_s=_POLL_S,
-            passing=(UnreachableError,),
-        )
-    except WaitTimeoutError as error:
-        raise ScheduleNotFollowedError(error.message) from error
+    return scene.until(
+        lambda: {
+            broker: scene.probe.replica(broker, scene.topic, 0)
+            for broker in brokers or scene.replicas
+        },
+        until,
+        what=what,
+        limit_s=limit_s,
+    )
 
 
-def await_true(condition: Callable[[], bool], what: str, *, limit_s: float) -> None:
-    """Wait until a condition holds, and look often; raise if it does not."""
+def await_leads(
+    scene: ScheduleContext, broker: int, *, leads: bool = True, limit_s: float = _LEADS_S
+) -> None:
+    """Wait until a broker takes itself for the leader of the partition under test, or no more."""
+
+    def look() -> None:
+        if scene.probe.leads(broker, scene.topic, scene.partition) != leads:
+            state = scene.probe.partition(scene.topic, scene.partition)
+            raise NotYetError(f"the opposite; by the controller {state}")
+
+    scene.until(
+        look,
+        what=f"broker {broker} to know that it {'leads' if leads else 'does not lead'}",
+        limit_s=limit_s,
+    )
+
+
+def await_leader(scene: ScheduleContext, *brokers: int, limit_s: float = _LEADS_S) -> None:
+    """Wait until one of these brokers leads partition 0 by the controller's word, and note it."""
+    state = scene.until(
+        lambda: scene.probe.partition(scene.topic, 0),
+        lambda state: state.leader in brokers,
+        what=f"broker {' or '.join(map(str, brokers))} to lead {scene.topic}-0",
+        limit_s=limit_s,
+    )
+    scene.note(f"broker {state.leader} leads in epoch {state.leader_epoch}", state.leader)
+
+
+def await_others(scene: ScheduleContext, a: int, others: Collection[int]) -> None:
+    """Wait until every broker but A has a session: who may be elected then, would be."""
+    scene.until(
+        scene.probe.live_brokers,
+        lambda live: live == set(others),
+        what=f"brokers {others} to have sessions again, and broker {a} to have none",
+        limit_s=_SESSIONS_S,
+    )
+
+
+def await_answer(scene: ScheduleContext, value: str, *, limit_s: float) -> Acknowledgement:
+    """Return the answer about a record that was sent to one broker, once it has come."""
+    answer = scene.until(
+        lambda: scene.direct.answers[value],
+        lambda answer: answer is not None,
+        what=f"an answer about {value}",
+        limit_s=limit_s,
+    )
+    if answer is None or answer.outcome != OK:
+        raise ScheduleNotFollowedError(f"{value} was to be acknowledged, but got {answer}")
+    return answer
+
+
+def move_leader(scene: ScheduleContext, broker: int) -> int:
+    """Move leadership of partition 0 by plan; return the leader epoch."""
     with missed_if_late():
-        await_condition(
-            condition, bool, what=what, limit_s=limit_s, every_s=0.01, passing=(UnreachableError,)
-        )
+        scene.cluster.move_leader(scene.topic, 0, broker)
+    return scene.state().leader_epoch or 0
 
 
 def await_leo(scene: ScheduleContext, leo: int, what: str, *brokers: int, limit_s: float) -> None:
@@ -141,17 +192,19 @@ def await_hw_on_disk(scene: ScheduleContext, broker: int, hw: int) -> None:
     Raises:
         ScheduleNotFollowedError: it did not in good time.
     """
-    try:
-        await_condition(
-            lambda: hw_on_disk(scene, broker),
-            lambda high_watermark: high_watermark >= hw,
-            what=f"broker {broker} to have HW {hw} of {scene.topic}-0 on disk",
-            limit_s=CHECKPOINT_S + 1.0,
-            every_s=_POLL_S,
-            passing=(CheckpointError,),
-        )
-    except WaitTimeoutError as error:
-        raise ScheduleNotFollowedError(error.message) from error
+
+    def look() -> int:
+        try:
+            return hw_on_disk(scene, broker)
+        except CheckpointError as error:
+            raise NotYetError(str(error)) from error
+
+    scene.until(
+        look,
+        lambda high_watermark: high_watermark >= hw,
+        what=f"broker {broker} to have HW {hw} of {scene.topic}-0 on disk",
+        limit_s=CHECKPOINT_S + 1.0,
+    )
     scene.note(f"broker {broker} has HW {hw} on disk", broker)
 
 

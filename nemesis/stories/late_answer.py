@@ -15,15 +15,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from highwater.clusters.core.interfaces import CaughtMessages
+from highwater.harness.base.waiting import NotYetError
 from highwater.harness.releases.release import Release
-from highwater.harness.runs.history import OK
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.helpers import (
     VICTIM,
+    await_answer,
+    await_leads,
     await_leo,
     await_replicas,
-    await_true,
     missed_if_late,
+    move_leader,
     settle,
 )
 from highwater.nemesis.stories.network import network_of
@@ -86,7 +88,7 @@ def late_answer(scene: ScheduleContext) -> None:
         scene.note(f"broker {a} gets the answer that broker {b} sent before broker {c} led", a)
         _await_caught(fetches)
         _require_followed(scene, fetches)
-        leo = scene.probe.replica(a, scene.topic, 0).leo
+        leo = scene.replica(a).leo
         scene.note(f"broker {a} fetches again; its log ends at {leo}", a)
         _move(scene, a)
 
@@ -123,34 +125,22 @@ def _diverging_answer(scene: ScheduleContext, committed: int) -> Iterator[Caught
 def _send(scene: ScheduleContext, value: str, broker: int, *, answered: bool = True) -> None:
     """Send a record to a broker, once; a client that looked up the leader might send it twice."""
     scene.direct.send(value, 0, address=scene.cluster.brokers[broker].address)
-    if not answered:
-        return
-    await_true(
-        lambda: scene.direct.answers[value] is not None,
-        f"an answer about {value}",
-        limit_s=_LIMIT_S,
-    )
-    answer = scene.direct.answers[value]
-    if answer is None or answer.outcome != OK:
-        raise ScheduleNotFollowedError(f"{value} was to be acknowledged, but got {answer}")
+    if answered:
+        await_answer(scene, value, limit_s=_LIMIT_S)
 
 
 def _move(scene: ScheduleContext, broker: int) -> int:
     """Move leadership by plan; wait until it leads, and A knows it; return the epoch."""
-    with missed_if_late():
-        scene.cluster.move_leader(scene.topic, 0, broker)
-    await_true(
-        lambda: scene.probe.leads(broker, scene.topic, 0),
-        f"broker {broker} to know that it leads",
-        limit_s=_LIMIT_S,
-    )
-    epoch = scene.probe.partition(scene.topic, 0).leader_epoch or 0
+    epoch = move_leader(scene, broker)
+    await_leads(scene, broker, limit_s=_LIMIT_S)
     a = scene.replicas[0]
-    await_true(
-        lambda: scene.probe.knows_epoch(a, scene.topic, 0, epoch),
-        f"broker {a} to know that broker {broker} leads in epoch {epoch}",
-        limit_s=_LIMIT_S,
-    )
+
+    def look() -> None:
+        if not scene.probe.knows_epoch(a, scene.topic, 0, epoch):
+            raise NotYetError("it refuses a fetch of that epoch")
+
+    what = f"broker {a} to know that broker {broker} leads in epoch {epoch}"
+    scene.until(look, what=what, limit_s=_LIMIT_S)
     scene.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
     return epoch
 

@@ -10,14 +10,17 @@ On KRaft the same comes about without a controller that dies (docs/findings/elec
 
 from typing import Final
 
+from highwater.clusters.core.interfaces import CaughtMessages
 from highwater.clusters.relay.rules import RelayRule
 from highwater.harness.releases.release import Release
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.stories.helpers import (
     VICTIM,
+    await_answer,
+    await_leads,
     await_leo,
-    await_true,
     missed_if_late,
+    move_leader,
     settle,
 )
 from highwater.nemesis.stories.network import network_of
@@ -50,12 +53,12 @@ def missed_decisions(scene: ScheduleContext) -> None:
     """Lose a committed record by two planned moves of which A never hears: the controller dies."""
     network = network_of(scene)
     a, b, c = scene.replicas
-    controller = scene.probe.controller()
+    controller = scene.controller()
     leo = settle(scene)
     undelivered = RelayRule(kind="hold", what="leadership", links=frozenset({(controller, a)}))
     with network.under(undelivered):
         with scene.intercept(f"hold Fetch broker-{c}>broker-{a} times=0") as of_c:
-            await_true(lambda: of_c.caught > 0, f"broker {c} to fetch", limit_s=_LIMIT_S)
+            _await_caught(of_c)
             scene.direct.send(VICTIM, 0, address=scene.cluster.brokers[a].address)
             await_leo(
                 scene, leo + 1, f"brokers {a} and {b} to hold {VICTIM}", a, b, limit_s=_LIMIT_S
@@ -67,39 +70,29 @@ def missed_decisions(scene: ScheduleContext) -> None:
             scene.note(f"broker {b} has truncated {VICTIM}, which its new leader lacks", b)
         with scene.intercept(f"hold Fetch broker-{b}>broker-{a} times=0") as of_b:
             _move(scene, a)
-            await_true(
-                lambda: not scene.probe.leads(c, scene.topic, 0),
-                f"broker {c} to know that it leads no more",
-                limit_s=_LIMIT_S,
-            )
+            await_leads(scene, c, leads=False, limit_s=_LIMIT_S)
             scene.note(f"the controller, broker {controller}, has told broker {a} nothing of that")
             scene.nemesis.inject("kill", controller)
-            await_true(
-                lambda: scene.probe.controller() != controller,
-                "another broker to be the controller",
+            successor = scene.until(
+                scene.probe.controller,
+                lambda broker: broker != controller,
+                what="another broker to be the controller",
                 limit_s=_LIMIT_S,
             )
-            scene.note(f"broker {scene.probe.controller()} is the controller")
+            scene.note(f"broker {successor} is the controller")
             await_leo(scene, leo + 1, f"broker {c} to hold {VICTIM}", c, limit_s=_LIMIT_S)
-            await_true(
-                lambda: scene.direct.answers[VICTIM] is not None,
-                f"an answer about {VICTIM}",
-                limit_s=_LIMIT_S,
-            )
+            await_answer(scene, VICTIM, limit_s=_LIMIT_S)
             scene.note(f"broker {a} has acknowledged {VICTIM}, for it takes broker {b} to have it")
-            await_true(
-                lambda: of_b.caught > 0, f"broker {b} to fetch from broker {a}", limit_s=_LIMIT_S
-            )
+            _await_caught(of_b)
             _move(scene, b)
-            await_true(
-                lambda: scene.probe.leads(b, scene.topic, 0),
-                f"broker {b} to know that it leads",
-                limit_s=_LIMIT_S,
-            )
+            await_leads(scene, b, limit_s=_LIMIT_S)
 
 
 def _move(scene: ScheduleContext, broker: int) -> None:
-    with missed_if_late():
-        scene.cluster.move_leader(scene.topic, 0, broker)
-    epoch = scene.probe.partition(scene.topic, 0).leader_epoch
+    epoch = move_leader(scene, broker)
     scene.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
+
+
+def _await_caught(fetches: CaughtMessages) -> None:
+    with missed_if_late():
+        fetches.await_event("caught", limit_s=_LIMIT_S)

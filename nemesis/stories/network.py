@@ -4,18 +4,25 @@ import contextlib
 import time
 from typing import Final
 
-from highwater.clusters.core.interfaces import Network, UnreachableError
+from highwater.clusters.core.interfaces import Network
 from highwater.clusters.relay.rules import RelayRule, between
 from highwater.harness.base.errors import HarnessError
-from highwater.harness.base.waiting import await_condition
-from highwater.harness.runs.history import OK
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.hw_lag_window import await_window, hold_window
-from highwater.nemesis.stories.failovers import GAP_S, await_turns, commit_victim, kill_leader
+from highwater.nemesis.stories.failovers import (
+    GAP_S,
+    await_turns,
+    commit_victim,
+    kill_leader,
+    require_session,
+)
 from highwater.nemesis.stories.helpers import (
     SUCCESSOR,
     VICTIM,
+    await_answer,
     await_hw_on_disk,
+    await_leader,
+    await_leads,
     hw_on_disk,
     missed_if_late,
     settle,
@@ -88,10 +95,7 @@ def cut_off(scene: ScheduleContext) -> None:
         scene.nemesis.inject("reset", a)
         scene.hold(began + GAP_S - scene.clock())
         scene.nemesis.inject("reset", b)
-        if a not in scene.probe.live_brokers():
-            raise ScheduleNotFollowedError(
-                f"the session of broker {a} ended before broker {b} was cut off"
-            )
+        require_session(scene, a, f"broker {b} was cut off")
         await_turns(scene, b, survivor)
         _send_successor(scene, survivor)
 
@@ -124,24 +128,12 @@ def held_fetch(scene: ScheduleContext) -> None:
         )
     began_ns = time.monotonic_ns()
     with network.hw_held(scene.topic, 0, survivor, above=offset - 1), missed_if_late():
-        _await_leader(scene, b)
+        await_leader(scene, b, limit_s=_LEADS_S)
         network.await_held("hw", survivor, since_ns=began_ns, limit_s=_LEADS_S)
-        state = scene.probe.replica(survivor, scene.topic, 0)
-        scene.note(f"broker {survivor} follows broker {b}; its log ends at {state.leo}", survivor)
+        leo = scene.replica(survivor).leo
+        scene.note(f"broker {survivor} follows broker {b}; its log ends at {leo}", survivor)
         scene.nemesis.inject("kill", b)
-    _await_leader(scene, survivor)
-
-
-def _await_leader(scene: ScheduleContext, broker: int) -> None:
-    state = await_condition(
-        lambda: scene.probe.partition(scene.topic, 0),
-        lambda state: state.leader == broker,
-        what=f"broker {broker} to lead {scene.topic}-0",
-        limit_s=_LEADS_S,
-        every_s=0.02,
-        passing=(UnreachableError,),
-    )
-    scene.note(f"broker {broker} leads in epoch {state.leader_epoch}", broker)
+    await_leader(scene, survivor, limit_s=_LEADS_S)
 
 
 def network_of(scene: ScheduleContext) -> Network:
@@ -169,24 +161,7 @@ def _see_window(scene: ScheduleContext, offset: int) -> None:
 
 def _send_successor(scene: ScheduleContext, survivor: int) -> None:
     """Write to C, which A and B cannot know of; clients that ask them who leads would be misled."""
-    with missed_if_late():
-        await_condition(
-            lambda: scene.probe.leads(survivor, scene.topic, 0),
-            bool,
-            what=f"broker {survivor} to take itself for the leader",
-            limit_s=_LEADS_S,
-            every_s=0.02,
-            passing=(UnreachableError,),
-        )
-        address = scene.cluster.brokers[survivor].address
-        scene.direct.send(SUCCESSOR, 0, address=address)
-        answer = await_condition(
-            lambda: scene.direct.answers[SUCCESSOR],
-            lambda offset: offset is not None,
-            what=f"broker {survivor} to answer",
-            limit_s=_ANSWER_S,
-            every_s=0.02,
-        )
-    if answer is None or answer.outcome != OK:
-        raise ScheduleNotFollowedError(f"broker {survivor} did not acknowledge {SUCCESSOR}")
+    await_leads(scene, survivor, limit_s=_LEADS_S)
+    scene.direct.send(SUCCESSOR, 0, address=scene.cluster.brokers[survivor].address)
+    answer = await_answer(scene, SUCCESSOR, limit_s=_ANSWER_S)
     scene.note(f"{SUCCESSOR} is stored at offset {answer.offset} by broker {survivor}", survivor)

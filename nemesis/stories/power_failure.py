@@ -8,12 +8,16 @@ logs to match.
 
 from typing import Final
 
-from highwater.clusters.core.interfaces import UnreachableError
-from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.faults import disk_damage
-from highwater.nemesis.stories.helpers import VICTIM, await_alone, await_replicas, settle
+from highwater.nemesis.stories.helpers import (
+    VICTIM,
+    await_alone,
+    await_others,
+    await_replicas,
+    settle,
+)
 from highwater.nemesis.stories.story import story
 
 SEGMENT_S: Final = 1.0
@@ -79,14 +83,8 @@ def power_failure(scene: ScheduleContext) -> None:
     await_alone(scene, a)
     scene.nemesis.inject("power-failure", a)
     scene.nemesis.heal_all(others)
-    await_condition(
-        scene.probe.live_brokers,
-        lambda live: live == set(others),
-        what=f"brokers {others} to have sessions again, and broker {a} to have none",
-        limit_s=60,
-        passing=(UnreachableError,),
-    )
-    leader = scene.probe.partition(scene.topic, 0).leader
+    await_others(scene, a, others)
+    leader = scene.state().leader
     scene.note(f"broker {leader} leads" if leader in others else f"nobody leads without broker {a}")
 
 

@@ -7,19 +7,17 @@ was registered, and a KRaft controller refuses one that has passed; that on ZooK
 (KAFKA-14139).
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from highwater.clusters.core.interfaces import CaughtMessages, PartitionState, UnreachableError
+from highwater.clusters.core.interfaces import CaughtMessages
 from highwater.clusters.relay.rules import RelayRule, between
-from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.stories.helpers import (
     SETTLED,
     VICTIM,
+    await_leader,
     await_replicas,
-    missed_if_late,
     settle,
 )
 from highwater.nemesis.stories.network import network_of
@@ -53,7 +51,12 @@ def replaced_disk(scene: ScheduleContext) -> None:
     a, b, c = scene.replicas
     settle(scene)
     scene.nemesis.inject("stop", b)
-    _await(scene, lambda state: state.isr == (a, c), f"broker {b} to be out of the ISR")
+    scene.until(
+        lambda: scene.probe.partition(scene.topic, 0),
+        lambda state: state.isr == (a, c),
+        what=f"broker {b} to be out of the ISR",
+        limit_s=_LIMIT_S,
+    )
     offset = scene.send(VICTIM, leader=a)
     with scene.intercept(f"hold AlterPartition broker-{a}>* partition=0 times=0") as requests:
         scene.nemesis.heal(b)
@@ -63,7 +66,7 @@ def replaced_disk(scene: ScheduleContext) -> None:
             what=f"every replica to hold {VICTIM}",
             limit_s=_LIMIT_S,
         )
-        _await_event(requests, "caught")  # broker A gives up after a while, and asks again
+        _await_event(scene, requests, "caught")  # broker A gives up after a while, and asks again
         scene.note(f"broker {b} has every record, and broker {a} asks for it to be in the ISR", b)
         with network.under(RelayRule(kind="cut", links=between([a], [b]))):
             scene.note(f"broker {b} fetches nothing more from broker {a}", b)
@@ -78,34 +81,17 @@ def replaced_disk(scene: ScheduleContext) -> None:
             )
             scene.note(f"broker {b} is back, with an empty disk", b)
             requests.let_pass()
-            _await_event(requests, "answered", "discarded")
-            isr = scene.probe.partition(scene.topic, 0).isr
+            _await_event(scene, requests, "answered", "discarded")
+            isr = scene.state().isr
             scene.note(f"the controller has answered; the ISR is {', '.join(map(str, isr))}")
             scene.nemesis.inject("kill", a)
-            state = _await(
-                scene, lambda state: state.leader not in (a, -1), f"broker {b} or {c} to lead"
-            )
-            scene.note(f"broker {state.leader} leads in epoch {state.leader_epoch}", state.leader)
+            await_leader(scene, b, c, limit_s=_LIMIT_S)
 
 
-def _await(
-    scene: ScheduleContext, until: Callable[[PartitionState], bool], what: str
-) -> PartitionState:
-    with missed_if_late():
-        return await_condition(
-            lambda: scene.probe.partition(scene.topic, 0),
-            until,
-            what=what,
-            limit_s=_LIMIT_S,
-            passing=(UnreachableError,),
-        )
-
-
-def _await_event(messages: CaughtMessages, *events: str) -> None:
-    with missed_if_late():
-        await_condition(
-            lambda: messages.events(*events),
-            bool,
-            what=f"the wire to report {' or '.join(events)} of a request for the ISR",
-            limit_s=_LIMIT_S,
-        )
+def _await_event(scene: ScheduleContext, messages: CaughtMessages, *events: str) -> None:
+    scene.until(
+        lambda: messages.events(*events),
+        bool,
+        what=f"the wire to report {' or '.join(events)} of a request for the ISR",
+        limit_s=_LIMIT_S,
+    )

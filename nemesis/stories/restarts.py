@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from highwater.clusters.core.interfaces import ReplicaState, UnreachableError
-from highwater.harness.base.waiting import await_condition
+from highwater.clusters.core.interfaces import ReplicaState
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.stories.helpers import await_replicas, settle
 from highwater.nemesis.stories.story import story
@@ -67,11 +66,10 @@ def _hold(offset: int, seen: Mapping[int, ReplicaState]) -> bool:
 def _await_partition(scene: ScheduleContext, leader: int, *, isr: set[int]) -> None:
     """Wait until a broker leads partition 0 with these members of the ISR, and note it."""
     members = ", ".join(map(str, sorted(isr)))
-    state = await_condition(
+    state = scene.until(
         lambda: scene.probe.partition(scene.topic, 0),
         lambda state: state.leader == leader and set(state.isr) == isr,
         what=f"broker {leader} to lead {scene.topic}-0 with the ISR {members}",
         limit_s=_LIMIT_S,
-        passing=(UnreachableError,),
     )
     scene.note(f"broker {leader} leads in epoch {state.leader_epoch}, the ISR is {members}", leader)

@@ -11,14 +11,12 @@ disabled (KIP-950): then a leader never asks.
 
 from typing import Final
 
-from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.nodes.config_files import TIER_TASK_S
-from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
 from highwater.harness.runs.remote_tier import remote_partition, remote_segment
 from highwater.harness.runs.store import REMOTE_TIER
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
-from highwater.nemesis.stories.helpers import await_replicas, missed_if_late
+from highwater.nemesis.stories.helpers import await_replicas, move_leader
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 _RECORDS: Final = tuple(f"m{number}" for number in range(6))
@@ -84,7 +82,7 @@ def tiered_new_leader(scene: ScheduleContext) -> None:
     scene.nemesis.heal(b)
     started = scene.clock()
     _await_in_sync(scene)
-    scene.cluster.move_leader(scene.topic, 0, b)
+    move_leader(scene, b)
     if scene.clock() - started > TIER_TASK_S:
         raise ScheduleNotFollowedError(
             f"broker {b} was to lead before its second look at the remote tier, {TIER_TASK_S:g} s"
@@ -113,24 +111,21 @@ def _copies(scene: ScheduleContext) -> set[int]:
 
 def _await_copies(scene: ScheduleContext, count: int) -> set[int]:
     """Wait until the leader has copied all segments but the last, to which it writes."""
-    with missed_if_late():
-        return await_condition(
-            lambda: _copies(scene),
-            lambda copies: len(copies) >= count,
-            what=f"the remote tier to hold {count} segments",
-            limit_s=_LIMIT_S + TIER_TASK_S,
-        )
+    return scene.until(
+        lambda: _copies(scene),
+        lambda copies: len(copies) >= count,
+        what=f"the remote tier to hold {count} segments",
+        limit_s=_LIMIT_S + TIER_TASK_S,
+    )
 
 
 def _await_in_sync(scene: ScheduleContext) -> None:
-    with missed_if_late():
-        await_condition(
-            lambda: scene.probe.partition(scene.topic, 0).isr,
-            lambda isr: set(isr) == set(scene.replicas),
-            what="every replica to be in the ISR",
-            limit_s=_LIMIT_S,
-            passing=(UnreachableError,),
-        )
+    scene.until(
+        lambda: scene.probe.partition(scene.topic, 0),
+        lambda state: set(state.isr) == set(scene.replicas),
+        what="every replica to be in the ISR",
+        limit_s=_LIMIT_S,
+    )
 
 
 def _let_leader_look(scene: ScheduleContext, copied: set[int]) -> set[int]:

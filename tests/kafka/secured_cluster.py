@@ -205,13 +205,13 @@ class Secured:
     def _await_port(self, node: int) -> None:
         address = self.group.brokers[node]
 
-        def listens() -> bool:
+        def dial() -> None:
             if self._processes[node].state == "down":
                 tail = self._file(node, "log").read_text().splitlines()[-5:]
                 raise HarnessError(f"node {node} ended: {tail}")
-            return _listens(address)
+            _dial(address)
 
-        await_condition(listens, bool, what=f"broker {node} to listen", limit_s=_BOOT_S)
+        await_condition(dial, what=f"broker {node} to listen", limit_s=_BOOT_S, passing=(OSError,))
 
 
 class Staging:
@@ -229,7 +229,6 @@ class Staging:
         self._prepare()
         self.cluster_id = await_condition(
             lambda: recognise(Inventory.read(self.inventory())),
-            lambda _: True,
             what="the brokers to know each other",
             limit_s=_BOOT_S,
             passing=(HighwaterError,),
@@ -263,10 +262,10 @@ class Staging:
         try:
             for port in self._ports:
                 await_condition(
-                    partial(_listens, Address(host="127.0.0.1", port=port)),
-                    bool,
+                    partial(_dial, Address(host="127.0.0.1", port=port)),
                     what=f"sshd to listen ({self.directory / 'sshd.log'} has what it said)",
                     limit_s=10,
+                    passing=(OSError,),
                 )
             yield
         finally:
@@ -329,11 +328,8 @@ def as_toml(tables: Mapping[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _listens(address: Address) -> bool:
-    with contextlib.suppress(OSError):
-        address.dial((address.host, address.port), 1.0).close()
-        return True
-    return False
+def _dial(address: Address) -> None:
+    address.dial((address.host, address.port), 1.0).close()
 
 
 def program(path: Path, text: str) -> None:

@@ -209,12 +209,12 @@ def test_a_cluster_tells_if_groups_and_share_groups_have_been_there(
             found = statuses(document)
             return found["KAFKA-20539"], found["KAFKA-20742"]
 
-        def given(client: Consumer | ShareConsumer) -> bool:
+        def given(client: Consumer | ShareConsumer) -> list[object]:
             producer.produce("one", b"value")
             producer.flush(10)
             if isinstance(client, Consumer):
-                return client.poll(0.5) is not None
-            return len(client.poll(0.5)) > 0
+                return [each for each in (client.poll(0.5),) if each is not None]
+            return [*client.poll(0.5)]
 
         assert told() == ("guarded", guarded)
         producer = Producer({"bootstrap.servers": opened.bootstrap})

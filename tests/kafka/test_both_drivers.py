@@ -4,15 +4,11 @@ What they expect follows from the release alone, so passing on both means the sa
 ``make test`` has containers without a story (test_cluster.py, test_nemesis.py), the nightly all.
 """
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from highwater import Case, KafkaRun, PromiseBroken
+from highwater.clusters.core.interfaces import Cluster
 from highwater.harness.releases.catalogue import MODERN
-
-if TYPE_CHECKING:
-    from highwater.clusters.core.interfaces import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
 
@@ -41,12 +37,15 @@ def test_a_paused_leader_costs_nothing_that_all_replicas_acknowledged(kafka_run:
 
 
 @pytest.mark.kafka("0.10.2.2")
-def test_a_test_gets_a_whole_cluster_and_may_break_it(kafka_cluster: "Cluster") -> None:
+def test_a_cluster_that_a_test_broke_is_no_other_tests(
+    kafka_cluster: Cluster, highwater_case: Case, request: pytest.FixtureRequest
+) -> None:
+    laboratory = request.getfixturevalue("_highwater_laboratory")()
     assert [broker.state for broker in kafka_cluster.brokers.values()] == ["running"] * 3
-    kafka_cluster.brokers[2].kill()
-
-
-@pytest.mark.kafka("0.10.2.2")
-def test_the_next_test_gets_another_when_it_was_broken(kafka_cluster: "Cluster") -> None:
-    assert [broker.state for broker in kafka_cluster.brokers.values()] == ["running"] * 3
+    assert laboratory.cluster(highwater_case) is kafka_cluster
     kafka_cluster.create_topic("mine", [[1, 2, 3]], {"min.insync.replicas": "2"})
+    kafka_cluster.brokers[2].kill()
+    following = laboratory.cluster(highwater_case)
+    assert following is not kafka_cluster
+    assert [broker.state for broker in following.brokers.values()] == ["running"] * 3
+    following.create_topic("mine", [[1, 2, 3]], {"min.insync.replicas": "2"})

@@ -60,14 +60,14 @@ def open_claims() -> set[str]:
 def await_nothing(client: Client, before: set[str]) -> None:
     """Wait until no claim is left but those of before, and nothing carries a later one."""
 
-    def gone() -> bool:
+    def left() -> set[str | None]:
         labels = [
             (each.get("Labels") or {}).get(CLAIM_LABEL)
             for each in client.api.containers(all=True, filters={"label": LABEL})
         ]
-        return not (open_claims() - before) and not (set(labels) - before)
+        return (open_claims() | set(labels)) - before
 
-    await_condition(gone, bool, what="everything to be removed", limit_s=30)
+    await_condition(left, lambda claims: not claims, what="everything to be removed", limit_s=30)
 
 
 def test_all_is_labelled_published_on_loopback_and_removed(client: Client, tmp_path: Path) -> None:
@@ -100,7 +100,12 @@ def test_a_broker_that_dies_by_itself_is_down(client: Client, tmp_path: Path) ->
             if str(tmp_path / "replicas" / "1") in {mount["Source"] for mount in each["Mounts"]}
         ]
         client.api.kill(running)
-        await_condition(lambda: broker.state == "down", bool, what="it to be down", limit_s=10)
+        await_condition(
+            lambda: broker.state,
+            lambda state: state == "down",
+            what="it to be down",
+            limit_s=10,
+        )
         broker.start()
         assert broker.state == "running"
 
@@ -127,7 +132,7 @@ def test_nothing_outlives_a_killed_harness(
         if moment == "open":
             assert harness.stdout.readline() == b"open\n"
         await_condition(
-            lambda: any((tmp_path / "logs").glob("*.log")),
+            lambda: [*(tmp_path / "logs").glob("*.log")],
             bool,
             what="a container to start",
             limit_s=90,
@@ -202,7 +207,12 @@ def _daemon_in(folder: Path, megabytes: int) -> Iterator[str]:
     try:
         with subprocess.Popen(command, stdout=log, stderr=log) as daemon:
             try:
-                await_condition((folder / "docker.sock").exists, bool, what="dockerd", limit_s=30)
+                await_condition(
+                    (folder / "docker.sock").stat,
+                    what="dockerd",
+                    limit_s=30,
+                    passing=(FileNotFoundError,),
+                )
                 yield host
             finally:
                 daemon.terminate()

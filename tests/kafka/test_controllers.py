@@ -130,8 +130,12 @@ def end_of_log(cluster: RealCluster, probe: Probe, controller: int) -> int:
 
 def await_caught_up(cluster: RealCluster, probe: Probe, controller: int) -> None:
     """Wait until a controller has all that the leader had at this moment."""
-    leader = leader_of(probe)
-    end = end_of_log(cluster, probe, leader)
+    end = await_condition(
+        lambda: end_of_log(cluster, probe, leader_of(probe)),
+        what="the leader to tell how long its log is",
+        limit_s=20,
+        passing=(UnreachableError,),
+    )
     await_condition(
         partial(end_of_log, cluster, probe, controller),
         lambda seen: seen >= end,
@@ -155,7 +159,7 @@ def create(cluster: Cluster, name: str, replicas: list[int]) -> str:
         return topic
 
     return await_condition(
-        created, bool, what=f"{name} to be created", limit_s=60, passing=(HarnessError,)
+        created, what=f"{name} to be created", limit_s=60, passing=(HarnessError,)
     )
 
 
@@ -185,14 +189,10 @@ def test_without_a_majority_nothing_is_decided(
     other = next(controller for controller in trio.controllers if controller != leader)
     nemesis.inject("controller-pause", controllers=[leader, other])
     nemesis.inject("kill", 2)
-
-    def another_leads() -> bool:
-        return probe.partition(topic, 0).leader != 2
-
     with pytest.raises(WaitTimeoutError):  # a session is 2 s
         await_condition(
-            another_leads,
-            bool,
+            lambda: probe.partition(topic, 0).leader,
+            lambda leader: leader != 2,
             what="a leader to be elected",
             limit_s=5,
             passing=(UnreachableError,),
@@ -255,8 +255,12 @@ def test_a_leader_that_is_cut_off_gives_way(
 
 def voters(probe: Probe) -> set[int]:
     """The controllers that vote, as the leader has it."""
-    leader_of(probe)
-    quorum = probe.quorum()
+    quorum = await_condition(
+        probe.quorum,
+        what="a leader to tell who votes",
+        limit_s=60,
+        passing=(UnreachableError,),
+    )
     assert quorum is not None
     return {*quorum.voters}
 

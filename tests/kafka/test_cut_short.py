@@ -25,9 +25,9 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.store import Run, Store
 from tests.support import spoiled as sweep
+from tests.support.seeds import FIRST
 
 COUNT: Final = int(os.environ.get("HIGHWATER_CUTS", "3"))
-SEED: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 LAST_S: Final = 32.0
 """About when such a run has ended and is judged, on two cores."""
 
@@ -91,7 +91,7 @@ class Cut:
 @pytest.fixture(scope="module")
 def cuts(tmp_path_factory: pytest.TempPathFactory) -> list[Cut]:
     found = []
-    dice = Random(SEED)  # noqa: S311 - moments, not secrets
+    dice = Random(FIRST)  # noqa: S311 - moments, not secrets
     for number in range(COUNT):
         store = tmp_path_factory.mktemp("store")
         how = SIGNALS[number % len(SIGNALS)]
@@ -137,7 +137,7 @@ def test_nothing_is_left_of_a_killed_run_with_controllers_and_clients_on_the_wir
     tmp_path: Path,
 ) -> None:
     """Processes end at once; temporary folders are gone when the next run has judged."""
-    dice = Random(SEED)  # noqa: S311 - moments, not secrets
+    dice = Random(FIRST)  # noqa: S311 - moments, not secrets
     folders = tmp_path / "temporary"
     folders.mkdir()
     token = secrets.token_hex(8)
@@ -146,7 +146,7 @@ def test_nothing_is_left_of_a_killed_run_with_controllers_and_clients_on_the_wir
     runs: list[Run] = []
     for number in range(COUNT):
         store = tmp_path / str(number)
-        words = [*FULL, str(SEED + number), *FAULTS[number % len(FAULTS)], "--store", str(store)]
+        words = [*FULL, str(FIRST + number), *FAULTS[number % len(FAULTS)], "--store", str(store)]
         with subprocess.Popen(
             words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
         ) as process:
@@ -167,7 +167,7 @@ def test_nothing_is_left_of_a_killed_run_with_controllers_and_clients_on_the_wir
     check = [sys.executable, "-m", "highwater", "check", str(runs[-1].path)]
     subprocess.run(check, env=environment, capture_output=True, timeout=120, check=False)
     left = [path.name for path in folders.iterdir()]
-    sys.stdout.write(f"{COUNT} killed, seed {SEED}: {dict(phases)}; left: {left}\n")
+    sys.stdout.write(f"{COUNT} killed, seed {FIRST}: {dict(phases)}; left: {left}\n")
     assert not left
 
 

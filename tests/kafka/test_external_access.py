@@ -73,7 +73,6 @@ def test_tls_and_a_password_let_in_whoever_has_them(
         path = inventory(tmp_path, cluster.bootstrap, client)
         found = await_condition(
             lambda: recognise(Inventory.read(path)),
-            lambda _: True,
             what="the broker to know of itself",
             limit_s=30,
             passing=(UsageError,),

@@ -6,20 +6,34 @@ HIGHWATER_EVERY_FAULT is set. ``test_nemesis`` has what is done to a process or 
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, TypeVar
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from highwater.checkers.kafka_files.checkpoints import HIGH_WATERMARK
-from highwater.checkers.kafka_files.reader import read_segment
+from highwater.checkers.kafka_files.checkpoints import (
+    HIGH_WATERMARK,
+    CheckpointError,
+    parse_offsets,
+    read_epochs,
+    read_offsets,
+)
+from highwater.checkers.kafka_files.reader import read_partition, read_segment
 from highwater.clusters.brokers.real_cluster import RealBroker
-from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
+from highwater.clusters.core.interfaces import (
+    Cluster,
+    PartitionState,
+    Probe,
+    ReplicaState,
+    UnreachableError,
+)
 from highwater.clusters.local.driver import open_cluster
-from highwater.harness.base.waiting import await_condition
+from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.faults.steps import ROLLING
 from highwater.harness.runs.history import FAULTS
@@ -33,20 +47,64 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 TOPIC: Final = Topic(name="faults")
 VICTIM: Final = 2
+BROKERS: Final = frozenset((1, 2, 3))
+STARTED: Final = re.compile(
+    r" INFO .*started \(kafka\.server\.Kafka(?:Raft)?Server\)$", re.MULTILINE
+)
+_Seen = TypeVar("_Seen")
 
 
-class Ring(NamedTuple):
-    """A cluster with a topic of which every broker has a replica, and who sends to it."""
+@dataclass(slots=True)
+class Ring:
+    """A cluster with a topic of which every broker has a replica, and who sends to it.
+
+    Attributes:
+        leader: who led the partition before the fault.
+        log_bytes: how long the victim's log was before it.
+    """
 
     cluster: Cluster
     probe: Probe
     producer: Producer
+    leader: int = 0
+    log_bytes: int = 0
+
+    @property
+    def log(self) -> Path:
+        """Of the victim's."""
+        return self.cluster.directory / "logs" / f"broker-{VICTIM}.log"
+
+    def mark(self) -> None:
+        """Note how everything is before a fault."""
+        self.leader, self.log_bytes = self.state().leader, self.log.stat().st_size
+
+    def log_since(self) -> str:
+        """What the victim has logged since the fault."""
+        return self.log.read_bytes()[self.log_bytes :].decode("utf-8", "replace")
+
+    def state(self) -> PartitionState:
+        """Of the partition, by the controller's word."""
+        return await_condition(
+            partial(self.probe.partition, TOPIC.name, 0),
+            what="somebody to tell who leads",
+            limit_s=60,
+            passing=(UnreachableError,),
+        )
+
+    def replica(self, broker: int) -> ReplicaState:
+        """Of a broker, once it tells."""
+        return await_condition(
+            partial(self.probe.replica, broker, TOPIC.name, 0),
+            what=f"broker {broker} to tell LEO and HW",
+            limit_s=60,
+            passing=(UnreachableError,),
+        )
 
     def send(self, count: int = 5) -> None:
         """Send records that all replicas acknowledge."""
         failed: list[object] = []
 
-        def send(value: bytes) -> bool:
+        def send(value: bytes) -> None:
             try:
                 self.producer.produce(
                     TOPIC.name,
@@ -58,11 +116,13 @@ class Ring(NamedTuple):
                 if error.args[0].code() != KafkaError._UNKNOWN_TOPIC:
                     raise
                 self.producer.poll(0.1)  # who has just started may not know the topic yet
-                return False
-            return self.producer.flush(60) == 0
+                raise NotYetError(str(error)) from error
+            assert self.producer.flush(60) == 0
 
         for number in range(count):
-            self.await_(partial(send, f"m{number}".encode() * 20), "a record to be sent")
+            await_condition(
+                partial(send, f"m{number}".encode() * 20), what="a record to be sent", limit_s=60
+            )
         assert not failed
 
     def segments(self) -> list[Path]:
@@ -79,30 +139,41 @@ class Ring(NamedTuple):
         brokers = self.cluster.brokers.values()
         return [one.pids for one in brokers if isinstance(one, RealBroker)]
 
-    def silent(self) -> bool:
-        """Whether the victim's session has ended."""
-        return VICTIM not in self.probe.live_brokers()
+    def await_(
+        self,
+        look: Callable[[], _Seen],
+        until: Callable[[_Seen], bool],
+        what: str,
+        limit_s: float = 60,
+    ) -> _Seen:
+        return await_condition(look, until, what=what, limit_s=limit_s, passing=(UnreachableError,))
 
-    def await_(self, look: Callable[[], bool], what: str, limit_s: float = 60) -> None:
-        await_condition(look, bool, what=what, limit_s=limit_s, passing=(UnreachableError,))
+    def await_state(self, until: Callable[[PartitionState], bool], what: str) -> PartitionState:
+        return self.await_(partial(self.probe.partition, TOPIC.name, 0), until, what)
 
     def await_whole(self) -> None:
         """Everything runs and is in sync, as it was before the fault."""
         self.await_(
-            lambda: self.probe.live_brokers() == {1, 2, 3}, "every broker to have a session"
+            self.probe.live_brokers, lambda live: live == BROKERS, "every broker to have a session"
         )
-        self.await_(
-            lambda: set(self.probe.partition(TOPIC.name, 0).isr) == {1, 2, 3}, "a whole ISR"
-        )
+        self.await_state(lambda state: set(state.isr) == BROKERS, "a whole ISR")
         self.send(1)
+        self.await_(self.ends, _alike, "every replica to end alike, and the leader to know it")
+
+    def ends(self) -> tuple[int, bool, dict[int, int]]:
+        """Who leads, whether it knows, and where each replica ends.
+
+        Asked anew at each look: five seconds after its election a controller moves leadership to
+        the first of the assignment, which may be while this waits.
+        """
         leader = self.probe.partition(TOPIC.name, 0).leader
-        self.await_(
-            lambda: (
-                len({self.probe.replica(one, TOPIC.name, 0).leo for one in (1, 2, 3)}) == 1
-                and self.probe.leads(leader, TOPIC.name, 0)
-            ),
-            "every replica to end alike",
-        )
+        ends = {one: self.probe.replica(one, TOPIC.name, 0).leo for one in BROKERS}
+        return leader, self.probe.leads(leader, TOPIC.name, 0), ends
+
+
+def _alike(seen: tuple[int, bool, dict[int, int]]) -> bool:
+    _, knows, ends = seen
+    return knows and len(set(ends.values())) == 1
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +205,11 @@ def down(ring: Ring) -> None:
 
 def silent(ring: Ring) -> None:
     assert ring.cluster.brokers[VICTIM].state == "paused"
-    ring.await_(ring.silent, "the session of a paused broker to end")
+    ring.await_(
+        ring.probe.live_brokers,
+        lambda live: VICTIM not in live,
+        "the session of a paused broker to end",
+    )
 
 
 def emptied(ring: Ring) -> None:
@@ -145,7 +220,7 @@ def emptied(ring: Ring) -> None:
 
 def without_tail(ring: Ring) -> None:
     down(ring)
-    assert ring.leo_on_disk() < ring.probe.replica(1, TOPIC.name, 0).leo
+    assert ring.leo_on_disk() < ring.replica(1).leo
 
 
 def checkpoint_gone(ring: Ring) -> None:
@@ -168,11 +243,107 @@ def no_index(ring: Ring) -> None:
     assert not [*ring.segments()[0].parent.glob("*index")]
 
 
+def flipped(ring: Ring) -> None:
+    """A checksum on the victim's disk is wrong, and none was before."""
+    down(ring)
+    rows = [row for part in read_partition(ring.segments()[0].parent) for row in part.to_pylist()]
+    assert [row["crc_ok"] for row in rows if row["damage"] == "corrupt"] == [False]
+
+
+def checkpoint_stale(ring: Ring) -> None:
+    down(ring)
+    hw = hw_on_disk(ring)
+    assert hw is not None
+    assert hw < ring.replica(1).hw
+
+
+def hw_on_disk(ring: Ring) -> int | None:
+    """By the victim's checkpoint."""
+    with contextlib.suppress(FileNotFoundError):
+        text = ring.cluster.brokers[VICTIM].read(HIGH_WATERMARK)
+        return parse_offsets(text, Path(HIGH_WATERMARK)).get((TOPIC.name, 0))
+    return None
+
+
+def await_checkpoint(ring: Ring) -> None:
+    """Wait until all that the victim has is below the HW that it has written down."""
+    leo = ring.replica(VICTIM).leo
+    ring.await_(partial(hw_on_disk, ring), lambda hw: hw == leo, f"HW {leo} to be on disk", 20)
+
+
+def checkpoint_garbage(ring: Ring) -> None:
+    down(ring)
+    with pytest.raises(CheckpointError):
+        read_offsets(ring.cluster.brokers[VICTIM].directory / HIGH_WATERMARK)
+
+
+def epochs_garbage(ring: Ring) -> None:
+    down(ring)
+    with pytest.raises(CheckpointError):
+        read_epochs(ring.segments()[0].parent / "leader-epoch-checkpoint")
+
+
+def started(times: int, ring: Ring) -> None:
+    """The victim's log says so often that it has started."""
+    ring.await_(
+        lambda: STARTED.findall(ring.log_since()),
+        lambda lines: len(lines) == times,
+        f"the victim to have started {times} times",
+    )
+
+
+def registered_anew(ring: Ring) -> None:
+    """The session that was ended is not the victim's last one."""
+    ring.await_(
+        lambda: [line for line in ring.log_since().splitlines() if "register" in line],
+        lambda lines: any("re-registering broker info in ZK for broker 2" in one for one in lines),
+        "the victim to register again",
+    )
+    ring.await_(ring.probe.live_brokers, lambda live: VICTIM in live, "the victim to be back")
+
+
+def applied(setting: str, value: str, ring: Ring) -> None:
+    """The victim says that it has taken the topic's setting on."""
+    says = re.compile(rf"{TOPIC.name}\b.*\b{re.escape(setting)}(=| -> ){value}\b")
+    ring.await_(
+        lambda: [line for line in ring.log_since().splitlines() if TOPIC.name in line],
+        lambda lines: any(map(says.search, lines)),
+        f"the victim to have {setting}={value}",
+    )
+
+
+def all_or_none(ring: Ring) -> None:
+    """While one of three replicas is down, what is sent with acks=all is refused."""
+    ring.cluster.brokers[VICTIM].stop()
+    errors: list[KafkaError] = []
+    settings = {"acks": "all", "retries": 0, "bootstrap.servers": ring.cluster.bootstrap}
+    producer = Producer({**ring.cluster.release.client, **settings})
+
+    def send() -> list[str]:
+        errors.clear()
+        producer.produce(
+            TOPIC.name,
+            b"refused",
+            partition=0,
+            on_delivery=lambda error, _: errors.append(error) if error else None,
+        )
+        assert producer.flush(60) == 0
+        return [error.name() for error in errors]
+
+    refused = {"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"}
+    try:
+        ring.await_(send, lambda names: {*names} <= refused and bool(names), "a refusal")
+    finally:
+        ring.cluster.brokers[VICTIM].start()
+
+
 def full(ring: Ring) -> None:
     """What is sent makes the broker end itself, and the others go on."""
     ring.send(1)
     ring.await_(
-        lambda: ring.cluster.brokers[VICTIM].state == "down", "a broker without disk to die"
+        lambda: ring.cluster.brokers[VICTIM].state,
+        lambda state: state == "down",
+        "a broker without disk to die",
     )
 
 
@@ -183,16 +354,19 @@ def no_coordinator(ring: Ring) -> None:
 
 
 def another_leads(ring: Ring) -> None:
-    assert ring.probe.partition(TOPIC.name, 0).leader in {1, 2, 3}
+    ring.await_state(
+        lambda state: state.leader in BROKERS - {ring.leader}, "another broker to lead"
+    )
 
 
 def one_less(ring: Ring) -> None:
-    assert len(ring.probe.partition(TOPIC.name, 0).isr) == 2
+    ring.await_state(lambda state: len(state.isr) == 2, "an ISR of two")
 
 
 def another_rules(ring: Ring) -> None:
     """Who led until then is down, and another leads."""
-    leader = ring.probe.partition(TOPIC.name, 0).leader
+    assert ring.cluster.brokers[ring.leader].state == "down"
+    leader = ring.await_state(lambda state: state.leader >= 0, "anybody to lead").leader
     assert ring.cluster.brokers[leader].state == "running"
     assert [one.state for one in ring.cluster.brokers.values()].count("down") == 1
 
@@ -201,11 +375,13 @@ def more_segments(ring: Ring) -> None:
     """A second after the last record the next one begins a segment."""
     before = len(ring.segments())
 
-    def another() -> bool:
+    def again() -> int:
         ring.send(1)
-        return len(ring.segments()) > before
+        return len(ring.segments())
 
-    await_condition(another, bool, what="a new segment", limit_s=20, every_s=1.1)
+    await_condition(
+        again, lambda count: count > before, what="a new segment", limit_s=20, every_s=1.1
+    )
 
 
 def compressed(ring: Ring) -> None:
@@ -213,9 +389,8 @@ def compressed(ring: Ring) -> None:
 
     def again() -> str:
         ring.send(1)  # on ZooKeeper brokers learn of a setting a little later
-        leader = ring.probe.partition(TOPIC.name, 0).leader
-        leo = ring.probe.replica(leader, TOPIC.name, 0).leo
-        ring.await_(lambda: ring.leo_on_disk() == leo, "the victim to hold the record")
+        leo = ring.replica(ring.state().leader).leo
+        ring.await_(ring.leo_on_disk, lambda end: end == leo, "the victim to hold the record")
         newest = ring.segments()[-1]
         [*_, row] = [row for batch in read_segment(newest) for row in batch.to_pylist()]
         return str(row["compression"])
@@ -223,40 +398,39 @@ def compressed(ring: Ring) -> None:
     await_condition(again, lambda codec: codec == "gzip", what="a batch in gzip", limit_s=20)
 
 
-def nothing(_: Ring) -> None:
-    """What it did is over when it is injected; ``before`` and ``after`` tell."""
-
-
 EFFECTS: Final[dict[str, Callable[[Ring], None]]] = {
-    "restart": nothing,
-    "crash-loop": nothing,
+    "restart": partial(started, 1),
+    "crash-loop": partial(started, 3),
     "zombie": silent,
-    "rolling-restart": nothing,
+    "rolling-restart": partial(started, 1),
     "power-failure": without_tail,
     "wipe": emptied,
     "segment-deleted": no_segment,
     "index-deleted": no_index,
-    "bit-flip": down,
+    "bit-flip": flipped,
     "hw-missing": checkpoint_gone,
-    "hw-stale": down,
-    "hw-garbage": down,
+    "hw-stale": checkpoint_stale,
+    "hw-garbage": checkpoint_garbage,
     "epochs-missing": epochs_gone,
-    "epochs-garbage": down,
+    "epochs-garbage": epochs_garbage,
     "disk-full": full,
     "controller-kill": no_coordinator,
     "controller-pause": no_coordinator,
-    "session-expiry": nothing,
+    "session-expiry": registered_anew,
     "move-leader": another_leads,
     "reassign": one_less,
     "unclean-election": another_rules,
-    "set-min-isr": nothing,
-    "set-retention": nothing,
+    "set-min-isr": all_or_none,
+    "set-retention": partial(applied, "retention.ms", "604800000"),
     "set-segment": more_segments,
     "set-compression": compressed,
-    "set-format": nothing,
-    "set-unclean": nothing,
+    "set-format": partial(applied, "message.format.version", "0.10.0"),
+    "set-unclean": partial(applied, "unclean.leader.election.enable", "false"),
 }
 """What can be seen of a fault while it is open."""
+
+BEFORE: Final[dict[str, Callable[[Ring], None]]] = {"hw-stale": await_checkpoint}
+"""What has to be so before a fault, for its effect to be told from what was there."""
 
 RELEASES: Final = ("0.10.2.2", MODERN)
 RESTARTS: Final = {"restart": [VICTIM], "crash-loop": [VICTIM], "rolling-restart": [1, 2, 3]}
@@ -291,6 +465,9 @@ def test_every_fault_is_tested() -> None:
 def test_a_fault_strikes_and_heals(ring: Ring, name: str) -> None:
     fault = faults()[name]
     ring.send()
+    if name in BEFORE:
+        BEFORE[name](ring)
+    ring.mark()
     nemesis, before = Nemesis(ring.cluster, Silence(), TOPIC), ring.pids()
     nemesis.inject(name, VICTIM if fault.scope == "broker" else None)
     try:

@@ -79,13 +79,15 @@ def compact(cluster: Cluster, topic: str) -> None:
     """Write the same few keys until every broker's cleaner has been at them."""
     number = 0
 
-    def cleaned() -> bool:
+    def not_cleaned() -> list[int]:
         nonlocal number
         write(cluster, topic, number, 20, keys=5)
         number += 20
-        return all(_cleaned(cluster, broker, topic) for broker in cluster.brokers)
+        return [broker for broker in cluster.brokers if not _cleaned(cluster, broker, topic)]
 
-    await_condition(cleaned, bool, what="every broker's cleaner", limit_s=120)
+    await_condition(
+        not_cleaned, lambda brokers: not brokers, what="every broker's cleaner", limit_s=120
+    )
 
 
 def _cleaned(cluster: Cluster, broker: int, topic: str) -> bool:

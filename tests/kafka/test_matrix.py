@@ -38,7 +38,12 @@ def await_second_cell(folder: MatrixFolder, cells: tuple[MatrixCell, ...]) -> No
 def test_an_interrupted_matrix_goes_on_where_it_was_and_every_form_agrees(tmp_path: Path) -> None:
     process = start(*WORDS, "--store", tmp_path)
     folder = MatrixFolder(tmp_path / "m")
-    await_condition(folder.exists, bool, what="the matrix to be planned", limit_s=60)
+    await_condition(
+        lambda: [*tmp_path.rglob("*")],
+        lambda _: folder.exists(),
+        what="the matrix to be planned",
+        limit_s=60,
+    )
     cells = folder.matrix().cells
     assert len(cells) == 4
     await_second_cell(folder, cells)

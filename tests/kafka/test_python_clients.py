@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from highwater.api import judge_all
 from highwater.checkers.spark.session import spark
 from highwater.clusters.brokers.real_cluster import RealCluster
-from highwater.harness.base.waiting import await_condition
+from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.libraries.interfaces import ClientLibrary, TransactionCalls
 from highwater.harness.releases.catalogue import MODERN
@@ -63,16 +63,15 @@ def committed(cluster: RealCluster, *, last: bytes) -> list[bytes | None]:
 
 
 def initialise(producer: TransactionCalls) -> None:
-    def done() -> bool:
+    def attempt() -> None:
         try:
             producer.init_transactions(1.0)
         except KafkaException as raised:
             if not raised.args[0].retriable():
                 raise
-            return False
-        return True
+            raise NotYetError(str(raised)) from raised
 
-    await_condition(done, bool, what="a coordinator", limit_s=30)
+    await_condition(attempt, what="a coordinator", limit_s=30)
 
 
 @pytest.mark.parametrize("client", LIBRARIES)

@@ -59,7 +59,13 @@ def plan(cluster: RealCluster, topic: str, settings: Settings) -> Plan:
     return Plan(kafka=cluster.release.name, topic=made, workload=settings, seed=1)
 
 
-def history(cluster: RealCluster, directory: Path, made: Plan, done: Done) -> list[Row]:
+def recorded(run: Run) -> list[Row]:
+    return [row for batch in read_stream(run.stream("history/ops")) for row in batch.to_pylist()]
+
+
+def history(
+    cluster: RealCluster, directory: Path, made: Plan, done: Done, *, every_s: float = 0.05
+) -> list[Row]:
     """Run the workload until it is done, read everything at the end, and give what was recorded."""
     run = Run(directory)
     with (
@@ -70,12 +76,12 @@ def history(cluster: RealCluster, directory: Path, made: Plan, done: Done) -> li
         while not done(w):
             assert time.monotonic() < deadline, f"not done within 90 s: {w.counts()}"
             w.check()
-            recorder.failed.wait(0.05)
+            recorder.failed.wait(every_s)
         w.stop()
         sent = w.counts().sent
         reads = w.final_read(limit_s=60)
     assert [(read.complete, read.problem) for read in reads] == [(True, None)] * PARTITIONS
-    rows = [row for batch in read_stream(run.stream("history/ops")) for row in batch.to_pylist()]
+    rows = recorded(run)
     assert len([r for r in rows if r["kind"] == "send" and r["process"] != "fence"]) == sent
     return rows
 
@@ -154,19 +160,40 @@ def test_a_group_that_transforms_takes_each_record_once(
 @pytest.mark.parametrize("cluster", ["0.11.0.3"], indirect=True)
 def test_members_come_and_go_and_read_everything(cluster: RealCluster, tmp_path: Path) -> None:
     made = plan(cluster, "group", Settings(rate=300.0, consumers=0, subscribe=3, churn_s=4.0))
-    began = time.monotonic()
-    rows = history(cluster, tmp_path, made, lambda _: time.monotonic() - began > 20)
-    members = {str(row["process"]) for row in rows if str(row["process"]).startswith("member-")}
+
+    def enough(_: RunningWorkload) -> bool:
+        rows = recorded(Run(tmp_path))
+        names = processes(rows)
+        return (
+            len([name for name in names if name.startswith("member-")]) > 6
+            and any(name.startswith("producer-0.") for name in names)
+            and len([row for row in rows if row["kind"] == "rebalance"]) > 10
+            and len(read_by_members(rows)) > 600  # half of it acknowledged, at least
+        )
+
+    rows = history(cluster, tmp_path, made, enough, every_s=1.0)
+    members = {name for name in processes(rows) if name.startswith("member-")}
     assert len(members) > 6
-    assert any(name.startswith("producer-0.") for name in {str(row["process"]) for row in rows})
+    assert any(name.startswith("producer-0.") for name in processes(rows))
     first = {row["process"]: row["kind"] for row in reversed(rows)}
     assert {first[name] for name in members} == {"subscribe"}
     assert len([row for row in rows if row["kind"] == "rebalance"]) > 10
     goes_on_where_it_was_sent(rows, members)
     ok = values(rows, kind="send", outcome="ok")
     assert ok <= values(rows, process="reader")
-    read = {row["value"] for row in rows if row["process"] in members and row["kind"] == "read"}
-    assert len(ok & read) > 300, "the group hardly read"  # how much is the machine's business
+    assert len(ok & read_by_members(rows)) > 300, "the group hardly read"
+
+
+def processes(rows: list[Row]) -> set[str]:
+    return {str(row["process"]) for row in rows}
+
+
+def read_by_members(rows: list[Row]) -> set[object]:
+    return {
+        row["value"]
+        for row in rows
+        if row["kind"] == "read" and str(row["process"]).startswith("member-")
+    }
 
 
 def goes_on_where_it_was_sent(rows: list[Row], members: set[str]) -> None:
@@ -191,15 +218,24 @@ def test_who_takes_the_place_of_a_crashed_producer_ends_its_transaction(
     cluster: RealCluster, tmp_path: Path
 ) -> None:
     made = plan(cluster, "crashes", replace(churn_s=2.0, consumers=1))
-    began = time.monotonic()
-    rows = history(cluster, tmp_path, made, lambda _: time.monotonic() - began > 20)
+
+    def enough(_: RunningWorkload) -> bool:
+        rows = recorded(Run(tmp_path))
+        errors = errors_of(rows)
+        senders = {row["process"] for row in rows if row["kind"] == "send"}
+        return bool(errors["_DESTROY"] and errors["_FENCED"] and len(senders) > 10)
+
+    rows = history(cluster, tmp_path, made, enough, every_s=1.0)
     is_sound(rows)
-    errors = Counter(
-        (sends[0]["outcome"], sends[0]["error"]) for sends in operations(rows, "send").values()
-    )
-    assert errors["fail", "_DESTROY"], "no producer crashed before its commit"
-    assert errors["fail", "_FENCED"], "no zombie was fenced"
+    assert errors_of(rows)["_DESTROY"], "no producer crashed before its commit"
+    assert errors_of(rows)["_FENCED"], "no zombie was fenced"
     assert len({row["process"] for row in rows if row["kind"] == "send"}) > 10
+
+
+def errors_of(rows: list[Row]) -> Counter[object]:
+    """Of transactions that failed."""
+    firsts = (sends[0] for sends in operations(rows, "send").values())
+    return Counter(row["error"] for row in firsts if row["outcome"] == "fail")
 
 
 @pytest.mark.parametrize("cluster", [MODERN], indirect=True)

@@ -8,24 +8,34 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import pytest
 from confluent_kafka import Producer
 
-from highwater.clusters.core.interfaces import Cluster, Network, Probe, UnreachableError
+from highwater.clusters.core.interfaces import (
+    Cluster,
+    Network,
+    PartitionState,
+    Probe,
+    UnreachableError,
+)
 from highwater.clusters.drivers import DRIVERS
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.history import FAULTS
+from highwater.nemesis.faults.network import DELAY_S
 from highwater.nemesis.hw_lag_window import await_settled, await_window, hold_window
 from highwater.nemesis.injector import Nemesis
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 
 LEADER, FOLLOWER, OTHER = 1, 2, 3
+LEADS, FOLLOWS = "leads", "follows"
+_Seen = TypeVar("_Seen")
 TOPIC = "wired"
 LIMIT_S = 40.0
 A_WHILE_S = 1.0
@@ -70,8 +80,8 @@ class Scenery:
         self.probe: Probe = cluster.probe()
         self.sent = 0
 
-    def send(self, *, acks: str = "1", size: int = 10) -> int:
-        """A record at its offset; the leader has it when this returns."""
+    def sender(self, *, acks: str = "1", size: int = 10) -> Callable[[], int]:
+        """Sends a record, and returns its offset; the leader has it then."""
         offsets: list[int] = []
 
         def note(error: object, message: Any) -> None:  # noqa: ANN401 - confluent's
@@ -80,39 +90,66 @@ class Scenery:
 
         settings = {"bootstrap.servers": self.cluster.bootstrap, "acks": acks}
         client = Producer({**self.cluster.release.client, **settings})
-        client.produce(TOPIC, bytes(size), partition=0, on_delivery=note)
-        client.flush(LIMIT_S)
-        return offsets[0]
+
+        def send() -> int:
+            offsets.clear()
+            client.produce(TOPIC, bytes(size), partition=0, on_delivery=note)
+            client.flush(LIMIT_S)
+            return offsets[0]
+
+        return send
+
+    def send(self, *, acks: str = "1", size: int = 10) -> int:
+        """A record at its offset, by a client of its own, which asks anew who leads."""
+        return self.sender(acks=acks, size=size)()
 
     def leo(self, broker: int) -> int:
         """Asked until it answers: a busy machine is no fault of the network."""
-        return await_condition(
-            lambda: self.probe.replica(broker, TOPIC, 0).leo,
-            lambda _: True,
-            what=f"broker {broker} to tell its LEO",
-            limit_s=LIMIT_S,
-            passing=(UnreachableError,),
+        look = partial(self.probe.replica, broker, TOPIC, 0)
+        return self.wait(look, None, f"broker {broker} to tell its LEO").leo
+
+    def wait(
+        self, look: Callable[[], _Seen], until: Callable[[_Seen], bool] | None, what: str
+    ) -> _Seen:
+        return await_condition(look, until, what=what, limit_s=LIMIT_S, passing=(UnreachableError,))
+
+    def wait_for_leo(self, broker: int, offset: int) -> None:
+        self.wait(
+            partial(self.leo, broker),
+            lambda leo: leo > offset,
+            f"broker {broker} to have the record at {offset}",
         )
 
-    def wait(self, look: Callable[[], bool], what: str) -> None:
-        passing = (UnreachableError,)
-        await_condition(look, bool, what=what, limit_s=LIMIT_S, passing=passing)
+    def wait_for_role(self, broker: int, role: str) -> None:
+        self.wait(partial(self.role, broker), lambda seen: seen == role, f"broker {broker} {role}")
 
-    def stays(self, look: Callable[[], bool], seconds: float = A_WHILE_S) -> bool:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            with contextlib.suppress(UnreachableError):  # whoever does not answer says nothing
-                if not look():
-                    return False
+    def role(self, broker: int) -> str:
+        """As the broker itself has it."""
+        return LEADS if self.probe.leads(broker, TOPIC, 0) else FOLLOWS
+
+    def state(self) -> PartitionState:
+        return self.probe.partition(TOPIC, 0)
+
+    def stays(
+        self, look: Callable[[], _Seen], so: Callable[[_Seen], bool], seconds: float = A_WHILE_S
+    ) -> None:
+        """See the same for a while, and the last time at its end; who is silent shows nothing."""
+        ends = time.monotonic() + seconds
+        last = 0.0
+        while last < ends:
+            with contextlib.suppress(UnreachableError):
+                seen = look()
+                assert so(seen), seen
+                last = time.monotonic()
+            assert time.monotonic() < ends + LIMIT_S, "nobody answers"
             time.sleep(0.05)
-        return True
 
     def settle(self) -> None:
         """Everybody is in the ISR and has everything, and broker 1 leads."""
-        self.wait(lambda: len(self.probe.partition(TOPIC, 0).isr) == 3, "every replica in the ISR")
-        if self.probe.partition(TOPIC, 0).leader != LEADER:
+        state = self.wait(self.state, lambda state: len(state.isr) == 3, "every replica in the ISR")
+        if state.leader != LEADER:
             self.cluster.move_leader(TOPIC, 0, LEADER)
-        self.wait(lambda: self.probe.leads(LEADER, TOPIC, 0), "broker 1 to lead")
+        self.wait_for_role(LEADER, LEADS)
 
 
 def _local(name: str, *marks: pytest.MarkDecorator) -> object:
@@ -176,7 +213,11 @@ def test_the_wire_sees_what_the_probe_sees(scene: Scenery) -> None:
             offset = scene.send(acks="all")
         leo = await_settled(scene.probe, TOPIC, 0, (LEADER, FOLLOWER, OTHER), offset=offset + 1)
         for one in (FOLLOWER, OTHER):
-            scene.wait(lambda one=one: seen["told", one]["hw"] == leo, "the wire to tell")  # type: ignore[misc]
+            scene.wait(
+                lambda one=one: seen.get(("told", one), {}).get("hw"),  # type: ignore[misc]
+                lambda hw: hw == leo,
+                f"the wire to tell of broker {one} and HW {leo}",
+            )
             assert seen["fetch", one]["leo"] == leo
             assert seen["fetch", one]["target"] == LEADER
     finally:
@@ -193,10 +234,12 @@ def test_the_window_stays_open_for_as_long_as_asked(scene: Scenery) -> None:
         await_window(scene.probe, TOPIC, 0, followers, offset=offset)
         scene.network.await_held("hw", *followers, since_ns=began_ns, limit_s=LIMIT_S)
         beyond_s = 1.5 * LAG_MS / 1000
-        assert scene.stays(
-            lambda: all(scene.probe.replica(b, TOPIC, 0).hw <= offset for b in followers), beyond_s
+        scene.stays(
+            lambda: [scene.probe.replica(b, TOPIC, 0).hw for b in followers],
+            lambda seen: max(seen) <= offset,
+            beyond_s,
         )
-        assert len(scene.probe.partition(TOPIC, 0).isr) == 3
+        assert len(scene.wait(scene.state, None, "somebody to tell the ISR").isr) == 3
     await_settled(scene.probe, TOPIC, 0, (LEADER, *followers), offset=offset + 1)
 
 
@@ -206,13 +249,13 @@ def test_a_cut_follower_gets_nothing_until_it_is_healed(scene: Scenery, name: st
     scene.nemesis.inject(name, FOLLOWER)
     before = scene.leo(FOLLOWER)
     offset = scene.send()
-    scene.wait(lambda: scene.leo(OTHER) > offset, "the other follower to have the record")
+    scene.wait_for_leo(OTHER, offset)
     if name != "partition-outbound":  # an answer to what it had asked for before may still reach it
-        assert scene.stays(lambda: scene.leo(FOLLOWER) == before)
+        scene.stays(partial(scene.leo, FOLLOWER), lambda leo: leo == before)
     offset = scene.send()
-    assert scene.stays(lambda: scene.leo(FOLLOWER) <= offset)
+    scene.stays(partial(scene.leo, FOLLOWER), lambda leo: leo <= offset)
     scene.nemesis.heal(FOLLOWER)
-    scene.wait(lambda: scene.leo(FOLLOWER) > offset, "the follower to have the record")
+    scene.wait_for_leo(FOLLOWER, offset)
 
 
 @at_length
@@ -223,57 +266,63 @@ def test_a_link_between_two_brokers_is_cut(scene: Scenery, name: str, broker: in
     scene.nemesis.inject(name, broker)
     scene.send()  # a fetch that was parked may be answered with this one
     offset = scene.send()
-    scene.wait(lambda: scene.leo(OTHER) > offset, "broker 3 to have the record")
-    assert scene.stays(lambda: scene.leo(FOLLOWER) <= offset)
+    scene.wait_for_leo(OTHER, offset)
+    scene.stays(partial(scene.leo, FOLLOWER), lambda leo: leo <= offset)
     scene.nemesis.heal(broker)
-    scene.wait(lambda: scene.leo(FOLLOWER) > offset, "broker 2 to have the record")
+    scene.wait_for_leo(FOLLOWER, offset)
 
 
 @at_length
 def test_slow_links_take_their_time(scene: Scenery) -> None:
+    send = scene.sender(acks="all")
+    send()
     scene.nemesis.inject("slow-link", FOLLOWER)
-    began = time.monotonic()
-    offset = scene.send(acks="all")
-    assert time.monotonic() - began > 0.1
+    took = []
+    for _ in range(3):
+        began = time.monotonic()
+        send()
+        took.append(time.monotonic() - began)
+    assert min(took) >= 2 * DELAY_S  # the record on its way to broker 2, and its next fetch back
     scene.nemesis.heal(FOLLOWER)
     scene.nemesis.inject("throttle", FOLLOWER)
     offset = scene.send(size=40_000)
-    assert scene.stays(lambda: scene.leo(FOLLOWER) <= offset)
+    scene.stays(partial(scene.leo, FOLLOWER), lambda leo: leo <= offset)
     scene.nemesis.heal(FOLLOWER)
-    scene.wait(lambda: scene.leo(FOLLOWER) > offset, "the follower to have the record")
+    scene.wait_for_leo(FOLLOWER, offset)
 
 
 @everywhere
 def test_an_isolated_leader_loses_its_session_and_office(scene: Scenery) -> None:
     scene.nemesis.inject("isolate", LEADER)
-    scene.wait(lambda: LEADER not in scene.probe.live_brokers(), "its session to end")
-    scene.wait(lambda: scene.probe.partition(TOPIC, 0).leader not in {LEADER, -1}, "another leader")
-    scene.wait(lambda: scene.probe.leads(LEADER, TOPIC, 0), "it to go on, since it hears nothing")
+    scene.wait(scene.probe.live_brokers, lambda live: LEADER not in live, "its session to end")
+    scene.wait(scene.state, lambda state: state.leader not in {LEADER, -1}, "another leader")
+    scene.wait_for_role(LEADER, LEADS)  # since it hears nothing
     scene.nemesis.heal(LEADER)
-    scene.wait(lambda: not scene.probe.leads(LEADER, TOPIC, 0), "it to hear of that")
+    scene.wait_for_role(LEADER, FOLLOWS)
 
 
 @at_length
 def test_a_held_leadership_request_leaves_a_broker_in_its_old_office(scene: Scenery) -> None:
     scene.nemesis.inject("hold-leadership", FOLLOWER)
     scene.cluster.move_leader(TOPIC, 0, FOLLOWER)
-    scene.wait(lambda: not scene.probe.leads(LEADER, TOPIC, 0), "broker 1 to resign")
-    assert scene.stays(lambda: not scene.probe.leads(FOLLOWER, TOPIC, 0))
+    scene.wait_for_role(LEADER, FOLLOWS)
+    scene.stays(partial(scene.role, FOLLOWER), lambda role: role == FOLLOWS)
     scene.nemesis.heal(FOLLOWER)
-    scene.wait(lambda: scene.probe.leads(FOLLOWER, TOPIC, 0), "broker 2 to lead")
+    scene.wait_for_role(FOLLOWER, LEADS)
 
 
 @at_length
 def test_a_held_isr_change_is_made_when_it_is_let_go(scene: Scenery) -> None:
     # From 2.8 on the leader asks the controller, which must not be the one that is cut off.
-    behind = FOLLOWER if scene.probe.controller() != FOLLOWER else OTHER
+    controller = scene.wait(scene.probe.controller, None, "somebody to tell the controller")
+    behind = FOLLOWER if controller != FOLLOWER else OTHER
     scene.nemesis.inject("hold-isr", LEADER)
     scene.nemesis.inject("partition", behind)
     scene.send()  # 2.1 and later keep whoever has everything
     beyond_s = 2 * LAG_MS / 1000
-    assert scene.stays(lambda: len(scene.probe.partition(TOPIC, 0).isr) == 3, beyond_s)
+    scene.stays(scene.state, lambda state: len(state.isr) == 3, beyond_s)
     scene.nemesis.heal(LEADER)
-    scene.wait(lambda: behind not in scene.probe.partition(TOPIC, 0).isr, "the ISR to shrink")
+    scene.wait(scene.state, lambda state: behind not in state.isr, "the ISR to shrink")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])

@@ -471,7 +471,7 @@ def test_a_java_client_is_cut_off(stage: Stage, tmp_path: Path, way: str) -> Non
     with producer as java:
         await_condition(
             lambda: stage.values().count(name),
-            bool,
+            lambda count: count > 0,
             what="the first record to arrive",
             limit_s=LIMIT_S,
         )

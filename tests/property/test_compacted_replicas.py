@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from highwater.checkers.inspection.inspect import inspect
 from highwater.checkers.inspection.report_types import InspectedPartition
 from tests.support.logdirs import Broker, Record, batch, brokers
+from tests.support.seeds import FIRST
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.drawn, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 COUNT: Final = int(os.environ.get("HIGHWATER_COMPACTED", "150"))
-SEED: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 _CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
 
@@ -121,7 +121,7 @@ def judged(
 def test_compaction_is_no_hole_and_the_loss_of_a_last_record_is(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    dice = random.Random(SEED)  # noqa: S311 - no secret
+    dice = random.Random(FIRST)  # noqa: S311 - no secret
     logs: dict[str, tuple[Log, int]] = {}
     for number in range(COUNT):
         log = drawn(dice, told=number % 2 == 0)
@@ -140,7 +140,7 @@ def test_compaction_is_no_hole_and_the_loss_of_a_last_record_is(
             for finding in one.findings
             if finding.kind == "hole"
         ]
-        says = f"seed {SEED}, {each.topic}: {each.verdict}, {each.says} {log}, {gone}"
+        says = f"seed {FIRST}, {each.topic}: {each.verdict}, {each.says} {log}, {gone}"
         if gone < 0:
             behind = len(set(log.ends)) > 1
             assert (each.verdict, holes) == ("lag" if behind else "agree", []), says

@@ -9,7 +9,6 @@ by another way: of all rows with all others.
 first one's seed. No Spark: kernels run in this process.
 """
 
-import os
 import random
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -23,13 +22,12 @@ from highwater.checkers.compaction.last_values import last_values
 from highwater.harness.runs.history import FENCE, FINAL, READ, RUN, SEND
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.topics.record_keys import DELETE_RETENTION, parts
+from tests.support.seeds import FIRST, HISTORIES
 from tests.support.small_views import RUN as NAME
 from tests.support.small_views import anomalies, numbered, view_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.drawn, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "150"))
-FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 MS: Final = 1_000_000
 RETENTION_MS: Final = 100
 
@@ -300,7 +298,7 @@ def mutated(rows: list[Row], rng: random.Random) -> list[Row]:
 
 
 def test_a_topic_that_was_cleaned_has_every_last_value() -> None:
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in range(FIRST, FIRST + HISTORIES):
         rows = made(seed)
         replaced, back = found(rows)
         missing = {
@@ -314,7 +312,7 @@ def test_a_topic_that_was_cleaned_has_every_last_value() -> None:
 
 def test_what_is_taken_from_a_history_is_found_exactly() -> None:
     lost = came_back = 0
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in range(FIRST, FIRST + HISTORIES):
         rows = mutated(made(seed), random.Random(seed))  # noqa: S311
         expected = told(rows)
         assert found(rows) == expected, seed
@@ -326,8 +324,10 @@ def test_what_is_taken_from_a_history_is_found_exactly() -> None:
             and (record.partition, record.name) not in replaced
             for record in _told(rows)
         )
-    assert lost > COUNT / 20, f"{lost} of {COUNT} histories had a lost record"
-    assert came_back > COUNT / 100, f"{came_back} of {COUNT} histories had a value that came back"
+    assert lost > HISTORIES / 20, f"{lost} of {HISTORIES} histories had a lost record"
+    assert came_back > HISTORIES / 100, (
+        f"{came_back} of {HISTORIES} histories had a value that came back"
+    )
 
 
 Disk = list[Row]
@@ -471,14 +471,14 @@ def drawn(seed: int) -> tuple[random.Random, Disk, list[Disk]]:
 
 
 def test_replicas_that_cleaned_as_they_should_yield_the_same() -> None:
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in range(FIRST, FIRST + HISTORIES):
         _, log, disks = drawn(seed)
         assert found_stale(disks, [len(log)] * 3, 1 << 60) == set(), seed
 
 
 def test_what_is_taken_from_a_disk_is_found_exactly() -> None:
     several = 0
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in range(FIRST, FIRST + HISTORIES):
         rng, log, disks = drawn(seed)
         leos, bound = [len(log)] * 3, 1 << 60
         disk = rng.choice(disks)
@@ -498,4 +498,4 @@ def test_what_is_taken_from_a_disk_is_found_exactly() -> None:
         expected = told_stale(disks, leos, bound)
         assert found_stale(disks, leos, bound) == expected, seed
         several += bool(expected)
-    assert several > COUNT / 20, f"{several} of {COUNT} sets of disks had a stale replica"
+    assert several > HISTORIES / 20, f"{several} of {HISTORIES} sets of disks had a stale replica"

@@ -9,7 +9,6 @@ all rows with all others.
 first one's seed. No Spark.
 """
 
-import os
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,11 +18,10 @@ import pytest
 
 from highwater.checkers.groups.commits import repeated, wrong_offsets
 from highwater.checkers.groups.ownership import doubly_owned
+from tests.support.seeds import FIRST, HISTORIES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.drawn, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "150"))
-FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 NEVER: Final = 1 << 60
 
 Row = dict[str, Any]
@@ -314,13 +312,13 @@ def changed(rows: list[Row], rng: random.Random) -> list[Row]:
 
 
 def test_groups_that_do_as_they_should_have_no_anomaly() -> None:
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in range(FIRST, FIRST + HISTORIES):
         assert found(*made(seed)) == set(), seed
 
 
 def test_what_is_changed_in_a_journal_is_found_exactly() -> None:
     kinds: Counter[str] = Counter()
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in range(FIRST, FIRST + HISTORIES):
         rng = random.Random(seed)  # noqa: S311
         rows, disk = made(seed)
         rows = changed(rows, rng)
@@ -328,4 +326,4 @@ def test_what_is_changed_in_a_journal_is_found_exactly() -> None:
         assert found(rows, disk) == expected, seed
         kinds.update({kind for kind, *_ in expected})
     for kind in ("two-owners", "lost-commit", "stale-commit", "given-again"):
-        assert kinds[kind] > COUNT / 100, f"{dict(kinds)} of {COUNT} histories"
+        assert kinds[kind] > HISTORIES / 200, f"{dict(kinds)} of {HISTORIES} histories"

@@ -33,11 +33,11 @@ from tests.histories.hanging import (
 )
 from tests.support.logdirs import Broker
 from tests.support.run_builder import RunBuilder
+from tests.support.seeds import FIRST
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.drawn, pytest.mark.spark, pytest.mark.slow]
 
 COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "40"))
-FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 PARTITIONS: Final = 2
 MARKERS: Final = ("abort", "commit")
 

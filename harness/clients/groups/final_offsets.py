@@ -6,7 +6,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from highwater.harness.base.errors import WaitTimeoutError
-from highwater.harness.base.waiting import await_condition
+from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.groups.journal import GroupJournal
 from highwater.harness.clients.tracked_consumer import committed_offsets
@@ -32,19 +32,17 @@ def read_group_offsets(plan: Plan, recorder: Recorder, settings: Settings) -> No
     partitions = [TopicPartition(plan.topic.name, n) for n in range(plan.topic.partitions)]
     client = Consumer(settings)
 
-    def ask() -> bool:
+    def ask() -> None:
         begun_ns = journal.clock()
         answer = client.committed(partitions, timeout=_ASK_S)
         if any(place.error is not None for place in answer):
-            return False
+            raise NotYetError(str(answer))
         journal.note("committed", committed_offsets(answer), begun_ns)
-        return True
 
     try:
         with contextlib.suppress(WaitTimeoutError):
             await_condition(
                 ask,
-                lambda answered: answered,
                 what=f"the coordinator of {settings['group.id']} to tell the group's offsets",
                 limit_s=_LIMIT_S,
                 passing=(KafkaException,),

@@ -1,12 +1,11 @@
 """librdkafka as a library of clients."""
 
-import time
 from typing import Any, Final
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, ShareConsumer
 
-from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import delivery_outcomes
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.checked_producer import Producer
@@ -24,17 +23,19 @@ class ReachingProducer(Producer):
         super().__init__({**settings, "statistics.interval.ms": 100, "stats_cb": self._stats})
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Connect to the leader of every partition, also of those that move meanwhile."""
-        deadline = time.monotonic() + limit_s
-        numbers: set[int] = set()
-        while not numbers or not numbers <= self._up:
-            if time.monotonic() > deadline:
-                raise WaitTimeoutError(
-                    f"the client is connected to brokers {sorted(self._up)}, but the leaders of"
-                    f" {topic} are {sorted(numbers) or 'unknown'} after {limit_s:g} s"
-                )
-            numbers = self._leaders(topic)
+        """Connect to the leader of every partition; leaders may move meanwhile."""
+
+        def look() -> dict[str, set[int]]:
             self.poll(_LOOK_S)
+            return {"leaders": self._leaders(topic), "connected": self._up}
+
+        await_condition(
+            look,
+            lambda seen: bool(seen["leaders"]) and seen["leaders"] <= seen["connected"],
+            what=f"the client to be connected to every leader of {topic}",
+            limit_s=limit_s,
+            every_s=0,
+        )
 
     def _leaders(self, name: str) -> set[int]:
         """Brokers that lead a partition; none while the metadata is not whole."""

@@ -15,12 +15,9 @@ partition before it assigns it to members. Up to 4.3 at ``share.auto.offset.rese
 import itertools
 from typing import Final
 
-from highwater.harness.base.errors import WaitTimeoutError
-from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.releases.catalogue import Release
 from highwater.nemesis.context import GroupMember, ScheduleContext, ScheduleNotFollowedError
-from highwater.nemesis.stories.helpers import missed_if_late
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 ADDED_PARTITION: Final = "KAFKA-20539"
@@ -141,23 +138,21 @@ def _add(scene: ScheduleContext, member: GroupMember, *, opens_s: float = 0.0) -
             f"the group had found partition {new} before {EARLY[-1]} was acknowledged"
         )
     scene.note(f"{', '.join(EARLY)} are in partition {new}, which the group has not found yet")
-    with missed_if_late():
-        await_condition(
-            lambda: member.reading,
-            lambda partitions: new in partitions,
-            what=f"the group to find partition {new}",
-            limit_s=_FINDS_S,
-        )
+    scene.until(
+        lambda: member.reading,
+        lambda partitions: new in partitions,
+        what=f"the group to find partition {new}",
+        limit_s=_FINDS_S,
+    )
     scene.hold(opens_s)
     scene.note(f"the group has found partition {new}")
     offset = scene.send(LATE, leader=leader, partition=new)
-    with missed_if_late():
-        await_condition(
-            lambda: member.given.get(new, 0),
-            lambda after: after > offset,
-            what=f"the group to be given {LATE}",
-            limit_s=_READS_S,
-        )
+    scene.until(
+        lambda: member.given.get(new, 0),
+        lambda after: after > offset,
+        what=f"the group to be given {LATE}",
+        limit_s=_READS_S,
+    )
     scene.note(f"the group was given {LATE}")
 
 
@@ -171,17 +166,16 @@ def _await_first_record(scene: ScheduleContext, member: GroupMember) -> None:
     for number in itertools.count():
         offset = scene.send(f"w{number}", leader=scene.replicas[0])
         try:
-            await_condition(
+            scene.until(
                 lambda: member.given.get(0, 0),
                 lambda after, offset=offset: after > offset,  # type: ignore[misc]
                 what=f"the group to be given w{number}",
                 limit_s=_BETWEEN_S,
-                every_s=_BETWEEN_S / 10,
             )
-        except WaitTimeoutError as error:
+        except ScheduleNotFollowedError:
             scene.check()
             if scene.clock() >= deadline:
-                raise ScheduleNotFollowedError(error.message) from error
+                raise
         else:
             scene.note(f"the group reads {scene.topic}: it was given w{number}")
             return

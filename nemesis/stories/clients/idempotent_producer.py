@@ -11,7 +11,6 @@ does so, too, or waits for the answers about what is in flight, as the moment ha
 
 from typing import Final
 
-from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
 from highwater.nemesis.context import RecordsClient, ScheduleContext
 from highwater.nemesis.stories.helpers import await_answers, await_leo, missed_if_late, settle
@@ -61,17 +60,15 @@ def expired_record(scene: ScheduleContext) -> None:
         scene.hold(began + _YOUNGER_S - scene.clock())
         _send(scene, writer, "m5")
         if read_client(scene.plan.client, scene.plan.kafka).library in _SEND_ON:
-            with missed_if_late():
-                await_leo(
-                    scene, offset + 3, f"broker {leader} to have m5", leader, limit_s=_YOUNGER_S / 2
-                )
-        with missed_if_late():
-            await_condition(
-                lambda: writer.await_answers(limit_s=0.1),
-                lambda waiting: waiting < len(("m4", "m5")),
-                what="the client to give m4 up",
-                limit_s=_ARRIVES_S,
+            await_leo(
+                scene, offset + 3, f"broker {leader} to have m5", leader, limit_s=_YOUNGER_S / 2
             )
+        scene.until(
+            lambda: writer.await_answers(limit_s=0.1),
+            lambda waiting: waiting < len(("m4", "m5")),
+            what="the client to give m4 up",
+            limit_s=_ARRIVES_S,
+        )
         scene.note(f"m4 has expired; broker {leader} ends at {_leo(scene)}", leader)
     await_answers(writer, "m5")
     scene.note(f"broker {leader} has {_leo(scene) - offset} records since m2", leader)
@@ -82,4 +79,4 @@ def _send(scene: ScheduleContext, writer: RecordsClient, value: str) -> None:
 
 
 def _leo(scene: ScheduleContext) -> int:
-    return scene.probe.replica(scene.replicas[0], scene.topic, 0).leo
+    return scene.replica(scene.replicas[0]).leo

@@ -13,9 +13,7 @@ so that the broker finds it damaged; the second batch is what this is about.
 
 from typing import Final
 
-from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.relay.rules import RelayRule, client_name
-from highwater.harness.base.waiting import await_condition
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.stories.helpers import await_answers, missed_if_late
 from highwater.nemesis.stories.network import network_of
@@ -104,16 +102,14 @@ def _await_second(scene: ScheduleContext, leader: int) -> None:
 
     Which of them was first in the request is the client's choice.
     """
-    with missed_if_late():
-        ends = await_condition(
-            lambda: {
-                partition: scene.probe.replica(leader, scene.topic, partition).leo
-                for partition in (_FIRST, _SECOND)
-            },
-            lambda seen: seen[_FIRST] + seen[_SECOND] > len(("m0", "m1")),
-            what="the leader to append what was in the socket",
-            limit_s=_ARRIVES_S,
-            passing=(UnreachableError,),
-        )
+    ends = scene.until(
+        lambda: {
+            partition: scene.probe.replica(leader, scene.topic, partition).leo
+            for partition in (_FIRST, _SECOND)
+        },
+        lambda seen: seen[_FIRST] + seen[_SECOND] > len(("m0", "m1")),
+        what="the leader to append what was in the socket",
+        limit_s=_ARRIVES_S,
+    )
     says = ", ".join(f"partition {partition} ends at {leo}" for partition, leo in ends.items())
     scene.note(f"the leader has read on: {says}", leader)

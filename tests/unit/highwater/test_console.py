@@ -6,7 +6,6 @@ import pty
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from highwater import console
-from highwater.console import LATER_S, LOOK_S, PAUSE_LATER_S, PAUSE_S, Ticker
+from highwater.console import LATER_S, PAUSE_LATER_S, PAUSE_S, Ticker
 from tests.support.logdirs import brokers, plain
 
 
@@ -104,27 +103,49 @@ def test_a_pipe_gets_a_line_while_a_step_goes_on(seconds: Seconds) -> None:
         assert os.read(read, 4096) == b"still judging 3 runs in Spark, 7 s\n"
 
 
+class Line:
+    """Writes a line of a ticker, and knows in which thread, and how far it has come."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.begun, self.done = threading.Event(), threading.Event()
+        self.ticker = threading.current_thread()
+        self._write = console._say
+        patch.setattr(console, "_say", self.write)
+
+    def write(self, text: str) -> None:
+        self.ticker = threading.current_thread()
+        self.begun.set()
+        self._write(text)
+        self.done.set()
+
+
 def test_a_standard_error_that_was_closed_is_no_matter(
     monkeypatch: pytest.MonkeyPatch, seconds: Seconds
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     failed: list[object] = []
     monkeypatch.setattr(threading, "excepthook", failed.append)
+    line = Line(monkeypatch)
     with console.waiting("judging", clock=seconds):
         seconds.go(7)
-        time.sleep(2 * LOOK_S)
+        assert line.done.wait(60)
     assert failed == []
 
 
-def test_a_pipe_that_nobody_empties_delays_no_end(seconds: Seconds) -> None:
-    with piped() as (_, write):
+def test_a_pipe_that_nobody_empties_delays_no_end(
+    monkeypatch: pytest.MonkeyPatch, seconds: Seconds
+) -> None:
+    line = Line(monkeypatch)
+    with piped() as (read, write):
         fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
         os.write(write, bytes(4096))
-        began = time.monotonic()
         with console.waiting("judging", clock=seconds):
             seconds.go(7)
-            time.sleep(2 * LOOK_S)  # the line is being written
-        assert time.monotonic() - began < 2 * LOOK_S + 2
+            assert line.begun.wait(60)
+        assert not line.done.is_set()  # it still waits for room, and nobody waits for it
+        os.read(read, 4096)
+        line.ticker.join(60)
+        assert line.done.is_set()
 
 
 @pytest.mark.spark

@@ -181,19 +181,19 @@ def test_one_broken_run_keeps_back_no_verdict(store: Path, tmp_path: Path) -> No
     assert Run(tmp_path / "valid").verdict().run == "valid"
 
 
-def _folder(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - called alike
+def _folder(process: psutil.Process, temporary: Path) -> list[object]:  # noqa: ARG001 - called alike
     """Spark is about to be started."""
-    return any(temporary.glob("highwater-scratch-*"))
+    return [*temporary.glob("highwater-scratch-*")]
 
 
-def _spark(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - for the same reason
+def _spark(process: psutil.Process, temporary: Path) -> list[object]:  # noqa: ARG001 - as above
     """Its JVM runs."""
-    return any(child.name() == "java" for child in process.children(recursive=True))
+    return [child for child in process.children(recursive=True) if child.name() == "java"]
 
 
-def _judge(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - for the same reason
+def _judge(process: psutil.Process, temporary: Path) -> list[object]:  # noqa: ARG001 - as above
     """It judges."""
-    return any(temporary.glob("highwater-scratch-*/judge-*/*"))
+    return [*temporary.glob("highwater-scratch-*/judge-*/*")]
 
 
 @pytest.mark.spark
@@ -203,7 +203,7 @@ def _judge(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - 
 @pytest.mark.parametrize("moment", [_folder, _spark, _judge])
 def test_an_interruption_leaves_a_sentence_and_nothing_else(
     how: signal.Signals,
-    moment: Callable[[psutil.Process, Path], bool],
+    moment: Callable[[psutil.Process, Path], list[object]],
     store: Path,
     tmp_path: Path,
 ) -> None:

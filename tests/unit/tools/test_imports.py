@@ -1,4 +1,7 @@
-"""The whole product has no circle of imports, imports for types included."""
+"""The product has no circle of imports, types included; tests import Spark where they use it."""
+
+import subprocess
+import sys
 
 import grimp
 import numpy as np
@@ -23,3 +26,12 @@ def test_no_module_imports_itself_through_others() -> None:
     shared = np.flatnonzero(np.bincount(component) > 1)
     circles = [[modules[i] for i in np.flatnonzero(component == one)] for one in shared]
     assert (count, circles) == (len(modules), [])
+
+
+def test_tests_of_faults_are_collected_where_there_is_no_spark() -> None:
+    words = ["--collect-only", "-q", "-n0", "-p", "no:cacheprovider", "tests/unit/nemesis/faults"]
+    code = (
+        f"import sys; sys.modules['pyspark'] = None; import pytest; sys.exit(pytest.main({words}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

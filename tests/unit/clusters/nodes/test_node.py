@@ -62,7 +62,7 @@ def test_it_is_up_once_its_port_answers(make: Maker) -> None:
     listener = make(LISTENER)
     assert (listener.state, listener.pids) == ("down", ())
     listener.launch()
-    listener.wait_for(listener.listens, "to listen")
+    listener.wait_for(listener.require_listening, "to listen")
     assert listener.state == "running"
     assert len(listener.pids) == 2
 
@@ -73,7 +73,7 @@ def test_its_death_ends_the_wait_with_its_last_words(make: Maker, tmp_path: Path
     with pytest.raises(
         HarnessError, match=r"broker 7 died \(exit status 3\): .*upside down"
     ) as caught:
-        dying.wait_for(dying.listens, "to listen")
+        dying.wait_for(dying.require_listening, "to listen")
     assert str(tmp_path / "7.log") in caught.value.hint
 
 
@@ -84,11 +84,15 @@ def test_a_start_that_takes_too_long_says_what_it_waits_for(
     mute.launch()
     log = tmp_path / "7.log"
     await_condition(
-        lambda: log.exists() and "thinking" in log.read_text(), bool, what="a word", limit_s=60
+        log.read_text,
+        lambda text: "thinking" in text,
+        what="a word",
+        limit_s=60,
+        passing=(FileNotFoundError,),
     )
     monkeypatch.setattr(node, "START_LIMIT_S", 0.2)
     with pytest.raises(WaitTimeoutError, match=r"broker 7 at .* to listen; .*still thinking"):
-        mute.wait_for(mute.listens, "to listen")
+        mute.wait_for(mute.require_listening, "to listen")
 
 
 def test_a_fault_that_an_error_left_open_starts_nothing_when_all_is_given_up(

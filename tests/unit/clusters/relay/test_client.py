@@ -22,6 +22,7 @@ from highwater.clusters.relay.event_loop import Route
 from highwater.clusters.relay.rules import COORDINATION, RelayRule, between
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
+from tests.support.processes import GONE, status_of
 from tests.unit.clusters.relay.test_kafka_frames import answer, named, request
 
 SOON_S = 5.0
@@ -394,11 +395,10 @@ def test_the_wire_ends_with_the_harness(how: signal.Signals) -> None:
         wire = psutil.Process(int(harness.stdout.readline()))
         harness.send_signal(how)
         await_condition(
-            lambda: wire.is_running() and wire.status() != psutil.STATUS_ZOMBIE,
-            lambda runs: not runs,
+            lambda: status_of(wire.pid),
+            lambda status: status in GONE,
             what="the wire to end",
             limit_s=SOON_S,
-            passing=(psutil.NoSuchProcess,),
         )
 
 

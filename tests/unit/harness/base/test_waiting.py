@@ -1,8 +1,11 @@
-"""Waiting for what has to hold for a while."""
+"""Waiting for a condition, for an attempt to succeed, and for what has to hold for a while."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from highwater.harness.base.waiting import SteadyCondition
+import pytest
+
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import NotYetError, SteadyCondition, await_condition
 
 
 def ticking() -> Iterator[float]:
@@ -17,3 +20,41 @@ def test_a_condition_holds_steadily_after_that_long_without_a_break() -> None:
     until = SteadyCondition[bool](bool, for_s=2.0, clock=lambda: next(clock))
     held = [until(seen) for seen in (True, True, False, True, True, True, True)]
     assert held == [False] * 5 + [True] * 2
+
+
+def early() -> None:
+    raise NotYetError("broker 2 is 3 records behind")
+
+
+@pytest.mark.parametrize(
+    ("look", "seen"),
+    [
+        (lambda: {1: 5, 2: 2}, r"\{1: 5, 2: 2\}"),
+        (early, "broker 2 is 3 records behind"),
+        (lambda: None, "nothing"),
+        (lambda: "", "nothing"),
+    ],
+)
+def test_a_wait_that_fails_says_what_was_seen(look: Callable[[], object], seen: str) -> None:
+    with pytest.raises(WaitTimeoutError, match=f"^waited 0 s for all alike; last seen: {seen}$"):
+        await_condition(look, lambda _: False, what="all alike", limit_s=0)
+
+
+@pytest.mark.parametrize("answer", [False, True])
+def test_a_look_that_says_only_whether_is_refused_at_once(*, answer: bool) -> None:
+    with pytest.raises(TypeError, match="waiting for all alike: a look returns what is seen"):
+        await_condition(lambda: answer, what="all alike", limit_s=60)
+
+
+def test_without_a_condition_any_result_will_do() -> None:
+    attempts = iter([NotYetError("early"), OSError("refused"), None])
+
+    def attempt() -> str:
+        error = next(attempts)
+        if error is not None:
+            raise error
+        return ""
+
+    assert await_condition(attempt, what="it", limit_s=60, every_s=0, passing=(OSError,)) == ""
+    with pytest.raises(StopIteration):  # whatever is not said to pass, does not
+        await_condition(attempt, what="it", limit_s=60)

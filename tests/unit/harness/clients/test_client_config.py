@@ -32,6 +32,10 @@ def test_a_member_of_a_group_may_begin_as_applications_do(reset: str) -> None:
     Consumer(config)
 
 
-def test_a_member_of_a_share_group_is_one_of_librdkafkas() -> None:
+@pytest.mark.parametrize(("explicit", "mode"), [(False, "implicit"), (True, "explicit")])
+def test_a_member_of_a_share_group_is_one_of_librdkafkas(*, explicit: bool, mode: str) -> None:
     base = client_config.common("127.0.0.1:1", "test", logging.getLogger("test"), quirks={})
-    ShareConsumer(client_config.share_consumer(base, group="g"))
+    config = client_config.share_consumer(base, group="g", explicit=explicit, most=7)
+    assert (config["group.id"], config["max.poll.records"]) == ("g", 7)
+    assert config["share.acknowledgement.mode"] == mode
+    ShareConsumer(config)

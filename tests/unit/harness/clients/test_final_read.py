@@ -1,39 +1,36 @@
-"""Where a partition begins is asked again until somebody says so."""
+"""Where the final read begins, by a reader that is not answered at first."""
 
-import threading
 import time
-from types import SimpleNamespace
-from typing import Any
+from typing import cast
 
-from confluent_kafka import KafkaException
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from highwater.harness.clients.final_read import _first_offset
 
 
-class Slow:
-    """A client whose first answers time out, or are none."""
+class SlowToAnswer:
+    """A reader whose first questions time out."""
 
-    def __init__(self, *answers: tuple[int, int] | None) -> None:
-        self.answers = list(answers)
+    def __init__(self, silent: int) -> None:
+        self.silent = silent
 
-    def get_watermark_offsets(self, *_: object, **__: object) -> tuple[int, int] | None:
-        if not self.answers:
-            raise KafkaException("timed out")
-        answer = self.answers.pop(0)
-        if answer == (-1, -1):
-            raise KafkaException("timed out")
-        return answer
-
-
-def first(client: Slow, limit_s: float) -> int:
-    recorder: Any = SimpleNamespace(failed=threading.Event())
-    given: Any = client
-    return _first_offset(given, recorder, "events", 0, time.monotonic() + limit_s)
+    def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float
+    ) -> tuple[int, int] | None:
+        del partition, timeout
+        self.silent -= 1
+        if self.silent == 1:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return None if self.silent == 0 else (7, 12)
 
 
-def test_a_partition_whose_first_offset_is_late_begins_where_it_does() -> None:
-    assert first(Slow((-1, -1), None, (40, 90)), 30.0) == 40
+@pytest.mark.parametrize("silent", [0, 1, 2])
+def test_a_question_that_times_out_is_asked_again(silent: int) -> None:
+    client = cast("Consumer", SlowToAnswer(silent))
+    assert _first_offset(client, "tiered", 0, time.monotonic() + 60) == 7
 
 
-def test_without_an_answer_it_begins_at_the_start() -> None:
-    assert first(Slow(), 0.3) == 0
+def test_a_partition_that_nobody_tells_of_begins_at_0() -> None:
+    client = cast("Consumer", SlowToAnswer(2))
+    assert _first_offset(client, "tiered", 0, time.monotonic()) == 0

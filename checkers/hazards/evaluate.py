@@ -10,10 +10,11 @@ from highwater.checkers.hazards.conditions import (
     NEWEST,
     ConditionAnswer,
     JavaProducers,
-    On,
-    Releases,
     Situation,
     TransactionalClients,
+    absent,
+    decisive,
+    of_release_alone,
 )
 from highwater.checkers.hazards.hazard import Hazard
 from highwater.harness.releases.catalogue import CATALOGUE, Release
@@ -24,6 +25,7 @@ from highwater.harness.releases.cluster_facts import (
     ReleaseRange,
     TopicFacts,
     dotted,
+    metadata_of,
 )
 
 Status = Literal["can lose", "cannot tell", "guarded", "not affected"]
@@ -31,6 +33,7 @@ Status = Literal["can lose", "cannot tell", "guarded", "not affected"]
 ORDER: Final[tuple[Status, ...]] = ("can lose", "cannot tell", "guarded", "not affected")
 """Statuses, worst first."""
 
+_NAMED_MAX: Final = 5
 _NO_TOPICS: Final = "a topic: there is none, or none that the user may describe"
 
 
@@ -39,7 +42,7 @@ class Advice:
     """The advice about one hazard for one cluster.
 
     Attributes:
-        topics: those that can lose records; if none can, those about which more must be known.
+        topics: those of the status.
         reasons: what guards, why nothing is affected, or what must be known.
         command: what shows it on a laptop, on the nearest release of the catalogue.
     """
@@ -84,33 +87,55 @@ def _advise(
     answers: Mapping[str, str],
     groups: Sequence[Sequence[TopicFacts]],
 ) -> Advice:
+    own = cluster.own_topic(hazard.topic) if hazard.topic else None
+    if own is not None:
+        groups = [[own]]
     if not groups:
         return Advice(hazard=hazard, status="cannot tell", reasons=(_NO_TOPICS,))
-    by_status: dict[Status, list[tuple[Sequence[TopicFacts], tuple[str, ...]]]] = {}
+    if hazard.topic and own is None:
+        return Advice(hazard=hazard, status="not affected", reasons=(absent(hazard.topic).why,))
+    by_status: dict[Status, list[tuple[Sequence[TopicFacts], list[ConditionAnswer]]]] = {}
     for topics in groups:
         situation = Situation(cluster=cluster, topic=topics[0], answers=answers)
-        status, reasons = _status([part.answer(situation) for part in hazard.conditions])
-        by_status.setdefault(status, []).append((topics, reasons))
+        deciding = decisive([part.answer(situation) for part in hazard.conditions])
+        by_status.setdefault(_status(deciding), []).append((topics, deciding))
     status = min(by_status, key=ORDER.index)
-    open_to = by_status[status] if status in ("can lose", "cannot tell") else []
     return Advice(
         hazard=hazard,
         status=status,
-        topics=tuple(sorted(topic.name for topics, _ in open_to for topic in topics)),
-        reasons=tuple(dict.fromkeys(why for _, whys in by_status[status] for why in whys)),
+        topics=tuple(sorted(topic.name for topics, _ in by_status[status] for topic in topics)),
+        reasons=_reasons(by_status[status]),
         command=command(hazard, cluster) if status == "can lose" else "",
     )
 
 
-def _status(answers: Sequence[ConditionAnswer]) -> tuple[Status, tuple[str, ...]]:
-    """Return the status of one topic, and the reasons for it."""
-    refusals = [answer for answer in answers if answer.holds == "no"]
-    for fixed in (True, False):
-        whys = tuple(answer.why for answer in refusals if answer.fixed == fixed)
-        if whys:
-            return ("not affected", whys[:1]) if fixed else ("guarded", whys)
-    unclear = tuple(answer.why for answer in answers if answer.holds == "unknown")
-    return ("cannot tell", unclear) if unclear else ("can lose", ())
+def _status(deciding: Sequence[ConditionAnswer]) -> Status:
+    if not deciding:
+        return "can lose"
+    if deciding[0].holds == "unknown":
+        return "cannot tell"
+    return "not affected" if deciding[0].fixed else "guarded"
+
+
+def _reasons(
+    found: Sequence[tuple[Sequence[TopicFacts], Sequence[ConditionAnswer]]],
+) -> tuple[str, ...]:
+    """Return what decides for the topics, and of which topics if not of all."""
+    topics_by_why: dict[str, list[str]] = {}
+    for topics, deciding in found:
+        for answer in deciding:
+            topics_by_why.setdefault(answer.why, []).extend(topic.name for topic in topics)
+    every = sum(len(topics) for topics, _ in found)
+    return tuple(
+        why if len(topics) == every else f"{why} ({named(sorted(topics))})"
+        for why, topics in topics_by_why.items()
+    )
+
+
+def named(topics: Sequence[str]) -> str:
+    """Return the names of the first topics, and how many more there are."""
+    more = f" and {len(topics) - _NAMED_MAX:,} more" if len(topics) > _NAMED_MAX else ""
+    return f"{', '.join(topics[:_NAMED_MAX])}{more}"
 
 
 def command(hazard: Hazard, cluster: ClusterFacts) -> str:
@@ -164,8 +189,13 @@ def of_clients(hazard: Hazard, client: ClientChoice, brokers: Release) -> bool:
     )
 
 
-def of_release(hazard: Hazard, entry: Release) -> bool:
-    """Return whether a release of the catalogue is one of those that have the hazard."""
+def of_release(hazard: Hazard, entry: Release, protocol: str = "") -> bool:
+    """Return whether a release of the catalogue is one of those that have the hazard.
+
+    Args:
+        protocol: the metadata.version of a KRaft cluster, as in 3.4, if not the release's own.
+    """
+    kraft = entry.coordination == "kraft"
     exact = ReleaseRange(first=entry.number, below=None, exact=True)
     broker = BrokerFacts(id=0, address="", rack=None, release=exact, settings=None)
     cluster = ClusterFacts(
@@ -174,8 +204,8 @@ def of_release(hazard: Hazard, entry: Release) -> bool:
         brokers=(broker,),
         topics=(),
         controllers=None,
-        features=None,
-        transactions=False,
+        features=metadata_of(protocol or entry.protocol) if kraft else None,
+        own=(),
         unseen=(),
         requests={},
     )
@@ -184,5 +214,5 @@ def of_release(hazard: Hazard, entry: Release) -> bool:
     return all(
         part.answer(situation).holds == "yes"
         for part in hazard.conditions
-        if isinstance(part, On | Releases)
+        if of_release_alone(part)
     )

@@ -28,6 +28,7 @@ RULES: Final[dict[str, Callable[[Rules], bool]]] = {
     "KAFKA-7128": lambda rules: rules.epochs and not rules.join_from_epoch_start,
     "KAFKA-13141": lambda rules: rules.cut_on_fetch and not rules.diverging_is_no_progress,
     "KAFKA-18991": lambda rules: rules.cut_on_fetch and not rules.late_fenced,
+    "KAFKA-14139": lambda rules: rules.async_isr and not rules.joins_by_broker_epoch,
 }
 """The rules of the model by which a release has a hazard."""
 

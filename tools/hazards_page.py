@@ -68,6 +68,7 @@ def _section(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> str:
         ("how", hazard.schedule),
         ("cure", hazard.cure),
         ("what the cure costs", hazard.cost),
+        *([("Kafka's source", hazard.source)] if hazard.source else []),
         *([("also called", ", ".join(hazard.aliases))] if hazard.aliases else []),
         *([("replayed", _counted(measured))] if measured else []),
         *_played(hazard),

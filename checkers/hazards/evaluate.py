@@ -1,5 +1,6 @@
 """Hold the facts of a cluster against the catalogue of hazards: pure functions."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -12,11 +13,13 @@ from highwater.checkers.hazards.conditions import (
     JavaProducers,
     Situation,
     TransactionalClients,
+    Unclean,
     absent,
     decisive,
     of_release_alone,
 )
 from highwater.checkers.hazards.hazard import Hazard
+from highwater.harness.base.wording import count
 from highwater.harness.releases.catalogue import CATALOGUE, Release
 from highwater.harness.releases.client_choice import ClientChoice
 from highwater.harness.releases.cluster_facts import (
@@ -132,6 +135,39 @@ def _reasons(
     )
 
 
+def headline(every: Sequence[Advice]) -> str:
+    """Return the most important result as one sentence with denominators."""
+    statuses = Counter(advice.status for advice in every)
+    total = count(len(every), "hazard")
+    if statuses["can lose"]:
+        applies = "applies" if statuses["can lose"] == 1 else "apply"
+        return f"{statuses['can lose']} of {total} {applies} to this cluster."
+    if statuses["cannot tell"]:
+        return f"More must be known about {statuses['cannot tell']} of {total}."
+    return f"None of {total} applies to this cluster."
+
+
+def by_reason(every: Iterable[Advice]) -> dict[str, list[str]]:
+    """Return the reasons for which nothing is affected, and the hazards of each."""
+    hazards: dict[str, list[str]] = {}
+    for advice in every:
+        if advice.status == "not affected":
+            hazards.setdefault("; ".join(advice.reasons), []).append(advice.hazard.id)
+    return hazards
+
+
+def by_topic(every: Iterable[Advice]) -> dict[tuple[str, ...], list[str]]:
+    """Return the hazards by which topics can lose records, and the topics of each such list."""
+    of_topic: dict[str, list[str]] = {}
+    for advice in every:
+        for topic in advice.topics if advice.status == "can lose" else ():
+            of_topic.setdefault(topic, []).append(advice.hazard.id)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for topic in sorted(of_topic):
+        alike.setdefault(tuple(of_topic[topic]), []).append(topic)
+    return alike
+
+
 def named(topics: Sequence[str]) -> str:
     """Return the names of the first topics, and how many more there are."""
     more = f" and {len(topics) - _NAMED_MAX:,} more" if len(topics) > _NAMED_MAX else ""
@@ -174,6 +210,26 @@ def unread(cluster: ClusterFacts) -> list[str]:
     return [sentence]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeHazards:
+    """The hazards that brokers have by their release, before and after an upgrade."""
+
+    ends: tuple[Hazard, ...]
+    begins: tuple[Hazard, ...]
+    stays: tuple[Hazard, ...]
+
+
+def upgraded(before: Release, after: Release) -> UpgradeHazards:
+    """Compare the hazards of two releases, new clusters of them or an upgraded one."""
+    had = [hazard for hazard in HAZARDS if of_release(hazard, before)]
+    has = [hazard for hazard in HAZARDS if of_release(hazard, after)]
+    return UpgradeHazards(
+        ends=tuple(hazard for hazard in had if hazard not in has),
+        begins=tuple(hazard for hazard in has if hazard not in had),
+        stays=tuple(hazard for hazard in had if hazard in has),
+    )
+
+
 def _may_be(entry: Release, release: ReleaseRange) -> bool:
     if release.exact:
         return entry.number == release.first
@@ -211,6 +267,10 @@ def of_release(hazard: Hazard, entry: Release, protocol: str = "") -> bool:
     )
     topic = TopicFacts(name="", partitions=0, replicas=0, settings=None)
     situation = Situation(cluster=cluster, topic=topic, answers={})
+    if not entry.elects_unclean and any(
+        isinstance(part, Unclean) and part.allowed for part in hazard.conditions
+    ):
+        return False
     return all(
         part.answer(situation).holds == "yes"
         for part in hazard.conditions

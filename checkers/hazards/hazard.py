@@ -13,7 +13,7 @@ EVIDENCE: Final[dict[Evidence, str]] = {
     "story": "a story on real brokers",
     "replay": "a counterexample of the model on real brokers",
     "run": "random faults on real brokers",
-    "source": "Kafka's source; not played",
+    "source": "what is nearest to it: not played itself, by Kafka's source",
 }
 """The evidence in words."""
 
@@ -39,6 +39,8 @@ class Hazard:
         played_on: the release of the command, where the cluster's own is not in the catalogue.
         played_from: the oldest release on which it can be played.
         counterexample: name of a file in docs/counterexamples, which has measured replays.
+        campaign: the command that shows it on a cluster of one's own; empty where it cannot be
+            shown there (docs/external.md).
         source: the classes of Kafka's source on both sides of each bound of its releases.
     """
 
@@ -54,6 +56,7 @@ class Hazard:
     evidence: Evidence
     command: str
     counterexample: str = ""
+    campaign: str = ""
     source: str = ""
     played_on: str = MODERN
     played_from: Number = ()

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 from rich.table import Table
 
+import highwater
 from highwater import console
 from highwater.api import JudgedRun, Progress, perform_groups
 from highwater.checkers.model.schedules.compile import compile_for
@@ -40,6 +41,16 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
+_INSTALLED: Final = Path(highwater.__file__).parent / "counterexamples"
+"""Those of docs/counterexamples, by which the catalogue of hazards shows what it says."""
+
+
+def _located(path: Path) -> Path:
+    """Return a file's path; that of the installed counterexample of its name if there is none."""
+    installed = _INSTALLED / path.name
+    return path if path.exists() or not installed.exists() else installed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A file that can be replayed: a counterexample or a schedule.
@@ -56,10 +67,14 @@ class Source:
     def load(cls, path: Path, *, min_isr: int | None = None, client: str | None = None) -> Self:
         """Read either kind of file, with another min.insync.replicas than its own if one is given.
 
+        Args:
+            path: of a file; or the name of a counterexample that is installed with Highwater.
+
         Raises:
             StoreError: it cannot be read.
             UsageError: it is neither, or has too few replicas for this min.insync.replicas.
         """
+        path = _located(path)
         try:
             fields = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
         except OSError as error:

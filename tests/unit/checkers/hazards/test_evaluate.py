@@ -365,7 +365,7 @@ def test_reasons_name_their_topics_where_they_differ() -> None:
         ("__remote_log_metadata", "own-remote-tier"),
     ],
 )
-def test_kafkas_own_topics_are_looked_at(  # noqa: PLR0913 - a table
+def test_kafkas_own_topics_are_looked_at(
     name: str, hazard: str, replicas: int, min_isr: str, unclean: str, power: str, status: str
 ) -> None:
     settings = {"min.insync.replicas": min_isr, "unclean.leader.election.enable": unclean}

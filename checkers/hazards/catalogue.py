@@ -97,6 +97,7 @@ _ENTRIES: Final = (
         command="highwater model replay elected-again-4.3.1.json --kafka {kafka}",
         counterexample="elected-again-4.3.1.json",
         played_from=(3, 7),
+        source="Partition.makeLeader (isNewLeader) of 3.3.0 and 3.9.0",
     ),
     Hazard(
         id="missed-decisions",
@@ -118,6 +119,7 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --story missed-decisions",
         played_on="3.9.2-zk",
+        source="Partition.makeLeader (isNewLeader) of 0.11.0.0 and 3.9.0",
     ),
     Hazard(
         id="KIP-101",
@@ -134,6 +136,7 @@ _ENTRIES: Final = (
         command="highwater run --kafka {kafka} --story loss",
         counterexample="hw-cut-0.10.2.2.json",
         played_on="0.10.2.2",
+        source="LeaderEpochFileCache, which is in 0.11.0.0 and not in 0.10.2.2",
     ),
     Hazard(
         id="old-protocol",
@@ -151,6 +154,7 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --protocol 0.10.2 --story loss",
         played_on="0.11.0.3",
+        source="ReplicaFetcherThread (KAFKA_0_11_0_IV2) of 0.11.0.0 and 2.8.2",
     ),
     Hazard(
         id="old-format",
@@ -173,6 +177,7 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --format 0.10.2 --story held-fetch --wire",
         played_on="2.0.1",
+        source="LogConfig.shouldIgnoreMessageFormatVersion, in 3.0.0 and not in 2.8.2 (KIP-724)",
     ),
     Hazard(
         id="KIP-279",
@@ -214,6 +219,8 @@ _ENTRIES: Final = (
         command="highwater model replay kafka-6857-0.11.0.2.json --kafka {kafka}",
         counterexample="kafka-6857-0.11.0.2.json",
         played_on="0.11.0.2",
+        source="LeaderEpochFileCache.endOffsetFor (UNDEFINED_EPOCH) of 0.11.0.2, 1.0.1, 1.1.0 and"
+        " those after them",
     ),
     Hazard(
         id="KAFKA-9338",
@@ -233,6 +240,7 @@ _ENTRIES: Final = (
         counterexample="kafka-9338-2.4.1.json",
         played_on="2.4.1",
         played_from=(2, 4),
+        source="FetchSession.CachedPartition (leaderEpoch) of 2.4.1 and 2.5.0",
     ),
     Hazard(
         id="KAFKA-7415",
@@ -255,6 +263,7 @@ _ENTRIES: Final = (
         counterexample="kafka-7415-2.0.0.json",
         played_on="2.0.0",
         played_from=(2, 0),
+        source="Partition.makeLeader (epochCache.assign) of 2.0.0 and 2.0.1",
     ),
     Hazard(
         id="KAFKA-7164",
@@ -277,6 +286,7 @@ _ENTRIES: Final = (
         counterexample="kafka-7164-2.0.0.json",
         played_on="2.0.0",
         played_from=(2, 0),
+        source="Partition.makeFollower (oldLeaderEpoch) of 2.0.0 and 2.0.1",
     ),
     Hazard(
         id="KAFKA-7128",
@@ -299,6 +309,7 @@ _ENTRIES: Final = (
         counterexample="kafka-7128-2.0.0.json",
         played_on="2.0.0",
         played_from=(2, 0),
+        source="Partition.maybeExpandIsr (leaderEpochStartOffsetOpt) of 2.0.0 and 2.0.1",
     ),
     Hazard(
         id="KAFKA-13141",
@@ -317,6 +328,7 @@ _ENTRIES: Final = (
         command="highwater model replay kafka-13141-2.8.0.json --kafka {kafka}",
         counterexample="kafka-13141-2.8.0.json",
         played_on="2.8.0",
+        source="ReplicaManager.updateFollowerFetchState (divergingEpoch) of 2.8.0 and 2.8.1",
     ),
     Hazard(
         id="KAFKA-18991",
@@ -339,6 +351,8 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --story late-answer",
         played_on="3.9.0",
+        source="AbstractFetcherThread.processFetchRequest of 2.8.0 and 3.9.0, and in the jars of"
+        " 3.9.1, 4.0.0 and 4.0.1",
     ),
     Hazard(
         id="acks-1",
@@ -368,6 +382,8 @@ _ENTRIES: Final = (
         cost="A partition has no leader until a member of its ISR is back.",
         evidence="story",
         command="highwater run --kafka {kafka} --unclean --story unclean",
+        source="ConfigurationControlManager.uncleanLeaderElectionEnabledForTopic of 3.8.0 and"
+        " 3.9.0",
     ),
     Hazard(
         id="last-replica",
@@ -574,6 +590,7 @@ _ENTRIES: Final = (
         command="highwater run --kafka {kafka} --story tiered-new-leader",
         played_on="4.3.1",
         played_from=(3, 9),
+        source="RemoteLogManager.RLMTask of 3.8.0, which copies first; RLMExpirationTask of 3.9.0",
     ),
     Hazard(
         id="KAFKA-17754",
@@ -625,6 +642,7 @@ _ENTRIES: Final = (
         evidence="replay",
         command="highwater model replay transactions-late-marker-4.4.0.json --kafka {kafka}",
         counterexample="transactions-late-marker-4.4.0.json",
+        source="ProducerAppendInfo.checkProducerEpoch, in the jars of 4.1.2 and 4.2.0",
     ),
     Hazard(
         id="KAFKA-14402",
@@ -653,6 +671,7 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --story hanging-transaction",
         played_on="3.3.2",
+        source="ProducerStateManagerConfig (verification), in 3.6.0 and not in 3.5.2",
     ),
     Hazard(
         id="late-produce",
@@ -720,6 +739,8 @@ _ENTRIES: Final = (
         cost="An upgrade of the clients; brokers are not concerned.",
         evidence="story",
         command="highwater run --kafka {kafka} --story wrong-topic --client java:3.9.0",
+        source="ProducerBatch.setInflight, in the jars of 3.9.2, 4.0.2 and 4.1.2, and not in 3.9.1,"
+        " 4.0.1 and 4.1.1",
     ),
     Hazard(
         id="KAFKA-20539",

@@ -232,7 +232,7 @@ def _together(answers: Sequence[ConditionAnswer]) -> str:
 def of_release_alone(part: Condition) -> bool:
     """Return whether a condition asks for the release and the coordination, and nothing else."""
     if isinstance(part, AnyOf):
-        return all(of_release_alone(each) for parts in part.alternatives for each in parts)
+        return all(of_release_alone(inner) for parts in part.alternatives for inner in parts)
     return isinstance(part, On | Releases)
 
 

@@ -90,12 +90,12 @@ def _advise(
     answers: Mapping[str, str],
     groups: Sequence[Sequence[TopicFacts]],
 ) -> Advice:
-    own = cluster.own_topic(hazard.topic) if hazard.topic else None
-    if own is not None:
-        groups = [[own]]
+    topic = cluster.own_topic(hazard.topic) if hazard.topic else None
+    if topic is not None:
+        groups = [[topic]]
     if not groups:
         return Advice(hazard=hazard, status="cannot tell", reasons=(_NO_TOPICS,))
-    if hazard.topic and own is None:
+    if hazard.topic and topic is None:
         return Advice(hazard=hazard, status="not affected", reasons=(absent(hazard.topic).why,))
     by_status: dict[Status, list[tuple[Sequence[TopicFacts], list[ConditionAnswer]]]] = {}
     for topics in groups:
@@ -106,7 +106,7 @@ def _advise(
     return Advice(
         hazard=hazard,
         status=status,
-        topics=tuple(sorted(topic.name for topics, _ in by_status[status] for topic in topics)),
+        topics=tuple(sorted(facts.name for topics, _ in by_status[status] for facts in topics)),
         reasons=_reasons(by_status[status]),
         command=command(hazard, cluster) if status == "can lose" else "",
     )
@@ -121,14 +121,14 @@ def _status(deciding: Sequence[ConditionAnswer]) -> Status:
 
 
 def _reasons(
-    found: Sequence[tuple[Sequence[TopicFacts], Sequence[ConditionAnswer]]],
+    answered: Sequence[tuple[Sequence[TopicFacts], Sequence[ConditionAnswer]]],
 ) -> tuple[str, ...]:
     """Return what decides for the topics, and of which topics if not of all."""
     topics_by_why: dict[str, list[str]] = {}
-    for topics, deciding in found:
+    for topics, deciding in answered:
         for answer in deciding:
             topics_by_why.setdefault(answer.why, []).extend(topic.name for topic in topics)
-    every = sum(len(topics) for topics, _ in found)
+    every = sum(len(topics) for topics, _ in answered)
     return tuple(
         why if len(topics) == every else f"{why} ({named(sorted(topics))})"
         for why, topics in topics_by_why.items()
@@ -261,7 +261,7 @@ def of_release(hazard: Hazard, entry: Release, protocol: str = "") -> bool:
         topics=(),
         controllers=None,
         features=metadata_of(protocol or entry.protocol) if kraft else None,
-        own=(),
+        own_topics=(),
         unseen=(),
         requests={},
     )

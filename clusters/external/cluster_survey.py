@@ -100,8 +100,8 @@ class ClusterSurvey:
         with contextlib.closing(connection):
             [metadata] = self._ask(connection, MetadataRequest(version=_METADATA, topics=None))
             topics = self._topics(metadata, pattern, internal=internal)
-            own = [_facts(topic) for topic in metadata.topics if topic.name in OWN_TOPICS]
-            names = dict.fromkeys(topic.name for topic in (*topics, *own))
+            own_topics = [_facts(topic) for topic in metadata.topics if topic.name in OWN_TOPICS]
+            names = dict.fromkeys(topic.name for topic in (*topics, *own_topics))
             settings = self._topic_settings(connection, versions, [*names])
             kraft = _DESCRIBE_QUORUM in versions.apis
             controllers = self._controllers(connection) if kraft else None
@@ -115,7 +115,7 @@ class ClusterSurvey:
             topics=_with_settings(topics, settings),
             controllers=controllers,
             features=versions.finalized,
-            own=_with_settings(own, settings),
+            own_topics=_with_settings(own_topics, settings),
             unseen=tuple(self._unseen),
             requests=dict(self._requests),
         )

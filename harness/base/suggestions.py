@@ -25,11 +25,12 @@ def nearest_release(name: str, candidates: Iterable[str]) -> str:
     of_its_line = any(candidate.startswith(f"{name}.") for candidate in names)
     if not number or of_its_line or number in numbers.values():
         return nearest(name, names)
-    older = max((each for each in numbers.values() if each < number), default=None)
-    newer = min((each for each in numbers.values() if each > number), default=None)
-    beside = [each for each in (older, newer) if each]
-    line = [each for each in beside if each[:2] == number[:2]]
-    return _hint([each for each in names if numbers[each] in (line or beside)], names)
+    older = max((other for other in numbers.values() if other < number), default=None)
+    newer = min((other for other in numbers.values() if other > number), default=None)
+    beside = [other for other in (older, newer) if other]
+    line = [other for other in beside if other[:2] == number[:2]]
+    close = [candidate for candidate in names if numbers[candidate] in (line or beside)]
+    return _hint(close, names)
 
 
 def _number(name: str) -> tuple[int, ...]:

@@ -101,7 +101,7 @@ class ClusterFacts:
     Attributes:
         controllers: voters of the KRaft quorum; None on ZooKeeper, and if they could not be read.
         features: finalized levels; None where there are no features (before 2.7).
-        own: those of ``OWN_TOPICS`` that the user sees.
+        own_topics: those of ``OWN_TOPICS`` that the user sees.
         unseen: what could not be read and why, a sentence each.
         requests: APIs that were used, and how often.
     """
@@ -112,13 +112,13 @@ class ClusterFacts:
     topics: tuple[TopicFacts, ...]
     controllers: int | None
     features: Mapping[str, int] | None
-    own: tuple[TopicFacts, ...]
+    own_topics: tuple[TopicFacts, ...]
     unseen: tuple[str, ...]
     requests: Mapping[str, int]
 
     def own_topic(self, name: str) -> TopicFacts | None:
         """Return one of Kafka's own topics; None if the user does not see it."""
-        return next((topic for topic in self.own if topic.name == name), None)
+        return next((topic for topic in self.own_topics if topic.name == name), None)
 
 
 def successor(line: Number) -> Number:

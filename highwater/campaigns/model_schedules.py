@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 from rich.table import Table
 
-import highwater
 from highwater import console
 from highwater.api import JudgedRun, Progress, perform_groups
 from highwater.checkers.model.schedules.compile import compile_for
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-_INSTALLED: Final = Path(highwater.__file__).parent / "counterexamples"
+_INSTALLED: Final = Path(console.__file__).parent / "counterexamples"
 """Those of docs/counterexamples, by which the catalogue of hazards shows what it says."""
 
 

@@ -201,8 +201,8 @@ def _show(cluster: ClusterFacts, every: Sequence[Advice]) -> None:
             )
     for reason, hazards in by_reason(every).items():
         say(_heading("not affected"), Text(f"{reason}: {', '.join(hazards)}"))
-    for hazards, topics in by_topic(every).items():
-        say(Text(f"{named(topics)} can lose by {', '.join(hazards)}."))
+    for losing, topics in by_topic(every).items():
+        say(Text(f"{named(topics)} can lose by {', '.join(losing)}."))
 
 
 def _heading(status: Status) -> Text:

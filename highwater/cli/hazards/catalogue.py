@@ -61,12 +61,12 @@ def _table(title: str, listed: Sequence[Hazard]) -> None:
 
 
 def _show_upgrade(before: Release, after: Release, *, as_json: bool) -> None:
-    found = upgraded(before, after)
-    command = matrix_command(before, after, (*found.ends, *found.begins))
-    lists = {"ends": found.ends, "begins": found.begins, "stays": found.stays}
+    changes = upgraded(before, after)
+    command = matrix_command(before, after, (*changes.ends, *changes.begins))
+    lists = {"ends": changes.ends, "begins": changes.begins, "stays": changes.stays}
     if as_json:
-        shown = {word: [described(hazard) for hazard in each] for word, each in lists.items()}
-        console.print_json({"kafka": before.name, "to": after.name, **shown, "command": command})
+        objects = {word: [described(hazard) for hazard in listed] for word, listed in lists.items()}
+        console.print_json({"kafka": before.name, "to": after.name, **objects, "command": command})
         return
     for word, listed in lists.items():
         if listed:
@@ -96,7 +96,8 @@ def matrix_command(before: Release, after: Release, changed: Sequence[Hazard]) -
         default = _DEFAULTS[option]
         values = sorted({_value(words, option, default) for words in playable.values()})
         command += f" {option} {','.join(values)}" if values != [default] else ""
-    return command + (" --unclean both" if "--unclean" in sum(playable.values(), []) else "")
+    unclean = any("--unclean" in words for words in playable.values())
+    return command + (" --unclean both" if unclean else "")
 
 
 def _value(words: Sequence[str], option: str, default: str) -> str:

@@ -62,7 +62,7 @@ def cluster(
         topics=topics or (topic(),),
         controllers=3 if kraft else None,
         features=metadata | dict(elr if features is None else features) if kraft else None,
-        own=own or tuple(topic(name) for name in brought),
+        own_topics=own or tuple(topic(name) for name in brought),
         unseen=(),
         requests={},
     )

@@ -58,8 +58,8 @@ def test_kafkas_own_topics_are_read_whatever_the_pattern() -> None:
         survey_of = ClusterSurvey(f"127.0.0.1:{broker.port}", socket.create_connection)
         facts = survey_of.read(pattern="t1")
     assert [topic.name for topic in facts.topics] == ["t1"]
-    assert [topic.name for topic in facts.own] == [*OWN_TOPICS]
-    assert all((topic.settings or {})["min.insync.replicas"] == "1" for topic in facts.own)
+    assert [topic.name for topic in facts.own_topics] == [*OWN_TOPICS]
+    assert all((topic.settings or {})["min.insync.replicas"] == "1" for topic in facts.own_topics)
     assert broker.asked[_CONFIGS] == 2  # one for the topics, one for the broker
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from highwater.checkers.hazards.catalogue import HAZARDS
-from highwater.checkers.hazards.evaluate import evaluate
-from highwater.reports.pages.advice import headline, write
+from highwater.checkers.hazards.evaluate import evaluate, headline
+from highwater.reports.pages.advice import write
 from tests.unit.checkers.hazards.clusters import cluster, topic
 
 

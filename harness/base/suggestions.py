@@ -22,13 +22,13 @@ def nearest_release(name: str, candidates: Iterable[str]) -> str:
     """
     names = list(candidates)
     number, numbers = _number(name), {candidate: _number(candidate) for candidate in names}
-    of_its_line = any(candidate.startswith(f"{name}.") for candidate in names)
-    if not number or of_its_line or number in numbers.values():
+    if not number or any(candidate.startswith(f"{name}.") for candidate in names):
         return nearest(name, names)
     older = max((other for other in numbers.values() if other < number), default=None)
     newer = min((other for other in numbers.values() if other > number), default=None)
-    beside = [other for other in (older, newer) if other]
-    line = [other for other in beside if other[:2] == number[:2]]
+    beside = [number] if number in numbers.values() else [n for n in (older, newer) if n]
+    digits = 2 if number >= (1,) else 3  # a line is 3.9 or 0.10.2
+    line = [other for other in beside if other[:digits] == number[:digits]]
     close = [candidate for candidate in names if numbers[candidate] in (line or beside)]
     return _hint(close, names)
 

@@ -50,7 +50,8 @@ def test_a_line_is_near_to_its_patch_releases(line: str, patches: str) -> None:
         ("2.6.0", "2.4.1 or 2.8.0"),
         ("4.5.0", "4.4.0"),
         ("0.8.2.1", "0.9.0.1"),
-        ("3.9.2-zoo", "3.9.2-zk or 3.9.2"),
+        ("3.9.2-zoo", "3.9.2 or 3.9.2-zk"),
+        ("0.10.2.1", "0.10.2.2"),
     ],
 )
 def test_a_release_is_near_to_its_neighbours_by_number(name: str, neighbours: str) -> None:

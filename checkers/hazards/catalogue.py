@@ -540,7 +540,7 @@ _ENTRIES: Final = (
     ),
     Hazard(
         id="KAFKA-15221",
-        title="A fetch of before its restart lets a replica with an empty disk into the ISR.",
+        title="A fetch from before its restart lets a replica with an empty disk into the ISR.",
         loses=_SILENT,
         conditions=(
             On("kraft"),

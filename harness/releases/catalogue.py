@@ -228,7 +228,7 @@ _ENTRIES = (
         name="3.6.2",
         extra_jars=_RELOAD4J,
         note=(
-            "The first line of the catalogue with KIP-903, though a fetch of before a broker's"
+            "The first line of the catalogue with KIP-903, though a fetch from before a broker's"
             " restart still counts (KAFKA-15221), and with KIP-890's first part. Has KAFKA-18991."
         ),
     ),

@@ -183,7 +183,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     script = find_story(story) if story else None
     if script is not None and duration is not None:
         raise UsageError(
-            f"the story {script.name} has its own end, and --for {duration} none",
+            f"the story {script.name} ends by itself: --for {duration} has no effect",
             hint="Leave --for out, or name faults with --nemesis.",
         )
     duration = duration or _FOR

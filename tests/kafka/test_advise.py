@@ -54,7 +54,7 @@ def hazard_topics(document: dict[str, Any], hazard: str) -> list[str]:
 
 
 KAFKA: Any = kafka_admin
-SET: Any = kafka_admin.AlterConfigOpType.SET
+SET: Any = KAFKA.AlterConfigOpType.SET
 MODULES = "org.apache.kafka.common.security"
 LOGIN = {
     "PLAIN": f"{MODULES}.plain.PlainLoginModule required",

@@ -200,6 +200,7 @@ _ENTRIES: Final = (
         counterexample="kip-279-1.1.1.json",
         played_on="2.0.0",
         played_from=(0, 11, 0, 3),
+        source="LeaderEpochFileCache.endOffsetFor (subsequentEpochs) of 2.0.0 and 2.0.1",
     ),
     Hazard(
         id="KAFKA-6857",

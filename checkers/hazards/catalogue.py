@@ -96,7 +96,6 @@ _ENTRIES: Final = (
         evidence="replay",
         command="highwater model replay elected-again-4.3.1.json --kafka {kafka}",
         counterexample="elected-again-4.3.1.json",
-        played_from=(3, 7),
         source="Partition.makeLeader (isNewLeader) of 3.3.0 and 3.9.0",
     ),
     Hazard(

@@ -68,6 +68,7 @@ def _section(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> str:
         ("how", hazard.schedule),
         ("cure", hazard.cure),
         ("what the cure costs", hazard.cost),
+        *([("Kafka's source", hazard.source)] if hazard.source else []),
         *([("also called", ", ".join(hazard.aliases))] if hazard.aliases else []),
         *([("replayed", _counted(measured))] if measured else []),
         *_played(hazard),
@@ -79,7 +80,7 @@ def _section(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> str:
 def _played(hazard: Hazard) -> list[tuple[str, str]]:
     """Return a row for each story of a hazard that was played."""
     words = default_command(hazard).split()
-    by_command = {words[words.index("--story") + 1]} if "--story" in words else set()
+    by_command = {words[words.index("--story") + 1]} if hazard.evidence == "story" else set()
     stories = [story.name for story in STORIES.values() if _is_of(story.harm, hazard)]
     rows = []
     for name in dict.fromkeys([*stories, *sorted(by_command)]):

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from highwater.checkers.hazards.conditions import (
+    AnyOf,
     ClientOption,
     ConsumerGroups,
     Controllers,
@@ -26,7 +27,16 @@ from highwater.checkers.hazards.conditions import (
 from highwater.checkers.hazards.hazard import Hazard
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
-from highwater.harness.releases.cluster_facts import ELR_FEATURE, VERIFICATION
+from highwater.harness.releases.cluster_facts import (
+    BROKER_EPOCHS,
+    ELR_FEATURE,
+    METADATA_FEATURE,
+    POSITIONS,
+    REMOTE_TIER,
+    SHARE_GROUPS,
+    TRANSACTIONS,
+    VERIFICATION,
+)
 
 _MIN_ISR: Final = "min.insync.replicas"
 _PROTOCOL: Final = "inter.broker.protocol.version"
@@ -35,8 +45,35 @@ _FORMAT: Final = "message.format.version"
 _POWER: Final = ClientOption("power", ("shared", "separate"), unknown="yes")
 """Unless somebody says otherwise, a machine can lose its power."""
 
-_WITH_EPOCHS: Final = Setting(_PROTOCOL, ">=", "0.11", scope="broker")
+_WITH_EPOCHS: Final = Setting(_PROTOCOL, ">=", "0.11", scope="broker", guards=False)
 """With an older protocol a follower asks no leader for epochs: that is old-protocol."""
+
+_SINCE_2_7: Final = Setting(_PROTOCOL, ">=", "2.7", scope="broker", absent="yes", guards=False)
+"""Since then, and on KRaft always, followers truncate on fetch (KIP-595), and leaders ask the
+controller for another ISR (KIP-497)."""
+
+_FROM_2: Final = Setting(_MIN_ISR, ">=", "2", guards=False)
+"""With less it is last-replica, which no release cures."""
+
+_WEAK: Final = AnyOf(
+    (
+        (Replicas("=", 1), _POWER),
+        (Setting(_MIN_ISR, "=", "1"), _POWER),
+        (Unclean(allowed=True),),
+    )
+)
+_WEAKLY: Final = (
+    "with one replica its machine's power or disk is enough, with min.insync.replicas=1 that of the"
+    " last one in sync, and an unclean election makes one the leader that lacks records"
+)
+_OWN_CURE: Final = (
+    "Three replicas (kafka-reassign-partitions) and min.insync.replicas=2 for {topic}"
+    " (kafka-configs), and no unclean elections; before it is made, the brokers' settings for it."
+)
+_ALONE: Final = (
+    "highwater run --kafka {kafka} --brokers 1 --nemesis power-failure --for 20s --seed 3"
+)
+"""On a single broker Kafka's own topics have one replica, which loses what was not flushed."""
 
 _SILENT: Final = "An acknowledged record; only a reader that knows what was sent notices."
 
@@ -57,10 +94,9 @@ _ENTRIES: Final = (
         ),
         cost="Slower rolling restarts and rebalancing.",
         evidence="replay",
-        command="highwater model replay docs/counterexamples/elected-again-4.3.1.json"
-        " --kafka {kafka}",
+        command="highwater model replay elected-again-4.3.1.json --kafka {kafka}",
         counterexample="elected-again-4.3.1.json",
-        played_from=(3, 7),
+        source="Partition.makeLeader (isNewLeader) of 3.3.0 and 3.9.0",
     ),
     Hazard(
         id="missed-decisions",
@@ -82,6 +118,7 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --story missed-decisions",
         played_on="3.9.2-zk",
+        source="Partition.makeLeader (isNewLeader) of 0.11.0.0 and 3.9.0",
     ),
     Hazard(
         id="KIP-101",
@@ -98,6 +135,7 @@ _ENTRIES: Final = (
         command="highwater run --kafka {kafka} --story loss",
         counterexample="hw-cut-0.10.2.2.json",
         played_on="0.10.2.2",
+        source="LeaderEpochFileCache, which is in 0.11.0.0 and not in 0.10.2.2",
     ),
     Hazard(
         id="old-protocol",
@@ -115,6 +153,7 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --protocol 0.10.2 --story loss",
         played_on="0.11.0.3",
+        source="ReplicaFetcherThread (KAFKA_0_11_0_IV2) of 0.11.0.0 and 2.8.2",
     ),
     Hazard(
         id="old-format",
@@ -137,6 +176,7 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --format 0.10.2 --story held-fetch --wire",
         played_on="2.0.1",
+        source="LogConfig.shouldIgnoreMessageFormatVersion, in 3.0.0 and not in 2.8.2 (KIP-724)",
     ),
     Hazard(
         id="KIP-279",
@@ -155,10 +195,11 @@ _ENTRIES: Final = (
         cure="Upgrade the brokers to 2.0.1 or later.",
         cost="An upgrade.",
         evidence="replay",
-        command="highwater model replay docs/counterexamples/kip-279-1.1.1.json --kafka {kafka}",
+        command="highwater model replay kip-279-1.1.1.json --kafka {kafka}",
         counterexample="kip-279-1.1.1.json",
         played_on="2.0.0",
         played_from=(0, 11, 0, 3),
+        source="LeaderEpochFileCache.endOffsetFor (subsequentEpochs) of 2.0.0 and 2.0.1",
     ),
     Hazard(
         id="KAFKA-6857",
@@ -175,10 +216,11 @@ _ENTRIES: Final = (
         cure="Upgrade the brokers to 2.0.1 or later, and the topic's message format.",
         cost="An upgrade.",
         evidence="replay",
-        command="highwater model replay docs/counterexamples/kafka-6857-0.11.0.2.json"
-        " --kafka {kafka}",
+        command="highwater model replay kafka-6857-0.11.0.2.json --kafka {kafka}",
         counterexample="kafka-6857-0.11.0.2.json",
         played_on="0.11.0.2",
+        source="LeaderEpochFileCache.endOffsetFor (UNDEFINED_EPOCH) of 0.11.0.2, 1.0.1, 1.1.0 and"
+        " those after them",
     ),
     Hazard(
         id="KAFKA-9338",
@@ -194,10 +236,11 @@ _ENTRIES: Final = (
         cure="Upgrade the brokers to 2.5 or later.",
         cost="An upgrade.",
         evidence="replay",
-        command="highwater model replay docs/counterexamples/kafka-9338-2.4.1.json --kafka {kafka}",
+        command="highwater model replay kafka-9338-2.4.1.json --kafka {kafka}",
         counterexample="kafka-9338-2.4.1.json",
         played_on="2.4.1",
         played_from=(2, 4),
+        source="FetchSession.CachedPartition (leaderEpoch) of 2.4.1 and 2.5.0",
     ),
     Hazard(
         id="KAFKA-7415",
@@ -216,10 +259,11 @@ _ENTRIES: Final = (
         cure="Upgrade the brokers to 2.0.1 or later.",
         cost="An upgrade.",
         evidence="replay",
-        command="highwater model replay docs/counterexamples/kafka-7415-2.0.0.json --kafka {kafka}",
+        command="highwater model replay kafka-7415-2.0.0.json --kafka {kafka}",
         counterexample="kafka-7415-2.0.0.json",
         played_on="2.0.0",
         played_from=(2, 0),
+        source="Partition.makeLeader (epochCache.assign) of 2.0.0 and 2.0.1",
     ),
     Hazard(
         id="KAFKA-7164",
@@ -238,10 +282,11 @@ _ENTRIES: Final = (
         cure="Upgrade the brokers to 2.0.1 or later.",
         cost="An upgrade.",
         evidence="replay",
-        command="highwater model replay docs/counterexamples/kafka-7164-2.0.0.json --kafka {kafka}",
+        command="highwater model replay kafka-7164-2.0.0.json --kafka {kafka}",
         counterexample="kafka-7164-2.0.0.json",
         played_on="2.0.0",
         played_from=(2, 0),
+        source="Partition.makeFollower (oldLeaderEpoch) of 2.0.0 and 2.0.1",
     ),
     Hazard(
         id="KAFKA-7128",
@@ -260,10 +305,11 @@ _ENTRIES: Final = (
         cure="Upgrade the brokers to 2.0.1 or later.",
         cost="An upgrade.",
         evidence="replay",
-        command="highwater model replay docs/counterexamples/kafka-7128-2.0.0.json --kafka {kafka}",
+        command="highwater model replay kafka-7128-2.0.0.json --kafka {kafka}",
         counterexample="kafka-7128-2.0.0.json",
         played_on="2.0.0",
         played_from=(2, 0),
+        source="Partition.maybeExpandIsr (leaderEpochStartOffsetOpt) of 2.0.0 and 2.0.1",
     ),
     Hazard(
         id="KAFKA-13141",
@@ -272,17 +318,17 @@ _ENTRIES: Final = (
         conditions=(
             On("zookeeper"),
             Releases((((2, 8), (2, 8, 1)),)),
-            Setting(_PROTOCOL, ">=", "2.7", scope="broker"),
+            _SINCE_2_7,
             Replicas(">=", 3),
         ),
         schedule="Leadership moves as planned, with one answer to a follower between two others.",
         cure="Upgrade the brokers to 2.8.1 or later.",
         cost="An upgrade.",
         evidence="replay",
-        command="highwater model replay docs/counterexamples/kafka-13141-2.8.0.json"
-        " --kafka {kafka}",
+        command="highwater model replay kafka-13141-2.8.0.json --kafka {kafka}",
         counterexample="kafka-13141-2.8.0.json",
         played_on="2.8.0",
+        source="ReplicaManager.updateFollowerFetchState (divergingEpoch) of 2.8.0 and 2.8.1",
     ),
     Hazard(
         id="KAFKA-18991",
@@ -291,7 +337,7 @@ _ENTRIES: Final = (
         loses=_SILENT,
         conditions=(
             Releases((((2, 8), (3, 9, 1)), ((4, 0), (4, 0, 1)))),
-            Setting(_PROTOCOL, ">=", "2.7", scope="broker", absent="yes"),
+            _SINCE_2_7,
             Replicas(">=", 3),
         ),
         schedule=(
@@ -305,6 +351,8 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --story late-answer",
         played_on="3.9.0",
+        source="AbstractFetcherThread.processFetchRequest of 2.8.0 and 3.9.0, and in the jars of"
+        " 3.9.1, 4.0.0 and 4.0.1",
     ),
     Hazard(
         id="acks-1",
@@ -317,6 +365,8 @@ _ENTRIES: Final = (
         cost="Each send waits for the in-sync followers.",
         evidence="story",
         command="highwater run --kafka {kafka} --acks 1 --story leader-kill",
+        campaign="highwater run --inventory FILE --acks 1 --nemesis kill@leader,pause@leader"
+        " --rate 3000 --for 30s",
     ),
     Hazard(
         id="unclean-election",
@@ -332,6 +382,8 @@ _ENTRIES: Final = (
         cost="A partition has no leader until a member of its ISR is back.",
         evidence="story",
         command="highwater run --kafka {kafka} --unclean --story unclean",
+        source="ConfigurationControlManager.uncleanLeaderElectionEnabledForTopic of 3.8.0 and"
+        " 3.9.0",
     ),
     Hazard(
         id="last-replica",
@@ -361,7 +413,7 @@ _ENTRIES: Final = (
         loses=_SILENT,
         conditions=(
             Releases((((0, 11), (4, 0)),)),
-            Setting(_MIN_ISR, ">=", "2"),
+            _FROM_2,
             Unclean(allowed=False),
             Replicas(">=", 2),
             _POWER,
@@ -381,7 +433,7 @@ _ENTRIES: Final = (
             On("kraft"),
             Releases((((4, 0), None),)),
             Feature(ELR_FEATURE, "<", 1),
-            Setting(_MIN_ISR, ">=", "2"),
+            _FROM_2,
             Unclean(allowed=False),
             Replicas(">=", 2),
             _POWER,
@@ -458,20 +510,56 @@ _ENTRIES: Final = (
         aliases=("replaced-disk", "KIP-903"),
         title="A replica that comes back with an empty disk is in the ISR, and leads.",
         loses=_SILENT,
-        conditions=(On("zookeeper"), Releases((((2, 7), (4, 0)),)), Replicas(">=", 2)),
+        conditions=(
+            AnyOf(
+                (
+                    (On("zookeeper"), Releases((((2, 7), (4, 0)),))),
+                    (
+                        On("kraft"),
+                        Releases((((3, 3), (3, 5)),), below=(METADATA_FEATURE, BROKER_EPOCHS)),
+                    ),
+                )
+            ),
+            _SINCE_2_7,
+            Replicas(">=", 2),
+        ),
         schedule=(
             "A follower has caught up, and its leader asks the controller to have it in the ISR."
             " Before that is answered, the follower restarts with a new disk (a replaced volume, a"
             " lost PVC); the controller agrees, because the broker lives. Then the leader fails."
         ),
         cure=(
-            "KRaft from 3.5 on (KIP-903). On ZooKeeper: bring a broker back with an empty disk only"
-            " under a new id, or after its partitions have left it."
+            "KRaft from 3.5 on, with its metadata.version (KIP-903). On ZooKeeper: bring a broker"
+            " back with an empty disk only under a new id, or after its partitions have left it."
         ),
-        cost="A migration; or a reassignment for each lost disk.",
+        cost="An upgrade, or a migration; or a reassignment for each lost disk.",
         evidence="story",
         command="highwater run --kafka {kafka} --story replaced-disk",
-        played_on="3.9.2-zk",
+        played_on="3.4.1",
+        source="ReplicationControlManager.ineligibleReplicasForIsr, of 3.4.1 and 3.5.0",
+    ),
+    Hazard(
+        id="KAFKA-15221",
+        title="A fetch from before its restart lets a replica with an empty disk into the ISR.",
+        loses=_SILENT,
+        conditions=(
+            On("kraft"),
+            Releases((((3, 5), (3, 7)),)),
+            Replicas(">=", 2),
+        ),
+        schedule=(
+            "As in KAFKA-14139, and the leader reads a last fetch of the follower's that was sent"
+            " before it restarted. Between its look at the follower's progress and its request to"
+            " the controller, the follower's first fetch gives it the new broker epoch. The window"
+            " is a moment inside of one broker, and was not played: the command shows what follows"
+            " on 3.4.1, where no such moment is needed."
+        ),
+        cure="Upgrade the brokers to 3.7 or later.",
+        cost="An upgrade.",
+        evidence="source",
+        command="highwater run --kafka 3.4.1 --story replaced-disk",
+        played_on="3.4.1",
+        source="Replica.updateFetchState of 3.6.2, updateFetchStateOrThrow of 3.7.0",
     ),
     Hazard(
         id="KAFKA-20732",
@@ -483,7 +571,7 @@ _ENTRIES: Final = (
         ),
         conditions=(
             Releases((((3, 9), (4, 4)),)),
-            Setting("remote.storage.enable", "=", "true", absent="no"),
+            Setting("remote.storage.enable", "=", "true", absent="no", guards=False),
             Setting("retention.bytes", ">=", "0"),
             Replicas(">=", 2),
         ),
@@ -502,6 +590,7 @@ _ENTRIES: Final = (
         command="highwater run --kafka {kafka} --story tiered-new-leader",
         played_on="4.3.1",
         played_from=(3, 9),
+        source="RemoteLogManager.RLMTask of 3.8.0, which copies first; RLMExpirationTask of 3.9.0",
     ),
     Hazard(
         id="KAFKA-17754",
@@ -551,9 +640,9 @@ _ENTRIES: Final = (
         ),
         cost="An upgrade; or a producer for each transaction.",
         evidence="replay",
-        command="highwater model replay docs/counterexamples/transactions-late-marker-4.4.0.json"
-        " --kafka {kafka}",
+        command="highwater model replay transactions-late-marker-4.4.0.json --kafka {kafka}",
         counterexample="transactions-late-marker-4.4.0.json",
+        source="ProducerAppendInfo.checkProducerEpoch, in the jars of 4.1.2 and 4.2.0",
     ),
     Hazard(
         id="KAFKA-14402",
@@ -582,6 +671,7 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --story hanging-transaction",
         played_on="3.3.2",
+        source="ProducerStateManagerConfig (verification), in 3.6.0 and not in 3.5.2",
     ),
     Hazard(
         id="late-produce",
@@ -649,6 +739,8 @@ _ENTRIES: Final = (
         cost="An upgrade of the clients; brokers are not concerned.",
         evidence="story",
         command="highwater run --kafka {kafka} --story wrong-topic --client java:3.9.0",
+        source="ProducerBatch.setInflight, in the jars of 3.9.2, 4.0.2 and 4.1.2, and not in 3.9.1,"
+        " 4.0.1 and 4.1.1",
     ),
     Hazard(
         id="KAFKA-20539",
@@ -698,6 +790,74 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --story added-partition-share",
         played_on="4.3.1",
+    ),
+    Hazard(
+        id="own-positions",
+        aliases=("offsets-topic",),
+        title="Kafka's own topic of positions is not as safe as what groups read.",
+        loses=(
+            "Positions that a group had committed: it reads records again, or, with"
+            " auto.offset.reset=latest, skips what it has not read."
+        ),
+        topic=POSITIONS,
+        conditions=(_WEAK,),
+        schedule=f"As of any topic, in {POSITIONS}: {_WEAKLY}.",
+        cure=_OWN_CURE.format(topic=POSITIONS),
+        cost="A reassignment of its partitions; no commit while only one replica is in sync.",
+        evidence="run",
+        command=f"{_ALONE} --subscribe 2",
+    ),
+    Hazard(
+        id="own-transactions",
+        aliases=("transactions-topic",),
+        title="Kafka's own topic of transactions is not as safe as what they write.",
+        loses=(
+            "What a coordinator knew of transactions: one that was committed hangs or is aborted,"
+            " and read_committed readers wait at it, or never get its records."
+        ),
+        topic=TRANSACTIONS,
+        conditions=(_WEAK,),
+        schedule=f"As of any topic, in {TRANSACTIONS}: {_WEAKLY}.",
+        cure=_OWN_CURE.format(topic=TRANSACTIONS),
+        cost="A reassignment of its partitions; no transaction while one replica is in sync.",
+        evidence="source",
+        command=f"{_ALONE} --transactions",
+    ),
+    Hazard(
+        id="own-share-state",
+        aliases=("share-state-topic",),
+        title="Kafka's own topic of share groups is not as safe as what they read.",
+        loses=(
+            "Acknowledgements of share groups: what a member has accepted is given to another"
+            " again, or what none has accepted to nobody."
+        ),
+        topic=SHARE_GROUPS,
+        conditions=(_WEAK,),
+        schedule=f"As of any topic, in {SHARE_GROUPS}: {_WEAKLY}.",
+        cure=_OWN_CURE.format(topic=SHARE_GROUPS),
+        cost="A reassignment of its partitions; no acknowledgement while one replica is in sync.",
+        evidence="source",
+        command=f"{_ALONE} --share 2",
+    ),
+    Hazard(
+        id="own-remote-tier",
+        aliases=("KAFKA-19858", "KIP-1235"),
+        title="Kafka's own topic about the remote tier is not as safe as what is there.",
+        loses=(
+            "What Kafka knew of segments in the remote tier: records that are there alone cannot be"
+            " read any more, and nobody deletes them."
+        ),
+        topic=REMOTE_TIER,
+        conditions=(_WEAK,),
+        schedule=(
+            f"As of any topic, in {REMOTE_TIER}: {_WEAKLY}. Clusters from before 4.3 made it with"
+            " min.insync.replicas=1 (KIP-1235)."
+        ),
+        cure=_OWN_CURE.format(topic=REMOTE_TIER),
+        cost="A reassignment of its partitions; nothing is copied while one replica is in sync.",
+        evidence="source",
+        command=f"{_ALONE} --tiered",
+        played_from=(3, 6),
     ),
     Hazard(
         id="power-of-all",

@@ -1,18 +1,24 @@
 """Conditions of a hazard as data: each is a question to the facts of a cluster.
 
-An answer is yes, no or unknown. A "no" says whether the cluster is guarded (by a setting, a feature
-or a client, which somebody could change) or not affected (by its release or its coordination).
+An answer is yes, no or unknown. A "no" says whether the cluster is guarded (by what somebody has
+set: a setting, a feature, a client) or not affected (by its release or its coordination, or because
+it has nothing that the hazard is about).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
+from highwater.harness.base.wording import count
 from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.releases.client_choice import JAVA, LIBRDKAFKA, ClientChoice
 from highwater.harness.releases.cluster_facts import (
+    POSITIONS,
+    REMOTE_TIER,
     SHARE_FEATURE,
+    SHARE_GROUPS,
     TRANSACTION_FEATURE,
+    TRANSACTIONS,
     ClusterFacts,
     Number,
     ReleaseRange,
@@ -32,6 +38,8 @@ END: Final = successor(NEWEST[:2])
 
 RENEWED_FROM: Final = (4, 0)
 """Brokers that are new from this release on have the feature at level 2, and Java's heed it."""
+
+_FEATURES: Final = "the cluster's features"
 
 CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "acks": "--acks 0, 1 or all",
@@ -63,7 +71,7 @@ class ConditionAnswer:
 
     Attributes:
         why: if the answer is no: what prevents it; if unknown: what would be needed.
-        fixed: whether a "no" is one of the release or the coordination.
+        fixed: whether a "no" means that the cluster is not affected; otherwise it is guarded.
     """
 
     holds: Holds
@@ -83,6 +91,19 @@ class Condition(Protocol):
 
 
 YES: Final = ConditionAnswer(holds="yes")
+
+_BROUGHT_BY: Final[Mapping[str, str]] = {
+    POSITIONS: "consumer group",
+    TRANSACTIONS: "transactional client",
+    SHARE_GROUPS: "share group",
+    REMOTE_TIER: "tiered topic",
+}
+
+
+def absent(topic: str) -> ConditionAnswer:
+    """Return the answer for a cluster without one of Kafka's own topics."""
+    why = f"there is no topic {topic}, so no {_BROUGHT_BY[topic]}"
+    return ConditionAnswer(holds="no", why=why, fixed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +134,20 @@ class Releases:
         guard: what is there instead in other releases, if that guards; else they are not affected.
         without: a setting of brokers that other releases have, true by default; where it is false,
             they are as these.
+        below: a feature, and the level from which on later releases differ from these.
     """
 
     ranges: tuple[tuple[Number, Number | None], ...]
     guard: str = ""
     without: str = ""
+    below: tuple[str, int] | None = None
 
     @property
     def says(self) -> str:
         """The condition in a few words."""
         later = f"; later with `{self.without}` = false" if self.without else ""
+        if self.below:
+            later += "; later with `{}` < {}".format(*self.below)
         return "; ".join(_range_says(first, fixed) for first, fixed in self.ranges) + later
 
     def answer(self, situation: Situation) -> ConditionAnswer:
@@ -131,7 +156,7 @@ class Releases:
         if any((broker.settings or {}).get(self.without) == "false" for broker in brokers):
             return YES
         answers = [self._of(broker.release) for broker in brokers]
-        if "yes" in answers:
+        if "yes" in answers or self._is_below(situation.cluster.features or {}):
             return YES
         if "unknown" in answers:
             unclear = brokers[answers.index("unknown")]
@@ -140,9 +165,14 @@ class Releases:
                 why=f"the exact release of broker {unclear.id}"
                 f" ({unclear.release or 'not recognised'}): --kafka RELEASE",
             )
+        if self.below and situation.cluster.features is None:
+            return ConditionAnswer(holds="unknown", why=_FEATURES)
         seen = ", ".join(dict.fromkeys(str(broker.release) for broker in brokers))
         why = self.guard or f"its brokers are {seen}"
         return ConditionAnswer(holds="no", why=why, fixed=not self.guard)
+
+    def _is_below(self, features: Mapping[str, int]) -> bool:
+        return self.below is not None and features.get(self.below[0], self.below[1]) < self.below[1]
 
     def _of(self, release: ReleaseRange | None) -> Holds:
         if release is None:
@@ -152,14 +182,74 @@ class Releases:
 
 
 @dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Alternatives: all conditions of one of them have to hold."""
+
+    alternatives: tuple[tuple[Condition, ...], ...]
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return "; or ".join(
+            ", ".join(part.says for part in alternative) for alternative in self.alternatives
+        )
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return the answer of the alternative that is nearest to a yes."""
+        every = [
+            all_of([part.answer(situation) for part in alternative])
+            for alternative in self.alternatives
+        ]
+        for holds in ("yes", "unknown"):
+            nearest = [answer for answer in every if answer.holds == holds]
+            if nearest:
+                return replace(nearest[0], why=_together(nearest))
+        guarded = [answer for answer in every if not answer.fixed]
+        return ConditionAnswer(holds="no", why=_together(guarded or every), fixed=not guarded)
+
+
+def decisive(answers: Sequence[ConditionAnswer]) -> list[ConditionAnswer]:
+    """Return those answers of conditions that decide, if all have to hold; empty: all are yes.
+
+    A "no" by which a cluster is not affected counts before one that guards, and that before an
+    unknown.
+    """
+    refusals = [answer for answer in answers if answer.holds == "no"]
+    fixed = [answer for answer in refusals if answer.fixed]
+    return fixed[:1] or refusals or [answer for answer in answers if answer.holds == "unknown"]
+
+
+def all_of(answers: Sequence[ConditionAnswer]) -> ConditionAnswer:
+    """Return the answer of conditions of which all have to hold."""
+    deciding = decisive(answers)
+    return replace(deciding[0], why=_together(deciding)) if deciding else YES
+
+
+def _together(answers: Sequence[ConditionAnswer]) -> str:
+    return "; ".join(dict.fromkeys(answer.why for answer in answers if answer.why))
+
+
+def of_release_alone(part: Condition) -> bool:
+    """Return whether a condition asks for the release and the coordination, and nothing else."""
+    if isinstance(part, AnyOf):
+        return all(of_release_alone(inner) for parts in part.alternatives for inner in parts)
+    return isinstance(part, On | Releases)
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting in force: of the topic, or of any broker."""
+    """A setting in force: of the topic, or of any broker.
+
+    Attributes:
+        guards: whether another value prevents the hazard; otherwise it is about something else.
+    """
 
     name: str
     comparison: Comparison
     value: str
     scope: Literal["topic", "broker"] = "topic"
     absent: Holds = "unknown"
+    guards: bool = True
 
     @property
     def says(self) -> str:
@@ -192,12 +282,15 @@ class Setting:
             return ConditionAnswer(
                 holds=self.absent, why=f"there is no {self.name} any more", fixed=True
             )
-        return ConditionAnswer(holds="no", why=f"{self.name}={values[0]}")
+        return ConditionAnswer(holds="no", why=f"{self.name}={values[0]}", fixed=not self.guards)
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A finalized feature of the cluster whose level is below a number, or at least that."""
+    """A finalized feature of the cluster whose level is below a number, or at least that.
+
+    A feature that is there guards; one that is not there cannot harm.
+    """
 
     name: str
     comparison: Literal["<", ">="]
@@ -212,11 +305,13 @@ class Feature:
         """Return whether it holds."""
         features = situation.cluster.features
         if features is None and situation.cluster.coordination == "kraft":
-            return ConditionAnswer(holds="unknown", why="the cluster's features")
+            return ConditionAnswer(holds="unknown", why=_FEATURES)
         level = (features or {}).get(self.name, 0)
         if (level < self.level) == (self.comparison == "<"):
             return YES
-        return ConditionAnswer(holds="no", why=f"{self.name}={level}")
+        return ConditionAnswer(
+            holds="no", why=f"{self.name}={level}", fixed=self.comparison == ">="
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +337,7 @@ class Controllers:
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """The number of replicas of a topic's partitions."""
+    """The number of replicas of a topic's partitions: more of them guard, fewer do not."""
 
     comparison: Literal["<", ">=", "="]
     count: int
@@ -257,7 +352,11 @@ class Replicas:
         actual = situation.topic.replicas
         if _compare(str(actual), self.comparison, str(self.count)):
             return YES
-        return ConditionAnswer(holds="no", why=f"its partitions have {actual} replicas")
+        return ConditionAnswer(
+            holds="no",
+            why=f"its partitions have {count(actual, 'replica')}",
+            fixed=self.comparison == ">=",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,10 +410,8 @@ class TransactionalClients:
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether it holds."""
         kind = situation.answers.get("transactions")
-        if kind is None and not situation.cluster.transactions:
-            return ConditionAnswer(
-                holds="no", why="there is no topic __transaction_state, so no transactional client"
-            )
+        if kind is None and situation.cluster.own_topic(TRANSACTIONS) is None:
+            return absent(TRANSACTIONS)
         if kind is None:
             return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["transactions"])
         if kind not in self.kinds:
@@ -393,9 +490,8 @@ class ConsumerGroups:
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether there are any."""
         reset = situation.answers.get("offset-reset")
-        if reset is None and not situation.cluster.groups:
-            why = "there is no topic __consumer_offsets, so no consumer group"
-            return ConditionAnswer(holds="no", why=why)
+        if reset is None and situation.cluster.own_topic(POSITIONS) is None:
+            return absent(POSITIONS)
         return ClientOption("offset-reset", self.resets).answer(situation)
 
 
@@ -411,10 +507,9 @@ class ShareGroups:
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether there are any."""
         on = Feature(SHARE_FEATURE, ">=", 1).answer(situation)
-        if on.holds != "yes" or situation.cluster.share_groups:
+        if on.holds != "yes" or situation.cluster.own_topic(SHARE_GROUPS) is not None:
             return on
-        why = "there is no topic __share_group_state, so no share group"
-        return ConditionAnswer(holds="no", why=why)
+        return absent(SHARE_GROUPS)
 
 
 def _within(release: ReleaseRange, first: Number, fixed: Number | None) -> Holds:
@@ -472,7 +567,7 @@ class Unclean:
             return allowed
         if allowed.holds == "no":
             return YES
-        return ConditionAnswer(holds="no", why=f"{_UNCLEAN}=true")
+        return ConditionAnswer(holds="no", why=f"{_UNCLEAN}=true", fixed=True)
 
 
 _UNCLEAN: Final = "unclean.leader.election.enable"

@@ -1,5 +1,6 @@
 """Hold the facts of a cluster against the catalogue of hazards: pure functions."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -10,12 +11,15 @@ from highwater.checkers.hazards.conditions import (
     NEWEST,
     ConditionAnswer,
     JavaProducers,
-    On,
-    Releases,
     Situation,
     TransactionalClients,
+    Unclean,
+    absent,
+    decisive,
+    of_release_alone,
 )
 from highwater.checkers.hazards.hazard import Hazard
+from highwater.harness.base.wording import count
 from highwater.harness.releases.catalogue import CATALOGUE, Release
 from highwater.harness.releases.client_choice import ClientChoice
 from highwater.harness.releases.cluster_facts import (
@@ -24,6 +28,7 @@ from highwater.harness.releases.cluster_facts import (
     ReleaseRange,
     TopicFacts,
     dotted,
+    metadata_of,
 )
 
 Status = Literal["can lose", "cannot tell", "guarded", "not affected"]
@@ -31,6 +36,7 @@ Status = Literal["can lose", "cannot tell", "guarded", "not affected"]
 ORDER: Final[tuple[Status, ...]] = ("can lose", "cannot tell", "guarded", "not affected")
 """Statuses, worst first."""
 
+_NAMED_MAX: Final = 5
 _NO_TOPICS: Final = "a topic: there is none, or none that the user may describe"
 
 
@@ -39,7 +45,7 @@ class Advice:
     """The advice about one hazard for one cluster.
 
     Attributes:
-        topics: those that can lose records; if none can, those about which more must be known.
+        topics: those of the status.
         reasons: what guards, why nothing is affected, or what must be known.
         command: what shows it on a laptop, on the nearest release of the catalogue.
     """
@@ -84,33 +90,88 @@ def _advise(
     answers: Mapping[str, str],
     groups: Sequence[Sequence[TopicFacts]],
 ) -> Advice:
+    topic = cluster.own_topic(hazard.topic) if hazard.topic else None
+    if topic is not None:
+        groups = [[topic]]
     if not groups:
         return Advice(hazard=hazard, status="cannot tell", reasons=(_NO_TOPICS,))
-    by_status: dict[Status, list[tuple[Sequence[TopicFacts], tuple[str, ...]]]] = {}
+    if hazard.topic and topic is None:
+        return Advice(hazard=hazard, status="not affected", reasons=(absent(hazard.topic).why,))
+    by_status: dict[Status, list[tuple[Sequence[TopicFacts], list[ConditionAnswer]]]] = {}
     for topics in groups:
         situation = Situation(cluster=cluster, topic=topics[0], answers=answers)
-        status, reasons = _status([part.answer(situation) for part in hazard.conditions])
-        by_status.setdefault(status, []).append((topics, reasons))
+        deciding = decisive([part.answer(situation) for part in hazard.conditions])
+        by_status.setdefault(_status(deciding), []).append((topics, deciding))
     status = min(by_status, key=ORDER.index)
-    open_to = by_status[status] if status in ("can lose", "cannot tell") else []
     return Advice(
         hazard=hazard,
         status=status,
-        topics=tuple(sorted(topic.name for topics, _ in open_to for topic in topics)),
-        reasons=tuple(dict.fromkeys(why for _, whys in by_status[status] for why in whys)),
+        topics=tuple(sorted(facts.name for topics, _ in by_status[status] for facts in topics)),
+        reasons=_reasons(by_status[status]),
         command=command(hazard, cluster) if status == "can lose" else "",
     )
 
 
-def _status(answers: Sequence[ConditionAnswer]) -> tuple[Status, tuple[str, ...]]:
-    """Return the status of one topic, and the reasons for it."""
-    refusals = [answer for answer in answers if answer.holds == "no"]
-    for fixed in (True, False):
-        whys = tuple(answer.why for answer in refusals if answer.fixed == fixed)
-        if whys:
-            return ("not affected", whys[:1]) if fixed else ("guarded", whys)
-    unclear = tuple(answer.why for answer in answers if answer.holds == "unknown")
-    return ("cannot tell", unclear) if unclear else ("can lose", ())
+def _status(deciding: Sequence[ConditionAnswer]) -> Status:
+    if not deciding:
+        return "can lose"
+    if deciding[0].holds == "unknown":
+        return "cannot tell"
+    return "not affected" if deciding[0].fixed else "guarded"
+
+
+def _reasons(
+    answered: Sequence[tuple[Sequence[TopicFacts], Sequence[ConditionAnswer]]],
+) -> tuple[str, ...]:
+    """Return what decides for the topics, and of which topics if not of all."""
+    topics_by_why: dict[str, list[str]] = {}
+    for topics, deciding in answered:
+        for answer in deciding:
+            topics_by_why.setdefault(answer.why, []).extend(topic.name for topic in topics)
+    every = sum(len(topics) for topics, _ in answered)
+    return tuple(
+        why if len(topics) == every else f"{why} ({named(sorted(topics))})"
+        for why, topics in topics_by_why.items()
+    )
+
+
+def headline(every: Sequence[Advice]) -> str:
+    """Return the most important result as one sentence with denominators."""
+    statuses = Counter(advice.status for advice in every)
+    total = count(len(every), "hazard")
+    if statuses["can lose"]:
+        applies = "applies" if statuses["can lose"] == 1 else "apply"
+        return f"{statuses['can lose']} of {total} {applies} to this cluster."
+    if statuses["cannot tell"]:
+        return f"More must be known about {statuses['cannot tell']} of {total}."
+    return f"None of {total} applies to this cluster."
+
+
+def by_reason(every: Iterable[Advice]) -> dict[str, list[str]]:
+    """Return the reasons for which nothing is affected, and the hazards of each."""
+    hazards: dict[str, list[str]] = {}
+    for advice in every:
+        if advice.status == "not affected":
+            hazards.setdefault("; ".join(advice.reasons), []).append(advice.hazard.id)
+    return hazards
+
+
+def by_topic(every: Iterable[Advice]) -> dict[tuple[str, ...], list[str]]:
+    """Return the hazards by which topics can lose records, and the topics of each such list."""
+    of_topic: dict[str, list[str]] = {}
+    for advice in every:
+        for topic in advice.topics if advice.status == "can lose" else ():
+            of_topic.setdefault(topic, []).append(advice.hazard.id)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for topic in sorted(of_topic):
+        alike.setdefault(tuple(of_topic[topic]), []).append(topic)
+    return alike
+
+
+def named(topics: Sequence[str]) -> str:
+    """Return the names of the first topics, and how many more there are."""
+    more = f" and {len(topics) - _NAMED_MAX:,} more" if len(topics) > _NAMED_MAX else ""
+    return f"{', '.join(topics[:_NAMED_MAX])}{more}"
 
 
 def command(hazard: Hazard, cluster: ClusterFacts) -> str:
@@ -149,6 +210,26 @@ def unread(cluster: ClusterFacts) -> list[str]:
     return [sentence]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeHazards:
+    """The hazards that brokers have by their release, before and after an upgrade."""
+
+    ends: tuple[Hazard, ...]
+    begins: tuple[Hazard, ...]
+    stays: tuple[Hazard, ...]
+
+
+def upgraded(before: Release, after: Release) -> UpgradeHazards:
+    """Compare the hazards of two releases, new clusters of them or an upgraded one."""
+    had = [hazard for hazard in HAZARDS if of_release(hazard, before)]
+    has = [hazard for hazard in HAZARDS if of_release(hazard, after)]
+    return UpgradeHazards(
+        ends=tuple(hazard for hazard in had if hazard not in has),
+        begins=tuple(hazard for hazard in has if hazard not in had),
+        stays=tuple(hazard for hazard in had if hazard in has),
+    )
+
+
 def _may_be(entry: Release, release: ReleaseRange) -> bool:
     if release.exact:
         return entry.number == release.first
@@ -164,8 +245,13 @@ def of_clients(hazard: Hazard, client: ClientChoice, brokers: Release) -> bool:
     )
 
 
-def of_release(hazard: Hazard, entry: Release) -> bool:
-    """Return whether a release of the catalogue is one of those that have the hazard."""
+def of_release(hazard: Hazard, entry: Release, protocol: str = "") -> bool:
+    """Return whether a release of the catalogue is one of those that have the hazard.
+
+    Args:
+        protocol: the metadata.version of a KRaft cluster, as in 3.4, if not the release's own.
+    """
+    kraft = entry.coordination == "kraft"
     exact = ReleaseRange(first=entry.number, below=None, exact=True)
     broker = BrokerFacts(id=0, address="", rack=None, release=exact, settings=None)
     cluster = ClusterFacts(
@@ -174,15 +260,19 @@ def of_release(hazard: Hazard, entry: Release) -> bool:
         brokers=(broker,),
         topics=(),
         controllers=None,
-        features=None,
-        transactions=False,
+        features=metadata_of(protocol or entry.protocol) if kraft else None,
+        own_topics=(),
         unseen=(),
         requests={},
     )
     topic = TopicFacts(name="", partitions=0, replicas=0, settings=None)
     situation = Situation(cluster=cluster, topic=topic, answers={})
+    if not entry.elects_unclean and any(
+        isinstance(part, Unclean) and part.allowed for part in hazard.conditions
+    ):
+        return False
     return all(
         part.answer(situation).holds == "yes"
         for part in hazard.conditions
-        if isinstance(part, On | Releases)
+        if of_release_alone(part)
     )

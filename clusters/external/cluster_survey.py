@@ -22,6 +22,7 @@ from highwater.clusters.external.release_ranges import at_least, release_range
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.wording import count
 from highwater.harness.releases.cluster_facts import (
+    OWN_TOPICS,
     VERIFICATION,
     BrokerFacts,
     ClusterFacts,
@@ -47,9 +48,6 @@ _TOPIC_SETTINGS: Final = (
     "unclean.leader.election.enable",
     "message.format.version",
 )
-_TRANSACTIONS: Final = "__transaction_state"
-_GROUPS: Final = "__consumer_offsets"
-_SHARE_GROUPS: Final = "__share_group_state"
 _PROTOCOL: Final = "inter.broker.protocol.version"
 _BROKER_SETTINGS: Final = (_PROTOCOL, VERIFICATION)
 
@@ -102,7 +100,9 @@ class ClusterSurvey:
         with contextlib.closing(connection):
             [metadata] = self._ask(connection, MetadataRequest(version=_METADATA, topics=None))
             topics = self._topics(metadata, pattern, internal=internal)
-            settings = self._topic_settings(connection, versions, [topic.name for topic in topics])
+            own_topics = [_facts(topic) for topic in metadata.topics if topic.name in OWN_TOPICS]
+            names = dict.fromkeys(topic.name for topic in (*topics, *own_topics))
+            settings = self._topic_settings(connection, versions, [*names])
             kraft = _DESCRIBE_QUORUM in versions.apis
             controllers = self._controllers(connection) if kraft else None
         brokers = tuple(
@@ -112,12 +112,10 @@ class ClusterSurvey:
             cluster_id=metadata.cluster_id or "",
             coordination="kraft" if kraft else "zookeeper",
             brokers=brokers,
-            topics=tuple(replace(topic, settings=settings.get(topic.name)) for topic in topics),
+            topics=_with_settings(topics, settings),
             controllers=controllers,
             features=versions.finalized,
-            transactions=any(topic.name == _TRANSACTIONS for topic in metadata.topics),
-            groups=any(topic.name == _GROUPS for topic in metadata.topics),
-            share_groups=any(topic.name == _SHARE_GROUPS for topic in metadata.topics),
+            own_topics=_with_settings(own_topics, settings),
             unseen=tuple(self._unseen),
             requests=dict(self._requests),
         )
@@ -162,22 +160,18 @@ class ClusterSurvey:
         return _Versions(apis, self._ask(connection, request)[0])
 
     def _topics(self, metadata: Response, pattern: str, *, internal: bool) -> list[TopicFacts]:
-        visible = [topic for topic in metadata.topics if internal or not topic.is_internal]
+        visible = [
+            topic
+            for topic in metadata.topics
+            if internal or not (topic.is_internal or topic.name in OWN_TOPICS)
+        ]
         matching = [topic for topic in visible if fnmatch.fnmatchcase(topic.name, pattern)]
         if visible and not matching:
             raise UsageError(
                 f"no topic matches {pattern!r}",
                 hint=f"The user may see {count(len(visible), 'topic')}.",
             )
-        return [
-            TopicFacts(
-                name=topic.name,
-                partitions=len(topic.partitions),
-                replicas=min((len(part.replica_nodes) for part in topic.partitions), default=0),
-                settings=None,
-            )
-            for topic in sorted(matching, key=lambda topic: topic.name)
-        ]
+        return [_facts(topic) for topic in sorted(matching, key=lambda topic: topic.name)]
 
     def _topic_settings(
         self, connection: BrokerConnection, versions: _Versions, names: Sequence[str]
@@ -245,6 +239,21 @@ class ClusterSurvey:
             self._unseen.append(f"settings of broker {broker}: {_refusal(result)}")
             return None
         return _values(result)
+
+
+def _facts(topic: Any) -> TopicFacts:  # noqa: ANN401 - kafka-python's
+    return TopicFacts(
+        name=topic.name,
+        partitions=len(topic.partitions),
+        replicas=min((len(part.replica_nodes) for part in topic.partitions), default=0),
+        settings=None,
+    )
+
+
+def _with_settings(
+    topics: Sequence[TopicFacts], settings: Mapping[str, Settings]
+) -> tuple[TopicFacts, ...]:
+    return tuple(replace(topic, settings=settings.get(topic.name)) for topic in topics)
 
 
 def _configs(

@@ -11,8 +11,8 @@ from typing import Final
 from highwater.clusters.external.identity import FETCH
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.cluster_facts import (
+    METADATA,
     METADATA_FEATURE,
-    Number,
     ReleaseRange,
     numbers,
     successor,
@@ -21,13 +21,6 @@ from highwater.harness.releases.cluster_facts import (
 _END: Final = (99,)
 _FETCH_KEY: Final = 1
 _LAST_ON_ZOOKEEPER: Final = (3, 9)
-
-METADATA: Final[dict[int, Number]] = {
-    7: (3, 3), 8: (3, 4), 11: (3, 5), 14: (3, 6), 19: (3, 7), 20: (3, 8), 21: (3, 9),
-    25: (4, 0), 27: (4, 1), 29: (4, 2), 30: (4, 3), 33: (4, 4),
-}  # fmt: skip
-"""Newest metadata.version of a line's releases: ``MetadataVersion.LATEST_PRODUCTION`` of Kafka's
-source, and up to 3.6, which has no such name, the last constant there."""
 
 
 def release_range(apis: Mapping[int, int], features: Mapping[str, int]) -> ReleaseRange | None:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from highwater.harness.base.errors import UsageError
-from highwater.harness.base.suggestions import nearest
+from highwater.harness.base.suggestions import nearest_release
 from highwater.harness.releases.release import Coordination, Release, RequestVersions, Truncation
 
 __all__ = [
@@ -209,6 +209,30 @@ _ENTRIES = (
         ),
     ),
     Release(
+        name="3.3.2-kraft",
+        extra_jars=_RELOAD4J,
+        note=(
+            "The same jars as 3.3.2, on KRaft: the first line of KRaft that is meant for use. Has"
+            " KAFKA-14139 and KAFKA-18991."
+        ),
+    ),
+    Release(
+        name="3.4.1",
+        extra_jars=_RELOAD4J,
+        note=(
+            "The last line on KRaft in which an ISR is enlarged without a look at broker epochs"
+            " (KIP-903): has KAFKA-14139, and KAFKA-18991."
+        ),
+    ),
+    Release(
+        name="3.6.2",
+        extra_jars=_RELOAD4J,
+        note=(
+            "The first line of the catalogue with KIP-903, though a fetch from before a broker's"
+            " restart still counts (KAFKA-15221), and with KIP-890's first part. Has KAFKA-18991."
+        ),
+    ),
+    Release(
         name="3.7.2",
         extra_jars=_RELOAD4J,
         note=(
@@ -317,4 +341,6 @@ def release(name: str) -> Release:
     """Look up a release by its number; the error names the nearest and lists all."""
     if name in CATALOGUE:
         return CATALOGUE[name]
-    raise UsageError(f"Kafka {name!r} is not in the catalogue", hint=nearest(name, CATALOGUE))
+    raise UsageError(
+        f"Kafka {name!r} is not in the catalogue", hint=nearest_release(name, CATALOGUE)
+    )

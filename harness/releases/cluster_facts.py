@@ -14,8 +14,28 @@ METADATA_FEATURE: Final = "metadata.version"
 TRANSACTION_FEATURE: Final = "transaction.version"
 SHARE_FEATURE: Final = "share.version"
 
+METADATA: Final[Mapping[int, Number]] = {
+    7: (3, 3), 8: (3, 4), 11: (3, 5), 14: (3, 6), 19: (3, 7), 20: (3, 8), 21: (3, 9),
+    25: (4, 0), 27: (4, 1), 29: (4, 2), 30: (4, 3), 33: (4, 4),
+}  # fmt: skip
+"""Newest metadata.version of a line's releases: ``MetadataVersion.LATEST_PRODUCTION`` of Kafka's
+source, and up to 3.6, which has no such name, the last constant there."""
+
+BROKER_EPOCHS: Final = 10
+"""The metadata.version since which a follower's Fetch has its broker epoch: 3.5-IV1 (KIP-903,
+``MetadataVersion.fetchRequestVersion``)."""
+
 VERIFICATION: Final = "transaction.partition.verification.enable"
 """A setting of brokers since 3.6, true by default (KIP-890)."""
+
+
+POSITIONS: Final = "__consumer_offsets"
+TRANSACTIONS: Final = "__transaction_state"
+SHARE_GROUPS: Final = "__share_group_state"
+REMOTE_TIER: Final = "__remote_log_metadata"
+OWN_TOPICS: Final = (POSITIONS, TRANSACTIONS, SHARE_GROUPS, REMOTE_TIER)
+"""Kafka's own topics; the first group, transactional client, share group (KIP-932) or tiered topic
+(KIP-405) brings each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +101,7 @@ class ClusterFacts:
     Attributes:
         controllers: voters of the KRaft quorum; None on ZooKeeper, and if they could not be read.
         features: finalized levels; None where there are no features (before 2.7).
-        transactions: whether the user sees ``__transaction_state``, which the first transactional
-            client brings.
-        groups: whether the user sees ``__consumer_offsets``, which the first group brings.
-        share_groups: whether the user sees ``__share_group_state``, which the first share group
-            brings (KIP-932).
+        own_topics: those of ``OWN_TOPICS`` that the user sees.
         unseen: what could not be read and why, a sentence each.
         requests: APIs that were used, and how often.
     """
@@ -96,16 +112,24 @@ class ClusterFacts:
     topics: tuple[TopicFacts, ...]
     controllers: int | None
     features: Mapping[str, int] | None
-    transactions: bool
-    groups: bool = False
-    share_groups: bool = False
+    own_topics: tuple[TopicFacts, ...]
     unseen: tuple[str, ...]
     requests: Mapping[str, int]
+
+    def own_topic(self, name: str) -> TopicFacts | None:
+        """Return one of Kafka's own topics; None if the user does not see it."""
+        return next((topic for topic in self.own_topics if topic.name == name), None)
 
 
 def successor(line: Number) -> Number:
     """Return the line after one: 4.1 after 4.0, 0.11.1 after 0.11.0."""
     return (*line[:-1], line[-1] + 1)
+
+
+def metadata_of(protocol: str) -> dict[str, int]:
+    """Return the level of metadata.version of a line, such as 3.4; empty before KRaft."""
+    line = numbers(protocol)
+    return {METADATA_FEATURE: level for level, of in METADATA.items() if of == line}  # noqa: B035 - one line, one level
 
 
 def dotted(number: Number) -> str:

@@ -177,7 +177,7 @@ def _obstacle(setting: MatrixSetting, duration_s: float) -> str:
     try:
         check_plan(plan)
     except UsageError as error:
-        return error.message
+        return f"{error.message}: {error.hint.rstrip('.')}" if error.hint else error.message
     return ""
 
 

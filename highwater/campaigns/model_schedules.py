@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 from rich.table import Table
@@ -42,6 +42,15 @@ if TYPE_CHECKING:
 
 Content = Counterexample | Schedule | TransactionCounterexample
 
+_INSTALLED: Final = Path(console.__file__).parent / "counterexamples"
+"""Those of docs/counterexamples, by which the catalogue of hazards shows what it says."""
+
+
+def _located(path: Path) -> Path:
+    """Return a file's path; that of the installed counterexample of its name if there is none."""
+    installed = _INSTALLED / path.name
+    return path if path.exists() or not installed.exists() else installed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
@@ -59,11 +68,15 @@ class Source:
     def load(cls, path: Path, *, min_isr: int | None = None, client: str | None = None) -> Self:
         """Read either kind of file, with another min.insync.replicas than its own if one is given.
 
+        Args:
+            path: of a file; or the name of a counterexample that is installed with Highwater.
+
         Raises:
             StoreError: it cannot be read.
             UsageError: it is neither, or has too few replicas for this min.insync.replicas, or is
                 one of transactions, to which it means nothing.
         """
+        path = _located(path)
         try:
             fields = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
         except OSError as error:

@@ -265,7 +265,10 @@ def _explore_transactions(
 @app.command()
 @on_spark
 def replay(  # noqa: PLR0913 - a command's options are its arguments
-    file: Annotated[Path, Argument(help="A counterexample, or a schedule.")],
+    file: Annotated[
+        Path,
+        Argument(help="A counterexample, or a schedule; or one of Highwater's own, by its name."),
+    ],
     *,
     kafka: Annotated[
         str | None, Option(help="Releases, by commas.  [default: that of its search]")
@@ -294,7 +297,11 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
     spark: SparkOptions,
 ) -> None:
-    """Replay a counterexample on real brokers, and say whether they did what the model says."""
+    """Replay a counterexample on real brokers, and say whether they did what the model says.
+
+    Exit codes: 0 they did, be that a loss or none; 1 something is unexplained; 2 wrong usage; 3 a
+    run ended otherwise, or could not be judged.
+    """
     from highwater.campaigns import model_schedules as work
     from highwater.harness.runs.store import Store
 

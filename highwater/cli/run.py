@@ -1,6 +1,6 @@
 """The command ``highwater run``: builds a plan from options, performs it, and judges the run."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from typer import Option
 
@@ -30,12 +30,16 @@ from highwater.cli.options.workload import (
     UncleanOption,
 )
 from highwater.harness.base import limits
+from highwater.harness.base.errors import UsageError
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.harness.runs.topics.topic_settings import with_settings
+
+_FOR: Final = "30s"
+"""How long faults go on, if nothing else is said."""
 
 
 @on_spark
@@ -53,13 +57,13 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         ),
     ] = None,
     duration: Annotated[
-        str,
+        str | None,
         Option(
             "--for",
-            help=f"How long faults go on: 60s, 2m; {limits.FAULTS_S.lasting},"
-            " 1.5s at least for a nemesis.",
+            help=f"How long faults go on: 60s, 2m; {limits.FAULTS_S.lasting}, 1.5s at least for a"
+            f" nemesis; not with a story.  [default: {_FOR}]",
         ),
-    ] = "30s",
+    ] = None,
     seed: Annotated[int, Option(help="Seed of all random choices.")] = 0,
     acks: AcksOption = "all",
     min_isr: Annotated[int, Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")] = 1,
@@ -177,6 +181,12 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
 
     kafka = external.release_of(kafka, cluster, inventory)
     script = find_story(story) if story else None
+    if script is not None and duration is not None:
+        raise UsageError(
+            f"the story {script.name} ends by itself: --for {duration} has no effect",
+            hint="Leave --for out, or name faults with --nemesis.",
+        )
+    duration = duration or _FOR
     added = script.needs.added if script else 0
     transactions = transactions or (script is not None and script.needs.transactions)
     workload = Workload(

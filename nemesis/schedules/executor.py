@@ -61,6 +61,7 @@ class ScheduleExecutor:
         self._spent: Counter[str] = Counter()
         self._hurt: Counter[int] = Counter()
         self._numbers = itertools.count(1)
+        self._noted: set[tuple[str, int | None, str]] = set()
         self._lock = threading.Lock()
 
     def begin(self) -> None:
@@ -129,8 +130,15 @@ class ScheduleExecutor:
     def leave_out(
         self, step: FaultStep, broker: int | None, why: str, *, number: int | None = None
     ) -> None:
-        """Say that a step is not taken, and why; its number, if it has one already."""
-        self._scene.note(f"{step.fault} is left out: {why}", broker)
+        """Record that a step is not taken, and why; its number, if it has one already.
+
+        A note is made of the first step that is left out for a reason; every one is recorded.
+        """
+        with self._lock:
+            first = (step.fault, broker, why) not in self._noted
+            self._noted.add((step.fault, broker, why))
+        if first:
+            self._scene.note(f"{step.fault} is left out: {why}", broker)
         self._scene.log.step("left-out", step=number, says=why, **_row(step, broker))
 
     def mend(self, *fault: ActiveFault) -> None:

@@ -223,7 +223,8 @@ class Story:
             there = client.library in self.harm.libraries
             if self.harm.hazard:
                 hazard = find_hazard(self.harm.hazard)
-                there &= of_release(hazard, release) and of_clients(hazard, client, release)
+                there &= of_release(hazard, release, plan.protocol)
+                there &= of_clients(hazard, client, release)
             ending = _about(plan.topic.name, self.harm.ending) if there else Prediction()
             acknowledged = plan.workload.acks != "all"
             lost = ending.lost | (self.harm.uncommitted if acknowledged else frozenset())

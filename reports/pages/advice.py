@@ -1,12 +1,10 @@
 """The page of ``highwater advise``: what applies to a cluster, topic by topic, and its cure."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from highwater.checkers.hazards.evaluate import ORDER, Advice, Status, worst
-from highwater.harness.base.wording import count
+from highwater.checkers.hazards.evaluate import ORDER, Advice, Status, headline, worst
 from highwater.harness.releases.cluster_facts import ClusterFacts
 from highwater.reports.html import render, save
 
@@ -36,15 +34,3 @@ def write(cluster: ClusterFacts, every: Sequence[Advice], lines: Sequence[str], 
         others=[advice for advice in every if advice.status != "can lose"],
     )
     return save(path, html)
-
-
-def headline(every: Sequence[Advice]) -> str:
-    """Return the most important result as one sentence with denominators."""
-    statuses = Counter(advice.status for advice in every)
-    total = count(len(every), "hazard")
-    if statuses["can lose"]:
-        applies = "applies" if statuses["can lose"] == 1 else "apply"
-        return f"{statuses['can lose']} of {total} {applies} to this cluster."
-    if statuses["cannot tell"]:
-        return f"More must be known about {statuses['cannot tell']} of {total}."
-    return f"None of {total} applies to this cluster."

@@ -54,6 +54,7 @@ def hazard_topics(document: dict[str, Any], hazard: str) -> list[str]:
 
 
 KAFKA: Any = kafka_admin
+SET: Any = KAFKA.AlterConfigOpType.SET
 MODULES = "org.apache.kafka.common.security"
 LOGIN = {
     "PLAIN": f"{MODULES}.plain.PlainLoginModule required",
@@ -174,7 +175,9 @@ def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_pa
             code, document, errors = advise(opened.bootstrap, *known, "--topic", name)
             assert code == 1, errors
             assert losing(document) == {*expected, "one-controller"}
-            assert statuses(document)["reused-sequence"] == "guarded"  # by there being no client
+            # There is no transactional client, and so no topic of theirs.
+            assert statuses(document)["reused-sequence"] == "not affected"
+            assert statuses(document)["own-transactions"] == "not affected"
 
         producer = Producer(
             {"bootstrap.servers": opened.bootstrap, "transactional.id": "a", "acks": "all"}
@@ -186,7 +189,11 @@ def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_pa
             (("--transactions", "java"), set(), "guarded"),
         ):
             _, document, _ = advise(opened.bootstrap, *known, "--topic", "healthy", *options)
-            assert losing(document) == {"elected-again", "one-controller", *expected}
+            assert losing(document) == {
+                *("elected-again", "one-controller", "own-transactions"),  # with one replica
+                *expected,
+            }
+            assert hazard_topics(document, "own-transactions") == ["__transaction_state"]
             assert {statuses(document)[hazard] for hazard in of_clients} == {status}
 
 
@@ -196,7 +203,7 @@ def test_a_cluster_tells_if_groups_and_share_groups_have_been_there(
     kafka: str, share: str, tmp_path: Path
 ) -> None:
     known = ("--acks", "all", "--power", "separate", "--kafka", kafka)
-    guarded = share if share == "not affected" else "guarded"
+    absent = "not affected"
     with contextlib.closing(
         open_cluster(release(kafka), tmp_path / "run", brokers=1, broker_config={})
     ) as opened:
@@ -216,11 +223,11 @@ def test_a_cluster_tells_if_groups_and_share_groups_have_been_there(
                 return [each for each in (client.poll(0.5),) if each is not None]
             return [*client.poll(0.5)]
 
-        assert told() == ("guarded", guarded)
+        assert told() == (absent, absent)
         producer = Producer({"bootstrap.servers": opened.bootstrap})
         settings = {"bootstrap.servers": opened.bootstrap, "group.id": "readers"}
         readers = (
-            (Consumer(settings), "cannot tell", guarded),
+            (Consumer(settings), "cannot tell", absent),
             (ShareConsumer({**settings, "group.id": "sharers"}), "cannot tell", share),
         )
         for client, *expected in readers:
@@ -257,6 +264,87 @@ def test_a_healthy_cluster_of_three_controllers_has_what_has_no_cure(tmp_path: P
         assert statuses(document)["one-controller"] == "guarded"
         code, document, errors = advise(opened.bootstrap, *known, "--topic", "two")
         assert code == 0, (document, errors)
+
+
+OWN = {
+    "__consumer_offsets": "own-positions",
+    "__transaction_state": "own-transactions",
+    "__share_group_state": "own-share-state",
+    "__remote_log_metadata": "own-remote-tier",
+}
+
+
+def bring_own_topics(bootstrap: str, admin: Any) -> None:  # noqa: ANN401 - of confluent-kafka
+    """Use groups, transactions, share groups and the tier, until Kafka has made its topics."""
+    tiered = KAFKA.NewTopic("tiered", 1, 3, config={"remote.storage.enable": "true"})
+    admin.create_topics([tiered])["tiered"].result(timeout=60)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "a"})
+    producer.init_transactions(60)
+    settings = {"bootstrap.servers": bootstrap, "group.id": "readers"}
+    readers = (Consumer(settings), ShareConsumer({**settings, "group.id": "sharers"}))
+    for reader in readers:
+        reader.subscribe(["tiered"])
+
+    def there() -> set[str]:
+        for reader in readers:
+            reader.poll(0.2)
+        return {*admin.list_topics(timeout=10).topics}
+
+    await_condition(there, OWN.keys().__le__, what="Kafka to make its own topics", limit_s=120)
+    for reader in readers:
+        reader.close()
+
+
+@pytest.mark.nightly
+def test_kafkas_own_topics_are_held_against_their_hazards(tmp_path: Path) -> None:
+    replicated = dict.fromkeys(
+        (
+            "offsets.topic.replication.factor",
+            "transaction.state.log.replication.factor",
+            "share.coordinator.state.topic.replication.factor",
+        ),
+        "3",
+    )
+    with contextlib.closing(
+        open_cluster(
+            release("4.4.0"),
+            tmp_path / "run",
+            brokers=3,
+            broker_config=replicated,
+            options=NodeOptions(tiered=True),
+        )
+    ) as opened:
+        admin = KAFKA.AdminClient({"bootstrap.servers": opened.bootstrap})
+        bring_own_topics(opened.bootstrap, admin)
+
+        def own_statuses() -> set[str]:
+            _, document, _ = advise(opened.bootstrap, "--acks", "all", "--power", "separate")
+            for topic, hazard in OWN.items():
+                assert hazard_topics(document, hazard) == [topic]
+            return {statuses(document)[hazard] for hazard in OWN.values()}
+
+        for min_isr, unclean, status in (
+            ("2", "false", "guarded"),
+            ("1", "false", "can lose"),
+            ("2", "true", "can lose"),
+        ):
+            for topic in OWN:
+                entries = [
+                    KAFKA.ConfigEntry(name, value, incremental_operation=SET)
+                    for name, value in (
+                        ("min.insync.replicas", min_isr),
+                        ("unclean.leader.election.enable", unclean),
+                    )
+                ]
+                resource = KAFKA.ConfigResource("topic", topic, incremental_configs=entries)
+                for altered in admin.incremental_alter_configs([resource]).values():
+                    altered.result(timeout=30)
+            await_condition(
+                own_statuses,
+                {status}.__eq__,
+                what=f"the advice about Kafka's own topics to be {status}",
+                limit_s=60,
+            )
 
 
 OF_2_8_2 = ("KAFKA-14139", "KAFKA-18991", "missed-decisions")

@@ -57,6 +57,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([*pip, "--python", python, "install", "--no-deps", wheel], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     assert (packages / "highwater").is_dir()
+    assert (packages / "highwater" / "counterexamples" / "elected-again-4.3.1.json").is_file()
     (packages / "others.pth").write_text("\n".join(site.getsitepackages()))
     return python
 

@@ -5,7 +5,7 @@ import socketserver
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka.protocol.admin import (
@@ -20,6 +20,8 @@ from kafka.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
+
+from highwater.harness.releases.cluster_facts import REMOTE_TIER
 
 Message = Any  # kafka-python creates these classes at run time
 Reply = Callable[[Message], Message]
@@ -117,7 +119,7 @@ def _quorum(request: Message) -> Message:
     return DescribeQuorumResponse(version=request.API_VERSION, error_code=31, topics=[])
 
 
-def _metadata(topics: int, partitions: int, port: list[int]) -> Reply:
+def _metadata(names: Sequence[str], partitions: int, port: list[int]) -> Reply:
     broker: Any = MetadataResponse.MetadataResponseBroker
     topic: Any = MetadataResponse.MetadataResponseTopic
 
@@ -130,8 +132,8 @@ def _metadata(topics: int, partitions: int, port: list[int]) -> Reply:
             topics=[
                 topic(
                     error_code=0,
-                    name=f"t{number}",
-                    is_internal=False,
+                    name=name,
+                    is_internal=name.startswith("__") and name != REMOTE_TIER,
                     partitions=[
                         topic.MetadataResponsePartition(
                             error_code=0,
@@ -143,7 +145,7 @@ def _metadata(topics: int, partitions: int, port: list[int]) -> Reply:
                         for index in range(partitions)
                     ],
                 )
-                for number in range(topics)
+                for name in names
             ],
         )
 
@@ -151,15 +153,18 @@ def _metadata(topics: int, partitions: int, port: list[int]) -> Reply:
 
 
 @contextlib.contextmanager
-def described_cluster(topics: int, partitions: int, *, refused: str = "") -> Iterator[FakeBroker]:
+def described_cluster(
+    topics: int, partitions: int, *, refused: str = "", own: Sequence[str] = ()
+) -> Iterator[FakeBroker]:
     """A KRaft broker of 4.4, the only one, whose settings are all 1.
 
     Args:
+        own: Kafka's own topics that it has.
         refused: a topic whose settings the user may not see; nobody may see the controllers.
     """
     port: list[int] = []
     replies: dict[int, Reply] = {
-        _METADATA: _metadata(topics, partitions, port),
+        _METADATA: _metadata([*(f"t{n}" for n in range(topics)), *own], partitions, port),
         _API_VERSIONS: _versions,
         _CONFIGS: lambda request: _configs(request, refused),
         _QUORUM: _quorum,

@@ -100,10 +100,10 @@ def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> b
 def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
     """Return whether a broker lost records after its leader had asked for it to be in the ISR.
 
-    A controller on ZooKeeper does not ask whether the broker has started again since then
-    (KAFKA-14139; KIP-903 for KRaft). Only a request that the wire had kept is known to be so late.
+    A controller without KIP-903 does not ask whether the broker has started again since then
+    (KAFKA-14139). Only a request that the wire had kept is known to be so late.
     """
-    if observed.software.kraft:
+    if not observed.software.may_lack("joins_by_broker_epoch", now.time_ns):
         return False
     asked_ns = [
         row["time_ns"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from highwater.harness.base.errors import UsageError
-from highwater.harness.base.suggestions import nearest
+from highwater.harness.base.suggestions import nearest_release
 from highwater.harness.releases.catalogue import CATALOGUE
 
 
@@ -147,7 +147,8 @@ class Rules:
     joins_by_broker_epoch: bool = _switch(
         "A leader that asks for a larger ISR names the start of each broker that it saw, and the"
         " controller refuses a broker that has started again since.",
-        "KIP-903, KAFKA-14139; ReplicationControlManager.ineligibleReplicasForIsr",
+        "KIP-903, KAFKA-14139; ReplicationControlManager.ineligibleReplicasForIsr,"
+        " MetadataVersion.fetchRequestVersion",
     )
     added_complete: bool = _switch(
         "A reassignment that removes no more replicas than it adds is complete when those that it"
@@ -188,7 +189,7 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
         UsageError: no such release is known; the hint names the nearest. Or a limit is no version.
     """
     if name not in RELEASES:
-        raise UsageError(f"the model knows no Kafka {name!r}", hint=nearest(name, RELEASES))
+        raise UsageError(f"the model knows no Kafka {name!r}", hint=nearest_release(name, RELEASES))
     version = CATALOGUE[name].number
     spoken = min(version, _numbers(protocol)) if protocol else version
     hw_alone = old_format(protocol, written) and version >= (2, 1)
@@ -222,7 +223,7 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
         removal_bumps_epoch=not kraft,
         live_joins_only=kraft or version >= (3, 3),
         decisions_logged=kraft,
-        joins_by_broker_epoch=kraft and version >= (3, 5),
+        joins_by_broker_epoch=kraft and spoken >= (3, 5),
         added_complete=kraft and version >= (4, 3),
         elr_of_replicas=False,
         partition_fails_alone=version >= (2, 3),

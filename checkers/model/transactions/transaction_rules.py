@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
 from highwater.harness.base.errors import UsageError
-from highwater.harness.base.suggestions import nearest
+from highwater.harness.base.suggestions import nearest, nearest_release
 from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.releases.client_choice import LIBRDKAFKA, ClientChoice
 
@@ -110,7 +110,9 @@ def transaction_rules_of(kafka: str, client: str) -> TransactionRules:
         UsageError: no such release or client is known, or the release has no transactions.
     """
     if kafka not in CATALOGUE:
-        raise UsageError(f"the model knows no Kafka {kafka!r}", hint=nearest(kafka, CATALOGUE))
+        raise UsageError(
+            f"the model knows no Kafka {kafka!r}", hint=nearest_release(kafka, CATALOGUE)
+        )
     if client not in CLIENTS:
         raise UsageError(f"the model knows no client {client!r}", hint=nearest(client, CLIENTS))
     version = CATALOGUE[kafka].number

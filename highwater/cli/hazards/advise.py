@@ -10,7 +10,18 @@ from rich.text import Text
 from typer import Option
 
 from highwater import console
-from highwater.checkers.hazards.evaluate import Advice, Status, evaluate, unread, worst
+from highwater.checkers.hazards.conditions import END, NEWEST
+from highwater.checkers.hazards.evaluate import (
+    Advice,
+    Status,
+    by_reason,
+    by_topic,
+    evaluate,
+    headline,
+    named,
+    unread,
+    worst,
+)
 from highwater.cli.options.common import JsonOption
 from highwater.clusters.external.client_properties import read_properties
 from highwater.clusters.external.cluster_survey import ClusterSurvey
@@ -21,7 +32,8 @@ from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.files import require_writable
 from highwater.harness.base.wording import count
 from highwater.harness.releases.client_choice import LIBRARIES, LIBRDKAFKA
-from highwater.harness.releases.cluster_facts import ClusterFacts
+from highwater.harness.releases.cluster_facts import ClusterFacts, dotted, numbers
+from highwater.harness.runs import parse_values
 
 CODES: Final[dict[Status, int]] = {
     "can lose": BROKEN,
@@ -35,7 +47,7 @@ _COLOURS: Final[dict[Status, str]] = {
     "guarded": "green",
     "not affected": "green",
 }
-_NAMED_MAX: Final = 5
+_OLDEST_CLIENT: Final = (0, 8)
 
 
 def advise(  # noqa: PLR0913 - a command's options are its arguments
@@ -56,7 +68,7 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
         Option(help="Release of the brokers; without it a range is told by what they support."),
     ] = None,
     acks: Annotated[
-        Literal["0", "1", "all"] | None, Option(help="The weakest acks of any producer.")
+        str | None, Option(help="The weakest acks of any producer: 0, 1 or all (-1 is all).")
     ] = None,
     power: Annotated[
         Literal["shared", "separate", "safe"] | None,
@@ -95,15 +107,15 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
     dial = dialer(access, origin=str(command_config))
     named = named_release(kafka) if kafka else None
     _check_client(client)
-    with console.waiting("reading the cluster"):
-        cluster = ClusterSurvey(bootstrap, dial, named).read(pattern=topic, internal=internal)
     answers = {
-        "acks": acks,
+        "acks": acks and parse_values.acks(acks),
         "power": power,
         "transactions": transactions,
         "client": client,
         "offset-reset": offset_reset,
     }
+    with console.waiting("reading the cluster"):
+        cluster = ClusterSurvey(bootstrap, dial, named).read(pattern=topic, internal=internal)
     every = evaluate(cluster, {name: value for name, value in answers.items() if value})
     if report is not None:
         from highwater.reports.pages.advice import write
@@ -122,6 +134,11 @@ def _check_client(word: str | None) -> None:
     library, _, version = (word or LIBRDKAFKA).partition(":")
     if library not in LIBRARIES or (version and not re.fullmatch(r"\d+(\.\d+){1,3}", version)):
         raise UsageError(f"no client is called {word!r}", hint="Use librdkafka, or java:3.9.0.")
+    if version and not _OLDEST_CLIENT <= numbers(version) < END:
+        raise UsageError(
+            f"nothing is known of clients of Java {version}",
+            hint=f"The releases that are known end at {dotted(NEWEST)}.",
+        )
 
 
 def document(cluster: ClusterFacts, every: Sequence[Advice]) -> dict[str, Any]:
@@ -158,6 +175,7 @@ def document(cluster: ClusterFacts, every: Sequence[Advice]) -> dict[str, Any]:
                 "cure": advice.hazard.cure,
                 "cost": advice.hazard.cost,
                 "command": advice.command or None,
+                "campaign": advice.hazard.campaign or None,
             }
             for advice in every
         ],
@@ -170,20 +188,37 @@ def _show(cluster: ClusterFacts, every: Sequence[Advice]) -> None:
         say(Text(line))
     for why in cluster.unseen:
         say(Text(f"Not seen: {why}.", style="yellow"))
+    say(Text(headline(every), style="bold"))
     for advice in every:
-        heading = Text(f"{advice.status.upper()}", style=f"bold {_COLOURS[advice.status]}")
-        if advice.status not in ("can lose", "cannot tell"):
-            say(heading, Text(f"{advice.hazard.id}: {'; '.join(advice.reasons)}"))
-            continue
-        say(heading, Text(f"{advice.hazard.id}: {advice.hazard.title}"))
-        if advice.status == "cannot tell":
-            say(Text(f"  needs: {'; '.join(advice.reasons)}"))
-            continue
-        say(Text(f"  topics: {_named(advice.topics)}"))
-        say(Text(f"  how:    {advice.hazard.schedule}"))
-        say(Text(f"  cure:   {advice.hazard.cure}"))
-        say(Text(f"  costs:  {advice.hazard.cost}"))
-        say(Text(f"  see it: {advice.command}"))
+        if advice.status == "can lose":
+            _show_loss(advice)
+        elif advice.status != "not affected":
+            reasons = "; ".join(advice.reasons)
+            needs = advice.status == "cannot tell"
+            say(
+                _heading(advice.status),
+                Text(f"{advice.hazard.id}: {'needs ' if needs else ''}{reasons}"),
+            )
+    for reason, hazards in by_reason(every).items():
+        say(_heading("not affected"), Text(f"{reason}: {', '.join(hazards)}"))
+    for losing, topics in by_topic(every).items():
+        say(Text(f"{named(topics)} can lose by {', '.join(losing)}."))
+
+
+def _heading(status: Status) -> Text:
+    return Text(status.upper(), style=f"bold {_COLOURS[status]}")
+
+
+def _show_loss(advice: Advice) -> None:
+    say, hazard = console.out.print, advice.hazard
+    say(_heading(advice.status), Text(f"{hazard.id}: {hazard.title}"))
+    say(Text(f"  topics: {named(advice.topics)}"))
+    say(Text(f"  how:    {hazard.schedule}"))
+    say(Text(f"  cure:   {hazard.cure}"))
+    say(Text(f"  costs:  {hazard.cost}"))
+    say(Text(f"  see it: {advice.command}"))
+    if hazard.campaign:
+        say(Text(f"  on it:  {hazard.campaign}"))
 
 
 def summary(cluster: ClusterFacts) -> list[str]:
@@ -212,8 +247,3 @@ def summary(cluster: ClusterFacts) -> list[str]:
     if len({str(broker.release) for broker in cluster.brokers}) > 1:
         lines.append("The brokers are of mixed releases; a hazard of any of them counts.")
     return [*lines, *unread(cluster)]
-
-
-def _named(topics: Sequence[str]) -> str:
-    more = f" and {len(topics) - _NAMED_MAX:,} more" if len(topics) > _NAMED_MAX else ""
-    return f"{', '.join(topics[:_NAMED_MAX])}{more}"

@@ -1,15 +1,24 @@
 """The commands ``highwater hazards``: every known way in which Kafka loses records."""
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
 
 import typer
-from typer import Argument
+from typer import Argument, Option
 
 from highwater import console
 from highwater.checkers.hazards.catalogue import HAZARDS, find_hazard
-from highwater.checkers.hazards.evaluate import default_command
+from highwater.checkers.hazards.evaluate import default_command, of_release, upgraded
 from highwater.checkers.hazards.hazard import EVIDENCE, Hazard
 from highwater.cli.options.common import JsonOption
+from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.catalogue import Release, release
+from highwater.nemesis.stories.registry import find_story
+
+_MORE: Final = "Conditions, cure and the command that shows it: highwater hazards show ID."
+
+_DEFAULTS: Final = {"--acks": "all", "--min-isr": "1"}
+"""Those of ``highwater matrix``."""
 
 app = typer.Typer(
     name="hazards",
@@ -18,18 +27,81 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def hazards(context: typer.Context, *, as_json: JsonOption = False) -> None:
+def hazards(
+    context: typer.Context,
+    *,
+    kafka: Annotated[str | None, Option(help="Only those of a release.")] = None,
+    to: Annotated[
+        str | None, Option(help="With --kafka: what ends, begins and stays with an upgrade to it.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """List every known way in which Kafka loses acknowledged records."""
     if context.invoked_subcommand is not None:
         return
-    if as_json:
-        console.print_all_json([described(hazard) for hazard in HAZARDS])
+    if to is not None:
+        if kafka is None:
+            raise UsageError("--to needs the release before", hint=f"Add --kafka to --to {to}.")
+        _show_upgrade(release(kafka), release(to), as_json=as_json)
         return
-    rows = [[hazard.id, hazard.title, hazard.affected] for hazard in HAZARDS]
-    table = console.table("Hazards", ["id", "what happens", "releases"], rows)
+    entry = release(kafka) if kafka else None
+    listed = [hazard for hazard in HAZARDS if entry is None or of_release(hazard, entry)]
+    if as_json:
+        console.print_all_json([described(hazard) for hazard in listed])
+        return
+    _table("Hazards", listed)
+    console.out.print(_MORE)
+
+
+def _table(title: str, listed: Sequence[Hazard]) -> None:
+    rows = [[hazard.id, hazard.title, hazard.affected] for hazard in listed]
+    table = console.table(title, ["id", "what happens", "releases"], rows)
     table.columns[0].no_wrap = True
     console.out.print(table)
-    console.out.print("Conditions, cure and the command that shows it: highwater hazards show ID.")
+
+
+def _show_upgrade(before: Release, after: Release, *, as_json: bool) -> None:
+    changes = upgraded(before, after)
+    command = matrix_command(before, after, (*changes.ends, *changes.begins))
+    lists = {"ends": changes.ends, "begins": changes.begins, "stays": changes.stays}
+    if as_json:
+        objects = {word: [described(hazard) for hazard in listed] for word, listed in lists.items()}
+        console.print_json({"kafka": before.name, "to": after.name, **objects, "command": command})
+        return
+    for word, listed in lists.items():
+        if listed:
+            _table(f"{before.name} to {after.name}: {word}", listed)
+        else:
+            console.out.print(f"Nothing {word} from {before.name} to {after.name}.")
+    if before.coordination != after.coordination:
+        console.out.print(f"{after.name} is on another coordination: that takes a migration.")
+    if command:
+        console.out.print(f"See it on both: {command}")
+    console.out.print(_MORE)
+
+
+def matrix_command(before: Release, after: Release, changed: Sequence[Hazard]) -> str:
+    """Return the matrix that plays the stories of hazards on both releases; empty: none can be."""
+    commands = [default_command(hazard).split() for hazard in changed if hazard.evidence == "story"]
+    playable = {
+        story: words
+        for words in commands
+        if (story := _value(words, "--story", ""))
+        and not any(find_story(story).why_not(entry) for entry in (before, after))
+    }
+    if not playable:
+        return ""
+    command = f"highwater matrix --kafka {before.name},{after.name} --story {','.join(playable)}"
+    for option in ("--acks", "--min-isr"):
+        default = _DEFAULTS[option]
+        values = sorted({_value(words, option, default) for words in playable.values()})
+        command += f" {option} {','.join(values)}" if values != [default] else ""
+    unclean = any("--unclean" in words for words in playable.values())
+    return command + (" --unclean both" if unclean else "")
+
+
+def _value(words: Sequence[str], option: str, default: str) -> str:
+    return words[words.index(option) + 1] if option in words else default
 
 
 @app.command()
@@ -58,6 +130,7 @@ def facts(hazard: Hazard) -> list[tuple[str, str]]:
         ("how", hazard.schedule),
         ("cure", hazard.cure),
         ("costs", hazard.cost),
+        *([("source", hazard.source)] if hazard.source else []),
         ("shown by", f"{default_command(hazard)} ({EVIDENCE[hazard.evidence]})"),
     ]
 
@@ -74,6 +147,7 @@ def described(hazard: Hazard) -> dict[str, Any]:
         "schedule": hazard.schedule,
         "cure": hazard.cure,
         "cost": hazard.cost,
+        "source": hazard.source or None,
         "evidence": hazard.evidence,
         "command": default_command(hazard),
     }

@@ -7,7 +7,9 @@ from typer import Option
 from highwater.harness.base import limits
 
 AcksOption = Annotated[str, Option("--acks", help="0, 1 or all.")]
-UncleanOption = Annotated[bool, Option("--unclean", help="Allow unclean elections.")]
+UncleanOption = Annotated[
+    bool, Option("--unclean", help="Allow unclean elections; takes no value.")
+]
 ConsumersOption = Annotated[
     int, Option("--consumers", help=f"Readers during the run, {limits.CLIENTS.says}.")
 ]

@@ -65,7 +65,7 @@ def test_pages_show_commands() -> None:
 def test_a_shown_command_is_one(page: str, line: str) -> None:
     """Its options and arguments are read as the command itself would, and nothing is done."""
     command, words = typer.main.get_command(app), arguments(line)
-    while isinstance(command, typer.core.TyperGroup):
+    while isinstance(command, typer.core.TyperGroup) and not words[0].startswith("-"):
         command = command.commands[words.pop(0)]
     command.make_context(page, words)
 

@@ -6,10 +6,14 @@ from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.harness.releases.catalogue import release
 from highwater.harness.releases.cluster_facts import (
     ELR_FEATURE,
+    POSITIONS,
+    SHARE_GROUPS,
+    TRANSACTIONS,
     BrokerFacts,
     ClusterFacts,
     ReleaseRange,
     TopicFacts,
+    metadata_of,
 )
 
 
@@ -34,13 +38,17 @@ def cluster(
     transactions: bool = False,
     groups: bool = False,
     share_groups: bool = False,
+    own: tuple[TopicFacts, ...] = (),
 ) -> ClusterFacts:
     """A cluster that began with a release of the catalogue, unless told otherwise."""
     entry = release(kafka)
     exact = ReleaseRange(first=entry.number, below=None, exact=True)
     elr = {ELR_FEATURE: int(rules_of(kafka, protocol=protocol).elr)}
+    metadata = metadata_of(protocol or entry.protocol)
     kraft = entry.coordination == "kraft"
     settings = {} if kraft else {"inter.broker.protocol.version": protocol or entry.protocol}
+    seen_by = {POSITIONS: groups, TRANSACTIONS: transactions, SHARE_GROUPS: share_groups}
+    brought = [name for name, there in seen_by.items() if there]
     brokers = tuple(
         BrokerFacts(
             id=number, address=f"b{number}:9092", rack=None, release=seen, settings=settings
@@ -53,10 +61,8 @@ def cluster(
         brokers=brokers,
         topics=topics or (topic(),),
         controllers=3 if kraft else None,
-        features=(elr if features is None else features) if kraft else None,
-        transactions=transactions,
-        groups=groups,
-        share_groups=share_groups,
+        features=metadata | dict(elr if features is None else features) if kraft else None,
+        own_topics=own or tuple(topic(name) for name in brought),
         unseen=(),
         requests={},
     )

@@ -110,7 +110,7 @@ def test_a_cluster_without_topics_may_have_some_that_are_not_seen() -> None:
 @pytest.mark.parametrize(
     ("kafka", "features", "clients", "seen", "status"),
     [
-        ("4.4.0", {}, None, False, ("guarded", "guarded")),
+        ("4.4.0", {}, None, False, ("not affected", "not affected")),
         ("4.4.0", {}, None, True, ("cannot tell", "cannot tell")),
         ("4.4.0", {}, "none", True, ("guarded", "guarded")),
         ("4.4.0", {}, "librdkafka", False, ("can lose", "can lose")),
@@ -174,7 +174,7 @@ def test_a_java_producer_has_its_hazard_whatever_the_brokers_are(
         ("0.10.2.2", None, "java", "not affected"),
         ("0.11.0.3", None, "java", "can lose"),
         ("3.3.2", None, "librdkafka", "can lose"),
-        ("3.3.2", None, None, "guarded"),
+        ("3.3.2", None, None, "not affected"),
         ("3.7.2", "true", "librdkafka", "not affected"),
         ("3.7.2", "false", "librdkafka", "can lose"),
         ("4.4.0", None, "java", "not affected"),
@@ -232,7 +232,7 @@ def test_one_controller_loses_what_the_cluster_is(
         ("4.3.1", {"remote.storage.enable": "true", "retention.bytes": "5000000"}, "can lose"),
         ("3.9.2", {"remote.storage.enable": "true", "retention.bytes": "5000000"}, "can lose"),
         ("4.3.1", {"remote.storage.enable": "true", "retention.bytes": "-1"}, "guarded"),
-        ("4.3.1", {"remote.storage.enable": "false", "retention.bytes": "5000000"}, "guarded"),
+        ("4.3.1", {"remote.storage.enable": "false", "retention.bytes": "5000000"}, "not affected"),
         ("4.3.1", {"remote.storage.enable": "true"}, "cannot tell"),
         ("4.4.0", {"remote.storage.enable": "true", "retention.bytes": "1"}, "not affected"),
         ("3.7.2", {"remote.storage.enable": "true", "retention.bytes": "1"}, "not affected"),
@@ -250,7 +250,7 @@ def test_a_tiered_topic_is_at_risk_by_its_size(
 @pytest.mark.parametrize(
     ("kafka", "groups", "reset", "status"),
     [
-        ("4.4.0", False, None, "guarded"),
+        ("4.4.0", False, None, "not affected"),
         ("4.4.0", True, None, "cannot tell"),
         ("4.4.0", True, "latest", "can lose"),
         ("0.9.0.1", False, "latest", "can lose"),
@@ -275,8 +275,8 @@ def test_groups_that_begin_at_the_latest_skip_what_is_in_new_partitions(
     [
         ("4.3.1", 1, True, "can lose"),
         ("4.2.1", 1, True, "can lose"),
-        ("4.3.1", 1, False, "guarded"),
-        ("4.3.1", 0, True, "guarded"),
+        ("4.3.1", 1, False, "not affected"),
+        ("4.3.1", 0, True, "not affected"),
         ("4.4.0", 2, True, "not affected"),
         ("4.1.2", 0, False, "not affected"),
         ("3.9.2-zk", 0, False, "not affected"),
@@ -290,3 +290,96 @@ def test_share_groups_skip_what_is_in_new_partitions_before_4_4(
     assert advice.status == status
     if status == "can lose":
         assert advice.command.endswith(f"--kafka {kafka} --story added-partition-share")
+
+
+@pytest.mark.parametrize(
+    ("kafka", "features", "status"),
+    [
+        ("3.9.2-zk", None, ("can lose", "not affected")),
+        ("2.4.1", None, ("not affected", "not affected")),
+        ("3.3.2-kraft", None, ("can lose", "not affected")),
+        ("3.4.1", None, ("can lose", "not affected")),
+        ("3.6.2", None, ("not affected", "can lose")),
+        ("3.7.2", None, ("not affected", "not affected")),
+        ("4.4.0", {"metadata.version": 8}, ("can lose", "not affected")),
+        ("4.4.0", {"metadata.version": 10}, ("not affected", "not affected")),
+    ],
+)
+def test_an_emptied_replica_leads_where_its_start_is_not_told(
+    kafka: str, features: dict[str, int] | None, status: tuple[str, str]
+) -> None:
+    facts = cluster(kafka, features=features)
+    assert tuple(of(facts, id_).status for id_ in ("KAFKA-14139", "KAFKA-15221")) == status
+
+
+def test_an_old_metadata_version_is_asked_for_where_features_were_not_read() -> None:
+    facts = replace(cluster("4.4.0"), features=None)
+    assert of(facts, "KAFKA-14139").reasons == ("the cluster's features",)
+    assert of(replace(cluster("3.4.1"), features=None), "KAFKA-14139").status == "can lose"
+
+
+def test_with_an_old_protocol_leaders_write_the_isr_themselves() -> None:
+    assert of(cluster("2.8.2", protocol="2.6"), "KAFKA-14139").status == "not affected"
+
+
+def test_what_a_condition_rules_out_is_no_guard() -> None:
+    alone = cluster("4.4.0", topic(replicas=1), features={"eligible.leader.replicas.version": 0})
+    assert of(alone, "acks-1", {"acks": "1"}).status == "not affected"
+    assert of(alone, "acks-1", {"acks": "1"}).reasons == ("its partitions have 1 replica",)
+    assert of(alone, "last-known-leader", {"acks": "1"}).status == "not affected"
+    unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    assert of(cluster("4.4.0", topic(settings=unclean)), "upgrade-without-elr").status == (
+        "not affected"
+    )
+    assert of(cluster("4.4.0"), "single-replica").status == "guarded"
+    assert of(cluster("4.4.0"), "upgrade-without-elr").status == "guarded"
+
+
+def test_reasons_name_their_topics_where_they_differ() -> None:
+    facts = cluster("4.4.0", topic("pair", replicas=2), topic("three"), topic("more"))
+    assert of(facts, "single-replica").reasons == (
+        "its partitions have 2 replicas (pair)",
+        "its partitions have 3 replicas (more, three)",
+    )
+    assert of(facts, "unclean-election").reasons == ("unclean.leader.election.enable=false",)
+    assert of(facts, "unclean-election").topics == ("more", "pair", "three")
+
+
+@pytest.mark.parametrize(
+    ("replicas", "min_isr", "unclean", "power", "status"),
+    [
+        (3, "2", "false", "shared", "guarded"),
+        (1, "2", "false", "separate", "can lose"),
+        (1, "2", "false", "safe", "guarded"),
+        (3, "1", "false", "separate", "can lose"),
+        (3, "1", "false", "safe", "guarded"),
+        (3, "2", "true", "safe", "can lose"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "hazard"),
+    [
+        ("__consumer_offsets", "own-positions"),
+        ("__transaction_state", "own-transactions"),
+        ("__share_group_state", "own-share-state"),
+        ("__remote_log_metadata", "own-remote-tier"),
+    ],
+)
+def test_kafkas_own_topics_are_looked_at(
+    name: str, hazard: str, replicas: int, min_isr: str, unclean: str, power: str, status: str
+) -> None:
+    settings = {"min.insync.replicas": min_isr, "unclean.leader.election.enable": unclean}
+    facts = cluster("4.4.0", own=(topic(name, replicas=replicas, settings=settings),))
+    advice = of(facts, hazard, SAID | {"power": power})
+    assert (advice.status, advice.topics) == (status, (name,))
+    assert of(cluster("4.4.0"), hazard).status == "not affected"
+    assert of(cluster("4.4.0"), hazard).reasons[0].startswith(f"there is no topic {name}, so no ")
+
+
+def test_an_own_topic_without_settings_is_asked_for() -> None:
+    unread_topic = replace(topic("__consumer_offsets"), settings=None)
+    advice = of(cluster("4.4.0", own=(unread_topic,)), "own-positions")
+    assert advice.status == "cannot tell"
+    assert "min.insync.replicas of topic __consumer_offsets" in advice.reasons[0]
+    unread_topic = replace(unread_topic, replicas=1)
+    assert of(cluster("4.4.0", own=(unread_topic,)), "own-positions").status == "can lose"

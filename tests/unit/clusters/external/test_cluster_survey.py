@@ -7,7 +7,7 @@ import pytest
 
 from highwater.clusters.external.cluster_survey import ClusterSurvey
 from highwater.harness.base.errors import HarnessError, UsageError
-from highwater.harness.releases.cluster_facts import ClusterFacts
+from highwater.harness.releases.cluster_facts import OWN_TOPICS, ClusterFacts
 from tests.support.fake_broker import FakeBroker, described_cluster
 
 _METADATA, _API_VERSIONS, _CONFIGS, _QUORUM = 3, 18, 32, 55
@@ -51,6 +51,16 @@ def test_a_pattern_chooses_topics() -> None:
     assert [topic.name for topic in facts.topics] == ["t1", "t10", "t11"]
     with pytest.raises(UsageError, match="no topic matches 'x'"):
         survey(1, 1, pattern="x")
+
+
+def test_kafkas_own_topics_are_read_whatever_the_pattern() -> None:
+    with described_cluster(2, 1, own=OWN_TOPICS) as broker:
+        survey_of = ClusterSurvey(f"127.0.0.1:{broker.port}", socket.create_connection)
+        facts = survey_of.read(pattern="t1")
+    assert [topic.name for topic in facts.topics] == ["t1"]
+    assert [topic.name for topic in facts.own_topics] == [*OWN_TOPICS]
+    assert all((topic.settings or {})["min.insync.replicas"] == "1" for topic in facts.own_topics)
+    assert broker.asked[_CONFIGS] == 2  # one for the topics, one for the broker
 
 
 def test_an_address_that_nobody_listens_on_is_told_with_its_reason() -> None:

@@ -3,14 +3,13 @@
 import pytest
 
 from highwater.clusters.external.release_ranges import (
-    METADATA,
     at_least,
     named_release,
     release_range,
 )
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE
-from highwater.harness.releases.cluster_facts import ReleaseRange
+from highwater.harness.releases.cluster_facts import METADATA, ReleaseRange
 
 
 @pytest.mark.parametrize(

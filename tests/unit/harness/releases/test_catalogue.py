@@ -41,6 +41,25 @@ def test_a_line_is_near_to_its_patch_releases(line: str, patches: str) -> None:
     assert caught.value.hint.startswith(f"Did you mean {patches}? There are: 0.9.0.1, ")
 
 
+@pytest.mark.parametrize(
+    ("name", "neighbours"),
+    [
+        ("3.6.1", "3.6.2"),
+        ("3.5.1", "3.4.1 or 3.6.2"),
+        ("3.9.1", "3.9.0 or 3.9.2 or 3.9.2-zk"),
+        ("2.6.0", "2.4.1 or 2.8.0"),
+        ("4.5.0", "4.4.0"),
+        ("0.8.2.1", "0.9.0.1"),
+        ("3.9.2-zoo", "3.9.2 or 3.9.2-zk"),
+        ("0.10.2.1", "0.10.2.2"),
+    ],
+)
+def test_a_release_is_near_to_its_neighbours_by_number(name: str, neighbours: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        release(name)
+    assert caught.value.hint.startswith(f"Did you mean {neighbours}? There are: 0.9.0.1, ")
+
+
 def test_nonsense_is_near_to_nothing() -> None:
     with pytest.raises(UsageError) as caught:
         release("xyzzy")

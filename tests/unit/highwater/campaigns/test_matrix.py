@@ -49,6 +49,7 @@ def test_what_cannot_be_run_is_skipped_with_its_reason() -> None:
     laid = lay_out(axes(nemeses=(("kill",),), min_isrs=(1, 2)))
     assert {(one.story, one.min_isr) for one in laid.skipped} == {("loss", 2)}
     assert all("one replica alive" in one.reason for one in laid.skipped)
+    assert all("Use --min-isr 1; a nemesis takes any" in one.reason for one in laid.skipped)
     assert {(one.happened, one.min_isr) for one in laid.cells} == {
         ("loss", 1),
         ("kill", 1),

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from highwater.api import JudgedRun
 from highwater.campaigns import model_schedules
 from highwater.campaigns.model_schedules import Source, exit_code, tally
+from highwater.checkers.hazards.catalogue import HAZARDS
 from highwater.checkers.model.report_types import Reconciliation
 from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
 from highwater.cli.app import app
@@ -86,6 +87,16 @@ def test_what_is_neither_is_refused(text: str, tmp_path: Path) -> None:
     assert refused.value.hint
     with pytest.raises(StoreError, match="cannot be read"):
         Source.load(tmp_path / "none.json")
+
+
+def test_an_installed_counterexample_is_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for hazard in HAZARDS:
+        if hazard.evidence == "replay":
+            words = hazard.command.split()
+            assert Source.load(Path(words[words.index("replay") + 1])).name == hazard.counterexample
 
 
 def test_a_counterexample_found_message_by_message_needs_zookeeper(file: Path) -> None:

@@ -44,9 +44,24 @@ def test_advice_says_what_applies_and_writes_a_page(tmp_path: Path) -> None:
     assert "  topics: t0, t2\n" in text.stdout
     assert "GUARDED acks-1: acks=all, as you say" in text.stdout
     assert f"of {len(HAZARDS)} hazards apply" in page.read_text("utf-8")
+    assert f"of {len(HAZARDS)} hazards apply to this cluster.\n" in text.stdout
+    assert text.stdout.count("NOT AFFECTED the cluster is on KRaft: missed-decisions, ") == 1
+    assert "t0, t2 can lose by elected-again, last-replica" in text.stdout
     document = json.loads(as_json.stdout)
     assert document["status"] == "can lose"
     assert document["requests"]["MetadataRequest"] == 1
+
+
+def test_kafkas_own_topics_and_kafkas_own_words_are_understood() -> None:
+    with described_cluster(1, 1, own=("__consumer_offsets", "__transaction_state")) as broker:
+        words = ["advise", "--bootstrap", f"127.0.0.1:{broker.port}"]
+        text = RUN.invoke(app, [*words, "--acks", "-1"]).stdout
+        weak = RUN.invoke(app, [*words, "--acks", "1"]).stdout
+    assert "GUARDED acks-1: acks=all, as you say" in text
+    assert "CAN LOSE own-positions: " in text
+    assert "  topics: __consumer_offsets\n" in text
+    assert "so no share group: own-share-state\n" in text
+    assert "  on it:  highwater run --inventory FILE --acks 1 --nemesis" in weak
 
 
 @pytest.mark.parametrize(
@@ -55,6 +70,8 @@ def test_advice_says_what_applies_and_writes_a_page(tmp_path: Path) -> None:
         (["--bootstrap", "127.0.0.1:1"], HarnessError),
         (["--bootstrap", "nowhere"], UsageError),
         (["--bootstrap", "127.0.0.1:1", "--kafka", "new"], UsageError),
+        (["--bootstrap", "127.0.0.1:1", "--client", "java:7.7.7"], UsageError),
+        (["--bootstrap", "127.0.0.1:1", "--acks", "2"], UsageError),
         (["--bootstrap", "127.0.0.1:1", "--command-config", "/nowhere.properties"], UsageError),
     ],
 )
@@ -85,3 +102,42 @@ def test_no_route_to_a_cluster_is_told_after_the_limit() -> None:
     assert isinstance(done.exception, HarnessError)
     assert re.search("no broker of the cluster answers: .*timed out", done.exception.message)
     assert not done.stdout
+
+
+def test_an_upgrade_ends_begins_and_keeps_hazards() -> None:
+    words = ["hazards", "--kafka", "3.9.2", "--to", "4.4.0"]
+    document = json.loads(RUN.invoke(app, [*words, "--json"]).stdout)
+    ids = {word: {each["id"] for each in document[word]} for word in ("ends", "begins", "stays")}
+    assert {"no-elr-before-4.0", "KAFKA-20732"} <= ids["ends"]
+    assert ids["begins"] == {"upgrade-without-elr", "last-known-leader"}
+    assert "elected-again" in ids["stays"]
+    assert not ids["stays"] & (ids["ends"] | ids["begins"])
+    assert document["command"] == (
+        "highwater matrix --kafka 3.9.2,4.4.0 --story power-failure,tiered-new-leader --min-isr 1,2"
+    )
+    text = RUN.invoke(app, words).stdout
+    assert all(hazard in text for every in ids.values() for hazard in every)
+    assert f"See it on both: {document['command']}" in " ".join(text.split())
+
+
+def test_an_upgrade_of_early_kraft_gives_a_setting_its_effect() -> None:
+    document = json.loads(
+        RUN.invoke(app, ["hazards", "--kafka", "3.7.2", "--to", "3.9.2", "--json"]).stdout
+    )
+    assert [hazard["id"] for hazard in document["begins"]] == ["unclean-election", "KAFKA-20732"]
+    assert document["command"].endswith(" --unclean both")
+
+
+def test_the_hazards_of_one_release_are_listed() -> None:
+    listed = json.loads(RUN.invoke(app, ["hazards", "--kafka", "3.4.1", "--json"]).stdout)
+    ids = {hazard["id"] for hazard in listed}
+    assert "KAFKA-14139" in ids
+    assert not ids & {"KAFKA-15221", "KIP-101", "unclean-election"}
+    for words in (["--to", "4.4.0"], ["--kafka", "4.4.0", "--to", "5.0"]):
+        assert isinstance(RUN.invoke(app, ["hazards", *words]).exception, UsageError)
+
+
+def test_a_story_takes_no_length() -> None:
+    done = RUN.invoke(app, ["run", "--kafka", "4.4.0", "--story", "loss", "--for", "60s"])
+    assert isinstance(done.exception, UsageError)
+    assert "--for 60s" in done.exception.message

@@ -290,6 +290,20 @@ def test_controllers_that_were_hit_are_recorded_and_one_is_hit_again_by_its_id(
 
 
 @pytest.mark.slow
+def test_a_reason_to_leave_steps_out_is_noted_once_and_recorded_each_time(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    asked = [FaultStep(fault="hush", at_s=n / 10, target="109") for n in range(3)]
+    with scene(brokers, tmp_path, plan(*asked, controllers=3)) as (on, run):
+        on.scribe.fault = lambda _fault, _phase, says, *_, **__: said.append(says)  # type: ignore[method-assign]
+        step_executor.play(on, asked)
+    run.seal()
+    assert [step.why for step in footsteps(run).left_out] == ["there is no 109 for it"] * 3
+    assert said == ["hush is left out: there is no 109 for it"]
+
+
+@pytest.mark.slow
 def test_a_step_waits_for_a_target_that_still_heals_and_no_longer(
     brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from highwater.checkers.hazards.catalogue import HAZARDS
-from highwater.checkers.hazards.evaluate import evaluate
-from highwater.reports.pages.advice import headline, write
+from highwater.checkers.hazards.evaluate import evaluate, headline
+from highwater.reports.pages.advice import write
 from tests.unit.checkers.hazards.clusters import cluster, topic
 
 
@@ -29,3 +29,9 @@ def test_headlines_have_denominators() -> None:
         headline(evaluate(safe, said)) == f"None of {len(HAZARDS)} hazards applies to this cluster."
     )
     assert headline(evaluate(safe, {})) == f"More must be known about 4 of {len(HAZARDS)} hazards."
+
+
+def test_what_can_be_shown_on_the_cluster_itself_has_its_command(tmp_path: Path) -> None:
+    every = evaluate(cluster("4.4.0"), {"acks": "1", "power": "separate"})
+    page = write(cluster("4.4.0"), every, (), tmp_path / "advice.html").read_text("utf-8")
+    assert page.count("highwater run --inventory FILE --acks 1 --nemesis") == 1

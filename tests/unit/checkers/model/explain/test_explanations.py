@@ -365,9 +365,11 @@ def test_what_a_leader_had_committed_before_it_lost_its_power_says_nothing(
         ("3.9.2-zk", "AlterPartition", 2, True),
         ("3.9.2-zk", "Fetch", 3, True),
         ("3.9.2", "AlterPartition", 3, True),
+        ("3.4.1", "AlterPartition", 3, False),
+        ("3.6.2", "AlterPartition", 3, True),
     ],
 )
-def test_on_zookeeper_an_emptied_replica_may_join_by_a_late_request(
+def test_before_kip_903_an_emptied_replica_may_join_by_a_late_request(
     tmp_path: Path, kafka: str, api: str, wiped: int, wrong: bool
 ) -> None:
     run = RunBuilder(tmp_path / "run", kafka=kafka)

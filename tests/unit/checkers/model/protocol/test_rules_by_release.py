@@ -310,7 +310,7 @@ SINCE = {
     "async_isr": ("2.4.1", "2.8.0"),
     "diverging_is_no_progress": ("2.8.0", "2.8.2"),
     "live_joins_only": ("2.8.2", "3.3.2"),
-    "strict_min_isr": ("3.3.2", "3.7.2"),
+    "strict_min_isr": ("3.6.2", "3.7.2"),
     "late_fenced": ("3.9.0", "3.9.2"),
     "last_leader_alive": ("4.0.2", "4.1.2"),
     "elr": ("4.0.2", "4.1.2"),

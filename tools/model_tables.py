@@ -11,8 +11,8 @@ from highwater.checkers.model.explain.lost_records import (
     OTHERWISE,
     SUCCESSION,
     UNANSWERED,
-    WITHDRAWN,
 )
+from highwater.checkers.model.explain.transaction_anomalies import WITHDRAWN
 from highwater.checkers.model.protocol.invariants import INVARIANTS
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, rules_of
 from highwater.checkers.model.schedules.counterexample import Counterexample

@@ -82,7 +82,7 @@ def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> b
     nor what a follower has after one.
     """
     leader = trace.sample(now.leader, now.time_ns - WITHIN.log)
-    cuts = [f for f in observed.faults if any(f.removed_from(observed.topic, trace.partition))]
+    cuts = [fault for fault, offsets in observed.removals(trace.partition) if offsets]
     if leader is not None and any(
         cut.broker == now.leader and leader.time_ns <= cut.until_ns and cut.start_ns <= now.time_ns
         for cut in cuts
@@ -100,21 +100,19 @@ def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> b
 def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
     """Return whether a broker lost records after its leader had asked for it to be in the ISR.
 
-    A controller on ZooKeeper does not ask whether the broker has started again since then
-    (KAFKA-14139; KIP-903 for KRaft). Only a request that the wire had kept is known to be so late.
+    Up to KIP-903 a controller does not ask whether the broker has started again since then
+    (KAFKA-14139). Only a request that the wire had kept is known to be so late.
     """
-    if observed.software.kraft:
-        return False
     asked_ns = [
         row["time_ns"]
-        for row in observed.messages
-        if row["api"] == "AlterPartition" and row["source"] == f"broker-{now.leader}"
+        for row in observed.late("AlterPartition", source=f"broker-{now.leader}")
+        if observed.software.may_lack("joins_by_broker_epoch", row["time_ns"])
     ]
     return any(
         fault.broker == broker
-        and any(fault.removed_from(observed.topic, trace.partition))
+        and offsets
         and any(fault.start_ns < time_ns <= now.time_ns + WITHIN.log for time_ns in asked_ns)
-        for fault in observed.faults
+        for fault, offsets in observed.removals(trace.partition)
     )
 
 

@@ -1,8 +1,8 @@
 """A run against the rules of its release: a finding for each anomaly, and for each wrong event."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow.parquet as pq
@@ -12,26 +12,49 @@ from highwater.checkers.core.anomaly_kinds import Severity
 from highwater.checkers.model.explain.consistency import contradictions
 from highwater.checkers.model.explain.elections import wrong_elections
 from highwater.checkers.model.explain.evidence.evidence_links import Chain, Row, refuse
-from highwater.checkers.model.explain.evidence.forgotten_groups import forgotten
-from highwater.checkers.model.explain.evidence.group_beginnings import undelivered
-from highwater.checkers.model.explain.evidence.unfenced_members import processed_twice
-from highwater.checkers.model.explain.forks import fork
-from highwater.checkers.model.explain.lost_records import lost
+from highwater.checkers.model.explain.evidence.forgotten_groups import (
+    FORGOTTEN_GROUP,
+    forgotten,
+)
+from highwater.checkers.model.explain.evidence.group_beginnings import (
+    UNDELIVERED,
+    undelivered,
+)
+from highwater.checkers.model.explain.evidence.unfenced_members import (
+    PROCESSED_TWICE,
+    processed_twice,
+)
+from highwater.checkers.model.explain.forks import FORK, fork
+from highwater.checkers.model.explain.licences import Explanation
+from highwater.checkers.model.explain.lost_records import OTHERWISE, SUCCESSION, UNANSWERED, lost
 from highwater.checkers.model.explain.other_anomalies import (
-    aborted_read,
+    CORRUPT,
+    DECIDED,
+    DUPLICATE,
+    PHANTOM,
+    REORDERED,
+    SEEN,
+    UNSEEN,
     corrupt,
     decided,
     duplicate,
-    hanging,
     phantom,
     reordered,
-    repeated,
     seen,
     unseen,
 )
 from highwater.checkers.model.explain.read_trace import observe
-from highwater.checkers.model.explain.stale_values import stale
+from highwater.checkers.model.explain.stale_values import STALE, stale
 from highwater.checkers.model.explain.trace import RunTraces
+from highwater.checkers.model.explain.transaction_anomalies import (
+    ABORTED_READ,
+    HANGING,
+    REPEATED,
+    WITHDRAWN,
+    aborted_read,
+    hanging,
+    repeated,
+)
 from highwater.checkers.model.explain.truncations import wrong_cuts
 from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, PartitionOutcome
 from highwater.harness.base.errors import HarnessError
@@ -58,6 +81,75 @@ _EXPLAIN: Final = {
     "two-owners": forgotten,
 }
 """Explainers by kind of anomaly."""
+
+EXPLANATIONS: Final[Mapping[str, tuple[Explanation[Any], ...]]] = {
+    "lost-write, in the log and not read": WITHDRAWN,
+    "lost-write without an offset": UNANSWERED,
+    "lost-write, a later leader without it": SUCCESSION,
+    "lost-write, otherwise": OTHERWISE,
+    "divergence": FORK,
+    "duplicate": DUPLICATE,
+    "nonmonotonic-send": REORDERED,
+    "G1a": ABORTED_READ,
+    "hanging-transaction": HANGING,
+    "repeated-sequence": REPEATED,
+    "phantom": PHANTOM,
+    "undelivered": UNDELIVERED,
+    "processed-twice": PROCESSED_TWICE,
+    "stale-replica": STALE,
+    "unseen": UNSEEN,
+    "corrupt": CORRUPT,
+    "lost-decision": DECIDED,
+    "lost-commit": FORGOTTEN_GROUP,
+    "any other": SEEN,
+}
+"""All explanations, by what they explain."""
+
+_SCRIPTED: Final = (
+    "No line of a log shows it. Where it loses or forks, the model predicts that of a script, and"
+    " names the switch; in a random run it stays unexplained."
+)
+_CHECKED: Final = "It is asked when elections and ISR changes are checked, and explains no anomaly."
+_HARMLESS: Final = "Nothing breaks without it (docs/model.md, the table of mutations)."
+_REFUSED: Final = "Without it a broker refuses what it should take, which is no anomaly."
+
+NOT_EXPLAINING: Final[Mapping[str, str]] = {
+    "kraft": "It tells two coordinators apart, and neither loses by it alone.",
+    "below_first_is_empty": "It came with epoch_on_election, and leaves the same lines.",
+    "no_epochs_is_undefined": "Every release without it lacks exact_epochs, which explains a fork.",
+    "cut_on_missed_epoch": _SCRIPTED,
+    "cut_on_new_epoch": _HARMLESS,
+    "fenced_questions": _SCRIPTED,
+    "fenced_fetches": _SCRIPTED,
+    "cut_on_fetch": "It decides how truncations are checked, and loses nothing alone.",
+    "diverging_is_no_progress": _SCRIPTED,
+    "late_needs_fetching": _SCRIPTED,
+    "out_of_range_cuts": "Without it a broker ends itself: the run shows that it died.",
+    "diverging_tells_hw": _HARMLESS,
+    "cut_drops_empty_epoch": _HARMLESS,
+    "async_isr": "It decides for whom an answer waits, which delays and loses nothing.",
+    "strict_min_isr": _HARMLESS,
+    "caught_up_stays": _HARMLESS,
+    "elr": _CHECKED,
+    "unclean_start_leaves": _HARMLESS,
+    "last_leader_alive": "Without it a partition waits for a dead leader, and loses nothing.",
+    "removal_bumps_epoch": _HARMLESS,
+    "live_joins_only": _CHECKED,
+    "decisions_logged": "Without it decisions are missed: elected_again_is_new explains the loss.",
+    "joins_by_broker_epoch": _CHECKED,
+    "added_complete": _SCRIPTED,
+    "elr_of_replicas": _SCRIPTED,
+    "partition_fails_alone": "Without it more partitions stop to be fetched; nothing is lost.",
+    "duplicates_cached": _REFUSED,
+    "lowest_sequence": _REFUSED,
+    "copy_is_not_lowest": _REFUSED,
+    "open_in_epoch": _REFUSED,
+    "stale_epoch_first": _REFUSED,
+    "adds_by_produce": "It decides who adds a partition; what is late follows from bumps_epoch.",
+    "first_is_zero": "Where it holds, bumps_epoch refuses what it would refuse.",
+    "answers_first": "Every release has it; what comes late is seen on the wire.",
+}
+"""Switches that license no explanation, each with the reason."""
 
 UNKNOWN_RULE: Final = "unknown"
 """In place of a rule: nothing contradicts the events, but no known rule leads there."""

@@ -5,7 +5,7 @@ are Arrow tables and NumPy arrays.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -300,8 +300,30 @@ class RunTraces:
         by_hand = any(step.get("action") == "elect-unclean" for step in steps)
         return self.plan.topic.unclean_leader_election or by_hand
 
+    def sends(self, **columns: str | int | None) -> pa.Table:
+        """Return the sends whose columns have these values."""
+        mask = pc.equal(self.ops["kind"], SEND)
+        for name, value in columns.items():
+            mask = pc.and_(mask, pc.equal(self.ops[name], value))
+        return self.ops.filter(mask)
+
+    def late(
+        self, api: str, *, partition: int | None = None, source: str | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the requests of an API that the wire had kept and let go on, in order of time."""
+        for row in self.messages:
+            here = partition is None or (row["topic"], row["partition"]) == (self.topic, partition)
+            if here and row["api"] == api and source in (None, row["source"]):
+                yield row
+
+    def removals(self, partition: int) -> Iterator[tuple[FaultInterval, range]]:
+        """Yield each fault with offsets of a partition that it removed from its broker's log."""
+        for fault in self.faults:
+            for offsets in fault.removed_from(self.topic, partition):
+                yield fault, offsets
+
     def suspect(self, values: Iterable[str]) -> None:
         """Look up the sends of some records, all in one pass."""
-        named = pc.is_in(self.ops["value"], pa.array(sorted(values), pa.string()))
-        rows = self.ops.filter(pc.and_(pc.equal(self.ops["kind"], SEND), named))
-        self.suspects.update((row["value"], row) for row in rows.to_pylist())
+        sends = self.sends()
+        named = pc.is_in(sends["value"], pa.array(sorted(values), pa.string()))
+        self.suspects.update((row["value"], row) for row in sends.filter(named).to_pylist())

@@ -1,10 +1,10 @@
 """The links of an explanation: an observed event each, in a sentence that names the rule."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
-from highwater.checkers.model.explain.tolerances import WITHIN
+from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (
     BrokerLogLine,
     ClientLogLine,
@@ -16,7 +16,47 @@ from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.partition_trace import Leadership
 
-Row = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
+Links: TypeAlias = tuple[ExplanationLink, ...]
+"""The links of an explanation; empty if there is no evidence for it."""
+
+_LONGEST_NS = 60 * SECOND
+"""After so long a send without an outcome is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An anomaly of a run, and what the run has about it.
+
+    Attributes:
+        anomaly: its row; empty if something is examined without one.
+    """
+
+    observed: RunTraces
+    anomaly: Row = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentCase(Case):
+    """The same of a record whose send the history shows.
+
+    Attributes:
+        send: the row of its send.
+        trace: of its partition; None if nobody knows which one it was sent to.
+    """
+
+    send: Row
+    trace: Trace | None
+
+    @property
+    def begun_ns(self) -> int:
+        """When it was sent."""
+        return int(self.send["invoke_ns"])
+
+    @property
+    def until_ns(self) -> int:
+        """When its producer had the answer; a minute after it was sent if it had none."""
+        return int(self.send["complete_ns"] or self.begun_ns + _LONGEST_NS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

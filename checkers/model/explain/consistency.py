@@ -17,8 +17,9 @@ from highwater.checkers.model.explain.evidence.evidence_links import SentCase
 from highwater.checkers.model.explain.evidence.reused_buffers import expired_sends
 from highwater.checkers.model.explain.forks import TRUNCATED_INSIDE
 from highwater.checkers.model.explain.licences import OLD_SETS, first
+from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.trace import RunTraces, Trace
-from highwater.checkers.model.explain.transaction_anomalies import WITHDRAWN
+from highwater.checkers.model.explain.transaction_anomalies import LATE_MARKER, WITHDRAWN
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.history import FENCE, FINAL, OK, READ, REBALANCE, RUN
 
@@ -66,6 +67,9 @@ def _hidden(observed: RunTraces, sends: pa.Table) -> set[str]:
 
 def _withdrawn(observed: RunTraces, sends: pa.Table) -> Iterator[str]:
     """Yield the committed records about which a marker decided that is not their own."""
+    if observed.lacks(Observation.WIRE) and LATE_MARKER.licence.holds(observed, None):
+        yield from sends["value"].to_pylist()  # any of them may have met a late marker
+        return
     late = any(observed.late("WriteTxnMarkers"))
     if not late and not any(any(observed.removals(partition)) for partition in observed.traces):
         return
@@ -116,7 +120,9 @@ def _disks(observed: RunTraces, trace: Trace, *, compacted: bool) -> Iterator[Ex
         for step in gaps:
             after, then = map(int, disk.offsets[step : step + 2])
             whole = OLD_SETS.holds(observed, None) and trace.sent_whole(broker, then - 1)
-            inside = TRUNCATED_INSIDE.holds(observed, None) and trace.cut_within(broker, then)
+            inside = TRUNCATED_INSIDE.holds(observed, None) and (
+                trace.cut_within(broker, then) or observed.lacks(Observation.BROKER_LOGS)
+            )
             if not (whole or inside):
                 says = f"The disk of broker {broker} has a gap after offset {after}."
                 yield _wrong(says, "replicas")
@@ -154,6 +160,8 @@ def _ends(
     The whole of a log may have gone to a remote tier (KIP-405), the fence with it.
     """
     last = trace.leaderships[-1] if trace.leaderships else None
+    if observed.lacks(Observation.DISKS):
+        return
     for offset, value in fences:
         for broker in sorted(last.isr if last else ()):
             disk = trace.disks.get(broker)
@@ -206,7 +214,9 @@ def _jumps(
     Members of a group are left out. Markers of transactions, and records that were not committed,
     are no gap.
     """
-    if len({row.leader for row in trace.leaderships}) > 1:
+    if len({row.leader for row in trace.leaderships}) != 1:
+        return
+    if observed.plan.workload.transactions and trace.last_disk is None:
         return
     unread: set[int] = set()
     if observed.plan.workload.transactions and trace.leaderships:

@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Final
 
 from highwater.checkers.model.explain.evidence.evidence_links import event_link
+from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
@@ -41,6 +42,9 @@ def _elected(
     """Yield leaders that were not in the ISR before, if unclean elections are forbidden."""
     if now.epoch == before.epoch:
         yield _wrong(now, "elections", f"two leaders in epoch {now.epoch}: {before.leader} too")
+    # Changes of the ISR between two looks are known from the brokers' logs alone.
+    if observed.lacks(Observation.BROKER_LOGS):
+        return
     if observed.elects_anybody or trace.was_eligible(before, now):
         return
     too_small = len(before.isr) < observed.plan.topic.min_insync_replicas

@@ -27,6 +27,7 @@ from highwater.checkers.model.explain.evidence.unfenced_members import (
 from highwater.checkers.model.explain.forks import FORK, fork
 from highwater.checkers.model.explain.licences import Explanation
 from highwater.checkers.model.explain.lost_records import OTHERWISE, SUCCESSION, UNANSWERED, lost
+from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.other_anomalies import (
     CORRUPT,
     DECIDED,
@@ -45,7 +46,7 @@ from highwater.checkers.model.explain.other_anomalies import (
 )
 from highwater.checkers.model.explain.read_trace import observe
 from highwater.checkers.model.explain.stale_values import STALE, stale
-from highwater.checkers.model.explain.trace import RunTraces
+from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.explain.transaction_anomalies import (
     ABORTED_READ,
     HANGING,
@@ -56,7 +57,12 @@ from highwater.checkers.model.explain.transaction_anomalies import (
     repeated,
 )
 from highwater.checkers.model.explain.truncations import wrong_cuts
-from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, PartitionOutcome
+from highwater.checkers.model.report_types import (
+    ExplanationLink,
+    ModelFinding,
+    PartitionOutcome,
+    Word,
+)
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.store import Run
 
@@ -154,6 +160,9 @@ NOT_EXPLAINING: Final[Mapping[str, str]] = {
 UNKNOWN_RULE: Final = "unknown"
 """In place of a rule: nothing contradicts the events, but no known rule leads there."""
 
+UNOBSERVED: Final = "not-observed"
+"""In place of a rule: what could explain it was not observed."""
+
 _WORDS_MAX: Final = 300
 
 
@@ -228,7 +237,7 @@ def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
     violations: list[tuple[str, int | None, ExplanationLink]] = [
         ("trace", partition, link)
         for partition, trace in observed.traces.items()
-        for link in (*wrong_cuts(trace, observed.software), *wrong_elections(observed, trace))
+        for link in (*_wrong_cuts(observed, trace), *wrong_elections(observed, trace))
     ]
     violations += [("books", partition, link) for partition, link in contradictions(observed)]
     for kind, partition, link in violations:
@@ -243,8 +252,17 @@ def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
         )
 
 
+def _wrong_cuts(observed: RunTraces, trace: Trace) -> Iterator[ExplanationLink]:
+    """Yield truncations that no rule allows; none where it is not known where one may end."""
+    if not observed.lacks(Observation.LEADERSHIPS, Observation.REPLICAS):
+        yield from wrong_cuts(trace, observed.software)
+
+
 def _finding(row: Row, chain: Chain) -> ModelFinding:
     rule = UNKNOWN_RULE if chain.open else "none"
+    verdict: Word = "unexplained" if chain.why_not else "explained"
+    if chain.unobserved:
+        rule, verdict = UNOBSERVED, "unknown"
     reason = (ExplanationLink(rule=rule, says=chain.why_not),) if chain.why_not else ()
     return ModelFinding(
         kind=row["kind"],
@@ -252,7 +270,7 @@ def _finding(row: Row, chain: Chain) -> ModelFinding:
         partition=row["partition"],
         offset=row["offset"],
         record=row["value"],
-        verdict="unexplained" if chain.why_not else "explained",
+        verdict=verdict,
         because=(*chain.links, *reason),
     )
 
@@ -263,7 +281,7 @@ def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
     for finding in findings:
         links = (link for link in finding.because if not link.rule.startswith("acks="))
         events = tuple((link.rule, link.broker, link.time_ns) for link in links)
-        reason = finding.because[-1].says if finding.verdict == "unexplained" else ""
+        reason = finding.because[-1].says if finding.verdict != "explained" else ""
         key = (finding.kind, finding.partition, finding.verdict, events, reason)
         before = by_subject.get(key)
         count = finding.count + (before.count if before else 0)
@@ -272,12 +290,19 @@ def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
 
 
 def _checked(observed: RunTraces) -> dict[str, int]:
-    """Return how many events of each kind were checked against the rules."""
+    """Return how many events of each kind were checked; no kind that was not observed."""
     traces = observed.traces.values()
-    return {
+    counts = {
         "elections": sum(len(trace.starts) for trace in traces),
         "decisions": sum(len(trace.leaderships) for trace in traces),
         "cuts": sum(len(trace.of_kind(b, "truncation")) for trace in traces for b in trace.lines),
         "operations": observed.ops.num_rows,
         "records": sum(len(disk.ids) for trace in traces for disk in trace.disks.values()),
     }
+    rests = {
+        "elections": Observation.LEADERSHIPS,
+        "decisions": Observation.LEADERSHIPS,
+        "cuts": Observation.BROKER_LOGS,
+        "records": Observation.DISKS,
+    }
+    return {name: n for name, n in counts.items() if n or rests.get(name) not in observed.missing}

@@ -14,7 +14,8 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     refuse,
     unknown,
 )
-from highwater.checkers.model.explain.licences import Explanation, lacks
+from highwater.checkers.model.explain.licences import Explanation, if_observed, lacks
+from highwater.checkers.model.explain.observations import FILES, STARTS
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, LeadershipStart, RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
@@ -27,7 +28,8 @@ ends, may lie inside of one."""
 
 def fork(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a divergent offset: a replica returned with records that a new leader never had."""
-    return _kept(Case(observed=observed, anomaly=anomaly))
+    case = Case(observed=observed, anomaly=anomaly)
+    return if_observed(_kept(case), FORK, case)
 
 
 def _kept(case: Case) -> Chain:
@@ -127,6 +129,7 @@ FORK: Final = (
         " truncated to its own HW (before KIP-101), or to an offset of its leader's that is of"
         " another epoch (before KIP-279).",
         licence=TRUNCATED_INSIDE,
+        needs=STARTS | FILES,
         evidence=_kept,
     ),
 )

@@ -5,8 +5,9 @@ or a fact of its release, settings, client or faults. An explanation whose licen
 explains nothing: what is left is what a bug of Kafka would look like.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from highwater.checkers.hazards.catalogue import find_hazard
@@ -14,8 +15,10 @@ from highwater.checkers.hazards.evaluate import of_clients, of_release
 from highwater.checkers.model.explain.evidence.evidence_links import (
     Chain,
     Links,
+    not_known,
     refuse,
 )
+from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.protocol.rules_by_release import Rules, old_format
 from highwater.checkers.model.report_types import ExplanationLink
@@ -146,6 +149,7 @@ class Explanation(Generic[C]):
         evidence: the links of the explanation, in order of time; empty if it was not observed. Or a
             chain, which says why not.
         applies: whether the case is of its kind.
+        needs: the observations without which its evidence may be missing.
     """
 
     name: str
@@ -153,25 +157,26 @@ class Explanation(Generic[C]):
     licence: Licence
     evidence: Callable[[C], Links | Chain]
     applies: Callable[[C], bool] = lambda _: True
+    needs: frozenset[Observation] = frozenset()
 
     def may_explain(self, case: C) -> bool:
         """Return whether release, client and settings allow it in a case, at any time."""
         return self.licence.holds(case.observed, None) and self.applies(case)
 
-    def chain(self, case: C) -> Chain:
+    def told(self, case: C) -> Chain:
         """Return the evidence for it, whether or not it is allowed."""
         evidence = self.evidence(case) if self.applies(case) else ()
         return evidence if isinstance(evidence, Chain) else Chain(links=evidence)
 
-    def allows(self, case: C, chain: Chain) -> bool:
+    def allows(self, case: C, told: Chain) -> bool:
         """Return whether its licence was in force when the events of a chain happened."""
-        named = (link.time_ns for link in chain.links if link.rule == self.name)
+        named = (link.time_ns for link in told.links if link.rule == self.name)
         return self.licence.holds(case.observed, next(named, None))
 
     def links(self, case: C) -> Links:
         """Return the links of the explanation; empty if it does not explain the anomaly."""
-        chain = self.chain(case) if self.may_explain(case) else Chain()
-        return () if chain.why_not or not self.allows(case, chain) else chain.links
+        told = self.told(case) if self.may_explain(case) else Chain()
+        return () if told.why_not or not self.allows(case, told) else told.links
 
 
 def first(explanations: Sequence[Explanation[C]], case: C) -> Links:
@@ -192,14 +197,27 @@ def by_first(
     """
     refused = []
     for each in explanations:
-        chain = each.chain(case)
-        if chain.why_not:
-            refused.append(chain)
-        elif chain.links and each.allows(case, chain):
-            return chain
-        elif chain.links:
-            refused.insert(0, refuse(each.licence.says, *chain.links))
-    return refused[0] if refused else refuse(why_not, *present)
+        told = each.told(case)
+        if told.why_not:
+            refused.append(told)
+        elif told.links and each.allows(case, told):
+            return told
+        elif told.links:
+            refused.insert(0, refuse(each.licence.says, *told.links))
+    return if_observed(refused[0] if refused else refuse(why_not, *present), explanations, case)
+
+
+def if_observed(told: Chain, explanations: Iterable[Explanation[C]], case: C) -> Chain:
+    """Return a refusal only if nothing is missing that an allowed explanation needs.
+
+    Args:
+        told: what was found; an explanation stays.
+        explanations: those that were tried.
+        case: the anomaly.
+    """
+    needs = (each.needs for each in explanations if each.may_explain(case))
+    missing = case.observed.missing.intersection(chain.from_iterable(needs))
+    return not_known(missing, *told.links) if told.why_not and missing else told
 
 
 UNACKNOWLEDGED: Final = Licence(

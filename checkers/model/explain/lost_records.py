@@ -28,7 +28,15 @@ from highwater.checkers.model.explain.licences import (
     first,
     has,
     hazard_of_release,
+    if_observed,
     lacks,
+)
+from highwater.checkers.model.explain.observations import (
+    FILES,
+    LEADERS,
+    LOGS,
+    STARTS,
+    Observation,
 )
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.explain.transaction_anomalies import WITHDRAWN
@@ -40,6 +48,7 @@ UNANSWERED: Final = (
         says="A fault, or a change of leader, kept the leader from appending it. With acks=0 a"
         " broker that refuses one record closes the connection, and requests in flight are lost.",
         licence=UNACKNOWLEDGED,
+        needs=LEADERS,
         evidence=evidence.disturbance,
     ),
     Explanation(
@@ -52,24 +61,28 @@ UNANSWERED: Final = (
         name="client-left",
         says="The client left right after it: a closed connection loses it.",
         licence=UNACKNOWLEDGED,
+        needs=FILES,
         evidence=evidence.client_left,
     ),
     Explanation(
         name="zombie-send",
         says="It was sent to a deposed leader, of which a producer with acks=0 does not learn.",
         licence=UNACKNOWLEDGED,
+        needs=LEADERS | LOGS,
         evidence=evidence.sent_to_deposed,
     ),
     Explanation(
         name="shorter-log",
         says="It was beyond the end of the log of a later leader.",
         licence=LEADER_ALONE | UNCLEAN,
+        needs=STARTS,
         evidence=evidence.shorter_successor,
     ),
     Explanation(
         name="connection",
         says="Its broker closed the connection because it no longer led another partition.",
         licence=UNACKNOWLEDGED,
+        needs=LEADERS,
         evidence=evidence.connection_closed,
     ),
     Explanation(
@@ -77,6 +90,7 @@ UNANSWERED: Final = (
         says="Its broker had not read it when the connection ended: nothing that the producer sent"
         " between is in a log.",
         licence=UNACKNOWLEDGED,
+        needs=LEADERS | FILES,
         evidence=evidence.left_unread,
     ),
 )
@@ -87,6 +101,7 @@ SUCCESSION: Final = (
         says="Unclean elections may elect a broker without the record.",
         licence=UNCLEAN,
         applies=lambda case: case.unclean,
+        needs=STARTS,
         evidence=evidence.elected_uncleanly,
     ),
     Explanation(
@@ -94,6 +109,7 @@ SUCCESSION: Final = (
         says="With acks=0 or 1 a member of the ISR may lack an acknowledged record.",
         licence=LEADER_ALONE,
         applies=lambda case: not case.unclean,
+        needs=STARTS,
         evidence=evidence.elected_without,
     ),
     Explanation(
@@ -101,6 +117,7 @@ SUCCESSION: Final = (
         says="A fault removed the record from the disk of the new leader.",
         licence=FAULT,
         applies=lambda case: case.is_committed,
+        needs=STARTS,
         evidence=evidence.removed_by_fault,
     ),
     Explanation(
@@ -108,6 +125,7 @@ SUCCESSION: Final = (
         says="Up to 0.10 a follower truncates to its own HW (before KIP-101).",
         licence=lacks("epochs"),
         applies=lambda case: case.is_committed,
+        needs=STARTS,
         evidence=evidence.cut_to_its_hw,
     ),
     Explanation(
@@ -115,6 +133,7 @@ SUCCESSION: Final = (
         says="A leader without records of its epoch does not know it (KAFKA-7415).",
         licence=lacks("epoch_on_election"),
         applies=lambda case: case.is_committed,
+        needs=STARTS,
         evidence=evidence.cut_at_unknown_epoch,
     ),
     Explanation(
@@ -122,6 +141,7 @@ SUCCESSION: Final = (
         says="A follower joined the ISR below the start of the leader's epoch (KAFKA-7128).",
         licence=lacks("join_from_epoch_start"),
         applies=lambda case: case.is_committed,
+        needs=STARTS,
         evidence=evidence.joined_without,
     ),
     Explanation(
@@ -130,6 +150,7 @@ SUCCESSION: Final = (
         " what its followers had before.",
         licence=lacks("elected_again_is_new"),
         applies=lambda case: case.is_committed,
+        needs=STARTS,
         evidence=epoch_evidence.committed_by_old_state,
     ),
     Explanation(
@@ -137,6 +158,7 @@ SUCCESSION: Final = (
         says="A follower takes a late answer of an older leader epoch (KAFKA-18991).",
         licence=lacks("late_fenced"),
         applies=lambda case: case.is_committed,
+        needs=STARTS,
         evidence=epoch_evidence.cut_by_late_answer,
     ),
 )
@@ -146,6 +168,7 @@ OTHERWISE: Final = (
         name="zombie",
         says="A deposed leader that did not know its successor acknowledged it.",
         licence=LEADER_ALONE,
+        needs=LEADERS | LOGS,
         evidence=evidence.acknowledged_by_deposed,
     ),
     Explanation(
@@ -154,12 +177,14 @@ OTHERWISE: Final = (
         " which it had no answer; the leader took it for that one.",
         licence=has("purges_unanswered"),
         applies=lambda case: case.observed.plan.workload.transactions,
+        needs=LEADERS | FILES,
         evidence=evidence.taken_for_another,
     ),
     Explanation(
         name="segment-deleted",
         says="A fault removed it from the front of the leader's log.",
         licence=FAULT,
+        needs=LEADERS,
         evidence=evidence.removed_from_the_front,
     ),
     Explanation(
@@ -168,6 +193,7 @@ OTHERWISE: Final = (
         " partition for larger than retention.bytes, and deleted the oldest (KAFKA-20732).",
         licence=hazard_of_release("KAFKA-20732"),
         applies=lambda case: case.observed.plan.tiered,
+        needs=LOGS,
         evidence=counted_twice,
     ),
 )
@@ -185,15 +211,25 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
     case = LostRecord(observed=observed, trace=trace, send=send, ack=ack)
     if withdrawn := first(WITHDRAWN, case):
         return Chain(links=(*withdrawn, ack))
-    if holder := _held_after_all(trace, anomaly):
+    if holder := _held_after_all(observed, trace, anomaly):
         return refuse(holder, ack)
-    if anomaly["offset"] is None:
-        links = first(UNANSWERED, case)
-        why_not = "Its leader ran undisturbed when it was sent."
-        return Chain(links=links) if links else refuse(why_not, ack)
+    told = _unanswered(case) if anomaly["offset"] is None else _replaced(case)
+    rules = UNANSWERED if anomaly["offset"] is None else (*SUCCESSION, *OTHERWISE)
+    return if_observed(told, (*WITHDRAWN, *rules), case)
+
+
+def _unanswered(case: LostRecord) -> Chain:
+    links = first(UNANSWERED, case)
+    why_not = "Its leader ran undisturbed when it was sent."
+    return Chain(links=links) if links else refuse(why_not, case.ack)
+
+
+def _replaced(case: LostRecord) -> Chain:
+    if not case.trace.leaderships:
+        return refuse("Nobody was ever seen to lead.", case.ack)
     chains = [_after(replace(case, start=start)) for start in evidence.successors(case)]
     chains += [Chain(links=links) for links in [first(OTHERWISE, case)] if links]
-    none = unknown("Nobody was seen to begin to lead without it.", ack)
+    none = unknown("Nobody was seen to begin to lead without it.", case.ack)
     return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)
 
 
@@ -210,11 +246,11 @@ def _after(case: LostRecord) -> Chain:
     return unknown("A member of the ISR should have had it.", *present)
 
 
-def _held_after_all(trace: Trace, anomaly: Row) -> str:
+def _held_after_all(observed: RunTraces, trace: Trace, anomaly: Row) -> str:
     """Return the contradiction that a log of the last ISR holds the lost record."""
     last = trace.leaderships[-1] if trace.leaderships else None
-    if last is None:
-        return "Nobody was ever seen to lead."
+    if last is None or observed.lacks(Observation.DISKS):
+        return ""
     disk = trace.disks.get(last.leader)
     if disk is None:
         return "The disk of the last leader is missing."

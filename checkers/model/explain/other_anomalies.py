@@ -31,6 +31,7 @@ from highwater.checkers.model.explain.licences import (
     by_first,
     of_releases,
 )
+from highwater.checkers.model.explain.observations import FILES, LEADERS, LOGS
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
@@ -208,17 +209,24 @@ def _controller_disks(case: Case) -> Links:
     return tuple(map(fault_link, faults))
 
 
+def _left_something_out(case: Case) -> bool:
+    """Return whether a client left out records whose places are known."""
+    return any(copy["note"] == "skipped" for copy in case.anomaly["copies"] or ())
+
+
 DUPLICATE: Final = (
     Explanation(
         name="retry",
         says="Its producer had no answer, and sent it again.",
         licence=RESENT,
+        needs=LEADERS,
         evidence=_sent_again_at_all,
     ),
     Explanation(
         name="retry-in-another-epoch",
         says="An idempotent producer had no answer, took a new epoch, and sent it again.",
         licence=NEW_EPOCH,
+        needs=LEADERS | FILES,
         evidence=_sent_in_another_epoch,
     ),
 )
@@ -228,12 +236,14 @@ REORDERED: Final = (
         says="The earlier record had no answer, and was sent again behind the later one: a producer"
         " has several requests in flight (max.in.flight.requests.per.connection).",
         licence=RESENT,
+        needs=LEADERS,
         evidence=_sent_behind,
     ),
     Explanation(
         name="taken-at-once",
         says="A broker handled the last two requests of a client that left at the same time.",
         licence=RESENT & TWO_AT_ONCE,
+        needs=LEADERS,
         evidence=_taken_at_once,
     ),
     Explanation(
@@ -264,6 +274,7 @@ CORRUPT: Final = (
         name="whole-set",
         says="A compressed set of before 0.11 was fetched whole, though it begins in the log.",
         licence=OLD_SETS,
+        needs=LOGS,
         evidence=_whole_set,
     ),
     Explanation(
@@ -286,6 +297,8 @@ SEEN: Final = (
         name="written-later",
         says="A fault removed records there, and others were written in their place.",
         licence=FAULT,
+        applies=_left_something_out,
+        needs=LEADERS | FILES,
         evidence=lambda case: written_later(case.observed, case.anomaly),
     ),
 )

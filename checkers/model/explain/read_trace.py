@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from highwater.checkers.kafka_files.reader import read_segment
 from highwater.checkers.kafka_files.segment_files import segments
+from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.software import software_history
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (
@@ -79,6 +80,7 @@ def observe(run: Run) -> RunTraces:
             tracks=seen.tracks,
             lines=lines[partition],
             disks={b: disk for (b, p), disk in disks.items() if p == partition},
+            has_epochs=software.may_have("epochs", None),
         )
         removed = ((f, f.removed_from(plan.topic.name, partition)) for f in faults)
         tails = [(fault, offsets) for fault, ranges in removed for offsets in ranges]
@@ -97,7 +99,25 @@ def observe(run: Run) -> RunTraces:
         messages=_late_messages(run, "request"),
         late_answers=_late_messages(run, "answer"),
         journal=_journal(run),
+        missing=_missing(run, plan, log_rows, disks),
     )
+
+
+def _missing(
+    run: Run,
+    plan: Plan,
+    log_rows: list[dict[str, Any]],
+    disks: dict[tuple[int, int], FrozenReplica],
+) -> frozenset[Observation]:
+    """Return the observations that the cluster did not give, or whose observer was lost."""
+    given = {
+        Observation.LEADERSHIPS: run.table("events/partitions").num_rows > 0,
+        Observation.REPLICAS: run.table("events/replicas").num_rows > 0,
+        Observation.BROKER_LOGS: plan.external is None and bool(log_rows),
+        Observation.DISKS: bool(disks),
+        Observation.WIRE: run.parquet(MESSAGES_TABLE).exists(),
+    }
+    return frozenset(each for each, is_given in given.items() if not is_given)
 
 
 def _plain(table: pa.Table) -> pa.Table:
@@ -249,6 +269,10 @@ def _start(
     begun_ns: int,
 ) -> LeadershipStart:
     leo, was_struck = _leo_at(trace, row.leader, begun_ns, tails)
+    first = trace.first_of_epoch(row.epoch)
+    if line is None and first is not None and not was_struck:
+        # What was observed of its log may be of after its election.
+        leo, was_struck = first, True
     outside = _said_unclean(trace, row) or outside
     # KRaft logs an unclean election of the broker that led last, too.
     again = outside is not None and f"lastKnownElr: [{row.leader}] ->" in outside

@@ -16,6 +16,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     Row,
 )
 from highwater.checkers.model.explain.licences import SEEN_TO_HAPPEN, Explanation, by_first
+from highwater.checkers.model.explain.observations import LEADERS
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.topics.record_keys import DELETE_RETENTION
@@ -67,6 +68,7 @@ STALE: Final = (
         says="A replica was out of sync for longer than delete.retention.ms, while the others"
         " removed tombstones and markers.",
         licence=SEEN_TO_HAPPEN,
+        needs=LEADERS,
         evidence=_out_of_sync,
     ),
 )

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.software import SoftwareHistory
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.harness.runs.faults.intervals import FaultInterval
@@ -134,6 +135,11 @@ class FrozenReplica:
         index = self.at.get(offset)
         return -1 if index is None else int(self.epochs[index])
 
+    def first_of_epoch(self, epoch: int) -> int | None:
+        """Return the first offset with a leader epoch; None without any."""
+        here = self.offsets[self.epochs == epoch] if epoch >= 0 else self.offsets[:0]
+        return int(here[0]) if len(here) else None
+
     def after(self, offset: int) -> int:
         """Return the next offset after another that holds a record."""
         index = int(np.searchsorted(self.offsets, offset, side="right"))
@@ -147,17 +153,31 @@ class FrozenReplica:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace(PartitionTrace):
-    """All that was observed of one partition, each list in order of time."""
+    """All that was observed of one partition, each list in order of time.
+
+    Attributes:
+        has_epochs: whether records have leader epochs (KIP-101).
+    """
 
     partition: int
     lines: dict[int, list[BrokerLogLine]]
     disks: dict[int, FrozenReplica]
     starts: list[LeadershipStart] = field(default_factory=list)
+    has_epochs: bool = True
 
     @property
     def last_disk(self) -> FrozenReplica | None:
         """The disk of the last leader."""
         return self.disks.get(self.leaderships[-1].leader) if self.leaderships else None
+
+    def first_of_epoch(self, epoch: int) -> int | None:
+        """Return where a leader epoch begins by the records that are on disks; None without any.
+
+        A leader's first record of its epoch is where its log ended when it began to lead.
+        """
+        disks = self.disks.values() if self.has_epochs else ()
+        firsts = (disk.first_of_epoch(epoch) for disk in disks)
+        return min((first for first in firsts if first is not None), default=None)
 
     def sent_whole(self, broker: int, last: int) -> BrokerLogLine | None:
         """Return the truncation that made the set that ends at ``last`` overlap others.
@@ -273,6 +293,7 @@ class RunTraces:
         late_answers: the answers of brokers to other brokers that it held and let go on.
         suspects: the sends of the records that anomalies are about, by the records' ids.
         journal: what members of groups did and were told: rows of ``history/groups``.
+        missing: what was not observed.
     """
 
     plan: Plan
@@ -287,6 +308,11 @@ class RunTraces:
     late_answers: list[dict[str, Any]] = field(default_factory=list)
     suspects: dict[str, dict[str, Any]] = field(default_factory=dict)
     journal: list[dict[str, Any]] = field(default_factory=list)
+    missing: frozenset[Observation] = frozenset()
+
+    def lacks(self, *needed: Observation) -> bool:
+        """Return whether one of some observations is missing."""
+        return not self.missing.isdisjoint(needed)
 
     @property
     def topic(self) -> str:

@@ -24,6 +24,7 @@ from highwater.checkers.model.explain.licences import (
     has,
     lacks,
 )
+from highwater.checkers.model.explain.observations import FILES, LEADERS, MESSAGES
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.harness.runs.history import FAIL
 
@@ -33,6 +34,7 @@ CUT_MARKER: Final = Explanation(
     " later one decided about it.",
     licence=FAULT,
     applies=lambda case: case.observed.plan.workload.transactions,
+    needs=LEADERS | FILES,
     evidence=cut_marker,
 )
 LATE_MARKER: Final = Explanation(
@@ -41,6 +43,7 @@ LATE_MARKER: Final = Explanation(
     " same producer epoch (KAFKA-19446).",
     licence=lacks("marker_above"),
     applies=lambda case: case.observed.plan.workload.transactions,
+    needs=LEADERS | FILES | MESSAGES,
     evidence=late_marker,
 )
 WITHDRAWN: Final = (CUT_MARKER, LATE_MARKER)
@@ -50,6 +53,7 @@ FORGOTTEN: Final = Explanation(
     name="forgotten-producer",
     says="A leader that had forgotten the record's producer appended a late copy of it.",
     licence=lacks("bumps_epoch") & has("unknown_accepted"),
+    needs=LEADERS | FILES | MESSAGES,
     evidence=written_again,
 )
 FORGOTTEN_FIRST: Final = Explanation(
@@ -57,6 +61,7 @@ FORGOTTEN_FIRST: Final = Explanation(
     says="The same of its producer's first record, whose sequence number is 0.",
     licence=lacks("bumps_epoch"),
     applies=was_its_first,
+    needs=LEADERS | FILES | MESSAGES,
     evidence=written_again,
 )
 ABORTED_READ: Final = (
@@ -65,6 +70,7 @@ ABORTED_READ: Final = (
         says="An EndTxn of an earlier transaction came late, and committed the one of the record"
         " (KAFKA-17754).",
         licence=lacks("bumps_epoch"),
+        needs=MESSAGES,
         evidence=late_end_txn,
     ),
     LATE_MARKER,
@@ -76,6 +82,7 @@ ABORTED_READ: Final = (
         says="The Produce of the record came after its abort, and the next transaction of its"
         " producer committed it.",
         licence=lacks("verification") | has("purges_unanswered"),
+        needs=MESSAGES,
         evidence=committed_with_the_next,
     ),
 )
@@ -85,6 +92,7 @@ HANGING: Final = (
         says="The Produce of the record came after its abort, and opened its transaction again"
         " (KAFKA-14402).",
         licence=lacks("verification"),
+        needs=MESSAGES,
         evidence=opened_again,
     ),
 )

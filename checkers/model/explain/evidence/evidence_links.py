@@ -1,9 +1,11 @@
 """The links of an explanation: an observed event each, in a sentence that names the rule."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from highwater.checkers.model.explain.observations import Observation, listed
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (
     BrokerLogLine,
@@ -63,12 +65,14 @@ class SentCase(Case):
 class Chain:
     """Links in order; ``why_not`` is empty when they explain the anomaly.
 
-    ``open``: nothing contradicts it, but no rule known here leads to it.
+    ``open``: nothing contradicts it, but no rule known here leads to it. ``unobserved``: it is not
+    known, because that was not observed.
     """
 
     links: tuple[ExplanationLink, ...] = ()
     why_not: str = ""
     open: bool = False
+    unobserved: frozenset[Observation] = frozenset()
 
 
 def refuse(why_not: str, *links: ExplanationLink) -> Chain:
@@ -79,6 +83,12 @@ def refuse(why_not: str, *links: ExplanationLink) -> Chain:
 def unknown(why_not: str, *links: ExplanationLink) -> Chain:
     """No explanation, because no rule is known here that leads to it."""
     return Chain(links=links, why_not=why_not, open=True)
+
+
+def not_known(missing: Iterable[Observation], *links: ExplanationLink) -> Chain:
+    """No explanation, because what could show one was not observed."""
+    says = f"What could explain it was not observed: {listed(missing)}."
+    return Chain(links=links, why_not=says, unobserved=frozenset(missing))
 
 
 def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:

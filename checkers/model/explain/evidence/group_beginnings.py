@@ -24,7 +24,9 @@ from highwater.checkers.model.explain.licences import (
     SEEN_TO_HAPPEN,
     Explanation,
     hazard_of_release,
+    if_observed,
 )
+from highwater.checkers.model.explain.observations import LEADERS
 from highwater.checkers.model.explain.tolerances import SECOND
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
@@ -37,7 +39,8 @@ SHARE_SKIPS: Final = hazard_of_release(SHARE_HAZARD)
 
 def undelivered(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a record that a group was never given: it was there before the group's beginning."""
-    return _before_its_beginning(Case(observed=observed, anomaly=anomaly))
+    case = Case(observed=observed, anomaly=anomaly)
+    return if_observed(_before_its_beginning(case), UNDELIVERED, case)
 
 
 def _before_its_beginning(case: Case) -> Chain:
@@ -132,6 +135,7 @@ UNDELIVERED: Final = (
         says="A partition was added, and the group, which had committed nothing there, began behind"
         " the record; a share group up to 4.3 (KAFKA-20742).",
         licence=SEEN_TO_HAPPEN | SHARE_SKIPS,
+        needs=LEADERS,
         evidence=_before_its_beginning,
     ),
 )

@@ -212,7 +212,7 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
     if withdrawn := first(WITHDRAWN, case):
         return Chain(links=(*withdrawn, ack))
     if holder := _held_after_all(observed, trace, anomaly):
-        return refuse(holder, ack)
+        return if_observed(refuse(holder, ack), WITHDRAWN, case)
     told = _unanswered(case) if anomaly["offset"] is None else _replaced(case)
     rules = UNANSWERED if anomaly["offset"] is None else (*SUCCESSION, *OTHERWISE)
     return if_observed(told, (*WITHDRAWN, *rules), case)

@@ -31,7 +31,7 @@ from highwater.checkers.model.explain.licences import (
     by_first,
     of_releases,
 )
-from highwater.checkers.model.explain.observations import FILES, LEADERS, LOGS
+from highwater.checkers.model.explain.observations import FILES, LEADERS, LOGS, Observation
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
@@ -61,11 +61,15 @@ def _sent_in_another_epoch(case: SentCase) -> Chain:
     A client that takes a new epoch after requests without an answer, as librdkafka does, and sends
     their records again, is not recognised.
     """
-    disks = case.trace.disks.values() if case.trace else ()
-    if not any(len(disk.writers(case.anomaly["value"])) > 1 for disk in disks):
-        return refuse(_RECOGNISED)
     how = "because no answer to the first attempt came, in a new epoch of its producer"
     return _sent_again(case, f"{how}, in which no broker knows it again")
+
+
+def _has_two_epochs(case: SentCase) -> bool:
+    """Return whether the disks may show a record in two epochs of its producer."""
+    disks = case.trace.disks.values() if case.trace else ()
+    twice = any(len(disk.writers(case.anomaly["value"])) > 1 for disk in disks)
+    return twice or case.observed.lacks(Observation.DISKS)
 
 
 def _sent_behind(case: SentCase) -> Chain:
@@ -226,6 +230,7 @@ DUPLICATE: Final = (
         name="retry-in-another-epoch",
         says="An idempotent producer had no answer, took a new epoch, and sent it again.",
         licence=NEW_EPOCH,
+        applies=_has_two_epochs,
         needs=LEADERS | FILES,
         evidence=_sent_in_another_epoch,
     ),

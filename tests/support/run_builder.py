@@ -437,12 +437,12 @@ class RunBuilder:
     def _observe_something(self) -> None:
         """Let every observer have told something, as in a real run: none was lost."""
         if not self.rows["events/log_lines"]:
-            line = {"kind": "loaded", "line": "Loading logs.", "offset": None}
-            place = {"topic": None, "partition": None}
-            self.rows["events/log_lines"].append({"time_ns": 0, "broker": 1, **place, **line})
+            line: dict[str, Any] = {"kind": "loaded", "line": "Loading logs.", "offset": None}
+            line |= {"time_ns": 0, "broker": 1, "topic": None, "partition": None}
+            self.rows["events/log_lines"].append(line)
         if not self.rows["events/replicas"]:
-            place = {"topic": self.topic.name, "partition": 0}
-            silent = {"time_ns": 0, "broker": 1, **place, "leo": None, "hw": None}
+            silent: dict[str, Any] = {"time_ns": 0, "broker": 1, "leo": None, "hw": None}
+            silent |= {"topic": self.topic.name, "partition": 0}
             self.rows["events/replicas"].append(silent)
         if self.workload.transactions:
             self.rows.setdefault(MESSAGES_TABLE, [])

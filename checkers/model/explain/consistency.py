@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from highwater.checkers.model.explain.evidence.evidence_links import SentCase
+from highwater.checkers.model.explain.evidence.evidence_links import RecordCase
 from highwater.checkers.model.explain.evidence.reused_buffers import expired_sends
 from highwater.checkers.model.explain.forks import TRUNCATED_INSIDE
 from highwater.checkers.model.explain.licences import OLD_SETS, first
@@ -75,7 +75,7 @@ def _withdrawn(observed: RunTraces, sends: pa.Table) -> Iterator[str]:
         return
     for send in sends.filter(pc.equal(sends["outcome"], OK)).to_pylist():
         trace = observed.traces.get(send["partition"])
-        if first(WITHDRAWN, SentCase(observed=observed, send=send, trace=trace)):
+        if first(WITHDRAWN, RecordCase(observed=observed, send=send, trace=trace)):
             yield send["value"]
 
 

@@ -20,6 +20,7 @@ from highwater.checkers.model.explain.evidence.group_beginnings import (
     UNDELIVERED,
     undelivered,
 )
+from highwater.checkers.model.explain.evidence.stale_values import STALE, stale
 from highwater.checkers.model.explain.evidence.unfenced_members import (
     PROCESSED_TWICE,
     processed_twice,
@@ -45,7 +46,6 @@ from highwater.checkers.model.explain.other_anomalies import (
     unseen,
 )
 from highwater.checkers.model.explain.read_trace import observe
-from highwater.checkers.model.explain.stale_values import STALE, stale
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.explain.transaction_anomalies import (
     ABORTED_READ,

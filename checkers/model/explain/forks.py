@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from highwater.checkers.model.explain.evidence.evidence_links import (
-    Case,
+    AnomalyCase,
     Chain,
     Row,
     acknowledged,
@@ -28,11 +28,11 @@ ends, may lie inside of one."""
 
 def fork(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a divergent offset: a replica returned with records that a new leader never had."""
-    case = Case(observed=observed, anomaly=anomaly)
-    return if_observed(_kept(case), FORK, case)
+    case = AnomalyCase(observed=observed, anomaly=anomaly)
+    return if_observed(_own_records(case), FORK, case)
 
 
-def _kept(case: Case) -> Chain:
+def _own_records(case: AnomalyCase) -> Chain:
     """Return why a replica kept other records than the leader has, or why a whole batch is gone."""
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
@@ -130,6 +130,6 @@ FORK: Final = (
         " another epoch (before KIP-279).",
         licence=TRUNCATED_INSIDE,
         needs=STARTS | FILES,
-        evidence=_kept,
+        evidence=_own_records,
     ),
 )

@@ -36,11 +36,11 @@ Holds: TypeAlias = Callable[[RunTraces, int | None], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Licence:
-    """What lets an anomaly happen in a run.
+    """A rule or a fact that lets an anomaly happen in a run.
 
     Attributes:
         name: what is in force: a switch of the model, or a fact in a few words.
-        says: the sentence that is told where it is not in force.
+        says: the sentence that is given where it is not in force.
         holds: whether it was in force. Which broker it was, only the evidence knows, and asks
             ``SoftwareHistory`` itself.
         switches: the switches of ``Rules`` and ``TransactionRules`` that decide; none for a fact.
@@ -90,9 +90,9 @@ def has(switch: str) -> Licence:
 
 def hazard_of_release(hazard: str) -> Licence:
     """Return the licence of releases that have a hazard of the catalogue."""
-    found = find_hazard(hazard)
+    row = find_hazard(hazard)
     return of_releases(
-        hazard, "This release is not affected.", lambda entry: of_release(found, entry)
+        hazard, "This release is not affected.", lambda entry: of_release(row, entry)
     )
 
 
@@ -107,11 +107,11 @@ def of_releases(name: str, says: str, has_it: Callable[[Release], bool]) -> Lice
 
 def hazard_of_clients(hazard: str) -> Licence:
     """Return the licence of clients that have a hazard of the catalogue."""
-    found = find_hazard(hazard)
+    row = find_hazard(hazard)
 
     def holds(run: RunTraces, _: int | None) -> bool:
         brokers = run.plan.played_on
-        return of_clients(found, read_client(run.plan.client, brokers), release(brokers))
+        return of_clients(row, read_client(run.plan.client, brokers), release(brokers))
 
     return Licence(name=hazard, says="This client is not affected.", holds=holds)
 
@@ -163,25 +163,25 @@ class Explanation(Generic[C]):
         """Return whether release, client and settings allow it in a case, at any time."""
         return self.licence.holds(case.observed, None) and self.applies(case)
 
-    def told(self, case: C) -> Chain:
+    def outcome(self, case: C) -> Chain:
         """Return the evidence for it, whether or not it is allowed."""
         evidence = self.evidence(case) if self.applies(case) else ()
         return evidence if isinstance(evidence, Chain) else Chain(links=evidence)
 
-    def allows(self, case: C, told: Chain) -> bool:
+    def allows(self, case: C, outcome: Chain) -> bool:
         """Return whether its licence was in force when the events of a chain happened."""
-        named = (link.time_ns for link in told.links if link.rule == self.name)
+        named = (link.time_ns for link in outcome.links if link.rule == self.name)
         return self.licence.holds(case.observed, next(named, None))
 
     def links(self, case: C) -> Links:
         """Return the links of the explanation; empty if it does not explain the anomaly."""
-        told = self.told(case) if self.may_explain(case) else Chain()
-        return () if told.why_not or not self.allows(case, told) else told.links
+        outcome = self.outcome(case) if self.may_explain(case) else Chain()
+        return () if outcome.why_not or not self.allows(case, outcome) else outcome.links
 
 
 def first(explanations: Sequence[Explanation[C]], case: C) -> Links:
     """Return the links of the first explanation of an anomaly; empty if none explains it."""
-    return next((links for each in explanations if (links := each.links(case))), ())
+    return next((links for rule in explanations if (links := rule.links(case))), ())
 
 
 def by_first(
@@ -196,28 +196,28 @@ def by_first(
         present: links that are there without an explanation, too.
     """
     refused = []
-    for each in explanations:
-        told = each.told(case)
-        if told.why_not:
-            refused.append(told)
-        elif told.links and each.allows(case, told):
-            return told
-        elif told.links:
-            refused.insert(0, refuse(each.licence.says, *told.links))
+    for rule in explanations:
+        outcome = rule.outcome(case)
+        if outcome.why_not:
+            refused.append(outcome)
+        elif outcome.links and rule.allows(case, outcome):
+            return outcome
+        elif outcome.links:
+            refused.insert(0, refuse(rule.licence.says, *outcome.links))
     return if_observed(refused[0] if refused else refuse(why_not, *present), explanations, case)
 
 
-def if_observed(told: Chain, explanations: Iterable[Explanation[C]], case: C) -> Chain:
+def if_observed(outcome: Chain, explanations: Iterable[Explanation[C]], case: C) -> Chain:
     """Return a refusal only if nothing is missing that an allowed explanation needs.
 
     Args:
-        told: what was found; an explanation stays.
+        outcome: what was found; an explanation stays.
         explanations: those that were tried.
         case: the anomaly.
     """
-    needs = (each.needs for each in explanations if each.may_explain(case))
+    needs = (rule.needs for rule in explanations if rule.may_explain(case))
     missing = case.observed.missing.intersection(chain.from_iterable(needs))
-    return not_known(missing, *told.links) if told.why_not and missing else told
+    return not_known(missing, *outcome.links) if outcome.why_not and missing else outcome
 
 
 UNACKNOWLEDGED: Final = Licence(

@@ -213,9 +213,9 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
         return Chain(links=(*withdrawn, ack))
     if holder := _held_after_all(observed, trace, anomaly):
         return if_observed(refuse(holder, ack), WITHDRAWN, case)
-    told = _unanswered(case) if anomaly["offset"] is None else _replaced(case)
+    outcome = _unanswered(case) if anomaly["offset"] is None else _replaced(case)
     rules = UNANSWERED if anomaly["offset"] is None else (*SUCCESSION, *OTHERWISE)
-    return if_observed(told, (*WITHDRAWN, *rules), case)
+    return if_observed(outcome, (*WITHDRAWN, *rules), case)
 
 
 def _unanswered(case: LostRecord) -> Chain:

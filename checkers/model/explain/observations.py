@@ -10,7 +10,7 @@ from typing import Final
 
 
 class Observation(StrEnum):
-    """What may be observed of a run, beside the history of its clients and its faults."""
+    """An observation of a run, beside the history of its clients and its faults."""
 
     LEADERSHIPS = "leaders and in-sync replicas"
     REPLICAS = "the replicas' ends and HWs"
@@ -29,8 +29,8 @@ MESSAGES: Final = frozenset({Observation.WIRE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Where an observation comes from, by the kind of cluster; empty: it is not observed there.
+class ObservationSource:
+    """The source of an observation on each kind of cluster; empty: it is not observed there.
 
     Attributes:
         shows: what it shows.
@@ -50,22 +50,22 @@ class Source:
 _METADATA: Final = "requests to brokers, ten times a second"
 _LOGS: Final = "the brokers' log files"
 
-SOURCES: Final[Mapping[Observation, Source]] = {
-    Observation.LEADERSHIPS: Source(
+SOURCES: Final[Mapping[Observation, ObservationSource]] = {
+    Observation.LEADERSHIPS: ObservationSource(
         shows="who leads, in which leader epoch, with which ISR",
         local=f"{_METADATA}, or ZooKeeper",
         containers=f"{_METADATA}, or ZooKeeper",
         inventory=_METADATA,
         managed=_METADATA,
     ),
-    Observation.REPLICAS: Source(
+    Observation.REPLICAS: ObservationSource(
         shows="LEO and HW of each replica over time",
         local=_METADATA,
         containers=_METADATA,
         inventory=_METADATA,
         managed=_METADATA,
     ),
-    Observation.BROKER_LOGS: Source(
+    Observation.BROKER_LOGS: ObservationSource(
         shows="truncations, the offset at which each leader epoch begins, changes of the ISR"
         " between two looks, who follows whom from when on",
         local=_LOGS,
@@ -73,7 +73,7 @@ SOURCES: Final[Mapping[Observation, Source]] = {
         inventory="",
         managed="",
     ),
-    Observation.DISKS: Source(
+    Observation.DISKS: ObservationSource(
         shows="the records of each replica at the end, and the offset at which each leader epoch"
         " begins that has records",
         local="the log directories",
@@ -81,7 +81,7 @@ SOURCES: Final[Mapping[Observation, Source]] = {
         inventory="the command `copy`",
         managed="",
     ),
-    Observation.WIRE: Source(
+    Observation.WIRE: ObservationSource(
         shows="requests and answers that came late",
         local="`--wire-clients`",
         containers="`--wire-clients`",
@@ -94,5 +94,5 @@ SOURCES: Final[Mapping[Observation, Source]] = {
 
 def listed(missing: Iterable[Observation]) -> str:
     """Return observations as a list in words, in their order."""
-    *before, last = [str(each) for each in Observation if each in set(missing)]
+    *before, last = [str(name) for name in Observation if name in {*missing}]
     return f"{', '.join(before)} and {last}" if before else last

@@ -7,11 +7,11 @@ import pyarrow.compute as pc
 from highwater.checkers.core.promises import CONTROLLER_DISK_LOSS
 from highwater.checkers.model.explain.evidence.cut_markers import written_later
 from highwater.checkers.model.explain.evidence.evidence_links import (
-    Case,
+    AnomalyCase,
     Chain,
     Links,
+    RecordCase,
     Row,
-    SentCase,
     cut_link,
     disturbed,
     fault_link,
@@ -51,11 +51,11 @@ TWO_AT_ONCE: Final = of_releases(
 )
 
 
-def _sent_again_at_all(case: SentCase) -> Chain:
+def _sent_again_at_all(case: RecordCase) -> Chain:
     return _sent_again(case, "because no answer to the first attempt came")
 
 
-def _sent_in_another_epoch(case: SentCase) -> Chain:
+def _sent_in_another_epoch(case: RecordCase) -> Chain:
     """Return the same of an idempotent producer, if the disks show two epochs of it.
 
     A client that takes a new epoch after requests without an answer, as librdkafka does, and sends
@@ -65,18 +65,18 @@ def _sent_in_another_epoch(case: SentCase) -> Chain:
     return _sent_again(case, f"{how}, in which no broker knows it again")
 
 
-def _has_two_epochs(case: SentCase) -> bool:
+def _has_two_epochs(case: RecordCase) -> bool:
     """Return whether the disks may show a record in two epochs of its producer."""
     disks = case.trace.disks.values() if case.trace else ()
     twice = any(len(disk.writers(case.anomaly["value"])) > 1 for disk in disks)
     return twice or case.observed.lacks(Observation.DISKS)
 
 
-def _sent_behind(case: SentCase) -> Chain:
+def _sent_behind(case: RecordCase) -> Chain:
     return _sent_again(case, f"behind {case.anomaly['value']}")
 
 
-def _overtaken(case: SentCase) -> Links:
+def _overtaken(case: RecordCase) -> Links:
     """Return the end of the connection on which the earlier request waited at a busy broker.
 
     With acks=0 a request is acknowledged when the client's socket has it. The requests of two
@@ -99,7 +99,7 @@ def _overtaken(case: SentCase) -> Links:
     return ()
 
 
-def _taken_at_once(case: SentCase) -> Links:
+def _taken_at_once(case: RecordCase) -> Links:
     """Return the end of a client two of whose requests its broker handled at the same time.
 
     ``Selector.close`` completes one of them, ``addToCompletedReceives`` another.
@@ -123,7 +123,7 @@ def _taken_at_once(case: SentCase) -> Links:
     return (link,)
 
 
-def _sent_again(case: SentCase, how: str) -> Chain:
+def _sent_again(case: RecordCase, how: str) -> Chain:
     """Return a send whose first attempt got no answer, and why."""
     observed, trace, send, until_ns = case.observed, case.trace, case.send, case.until_ns
     if trace is None:
@@ -145,7 +145,7 @@ def _sent_again(case: SentCase, how: str) -> Chain:
     return Chain(links=(link, again))
 
 
-def _reused_buffer(case: Case) -> Links:
+def _reused_buffer(case: AnomalyCase) -> Links:
     """Return the batch of a Java producer that expired, and whose buffer another one got."""
     sends = expired_sends(case.observed, case.anomaly["partition"])
     if not sends:
@@ -164,7 +164,7 @@ def _reused_buffer(case: Case) -> Links:
     return (expired,)
 
 
-def _final_read(case: Case) -> Links:
+def _final_read(case: AnomalyCase) -> Links:
     """Return the problem of the harness that ended the final read."""
     says = "The final read ended early."
     return tuple(
@@ -173,7 +173,7 @@ def _final_read(case: Case) -> Links:
     )
 
 
-def _whole_set(case: Case) -> Links:
+def _whole_set(case: AnomalyCase) -> Links:
     """Return the truncation after which a follower got a whole set of its new leader's."""
     for copy in case.anomaly["copies"] or ():
         trace = case.observed.traces.get(copy["partition"])
@@ -194,7 +194,7 @@ def _went_on(cut: BrokerLogLine, copy: Row) -> ExplanationLink:
     )
 
 
-def _bit_flip(case: Case) -> Links:
+def _bit_flip(case: AnomalyCase) -> Links:
     for copy in case.anomaly["copies"] or ():
         for fault, offsets in case.observed.removals(copy["partition"]):
             here = fault.name == "bit-flip" and fault.broker == copy["broker"]
@@ -203,7 +203,7 @@ def _bit_flip(case: Case) -> Links:
     return ()
 
 
-def _controller_disks(case: Case) -> Links:
+def _controller_disks(case: AnomalyCase) -> Links:
     """Return the losses of controllers' disks.
 
     Raft keeps what a majority has on its disks (KIP-595); a voter that comes back empty votes for
@@ -213,7 +213,7 @@ def _controller_disks(case: Case) -> Links:
     return tuple(map(fault_link, faults))
 
 
-def _left_something_out(case: Case) -> bool:
+def _left_something_out(case: AnomalyCase) -> bool:
     """Return whether a client left out records whose places are known."""
     return any(copy["note"] == "skipped" for copy in case.anomaly["copies"] or ())
 
@@ -329,36 +329,36 @@ def reordered(observed: RunTraces, anomaly: Row) -> Chain:
     return by_first(REORDERED, _sent(observed, anomaly, anomaly["steps"][0]), _IN_ORDER)
 
 
-def _sent(observed: RunTraces, anomaly: Row, send: Row) -> SentCase:
+def _sent(observed: RunTraces, anomaly: Row, send: Row) -> RecordCase:
     trace = observed.traces.get(anomaly["partition"])
-    return SentCase(observed=observed, anomaly=anomaly, send=send, trace=trace)
+    return RecordCase(observed=observed, anomaly=anomaly, send=send, trace=trace)
 
 
 def phantom(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a record that nobody sent to its topic."""
     why_not = "No batch of its partition expired in a client that reuses its buffer."
-    return by_first(PHANTOM, Case(observed=observed, anomaly=anomaly), why_not)
+    return by_first(PHANTOM, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
 
 
 def unseen(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain an unseen record: the harness must have reported that the final read ended early."""
     why_not = "The final read ended without a problem, and yet not with the fence."
-    return by_first(UNSEEN, Case(observed=observed, anomaly=anomaly), why_not)
+    return by_first(UNSEEN, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
 
 
 def corrupt(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a damaged disk by an injected fault, or by the one rule that allows it."""
-    case = Case(observed=observed, anomaly=anomaly)
+    case = AnomalyCase(observed=observed, anomaly=anomaly)
     return by_first(CORRUPT, case, "No rule of replication damages a disk.")
 
 
 def decided(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a lost decision: a voter lost its disk, and what it had written with it."""
-    case = Case(observed=observed, anomaly=anomaly)
+    case = AnomalyCase(observed=observed, anomaly=anomaly)
     return by_first(DECIDED, case, "Every controller kept its disk.")
 
 
 def seen(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain client anomalies that follow from no lost record and no fork."""
     why_not = "Nothing was cut there, and no rule of replication lets a client see it so."
-    return by_first(SEEN, Case(observed=observed, anomaly=anomaly), why_not)
+    return by_first(SEEN, AnomalyCase(observed=observed, anomaly=anomaly), why_not)

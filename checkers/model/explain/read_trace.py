@@ -117,7 +117,7 @@ def _missing(
         Observation.DISKS: bool(disks),
         Observation.WIRE: run.parquet(MESSAGES_TABLE).exists(),
     }
-    return frozenset(each for each, is_given in given.items() if not is_given)
+    return frozenset(name for name, is_given in given.items() if not is_given)
 
 
 def _plain(table: pa.Table) -> pa.Table:

@@ -7,7 +7,7 @@ client has with them (KIP-890): the switches of ``transactions.transaction_rules
 from typing import Final
 
 from highwater.checkers.model.explain.evidence.cut_markers import cut_marker
-from highwater.checkers.model.explain.evidence.evidence_links import Chain, Row, SentCase, refuse
+from highwater.checkers.model.explain.evidence.evidence_links import Chain, RecordCase, Row, refuse
 from highwater.checkers.model.explain.evidence.late_markers import late_marker
 from highwater.checkers.model.explain.evidence.late_requests import (
     committed_with_the_next,
@@ -126,10 +126,10 @@ def hanging(observed: RunTraces, anomaly: Row) -> Chain:
     return by_first(HANGING, case, why, given_up(case))
 
 
-def _case(observed: RunTraces, anomaly: Row) -> SentCase | None:
+def _case(observed: RunTraces, anomaly: Row) -> RecordCase | None:
     """Return the case of an anomaly of a record; None if the history lacks its send."""
     send = observed.suspects.get(anomaly["value"])
     if send is None:
         return None
     trace = observed.traces.get(send["partition"])
-    return SentCase(observed=observed, send=send, trace=trace, anomaly=anomaly)
+    return RecordCase(observed=observed, send=send, trace=trace, anomaly=anomaly)

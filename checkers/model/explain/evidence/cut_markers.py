@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from highwater.checkers.model.explain.evidence.evidence_links import (
     Links,
+    RecordCase,
     Row,
-    SentCase,
     event_link,
     fault_link,
 )
@@ -34,7 +34,7 @@ class _Cut:
         return fault_link(self.fault), election
 
 
-def cut_marker(case: SentCase) -> Links:
+def cut_marker(case: RecordCase) -> Links:
     """Return the fault that took the marker of a record's transaction, and what decided instead.
 
     The first marker of its producer behind it was written by a leader that began to lead after the

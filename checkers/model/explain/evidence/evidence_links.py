@@ -27,7 +27,7 @@ _LONGEST_NS = 60 * SECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class AnomalyCase:
     """An anomaly of a run, and what the run has about it.
 
     Attributes:
@@ -39,7 +39,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentCase(Case):
+class RecordCase(AnomalyCase):
     """The same of a record whose send the history shows.
 
     Attributes:

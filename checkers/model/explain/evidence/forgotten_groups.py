@@ -13,7 +13,7 @@ from highwater.checkers.groups.commits import LOST_COMMIT, READER, STALE_COMMIT,
 from highwater.checkers.groups.events import FOREVER, ended_ns
 from highwater.checkers.groups.ownership import conflict, ownerships
 from highwater.checkers.model.explain.evidence.evidence_links import (
-    Case,
+    AnomalyCase,
     Chain,
     Links,
     Row,
@@ -31,10 +31,10 @@ _TAKING: Final = frozenset(("wipe", "power-failure"))
 def forgotten(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain an offset that a coordinator had not, or two owners, by the loss of all disks."""
     why_not = "No fault took the coordinators' topic from every disk between the two."
-    return by_first(FORGOTTEN_GROUP, Case(observed=observed, anomaly=anomaly), why_not)
+    return by_first(FORGOTTEN_GROUP, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
 
 
-def _all_disks(case: Case) -> Links:
+def _all_disks(case: AnomalyCase) -> Links:
     """Return the faults that took a group from every disk."""
     observed, anomaly = case.observed, case.anomaly
     find = _overtaken if anomaly["kind"] in {LOST_COMMIT, STALE_COMMIT} else _owned

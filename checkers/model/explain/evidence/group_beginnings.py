@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from highwater.checkers.hazards.catalogue import find_hazard
 from highwater.checkers.hazards.evaluate import of_release
 from highwater.checkers.model.explain.evidence.evidence_links import (
-    Case,
+    AnomalyCase,
     Chain,
     Row,
     acknowledged,
@@ -39,11 +39,11 @@ SHARE_SKIPS: Final = hazard_of_release(SHARE_HAZARD)
 
 def undelivered(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a record that a group was never given: it was there before the group's beginning."""
-    case = Case(observed=observed, anomaly=anomaly)
+    case = AnomalyCase(observed=observed, anomaly=anomaly)
     return if_observed(_before_its_beginning(case), UNDELIVERED, case)
 
 
-def _before_its_beginning(case: Case) -> Chain:
+def _before_its_beginning(case: AnomalyCase) -> Chain:
     """Return where the group began to read the partition, which is behind the record."""
     observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])

@@ -6,12 +6,12 @@ the one that it knows; with version 1 of transactions all of a producer's have t
 (``ProducerAppendInfo.checkProducerEpoch``; KIP-1228 for version 2, KAFKA-19446).
 """
 
-from highwater.checkers.model.explain.evidence.evidence_links import Links, SentCase
+from highwater.checkers.model.explain.evidence.evidence_links import Links, RecordCase
 from highwater.checkers.model.explain.trace import FrozenReplica
 from highwater.checkers.model.report_types import ExplanationLink
 
 
-def late_marker(case: SentCase) -> Links:
+def late_marker(case: RecordCase) -> Links:
     """Return the late marker that ended the transaction of a record, and its place on a disk.
 
     It reached the leader between the record's send and the end of its transaction, and the leader's

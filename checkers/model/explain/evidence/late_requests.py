@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from highwater.checkers.model.explain.evidence.evidence_links import Links, Row, SentCase
+from highwater.checkers.model.explain.evidence.evidence_links import Links, RecordCase, Row
 from highwater.checkers.model.explain.tolerances import MS, WITHIN
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.history import FAIL
@@ -11,7 +11,7 @@ _FORGETS: Final = "producer.id.expiration.ms"
 _FORGETS_USUALLY_MS: Final = 86_400_000
 
 
-def late_end_txn(case: SentCase) -> Links:
+def late_end_txn(case: RecordCase) -> Links:
     """Return the EndTxn of an earlier transaction that reached the one of a record (KAFKA-17754).
 
     It bears its producer's id and epoch, and with version 1 these are the same in every transaction
@@ -38,13 +38,13 @@ def late_end_txn(case: SentCase) -> Links:
     return ()
 
 
-def opened_again(case: SentCase) -> Links:
+def opened_again(case: RecordCase) -> Links:
     """Return the late Produce of a record that opened its transaction again (KAFKA-14402)."""
     so = "which opened that transaction again; no coordinator knows of it"
     return _late_produce(case, so)
 
 
-def committed_with_the_next(case: SentCase) -> Links:
+def committed_with_the_next(case: RecordCase) -> Links:
     """Return the late Produce of a record that the next transaction of its producer committed.
 
     The leader asks no coordinator, or it has asked about that transaction already, and takes the
@@ -53,7 +53,7 @@ def committed_with_the_next(case: SentCase) -> Links:
     return _late_produce(case, "which committed it with the next one")
 
 
-def given_up(case: SentCase) -> ExplanationLink:
+def given_up(case: RecordCase) -> ExplanationLink:
     """Return the abort of a record about which its producer had no answer."""
     send = case.send
     return ExplanationLink(
@@ -64,7 +64,7 @@ def given_up(case: SentCase) -> ExplanationLink:
     )
 
 
-def _late_produce(case: SentCase, so: str) -> Links:
+def _late_produce(case: RecordCase, so: str) -> Links:
     """Return the abort of a record without an answer, and its Produce, which came after that."""
     send = case.send
     ended_ns = send["complete_ns"]
@@ -83,7 +83,7 @@ def _late_produce(case: SentCase, so: str) -> Links:
     return ()
 
 
-def written_again(case: SentCase) -> Links:
+def written_again(case: RecordCase) -> Links:
     """Return the late copy of a record that its leader appended a second time, and why.
 
     A leader forgets a producer that has no transaction open for ``producer.id.expiration.ms``
@@ -117,14 +117,14 @@ def written_again(case: SentCase) -> Links:
     return ()
 
 
-def was_its_first(case: SentCase) -> bool:
+def was_its_first(case: RecordCase) -> bool:
     """Return whether a record was its producer's first in its partition: sequence number 0."""
     send = case.send
     sends = case.observed.sends(process=send["process"], partition=send["partition"])
-    return min(sends["invoke_ns"].to_pylist(), default=0) == send["invoke_ns"]
+    return int(min(sends["invoke_ns"].to_pylist(), default=0)) == case.begun_ns
 
 
-def _sender(case: SentCase) -> str:
+def _sender(case: RecordCase) -> str:
     """Return how the wire calls the producer of a record."""
     return f"client:{case.send['process']}"
 
@@ -135,7 +135,7 @@ def _came(rule: str, says: str, row: Row) -> ExplanationLink:
     return ExplanationLink(rule=rule, says=says, event=event, time_ns=row["time_ns"])
 
 
-def _places(case: SentCase) -> list[int]:
+def _places(case: RecordCase) -> list[int]:
     """Return the offsets at which the last leader's disk has a record."""
     disk = case.trace.last_disk if case.trace else None
     if disk is None:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from highwater.checkers.model.explain.evidence.evidence_links import (
     Links,
-    SentCase,
+    RecordCase,
     cut_link,
     disturbed,
     event_link,
@@ -27,7 +27,7 @@ from highwater.harness.runs.partition_trace import Leadership
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LostRecord(SentCase):
+class LostRecord(RecordCase):
     """An acknowledged record that is lost.
 
     Attributes:

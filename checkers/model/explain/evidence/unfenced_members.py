@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from highwater.checkers.model.explain.evidence.evidence_links import (
-    Case,
+    AnomalyCase,
     Chain,
     Row,
     refuse,
@@ -38,14 +38,14 @@ _UNFENCED_CLIENTS: Final = {
 
 def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a record that two transactions of a group read: the second began where both did."""
-    return _unfenced(Case(observed=observed, anomaly=anomaly))
+    return _unfenced(AnomalyCase(observed=observed, anomaly=anomaly))
 
 
 def _library(run: RunTraces) -> str:
     return read_client(run.plan.client, run.plan.played_on).library
 
 
-def _unfenced(case: Case) -> Chain:
+def _unfenced(case: AnomalyCase) -> Chain:
     """Return how the second transaction began before the first had ended."""
     observed, anomaly = case.observed, case.anomaly
     first, second = anomaly["steps"][0], anomaly["steps"][-1]

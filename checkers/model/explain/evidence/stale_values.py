@@ -10,7 +10,7 @@ followers).
 from typing import Final
 
 from highwater.checkers.model.explain.evidence.evidence_links import (
-    Case,
+    AnomalyCase,
     Chain,
     Links,
     Row,
@@ -28,10 +28,10 @@ DAY_MS = 24 * 60 * 60 * 1000
 def stale(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a stale replica by the time for which it, or the one ahead of it, was out of sync."""
     why_not = f"No replica was out of sync for as long as {DELETE_RETENTION}."
-    return by_first(STALE, Case(observed=observed, anomaly=anomaly), why_not)
+    return by_first(STALE, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
 
 
-def _out_of_sync(case: Case) -> Links:
+def _out_of_sync(case: AnomalyCase) -> Links:
     """Return the absence of a replica that was longer than delete.retention.ms."""
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])

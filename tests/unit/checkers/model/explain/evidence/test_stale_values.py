@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from highwater.checkers.model.explain.stale_values import stale
+from highwater.checkers.model.explain.evidence.stale_values import stale
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.topics.record_keys import DELETE_RETENTION
 

@@ -134,6 +134,7 @@ class RunBuilder:
         partition: int = 0,
         process: str = "reader",
         phase: str = "final",
+        leader_epoch: int | None = None,
     ) -> None:
         """A reader met a record."""
         self._operation(
@@ -145,7 +146,7 @@ class RunBuilder:
             complete_ns=self.tick(1),
             partition=partition,
             offset=offset,
-            leader_epoch=None,
+            leader_epoch=leader_epoch,
             acks=None,
             value=value,
             error=None,

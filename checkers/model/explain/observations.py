@@ -21,7 +21,7 @@ class Observation(StrEnum):
 
 LEADERS: Final = frozenset({Observation.LEADERSHIPS})
 STARTS: Final = LEADERS | {Observation.REPLICAS, Observation.BROKER_LOGS}
-"""Where each leader began: by its own log, by the records of its epoch, or by its observed LEO."""
+"""Where each leader began: by its own log, by its epoch's first record, or by its observed LEO."""
 
 LOGS: Final = frozenset({Observation.BROKER_LOGS})
 FILES: Final = frozenset({Observation.DISKS})

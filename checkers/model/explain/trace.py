@@ -135,10 +135,12 @@ class FrozenReplica:
         index = self.at.get(offset)
         return -1 if index is None else int(self.epochs[index])
 
-    def first_of_epoch(self, epoch: int) -> int | None:
-        """Return the first offset with a leader epoch; None without any."""
-        here = self.offsets[self.epochs == epoch] if epoch >= 0 else self.offsets[:0]
-        return int(here[0]) if len(here) else None
+    @property
+    def epoch_starts(self) -> dict[int, int]:
+        """The first offset of each leader epoch."""
+        stated = self.epochs >= 0
+        epochs, first = np.unique(self.epochs[stated], return_index=True)
+        return dict(zip(epochs.tolist(), self.offsets[stated][first].tolist(), strict=True))
 
     def after(self, offset: int) -> int:
         """Return the next offset after another that holds a record."""
@@ -156,28 +158,19 @@ class Trace(PartitionTrace):
     """All that was observed of one partition, each list in order of time.
 
     Attributes:
-        has_epochs: whether records have leader epochs (KIP-101).
+        epoch_starts: the first offset that a record of each leader epoch was seen to have.
     """
 
     partition: int
     lines: dict[int, list[BrokerLogLine]]
     disks: dict[int, FrozenReplica]
     starts: list[LeadershipStart] = field(default_factory=list)
-    has_epochs: bool = True
+    epoch_starts: dict[int, int] = field(default_factory=dict)
 
     @property
     def last_disk(self) -> FrozenReplica | None:
         """The disk of the last leader."""
         return self.disks.get(self.leaderships[-1].leader) if self.leaderships else None
-
-    def first_of_epoch(self, epoch: int) -> int | None:
-        """Return where a leader epoch begins by the records that are on disks; None without any.
-
-        A leader's first record of its epoch is where its log ended when it began to lead.
-        """
-        disks = self.disks.values() if self.has_epochs else ()
-        firsts = (disk.first_of_epoch(epoch) for disk in disks)
-        return min((first for first in firsts if first is not None), default=None)
 
     def sent_whole(self, broker: int, last: int) -> BrokerLogLine | None:
         """Return the truncation that made the set that ends at ``last`` overlap others.

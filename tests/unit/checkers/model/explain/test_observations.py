@@ -108,16 +108,21 @@ def test_no_answer_becomes_an_accusation_when_observations_are_missing(
                 assert "was not observed" in sentence(part)
 
 
-def failed_over(path: Path, *, unclean: bool = False, external: bool = True) -> Run:
-    """Broker 2 led from 3 on, and had appended more when it was first seen to lead."""
+def failed_over(path: Path, *, unclean: bool = False, told: int | None = None) -> Run:
+    """Broker 2 led from 3 on, and had appended more when it was first seen to lead.
+
+    Args:
+        path: of the run.
+        unclean: whether it was elected from outside the ISR.
+        told: the leader epoch that readers were told.
+    """
     run = RunBuilder(
         path,
         kafka="4.4.0",
         workload=Workload(acks="1"),
         topic=Topic(unclean_leader_election=unclean),
     )
-    if external:
-        run.plan = msgspec.structs.replace(run.plan, external=OURS, driver="external")
+    run.plan = msgspec.structs.replace(run.plan, external=OURS, driver="external")
     run.leader(1, 0, [1] if unclean else [1, 2, 3])
     kept = [(offset, 0, f"p0-{offset}") for offset in range(3)]
     run.everywhere(kept)
@@ -132,6 +137,8 @@ def failed_over(path: Path, *, unclean: bool = False, external: bool = True) -> 
     run.tick(1)
     run.leader(2, 1, [2, 3])
     run.disk((1, 2, 3), [(3, 1, "p0-4"), (4, 1, "p0-5")])
+    run.read("p0-4", 3, leader_epoch=told)
+    run.read("p0-5", 4, leader_epoch=told)
     built = run.write()
     lost = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0}
     anomalies(built, lost | {"offset": 3, "value": "p0-3"})
@@ -149,13 +156,17 @@ def test_a_leader_of_a_cluster_of_one_s_own_begins_where_its_epoch_does(
     assert "cuts" not in found.checked  # nobody saw any
 
 
-def test_without_a_copy_of_the_disks_it_is_not_known(tmp_path: Path) -> None:
-    run = failed_over(tmp_path / "run")
+@pytest.mark.parametrize(("told", "status"), [(1, "explained"), (None, "unknown")])
+def test_without_a_copy_of_the_disks_readers_tell_where_an_epoch_begins(
+    tmp_path: Path, told: int | None, status: str
+) -> None:
+    """A managed service; where clients are told no epochs, it is not known."""
+    run = failed_over(tmp_path / "run", told=told)
     take_away(run, Observation.DISKS)
     found = answer(run)
-    assert found.status == "unknown"
-    assert "the brokers' own logs" in sentence(found)
-    assert [each.verdict for each in found.findings] == ["unknown"]
+    assert found.status == status, found.findings
+    assert [each.verdict for each in found.findings] == [status]
+    assert ("the brokers' own logs" in sentence(found)) is (status == "unknown")
 
 
 def test_whoever_was_not_in_the_isr_may_have_joined_between_two_looks(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def by_first(
     for rule in explanations:
         outcome = rule.outcome(case)
         if outcome.why_not:
-            refused.append(outcome)
+            refused += [outcome] if rule.may_explain(case) else []
         elif outcome.links and rule.allows(case, outcome):
             return outcome
         elif outcome.links:

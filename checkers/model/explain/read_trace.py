@@ -113,9 +113,9 @@ def _epoch_starts(
     """
     starts: dict[int, dict[int, int]] = defaultdict(dict)
     seen = [(partition, disk.epoch_starts) for (_, partition), disk in disks.items()]
-    told = pc.and_(pc.equal(ops["kind"], READ), pc.is_valid(ops["leader_epoch"]))
+    with_epoch = pc.and_(pc.equal(ops["kind"], READ), pc.is_valid(ops["leader_epoch"]))
     keys = ["partition", "leader_epoch"]
-    reads = ops.filter(told).group_by(keys).aggregate([("offset", "min")]).to_pylist()
+    reads = ops.filter(with_epoch).group_by(keys).aggregate([("offset", "min")]).to_pylist()
     seen += [(row["partition"], {row["leader_epoch"]: row["offset_min"]}) for row in reads]
     for partition, firsts in seen:
         for epoch, first in firsts.items():

@@ -116,7 +116,7 @@ _SCRIPTED: Final = (
     " names the switch; in a random run it stays unexplained."
 )
 _CHECKED: Final = "It is asked when elections and ISR changes are checked, and explains no anomaly."
-_HARMLESS: Final = "Nothing breaks without it (docs/model.md, the table of mutations)."
+_HARMLESS: Final = "No search found a promise that breaks without it (docs/model.md)."
 _REFUSED: Final = "Without it a broker refuses what it should take, which is no anomaly."
 
 NOT_EXPLAINING: Final[Mapping[str, str]] = {
@@ -131,7 +131,7 @@ NOT_EXPLAINING: Final[Mapping[str, str]] = {
     "diverging_is_no_progress": _SCRIPTED,
     "late_needs_fetching": _SCRIPTED,
     "out_of_range_cuts": "Without it a broker ends itself: the run shows that it died.",
-    "diverging_tells_hw": _HARMLESS,
+    "diverging_tells_hw": _SCRIPTED,
     "cut_drops_empty_epoch": _HARMLESS,
     "async_isr": "It decides for whom an answer waits, which delays and loses nothing.",
     "strict_min_isr": _HARMLESS,
@@ -147,7 +147,7 @@ NOT_EXPLAINING: Final[Mapping[str, str]] = {
     "elr_of_replicas": _SCRIPTED,
     "partition_fails_alone": "Without it more partitions stop to be fetched; nothing is lost.",
     "duplicates_cached": _REFUSED,
-    "lowest_sequence": _REFUSED,
+    "lowest_sequence": "It came with verification, which licenses what is late before both.",
     "copy_is_not_lowest": _REFUSED,
     "open_in_epoch": _REFUSED,
     "stale_epoch_first": _REFUSED,

@@ -147,7 +147,7 @@ NOT_EXPLAINING: Final[Mapping[str, str]] = {
     "elr_of_replicas": _SCRIPTED,
     "partition_fails_alone": "Without it more partitions stop to be fetched; nothing is lost.",
     "duplicates_cached": _REFUSED,
-    "lowest_sequence": "It came with verification, which licenses what is late before both.",
+    "lowest_sequence": "It came with verification, whose absence explains what a late record does.",
     "copy_is_not_lowest": _REFUSED,
     "open_in_epoch": _REFUSED,
     "stale_epoch_first": _REFUSED,

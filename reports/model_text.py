@@ -54,7 +54,7 @@ def read(run: Run) -> Reconciliation | None:
 def sentence(reconciliation: Reconciliation) -> str:
     """Return the model's answer in one sentence."""
     rules = f"the rules of {reconciliation.software}"
-    total = reconciliation.explained + reconciliation.unexplained
+    total = reconciliation.explained + reconciliation.unexplained + reconciliation.not_known
     if reconciliation.status == "as-predicted" and reconciliation.predicted is not None:
         return f"By {rules}, {_outcome(reconciliation.predicted)}. So it was."
     if reconciliation.status in GOOD:
@@ -63,7 +63,8 @@ def sentence(reconciliation: Reconciliation) -> str:
         return f"{_all(total)} from {rules}."
     if reconciliation.status == "unexplained":
         unexplained = f"{reconciliation.unexplained:,} of {count(total, 'finding')}"
-        return f"{unexplained} cannot follow from {rules}."
+        hidden = f" {reconciliation.not_known:,} more are not known: too little was observed."
+        return f"{unexplained} cannot follow from {rules}.{hidden * (reconciliation.not_known > 0)}"
     why = (
         " ".join(reconciliation.reasons or reconciliation.absent)
         or "The model was not told enough."
@@ -160,8 +161,9 @@ class Section:
 
 
 def section(reconciliation: Reconciliation) -> Section:
-    """Return the page section of an answer, unexplained findings first."""
-    ordered = sorted(reconciliation.findings, key=lambda finding: finding.verdict == "explained")
+    """Return the page section of an answer: unexplained findings first, and what is not known."""
+    order = ("unexplained", "unknown", "explained")
+    ordered = sorted(reconciliation.findings, key=lambda finding: order.index(finding.verdict))
     return Section(
         reconciliation=reconciliation,
         word=WORDS[reconciliation.status],
@@ -185,7 +187,7 @@ def heading(finding: ModelFinding) -> str:
     where = finding.topic if finding.partition is None else f"{finding.topic}-{finding.partition}"
     where += "" if finding.offset is None else f", offset {finding.offset}"
     more = f", {count(finding.count, 'time')}" if finding.count > 1 else ""
-    words = (finding.verdict, finding.kind, finding.record)
+    words = (WORDS[finding.verdict], finding.kind, finding.record)
     return " ".join(filter(None, words)) + f" at {where}{more}"
 
 

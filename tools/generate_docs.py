@@ -25,7 +25,7 @@ from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import BROKER_CONFIG
 from tools.clients_page import clients
 from tools.hazards_page import hazards
-from tools.model_tables import drawings, model
+from tools.model_tables import drawings, external, model
 from tools.model_tables import table as _table
 from tools.results_page import results
 
@@ -255,6 +255,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "hazards.md": hazards,
     "clients.md": clients,
     "results.md": results,
+    "external.md": external,
     **drawings(),
 }
 

@@ -7,12 +7,8 @@ from typing import Final
 
 import msgspec
 
-from highwater.checkers.model.explain.lost_records import (
-    OTHERWISE,
-    SUCCESSION,
-    UNANSWERED,
-    WITHDRAWN,
-)
+from highwater.checkers.model.explain.explanations import EXPLANATIONS, NOT_EXPLAINING
+from highwater.checkers.model.explain.observations import SOURCES
 from highwater.checkers.model.protocol.invariants import INVARIANTS
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, rules_of
 from highwater.checkers.model.schedules.counterexample import Counterexample
@@ -131,25 +127,36 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 def model() -> str:
     """docs/model.md: its text as it stands, its tables anew."""
-    text = (DOCS / "model.md").read_text("utf-8")
     results = msgspec.json.decode(RESULTS.read_bytes(), type=Results)
-    blocks: dict[str, Callable[[], str]] = {
+    blocks = {
         "rules": rules,
         "invariants": invariants,
         "searches": lambda: searches(results.scopes),
         "replays": lambda: replays(results.replays),
         "mutations": lambda: mutations(results.mutations),
-        "losses": losses,
+        "explanations": explanations,
+        "not-explaining": not_explaining,
         "transaction-invariants": transaction_invariants,
         "transaction-searches": lambda: transaction_searches(results.transactions),
         "transaction-rules": transaction_rules,
     }
+    return _with_blocks("model.md", blocks)
+
+
+def external() -> str:
+    """docs/external.md: its text as it stands, its table anew."""
+    return _with_blocks("external.md", {"observations": observations})
+
+
+def _with_blocks(page: str, blocks: Mapping[str, Callable[[], str]]) -> str:
+    """Return the text of a page with its generated blocks anew."""
+    text = (DOCS / page).read_text("utf-8")
     for name, block in blocks.items():
         begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->"
         pattern = re.escape(begin) + ".*?" + re.escape(end)
         written = f"{begin}\n{block()}\n{end}"
         text, times = re.subn(pattern, lambda _, new=written: new, text, flags=re.DOTALL)  # type: ignore[misc]
-        assert times == 1, f"docs/model.md has no block {name}"
+        assert times == 1, f"docs/{page} has no block {name}"
     return text
 
 
@@ -210,16 +217,37 @@ def transaction_searches(measured: Sequence[SearchedTransactions]) -> str:
     return table(("Kafka", "client", "bounds", "what breaks", "states", "depth"), rows)
 
 
-def losses() -> str:
-    """Return the rules that explain a lost record, in the order in which they are tried."""
-    tables = {
-        "without an offset": UNANSWERED,
-        "in the log, and not read": WITHDRAWN,
-        "a later leader without it": SUCCESSION,
-        "otherwise": OTHERWISE,
-    }
-    rows = [(case, f"`{rule.name}`", rule.says) for case, rules in tables.items() for rule in rules]
-    return table(("record", "rule", "what explains the loss"), rows)
+def explanations() -> str:
+    """Return the explanations of each anomaly, in the order in which they are tried."""
+    rows = [
+        (anomaly, f"`{rule.name}`", rule.licence.name, rule.says)
+        for anomaly, rules in EXPLANATIONS.items()
+        for rule in rules
+    ]
+    return table(("anomaly", "rule", "licensed by", "what explains it"), rows)
+
+
+def not_explaining() -> str:
+    """Return the switches that license no explanation, each with the reason."""
+    rows = [(f"`{switch}`", reason) for switch, reason in NOT_EXPLAINING.items()]
+    return table(("switch", "why it explains nothing"), rows)
+
+
+def observations() -> str:
+    """Return where each observation comes from on each kind of cluster, and what rests on it."""
+    rows = []
+    for observation, origin in SOURCES.items():
+        sources = (origin.local, origin.containers, origin.inventory, origin.managed)
+        resting = [
+            f"`{rule.name}`"
+            for rules in EXPLANATIONS.values()
+            for rule in rules
+            if observation in rule.needs
+        ]
+        given = (text or "**no**" for text in sources)
+        rows.append((str(observation), origin.shows, *given, ", ".join(dict.fromkeys(resting))))
+    heads = ("observation", "shows", "local", "containers", "inventory", "managed service")
+    return table((*heads, "explanations that rest on it"), rows)
 
 
 def searches(measured: Sequence[Searched]) -> str:

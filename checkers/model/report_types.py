@@ -10,7 +10,7 @@ FORMAT: Final = 1
 
 Kind = Literal["scripted", "random"]
 Status = Literal["as-predicted", "explained", "unexplained", "not-reproduced", "unknown"]
-Word = Literal["explained", "unexplained"]
+Word = Literal["explained", "unexplained", "unknown"]
 
 
 class ExplanationLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,9 @@ class ModelFinding(msgspec.Struct, frozen=True, kw_only=True):
             an event that the rules do not allow, or ``books``, a contradiction among the records of
             the run.
         record: its id; None when it cannot be read, or there is none.
-        because: the chain, in order of time. The last link of an ``unexplained`` one is the reason.
+        verdict: ``unknown``: what could explain it was not observed.
+        because: the chain, in order of time. The last link is the reason, except of an
+            ``explained`` one.
         count: the number of equal anomalies for which this finding stands.
     """
 
@@ -157,6 +159,11 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     def unexplained(self) -> int:
         """The number of anomalies and events that do not."""
         return sum(finding.count for finding in self.findings if finding.verdict == "unexplained")
+
+    @property
+    def not_known(self) -> int:
+        """The number of those of which too little was observed."""
+        return sum(finding.count for finding in self.findings if finding.verdict == "unknown")
 
     def to_json(self) -> bytes:
         """Return the answer as ``analysis/model.json`` holds it."""

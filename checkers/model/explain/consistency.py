@@ -1,7 +1,7 @@
 """Consistency: clients and disks must agree on each record, in every release.
 
-Nothing here knows a rule of Kafka's. A history from which something was dropped, or a disk that was
-edited, contradicts what the others hold.
+Kafka's rules only excuse what they allow. A history from which something was dropped, or a disk
+that was edited, contradicts what the others hold.
 """
 
 import re
@@ -13,12 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from highwater.checkers.model.explain.evidence.cut_markers import decided_later
-from highwater.checkers.model.explain.evidence.late_markers import ended_early
+from highwater.checkers.model.explain.evidence.evidence_links import RecordCase
 from highwater.checkers.model.explain.evidence.reused_buffers import expired_sends
+from highwater.checkers.model.explain.forks import TRUNCATED_INSIDE
+from highwater.checkers.model.explain.licences import OLD_SETS, first
+from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.trace import RunTraces, Trace
+from highwater.checkers.model.explain.transaction_anomalies import LATE_MARKER, WITHDRAWN
 from highwater.checkers.model.report_types import ExplanationLink
-from highwater.harness.runs.history import FENCE, FINAL, OK, READ, REBALANCE, RUN, SEND
+from highwater.harness.runs.history import FENCE, FINAL, OK, READ, REBALANCE, RUN
 
 _SEQUENCE: Final = re.compile(r"(?:k\d+[=~])?(p\d+)-(\d+)")
 _NAMED_MAX: Final = 5
@@ -26,7 +29,7 @@ _NAMED_MAX: Final = 5
 
 def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, ExplanationLink]]:
     """Yield contradictions, each with its partition."""
-    sends = observed.ops.filter(pc.equal(observed.ops["kind"], SEND))
+    sends = observed.sends()
     sent = set(sends["value"].to_pylist())
     yield from ((None, wrong) for wrong in _gaps(sent))
     reads = observed.ops.filter(pc.equal(observed.ops["kind"], READ))
@@ -41,7 +44,7 @@ def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, Explanatio
             problems = _unsent(sent, pa.array(ids, pa.string()), "on a disk")
             yield from ((partition, wrong) for wrong in problems)
         keyed = observed.plan.workload.keys > 0
-        yield from ((partition, wrong) for wrong in _disks(trace, compacted=keyed))
+        yield from ((partition, wrong) for wrong in _disks(observed, trace, compacted=keyed))
         if observed.status.quiesced and not observed.status.problems:
             fences = _fences(trace, sends)
             yield from ((partition, wrong) for wrong in _ends(observed, trace, fences))
@@ -59,8 +62,21 @@ def _hidden(observed: RunTraces, sends: pa.Table) -> set[str]:
     if not observed.plan.workload.transactions:
         return set()
     uncommitted = sends.filter(pc.not_equal(sends["outcome"], OK))
-    decided = ended_early(observed, sends) | decided_later(observed, sends)
-    return {*uncommitted["value"].to_pylist(), *decided}
+    return {*uncommitted["value"].to_pylist(), *_withdrawn(observed, sends)}
+
+
+def _withdrawn(observed: RunTraces, sends: pa.Table) -> Iterator[str]:
+    """Yield the committed records about which a marker decided that is not their own."""
+    if observed.lacks(Observation.WIRE) and LATE_MARKER.licence.holds(observed, None):
+        yield from sends["value"].to_pylist()  # any of them may have met a late marker
+        return
+    late = any(observed.late("WriteTxnMarkers"))
+    if not late and not any(any(observed.removals(partition)) for partition in observed.traces):
+        return
+    for send in sends.filter(pc.equal(sends["outcome"], OK)).to_pylist():
+        trace = observed.traces.get(send["partition"])
+        if first(WITHDRAWN, RecordCase(observed=observed, send=send, trace=trace)):
+            yield send["value"]
 
 
 def _gaps(sent: set[str]) -> Iterator[ExplanationLink]:
@@ -86,7 +102,7 @@ def _unsent(
         yield _wrong(says, "history/ops" if where == "read" else "replicas")
 
 
-def _disks(trace: Trace, *, compacted: bool) -> Iterator[ExplanationLink]:
+def _disks(observed: RunTraces, trace: Trace, *, compacted: bool) -> Iterator[ExplanationLink]:
     """Offsets rise by one, epochs never fall, and no epoch begins before its leader did.
 
     Where the topic is compacted, offsets may be missing.
@@ -103,7 +119,11 @@ def _disks(trace: Trace, *, compacted: bool) -> Iterator[ExplanationLink]:
         gaps = [] if compacted else np.flatnonzero(np.diff(disk.offsets) != 1).tolist()
         for step in gaps:
             after, then = map(int, disk.offsets[step : step + 2])
-            if not (trace.sent_whole(broker, then - 1) or trace.cut_within(broker, then)):
+            whole = OLD_SETS.holds(observed, None) and trace.sent_whole(broker, then - 1)
+            inside = TRUNCATED_INSIDE.holds(observed, None) and (
+                trace.cut_within(broker, then) or observed.lacks(Observation.BROKER_LOGS)
+            )
+            if not (whole or inside):
                 says = f"The disk of broker {broker} has a gap after offset {after}."
                 yield _wrong(says, "replicas")
                 break
@@ -140,6 +160,8 @@ def _ends(
     The whole of a log may have gone to a remote tier (KIP-405), the fence with it.
     """
     last = trace.leaderships[-1] if trace.leaderships else None
+    if observed.lacks(Observation.DISKS):
+        return
     for offset, value in fences:
         for broker in sorted(last.isr if last else ()):
             disk = trace.disks.get(broker)
@@ -192,7 +214,9 @@ def _jumps(
     Members of a group are left out. Markers of transactions, and records that were not committed,
     are no gap.
     """
-    if len({row.leader for row in trace.leaderships}) > 1:
+    if len({row.leader for row in trace.leaderships}) != 1:
+        return
+    if observed.plan.workload.transactions and trace.last_disk is None:
         return
     unread: set[int] = set()
     if observed.plan.workload.transactions and trace.leaderships:

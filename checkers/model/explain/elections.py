@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Final
 
 from highwater.checkers.model.explain.evidence.evidence_links import event_link
+from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
@@ -41,6 +42,9 @@ def _elected(
     """Yield leaders that were not in the ISR before, if unclean elections are forbidden."""
     if now.epoch == before.epoch:
         yield _wrong(now, "elections", f"two leaders in epoch {now.epoch}: {before.leader} too")
+    # Changes of the ISR between two looks are known from the brokers' logs alone.
+    if observed.lacks(Observation.BROKER_LOGS):
+        return
     if observed.elects_anybody or trace.was_eligible(before, now):
         return
     too_small = len(before.isr) < observed.plan.topic.min_insync_replicas
@@ -82,7 +86,7 @@ def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> b
     nor what a follower has after one.
     """
     leader = trace.sample(now.leader, now.time_ns - WITHIN.log)
-    cuts = [f for f in observed.faults if any(f.removed_from(observed.topic, trace.partition))]
+    cuts = [fault for fault, offsets in observed.removals(trace.partition) if offsets]
     if leader is not None and any(
         cut.broker == now.leader and leader.time_ns <= cut.until_ns and cut.start_ns <= now.time_ns
         for cut in cuts
@@ -103,18 +107,16 @@ def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) ->
     A controller without KIP-903 does not ask whether the broker has started again since then
     (KAFKA-14139). Only a request that the wire had kept is known to be so late.
     """
-    if not observed.software.may_lack("joins_by_broker_epoch", now.time_ns):
-        return False
     asked_ns = [
         row["time_ns"]
-        for row in observed.messages
-        if row["api"] == "AlterPartition" and row["source"] == f"broker-{now.leader}"
+        for row in observed.late("AlterPartition", source=f"broker-{now.leader}")
+        if observed.software.may_lack("joins_by_broker_epoch", row["time_ns"])
     ]
     return any(
         fault.broker == broker
-        and any(fault.removed_from(observed.topic, trace.partition))
+        and offsets
         and any(fault.start_ns < time_ns <= now.time_ns + WITHIN.log for time_ns in asked_ns)
-        for fault in observed.faults
+        for fault, offsets in observed.removals(trace.partition)
     )
 
 

@@ -1,8 +1,8 @@
 """A run against the rules of its release: a finding for each anomaly, and for each wrong event."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow.parquet as pq
@@ -12,28 +12,57 @@ from highwater.checkers.core.anomaly_kinds import Severity
 from highwater.checkers.model.explain.consistency import contradictions
 from highwater.checkers.model.explain.elections import wrong_elections
 from highwater.checkers.model.explain.evidence.evidence_links import Chain, Row, refuse
-from highwater.checkers.model.explain.evidence.forgotten_groups import forgotten
-from highwater.checkers.model.explain.evidence.group_beginnings import undelivered
-from highwater.checkers.model.explain.evidence.unfenced_members import processed_twice
-from highwater.checkers.model.explain.forks import fork
-from highwater.checkers.model.explain.lost_records import lost
+from highwater.checkers.model.explain.evidence.forgotten_groups import (
+    FORGOTTEN_GROUP,
+    forgotten,
+)
+from highwater.checkers.model.explain.evidence.group_beginnings import (
+    UNDELIVERED,
+    undelivered,
+)
+from highwater.checkers.model.explain.evidence.stale_values import STALE, stale
+from highwater.checkers.model.explain.evidence.unfenced_members import (
+    PROCESSED_TWICE,
+    processed_twice,
+)
+from highwater.checkers.model.explain.forks import FORK, fork
+from highwater.checkers.model.explain.licences import Explanation
+from highwater.checkers.model.explain.lost_records import OTHERWISE, SUCCESSION, UNANSWERED, lost
+from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.other_anomalies import (
-    aborted_read,
+    CORRUPT,
+    DECIDED,
+    DUPLICATE,
+    PHANTOM,
+    REORDERED,
+    SEEN,
+    UNSEEN,
     corrupt,
     decided,
     duplicate,
-    hanging,
     phantom,
     reordered,
-    repeated,
     seen,
     unseen,
 )
 from highwater.checkers.model.explain.read_trace import observe
-from highwater.checkers.model.explain.stale_values import stale
-from highwater.checkers.model.explain.trace import RunTraces
+from highwater.checkers.model.explain.trace import RunTraces, Trace
+from highwater.checkers.model.explain.transaction_anomalies import (
+    ABORTED_READ,
+    HANGING,
+    REPEATED,
+    WITHDRAWN,
+    aborted_read,
+    hanging,
+    repeated,
+)
 from highwater.checkers.model.explain.truncations import wrong_cuts
-from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, PartitionOutcome
+from highwater.checkers.model.report_types import (
+    ExplanationLink,
+    ModelFinding,
+    PartitionOutcome,
+    Word,
+)
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.store import Run
 
@@ -59,8 +88,80 @@ _EXPLAIN: Final = {
 }
 """Explainers by kind of anomaly."""
 
+EXPLANATIONS: Final[Mapping[str, tuple[Explanation[Any], ...]]] = {
+    "lost-write, in the log and not read": WITHDRAWN,
+    "lost-write without an offset": UNANSWERED,
+    "lost-write, a later leader without it": SUCCESSION,
+    "lost-write, otherwise": OTHERWISE,
+    "divergence": FORK,
+    "duplicate": DUPLICATE,
+    "nonmonotonic-send": REORDERED,
+    "G1a": ABORTED_READ,
+    "hanging-transaction": HANGING,
+    "repeated-sequence": REPEATED,
+    "phantom": PHANTOM,
+    "undelivered": UNDELIVERED,
+    "processed-twice": PROCESSED_TWICE,
+    "stale-replica": STALE,
+    "unseen": UNSEEN,
+    "corrupt": CORRUPT,
+    "lost-decision": DECIDED,
+    "lost-commit": FORGOTTEN_GROUP,
+    "any other": SEEN,
+}
+"""All explanations, by what they explain."""
+
+_SCRIPTED: Final = (
+    "No line of a log shows it. Where it loses or forks, the model predicts that of a script, and"
+    " names the switch; in a random run it stays unexplained."
+)
+_CHECKED: Final = "It is asked when elections and ISR changes are checked, and explains no anomaly."
+_HARMLESS: Final = "No search found a promise that breaks without it (docs/model.md)."
+_REFUSED: Final = "Without it a broker refuses what it should take, which is no anomaly."
+
+NOT_EXPLAINING: Final[Mapping[str, str]] = {
+    "kraft": "It tells two coordinators apart, and neither loses by it alone.",
+    "below_first_is_empty": "It came with epoch_on_election, and leaves the same lines.",
+    "no_epochs_is_undefined": "Every release without it lacks exact_epochs, which explains a fork.",
+    "cut_on_missed_epoch": _SCRIPTED,
+    "cut_on_new_epoch": _HARMLESS,
+    "fenced_questions": _SCRIPTED,
+    "fenced_fetches": _SCRIPTED,
+    "cut_on_fetch": "It decides how truncations are checked, and loses nothing alone.",
+    "diverging_is_no_progress": _SCRIPTED,
+    "late_needs_fetching": _SCRIPTED,
+    "out_of_range_cuts": "Without it a broker ends itself: the run shows that it died.",
+    "diverging_tells_hw": _SCRIPTED,
+    "cut_drops_empty_epoch": _HARMLESS,
+    "async_isr": "It decides for whom an answer waits, which delays and loses nothing.",
+    "strict_min_isr": _HARMLESS,
+    "caught_up_stays": _HARMLESS,
+    "elr": _CHECKED,
+    "unclean_start_leaves": _HARMLESS,
+    "last_leader_alive": "Without it a partition waits for a dead leader, and loses nothing.",
+    "removal_bumps_epoch": _HARMLESS,
+    "live_joins_only": _CHECKED,
+    "decisions_logged": "Without it decisions are missed: elected_again_is_new explains the loss.",
+    "joins_by_broker_epoch": _CHECKED,
+    "added_complete": _SCRIPTED,
+    "elr_of_replicas": _SCRIPTED,
+    "partition_fails_alone": "Without it more partitions stop to be fetched; nothing is lost.",
+    "duplicates_cached": _REFUSED,
+    "lowest_sequence": "It came with verification, whose absence explains what a late record does.",
+    "copy_is_not_lowest": _REFUSED,
+    "open_in_epoch": _REFUSED,
+    "stale_epoch_first": _REFUSED,
+    "adds_by_produce": "It decides who adds a partition; what is late follows from bumps_epoch.",
+    "first_is_zero": "Where it holds, bumps_epoch refuses what it would refuse.",
+    "answers_first": "Every release has it; what comes late is seen on the wire.",
+}
+"""Switches that license no explanation, each with the reason."""
+
 UNKNOWN_RULE: Final = "unknown"
 """In place of a rule: nothing contradicts the events, but no known rule leads there."""
+
+UNOBSERVED: Final = "not-observed"
+"""In place of a rule: what could explain it was not observed."""
 
 _WORDS_MAX: Final = 300
 
@@ -136,7 +237,7 @@ def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
     violations: list[tuple[str, int | None, ExplanationLink]] = [
         ("trace", partition, link)
         for partition, trace in observed.traces.items()
-        for link in (*wrong_cuts(trace, observed.software), *wrong_elections(observed, trace))
+        for link in (*_wrong_cuts(observed, trace), *wrong_elections(observed, trace))
     ]
     violations += [("books", partition, link) for partition, link in contradictions(observed)]
     for kind, partition, link in violations:
@@ -151,8 +252,17 @@ def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
         )
 
 
+def _wrong_cuts(observed: RunTraces, trace: Trace) -> Iterator[ExplanationLink]:
+    """Yield truncations that no rule allows; none where it is not known where one may end."""
+    if not observed.lacks(Observation.LEADERSHIPS, Observation.REPLICAS):
+        yield from wrong_cuts(trace, observed.software)
+
+
 def _finding(row: Row, chain: Chain) -> ModelFinding:
     rule = UNKNOWN_RULE if chain.open else "none"
+    verdict: Word = "unexplained" if chain.why_not else "explained"
+    if chain.unobserved:
+        rule, verdict = UNOBSERVED, "unknown"
     reason = (ExplanationLink(rule=rule, says=chain.why_not),) if chain.why_not else ()
     return ModelFinding(
         kind=row["kind"],
@@ -160,7 +270,7 @@ def _finding(row: Row, chain: Chain) -> ModelFinding:
         partition=row["partition"],
         offset=row["offset"],
         record=row["value"],
-        verdict="unexplained" if chain.why_not else "explained",
+        verdict=verdict,
         because=(*chain.links, *reason),
     )
 
@@ -171,7 +281,7 @@ def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
     for finding in findings:
         links = (link for link in finding.because if not link.rule.startswith("acks="))
         events = tuple((link.rule, link.broker, link.time_ns) for link in links)
-        reason = finding.because[-1].says if finding.verdict == "unexplained" else ""
+        reason = finding.because[-1].says if finding.verdict != "explained" else ""
         key = (finding.kind, finding.partition, finding.verdict, events, reason)
         before = by_subject.get(key)
         count = finding.count + (before.count if before else 0)
@@ -180,12 +290,19 @@ def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
 
 
 def _checked(observed: RunTraces) -> dict[str, int]:
-    """Return how many events of each kind were checked against the rules."""
+    """Return how many events of each kind were checked; no kind that was not observed."""
     traces = observed.traces.values()
-    return {
+    counts = {
         "elections": sum(len(trace.starts) for trace in traces),
         "decisions": sum(len(trace.leaderships) for trace in traces),
         "cuts": sum(len(trace.of_kind(b, "truncation")) for trace in traces for b in trace.lines),
         "operations": observed.ops.num_rows,
         "records": sum(len(disk.ids) for trace in traces for disk in trace.disks.values()),
     }
+    rests = {
+        "elections": Observation.LEADERSHIPS,
+        "decisions": Observation.LEADERSHIPS,
+        "cuts": Observation.BROKER_LOGS,
+        "records": Observation.DISKS,
+    }
+    return {name: n for name, n in counts.items() if n or rests.get(name) not in observed.missing}

@@ -1,8 +1,10 @@
 """Why replicas differ: one returned with records that a new leader never had, and kept them."""
 
 from functools import partial
+from typing import Final
 
 from highwater.checkers.model.explain.evidence.evidence_links import (
+    AnomalyCase,
     Chain,
     Row,
     acknowledged,
@@ -12,14 +14,27 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     refuse,
     unknown,
 )
+from highwater.checkers.model.explain.licences import Explanation, if_observed, lacks
+from highwater.checkers.model.explain.observations import FILES, STARTS
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, LeadershipStart, RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import NEVER
 
+TRUNCATED_INSIDE: Final = lacks("epochs") | lacks("exact_epochs")
+"""Where an epoch of the leader ends, batches end, too; the own HW, or where an epoch of another log
+ends, may lie inside of one."""
+
 
 def fork(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a divergent offset: a replica returned with records that a new leader never had."""
+    case = AnomalyCase(observed=observed, anomaly=anomaly)
+    return if_observed(_own_records(case), FORK, case)
+
+
+def _own_records(case: AnomalyCase) -> Chain:
+    """Return why a replica kept other records than the leader has, or why a whole batch is gone."""
+    observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
     offset = anomaly["offset"]
     if trace is None or offset is None or not trace.leaderships:
@@ -31,7 +46,8 @@ def fork(observed: RunTraces, anomaly: Row) -> Chain:
     current = None if final is None else final.record(offset)
     others = {b: value for b, value in holders.items() if value != current}
     if current is None or not others:
-        if holes := [hole for broker in trace.disks if (hole := _hole(trace, broker, offset))]:
+        holes = [hole for broker in trace.disks if (hole := _hole(trace, broker, offset))]
+        if holes and TRUNCATED_INSIDE.holds(observed, None):
             return Chain(links=tuple(holes))
         return refuse("The replicas hold the same record there, or one of them none.")
     links: list[ExplanationLink] = []
@@ -104,3 +120,16 @@ def _noop_truncation(
 def _kept_link(line: BrokerLogLine, offset: int, rule: str, where: str) -> ExplanationLink:
     says = f"Broker {line.broker} cut its log to {line.offset}, {where}, and so kept its own"
     return event_link(rule, f"{says} record at {offset}.", line, line.broker)
+
+
+FORK: Final = (
+    Explanation(
+        name="exact_epochs",
+        says="A replica returned with records that a new leader never had, and kept them: it"
+        " truncated to its own HW (before KIP-101), or to an offset of its leader's that is of"
+        " another epoch (before KIP-279).",
+        licence=TRUNCATED_INSIDE,
+        needs=STARTS | FILES,
+        evidence=_own_records,
+    ),
+)

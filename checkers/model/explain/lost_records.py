@@ -1,18 +1,14 @@
 """Explains lost records by a table of rules, tried in order: the first with evidence explains it.
 
-A rule is one way to lose an acknowledged record: a precondition (settings and release), and the
-observed events that show it. ``UNANSWERED`` is for records without an offset, ``SUCCESSION`` for
-each leader that began without the record, ``WITHDRAWN`` for those that are in the log and are not
-read, ``OTHERWISE`` for the rest.
+``WITHDRAWN`` is for records that are in the log and are not read, ``UNANSWERED`` for those without
+an offset, ``SUCCESSION`` for each leader that began without the record, ``OTHERWISE`` for the rest.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from highwater.checkers.model.explain.evidence import epoch_evidence
 from highwater.checkers.model.explain.evidence import loss_evidence as evidence
-from highwater.checkers.model.explain.evidence.cut_markers import cut_marker
 from highwater.checkers.model.explain.evidence.evidence_links import (
     Chain,
     Row,
@@ -21,168 +17,183 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     refuse,
     unknown,
 )
-from highwater.checkers.model.explain.evidence.late_markers import late_marker
-from highwater.checkers.model.explain.evidence.loss_evidence import Links, LostRecord
+from highwater.checkers.model.explain.evidence.loss_evidence import LostRecord
 from highwater.checkers.model.explain.evidence.remote_retention import counted_twice
+from highwater.checkers.model.explain.licences import (
+    FAULT,
+    LEADER_ALONE,
+    UNACKNOWLEDGED,
+    UNCLEAN,
+    Explanation,
+    first,
+    has,
+    hazard_of_release,
+    if_observed,
+    lacks,
+)
+from highwater.checkers.model.explain.observations import (
+    FILES,
+    LEADERS,
+    LOGS,
+    STARTS,
+    Observation,
+)
 from highwater.checkers.model.explain.trace import RunTraces, Trace
+from highwater.checkers.model.explain.transaction_anomalies import WITHDRAWN
 from highwater.harness.runs.history import OK
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossRule:
-    """One way to lose an acknowledged record.
-
-    Attributes:
-        name: a switch of the model's rules, or a plain name.
-        says: the rule in a sentence.
-        evidence: the links of the explanation, in order of time; empty if it was not observed.
-        applies: whether settings and release allow it.
-    """
-
-    name: str
-    says: str
-    evidence: Callable[[LostRecord], Links]
-    applies: Callable[[LostRecord], bool] = lambda _: True
-
-    def links(self, case: LostRecord) -> Links:
-        """Return the links of the explanation; empty if the rule does not explain the loss."""
-        return self.evidence(case) if self.applies(case) else ()
-
-
 UNANSWERED: Final = (
-    LossRule(
+    Explanation(
         name="fault",
         says="A fault, or a change of leader, kept the leader from appending it. With acks=0 a"
         " broker that refuses one record closes the connection, and requests in flight are lost.",
+        licence=UNACKNOWLEDGED,
+        needs=LEADERS,
         evidence=evidence.disturbance,
     ),
-    LossRule(
+    Explanation(
         name="retry",
         says="The client reports a request without an answer.",
+        licence=UNACKNOWLEDGED,
         evidence=evidence.no_answer,
     ),
-    LossRule(
+    Explanation(
         name="client-left",
         says="The client left right after it: a closed connection loses it.",
+        licence=UNACKNOWLEDGED,
+        needs=FILES,
         evidence=evidence.client_left,
     ),
-    LossRule(
+    Explanation(
         name="zombie-send",
         says="It was sent to a deposed leader, of which a producer with acks=0 does not learn.",
+        licence=UNACKNOWLEDGED,
+        needs=LEADERS | LOGS,
         evidence=evidence.sent_to_deposed,
     ),
-    LossRule(
+    Explanation(
         name="shorter-log",
         says="It was beyond the end of the log of a later leader.",
+        licence=LEADER_ALONE | UNCLEAN,
+        needs=STARTS,
         evidence=evidence.shorter_successor,
     ),
-    LossRule(
+    Explanation(
         name="connection",
         says="Its broker closed the connection because it no longer led another partition.",
+        licence=UNACKNOWLEDGED,
+        needs=LEADERS,
         evidence=evidence.connection_closed,
     ),
-    LossRule(
+    Explanation(
         name="unread",
         says="Its broker had not read it when the connection ended: nothing that the producer sent"
         " between is in a log.",
-        applies=lambda case: case.acks == "0",
+        licence=UNACKNOWLEDGED,
+        needs=LEADERS | FILES,
         evidence=evidence.left_unread,
     ),
 )
 
 SUCCESSION: Final = (
-    LossRule(
+    Explanation(
         name="unclean",
         says="Unclean elections may elect a broker without the record.",
-        applies=lambda case: case.unclean and case.observed.elects_anybody,
+        licence=UNCLEAN,
+        applies=lambda case: case.unclean,
+        needs=STARTS,
         evidence=evidence.elected_uncleanly,
     ),
-    LossRule(
+    Explanation(
         name="acks",
         says="With acks=0 or 1 a member of the ISR may lack an acknowledged record.",
-        applies=lambda case: not case.unclean and case.acks != "all",
+        licence=LEADER_ALONE,
+        applies=lambda case: not case.unclean,
+        needs=STARTS,
         evidence=evidence.elected_without,
     ),
-    LossRule(
+    Explanation(
         name="disk",
         says="A fault removed the record from the disk of the new leader.",
+        licence=FAULT,
         applies=lambda case: case.is_committed,
+        needs=STARTS,
         evidence=evidence.removed_by_fault,
     ),
-    LossRule(
+    Explanation(
         name="epochs",
         says="Up to 0.10 a follower truncates to its own HW (before KIP-101).",
+        licence=lacks("epochs"),
         applies=lambda case: case.is_committed,
+        needs=STARTS,
         evidence=evidence.cut_to_its_hw,
     ),
-    LossRule(
+    Explanation(
         name="epoch_on_election",
         says="A leader without records of its epoch does not know it (KAFKA-7415).",
+        licence=lacks("epoch_on_election"),
         applies=lambda case: case.is_committed,
+        needs=STARTS,
         evidence=evidence.cut_at_unknown_epoch,
     ),
-    LossRule(
+    Explanation(
         name="join_from_epoch_start",
         says="A follower joined the ISR below the start of the leader's epoch (KAFKA-7128).",
+        licence=lacks("join_from_epoch_start"),
         applies=lambda case: case.is_committed,
+        needs=STARTS,
         evidence=evidence.joined_without,
     ),
-    LossRule(
+    Explanation(
         name="elected_again_is_new",
         says="A leader that is elected again, and never heard of another one between, commits by"
         " what its followers had before.",
+        licence=lacks("elected_again_is_new"),
         applies=lambda case: case.is_committed,
+        needs=STARTS,
         evidence=epoch_evidence.committed_by_old_state,
     ),
-    LossRule(
+    Explanation(
         name="late_fenced",
         says="A follower takes a late answer of an older leader epoch (KAFKA-18991).",
+        licence=lacks("late_fenced"),
         applies=lambda case: case.is_committed,
+        needs=STARTS,
         evidence=epoch_evidence.cut_by_late_answer,
     ),
 )
 
-WITHDRAWN: Final = (
-    LossRule(
-        name="cut-marker",
-        says="A fault took the marker of its transaction from the leader's log, and the marker of a"
-        " later one decided about it.",
-        applies=lambda case: case.observed.plan.workload.transactions,
-        evidence=lambda case: _with_answer(cut_marker(case.observed, case.send), case),
-    ),
-    LossRule(
-        name="late-marker",
-        says="A marker of an earlier transaction came late, and ended the one of the record, of the"
-        " same producer epoch (KAFKA-19446).",
-        applies=lambda case: case.observed.plan.workload.transactions,
-        evidence=lambda case: _with_answer(late_marker(case.observed, case.send), case),
-    ),
-)
-
 OTHERWISE: Final = (
-    LossRule(
+    Explanation(
         name="zombie",
         says="A deposed leader that did not know its successor acknowledged it.",
-        applies=lambda case: case.acks != "all",
+        licence=LEADER_ALONE,
+        needs=LEADERS | LOGS,
         evidence=evidence.acknowledged_by_deposed,
     ),
-    LossRule(
+    Explanation(
         name="reused-sequence",
         says="Its client had given its sequence number to a record of an aborted transaction, about"
         " which it had no answer; the leader took it for that one.",
+        licence=has("purges_unanswered"),
         applies=lambda case: case.observed.plan.workload.transactions,
+        needs=LEADERS | FILES,
         evidence=evidence.taken_for_another,
     ),
-    LossRule(
+    Explanation(
         name="segment-deleted",
         says="A fault removed it from the front of the leader's log.",
+        licence=FAULT,
+        needs=LEADERS,
         evidence=evidence.removed_from_the_front,
     ),
-    LossRule(
+    Explanation(
         name="counted-twice",
         says="A new leader counted segments that are local and in the remote tier twice, took the"
         " partition for larger than retention.bytes, and deleted the oldest (KAFKA-20732).",
+        licence=hazard_of_release("KAFKA-20732"),
         applies=lambda case: case.observed.plan.tiered,
+        needs=LOGS,
         evidence=counted_twice,
     ),
 )
@@ -199,26 +210,27 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
     ack = acknowledged(observed, trace, send)
     case = LostRecord(observed=observed, trace=trace, send=send, ack=ack)
     if withdrawn := first(WITHDRAWN, case):
-        return Chain(links=withdrawn)
-    if holder := _held_after_all(trace, anomaly):
-        return refuse(holder, ack)
-    if anomaly["offset"] is None:
-        links = first(UNANSWERED, case)
-        why_not = "Its leader ran undisturbed when it was sent."
-        return Chain(links=links) if links else refuse(why_not, ack)
+        return Chain(links=(*withdrawn, ack))
+    if holder := _held_after_all(observed, trace, anomaly):
+        return if_observed(refuse(holder, ack), WITHDRAWN, case)
+    outcome = _unanswered(case) if anomaly["offset"] is None else _replaced(case)
+    rules = UNANSWERED if anomaly["offset"] is None else (*SUCCESSION, *OTHERWISE)
+    return if_observed(outcome, (*WITHDRAWN, *rules), case)
+
+
+def _unanswered(case: LostRecord) -> Chain:
+    links = first(UNANSWERED, case)
+    why_not = "Its leader ran undisturbed when it was sent."
+    return Chain(links=links) if links else refuse(why_not, case.ack)
+
+
+def _replaced(case: LostRecord) -> Chain:
+    if not case.trace.leaderships:
+        return refuse("Nobody was ever seen to lead.", case.ack)
     chains = [_after(replace(case, start=start)) for start in evidence.successors(case)]
     chains += [Chain(links=links) for links in [first(OTHERWISE, case)] if links]
-    none = unknown("Nobody was seen to begin to lead without it.", ack)
+    none = unknown("Nobody was seen to begin to lead without it.", case.ack)
     return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)
-
-
-def _with_answer(links: Links, case: LostRecord) -> Links:
-    return (*links, case.ack) if links else ()
-
-
-def first(rules: Sequence[LossRule], case: LostRecord) -> Links:
-    """Return the links of the first rule that explains a loss; empty if none does."""
-    return next((links for rule in rules if (links := rule.links(case))), ())
 
 
 def _after(case: LostRecord) -> Chain:
@@ -234,11 +246,11 @@ def _after(case: LostRecord) -> Chain:
     return unknown("A member of the ISR should have had it.", *present)
 
 
-def _held_after_all(trace: Trace, anomaly: Row) -> str:
+def _held_after_all(observed: RunTraces, trace: Trace, anomaly: Row) -> str:
     """Return the contradiction that a log of the last ISR holds the lost record."""
     last = trace.leaderships[-1] if trace.leaderships else None
-    if last is None:
-        return "Nobody was ever seen to lead."
+    if last is None or observed.lacks(Observation.DISKS):
+        return ""
     disk = trace.disks.get(last.leader)
     if disk is None:
         return "The disk of the last leader is missing."

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from highwater.checkers.kafka_files.reader import read_segment
 from highwater.checkers.kafka_files.segment_files import segments
+from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.software import software_history
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (
@@ -26,7 +27,7 @@ from highwater.checkers.model.explain.trace import (
 from highwater.checkers.run_files import plain
 from highwater.harness.runs.faults.intervals import FaultInterval, fault_intervals
 from highwater.harness.runs.faults.times import Strikes, strikes
-from highwater.harness.runs.history import GROUPS_TABLE, MESSAGES_TABLE, SEND
+from highwater.harness.runs.history import GROUPS_TABLE, MESSAGES_TABLE, READ, SEND
 from highwater.harness.runs.partition_trace import (
     UNKNOWN,
     Leadership,
@@ -70,6 +71,8 @@ def observe(run: Run) -> RunTraces:
     partitions = partition_traces(run.table("events/partitions"), run.table("events/replicas"))
     lines = _lines(log_rows, plan)
     faults = _faults(fault_rows, begins, lines[0])
+    ops = _plain(run.table("history/ops"))
+    epochs = _epoch_starts(disks, ops) if software.may_have("epochs", None) else {}
     traces = {}
     for partition in range(plan.topic.partitions):
         seen = partitions.get((plan.topic.name, partition), PartitionTrace())
@@ -79,12 +82,12 @@ def observe(run: Run) -> RunTraces:
             tracks=seen.tracks,
             lines=lines[partition],
             disks={b: disk for (b, p), disk in disks.items() if p == partition},
+            epoch_starts=epochs.get(partition, {}),
         )
         removed = ((f, f.removed_from(plan.topic.name, partition)) for f in faults)
         tails = [(fault, offsets) for fault, ranges in removed for offsets in ranges]
         trace.starts.extend(_starts(trace, tails))
         traces[partition] = trace
-    ops = _plain(run.table("history/ops"))
     return RunTraces(
         plan=plan,
         status=run.status(),
@@ -97,7 +100,44 @@ def observe(run: Run) -> RunTraces:
         messages=_late_messages(run, "request"),
         late_answers=_late_messages(run, "answer"),
         journal=_journal(run),
+        missing=_missing(run, plan, log_rows, disks),
     )
+
+
+def _epoch_starts(
+    disks: dict[tuple[int, int], FrozenReplica], ops: pa.Table
+) -> dict[int, dict[int, int]]:
+    """Return the first offset of each leader epoch by partition, on disks and as clients read it.
+
+    The first record of an epoch (KIP-101) is where its leader's log ended when it began to lead.
+    """
+    starts: dict[int, dict[int, int]] = defaultdict(dict)
+    seen = [(partition, disk.epoch_starts) for (_, partition), disk in disks.items()]
+    with_epoch = pc.and_(pc.equal(ops["kind"], READ), pc.is_valid(ops["leader_epoch"]))
+    keys = ["partition", "leader_epoch"]
+    reads = ops.filter(with_epoch).group_by(keys).aggregate([("offset", "min")]).to_pylist()
+    seen += [(row["partition"], {row["leader_epoch"]: row["offset_min"]}) for row in reads]
+    for partition, firsts in seen:
+        for epoch, first in firsts.items():
+            starts[partition][epoch] = min(first, starts[partition].get(epoch, first))
+    return starts
+
+
+def _missing(
+    run: Run,
+    plan: Plan,
+    log_rows: list[dict[str, Any]],
+    disks: dict[tuple[int, int], FrozenReplica],
+) -> frozenset[Observation]:
+    """Return the observations that the cluster did not give, or whose observer was lost."""
+    given = {
+        Observation.LEADERSHIPS: run.table("events/partitions").num_rows > 0,
+        Observation.REPLICAS: run.table("events/replicas").num_rows > 0,
+        Observation.BROKER_LOGS: plan.external is None and bool(log_rows),
+        Observation.DISKS: bool(disks),
+        Observation.WIRE: run.parquet(MESSAGES_TABLE).exists(),
+    }
+    return frozenset(name for name, is_given in given.items() if not is_given)
 
 
 def _plain(table: pa.Table) -> pa.Table:
@@ -249,6 +289,10 @@ def _start(
     begun_ns: int,
 ) -> LeadershipStart:
     leo, was_struck = _leo_at(trace, row.leader, begun_ns, tails)
+    first = trace.epoch_starts.get(row.epoch)
+    if line is None and first is not None and not was_struck:
+        # What was observed of its log may be of after its election.
+        leo, was_struck = first, True
     outside = _said_unclean(trace, row) or outside
     # KRaft logs an unclean election of the broker that led last, too.
     again = outside is not None and f"lastKnownElr: [{row.leader}] ->" in outside

@@ -8,9 +8,11 @@ import msgspec
 
 from highwater.checkers.model.explain.explanations import (
     UNKNOWN_RULE,
+    UNOBSERVED,
     PartitionExplanations,
     explain,
 )
+from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.protocol.rules_by_release import Rules
 from highwater.checkers.model.report_types import (
@@ -23,6 +25,7 @@ from highwater.checkers.model.report_types import (
     Status,
 )
 from highwater.checkers.model.schedules.script_trace import recast
+from highwater.harness.base.wording import count
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import UNKNOWN, Verdict
 
@@ -62,7 +65,8 @@ def as_scripted(
     explained = explain(run)
     predicted = _cast(foretold, explained.trace)
     observed = _with_logs(explained)
-    differences = tuple(_differences(predicted, observed))
+    seen = explained.trace is None or not explained.trace.lacks(Observation.DISKS)
+    differences = tuple(_differences(predicted, observed)) if seen else ()
     findings = tuple(_foretold(finding, predicted, remedies) for finding in explained.findings)
     absent = tuple(_absent(predicted, observed))
     missed = run.status().problems
@@ -84,15 +88,30 @@ def as_scripted(
 
 def _reasons(explanations: PartitionExplanations, verdict: Verdict) -> tuple[str, ...]:
     unread = (explanations.unread,) if explanations.unread else ()
-    return unread + (verdict.reasons if verdict.verdict == UNKNOWN else ())
+    return unread + _unobserved(explanations) + _undecided(verdict)
+
+
+def _undecided(verdict: Verdict) -> tuple[str, ...]:
+    return tuple(verdict.reasons) if verdict.verdict == UNKNOWN else ()
+
+
+def _unobserved(explanations: PartitionExplanations) -> tuple[str, ...]:
+    """Return what was not observed, and left anomalies without an answer, in a sentence."""
+    findings = [finding for finding in explanations.findings if finding.verdict == "unknown"]
+    if not findings or explanations.trace is None:
+        return ()
+    number = sum(finding.count for finding in findings)
+    verb = "is" if number == 1 else "are"
+    return (f"{count(number, 'finding')} {verb} not known. {findings[0].because[-1].says}",)
 
 
 def _random_status(explanations: PartitionExplanations, verdict: Verdict) -> Status:
     if explanations.unread:
         return "unknown"
-    if any(finding.verdict == "unexplained" for finding in explanations.findings):
+    words = {finding.verdict for finding in explanations.findings}
+    if "unexplained" in words:
         return "unexplained"
-    return "unknown" if verdict.verdict == UNKNOWN else "explained"
+    return "unknown" if verdict.verdict == UNKNOWN or "unknown" in words else "explained"
 
 
 def _scripted_status(
@@ -107,9 +126,10 @@ def _scripted_status(
         return "not-reproduced"
     if explanations.unread:
         return "unknown"
-    if any(finding.verdict == "unexplained" for finding in findings):
+    words = {finding.verdict for finding in findings}
+    if "unexplained" in words:
         return "unexplained"
-    if verdict.verdict == UNKNOWN:
+    if verdict.verdict == UNKNOWN or "unknown" in words:
         return "unknown"
     if absent:
         return "not-reproduced"
@@ -173,7 +193,7 @@ def _foretold(
     )
     if finding.kind not in {"lost-write", "divergence"}:
         return finding
-    if expected and remedies and finding.because[-1].rule == UNKNOWN_RULE:
+    if expected and remedies and finding.because[-1].rule in (UNKNOWN_RULE, UNOBSERVED):
         switches = remedies[0]
         descriptions = " ".join(
             Rules.__dataclass_fields__[name].metadata["says"] for name in switches

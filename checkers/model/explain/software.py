@@ -7,11 +7,24 @@ features change for all at once, without one. ``events/faults`` has a note of ea
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from highwater.checkers.model.protocol.rules_by_release import Rules, rules_of
+from highwater.checkers.model.protocol.rules_by_release import SWITCHES, Rules, rules_of
+from highwater.checkers.model.transactions.transaction_rules import (
+    FIRST,
+    TransactionRules,
+    transaction_client,
+    transaction_rules_of,
+)
 from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.client_choice import (
+    AIOKAFKA,
+    KAFKA_PYTHON,
+    LIBRDKAFKA,
+    read_client,
+)
+from highwater.harness.releases.cluster_facts import VERIFICATION
 from highwater.harness.runs.faults.times import Strikes
 from highwater.harness.runs.plan import Plan
 
@@ -26,15 +39,24 @@ _CHANGED: Final = re.compile(
 _BOOT: Final = frozenset(("loaded", "created", "start"))
 """Kinds of lines of a broker's log that come first when it starts."""
 
+_LIKE_JAVA: Final = frozenset((AIOKAFKA, KAFKA_PYTHON))
+"""Libraries whose producers send EndTxn below version 5, and wait for each answer before an abort:
+``Sender._do_txn_commit`` by ``flush_for_commit``; ``RecordAccumulator.abort_undrained_batches``."""
+
 _Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """The release of a broker's jars, and its rules with the broker's protocol and format."""
+    """The release of a broker's jars, and its rules with its protocol, its format and the client.
+
+    Attributes:
+        transactions: None if the release has no transactions.
+    """
 
     kafka: str
     rules: Rules
+    transactions: TransactionRules | None = None
 
     @property
     def number(self) -> tuple[int, ...]:
@@ -42,9 +64,20 @@ class Software:
         return release(self.kafka).number
 
     @classmethod
-    def of(cls, kafka: str, *, protocol: str = "", written: str = "") -> "Software":
+    def of(
+        cls, kafka: str, *, protocol: str = "", written: str = "", client: str = LIBRDKAFKA
+    ) -> "Software":
         """Return the software of a release, below limits; raises what ``rules_of`` raises."""
-        return cls(kafka=kafka, rules=rules_of(kafka, protocol=protocol, written=written))
+        return cls(
+            kafka=kafka,
+            rules=rules_of(kafka, protocol=protocol, written=written),
+            transactions=_transactions(kafka, protocol, client),
+        )
+
+    def switch(self, rule: str) -> bool | None:
+        """Return whether a switch is on; None for one of transactions in a release without."""
+        rules = self.rules if rule in SWITCHES else self.transactions
+        return None if rules is None else bool(getattr(rules, rule))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,27 +117,29 @@ class SoftwareHistory:
     @property
     def newest(self) -> str:
         """The newest release that a broker ran."""
-        names = (self.first.kafka, *(change.software.kafka for change in self.changes))
+        names = (software.kafka for software in self.at(None))
         return max(names, key=lambda name: release(name).number)
 
-    def at(self, time_ns: int, broker: int | None = None) -> tuple[Software, ...]:
+    def at(self, time_ns: int | None, broker: int | None = None) -> tuple[Software, ...]:
         """Return what a broker may have run at a time: two, while the features were changed.
 
         Args:
-            time_ns: since the run's start.
+            time_ns: since the run's start; None for all that any of them ran.
             broker: None if it is not known which one matters: then what each of them may have run.
         """
+        if time_ns is None:
+            return (self.first, *(change.software for change in self.changes))
         brokers = self.brokers if broker is None else (broker,)
         possible = (software for broker_id in brokers for software in self._of(broker_id, time_ns))
         return tuple(dict.fromkeys(possible)) or (self.first,)
 
-    def may_have(self, rule: str, time_ns: int, broker: int | None = None) -> bool:
+    def may_have(self, rule: str, time_ns: int | None, broker: int | None = None) -> bool:
         """Return whether a switch may have been on at a time, see ``at``."""
-        return any(getattr(software.rules, rule) for software in self.at(time_ns, broker))
+        return any(software.switch(rule) is True for software in self.at(time_ns, broker))
 
-    def may_lack(self, rule: str, time_ns: int, broker: int | None = None) -> bool:
+    def may_lack(self, rule: str, time_ns: int | None, broker: int | None = None) -> bool:
         """Return whether a switch may have been off at a time, see ``at``."""
-        return not all(getattr(software.rules, rule) for software in self.at(time_ns, broker))
+        return any(software.switch(rule) is False for software in self.at(time_ns, broker))
 
     def _of(self, broker: int, time_ns: int) -> list[Software]:
         possible = [self.first]
@@ -129,13 +164,31 @@ def software_history(
     Raises:
         UsageError: the model knows no such release.
     """
-    first = Software.of(plan.played_on, protocol=plan.protocol, written=plan.format)
-    changes = () if plan.story else tuple(_changes(faults, strikes, log_lines))
+    first = _ran(plan, plan.played_on, plan.protocol, plan.format)
+    changes = () if plan.story else tuple(_changes(plan, faults, strikes, log_lines))
     return SoftwareHistory(first=first, brokers=plan.broker_ids, changes=changes)
 
 
+def _ran(plan: Plan, kafka: str, protocol: str, written: str) -> Software:
+    """Return the software of a release in a run, with its client and the brokers' settings."""
+    software = Software.of(kafka, protocol=protocol, written=written, client=plan.client)
+    rules = software.transactions
+    if rules is None or plan.broker_config.get(VERIFICATION) != "false":
+        return software
+    unverified = replace(rules, verification=False, lowest_sequence=False)
+    return replace(software, transactions=unverified)
+
+
+def _transactions(kafka: str, protocol: str, client: str) -> TransactionRules | None:
+    if release(kafka).number < FIRST:
+        return None
+    choice = read_client(client, kafka)
+    like = "java-v1" if choice.library in _LIKE_JAVA else transaction_client(choice)
+    return transaction_rules_of(kafka, like, protocol=protocol)
+
+
 def _changes(
-    faults: Iterable[_Row], strikes: Strikes, log_lines: Sequence[_Row]
+    plan: Plan, faults: Iterable[_Row], strikes: Strikes, log_lines: Sequence[_Row]
 ) -> Iterator[SoftwareChange]:
     noted_ns = 0
     for row in faults:
@@ -152,7 +205,7 @@ def _changes(
         if broker is not None:
             begun_ns = done_ns = _booted(log_lines, broker, since_ns, done_ns)
         yield SoftwareChange(
-            software=Software.of(match["kafka"], protocol=protocol, written=written),
+            software=_ran(plan, match["kafka"], protocol, written),
             broker=broker,
             begun_ns=begun_ns,
             done_ns=done_ns,

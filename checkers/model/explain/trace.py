@@ -5,7 +5,7 @@ are Arrow tables and NumPy arrays.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.software import SoftwareHistory
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.harness.runs.faults.intervals import FaultInterval
@@ -134,6 +135,13 @@ class FrozenReplica:
         index = self.at.get(offset)
         return -1 if index is None else int(self.epochs[index])
 
+    @property
+    def epoch_starts(self) -> dict[int, int]:
+        """The first offset of each leader epoch."""
+        stated = self.epochs >= 0
+        epochs, first = np.unique(self.epochs[stated], return_index=True)
+        return dict(zip(epochs.tolist(), self.offsets[stated][first].tolist(), strict=True))
+
     def after(self, offset: int) -> int:
         """Return the next offset after another that holds a record."""
         index = int(np.searchsorted(self.offsets, offset, side="right"))
@@ -147,12 +155,17 @@ class FrozenReplica:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace(PartitionTrace):
-    """All that was observed of one partition, each list in order of time."""
+    """All that was observed of one partition, each list in order of time.
+
+    Attributes:
+        epoch_starts: the first offset that a record of each leader epoch was seen to have.
+    """
 
     partition: int
     lines: dict[int, list[BrokerLogLine]]
     disks: dict[int, FrozenReplica]
     starts: list[LeadershipStart] = field(default_factory=list)
+    epoch_starts: dict[int, int] = field(default_factory=dict)
 
     @property
     def last_disk(self) -> FrozenReplica | None:
@@ -273,6 +286,7 @@ class RunTraces:
         late_answers: the answers of brokers to other brokers that it held and let go on.
         suspects: the sends of the records that anomalies are about, by the records' ids.
         journal: what members of groups did and were told: rows of ``history/groups``.
+        missing: what was not observed.
     """
 
     plan: Plan
@@ -287,6 +301,11 @@ class RunTraces:
     late_answers: list[dict[str, Any]] = field(default_factory=list)
     suspects: dict[str, dict[str, Any]] = field(default_factory=dict)
     journal: list[dict[str, Any]] = field(default_factory=list)
+    missing: frozenset[Observation] = frozenset()
+
+    def lacks(self, *needed: Observation) -> bool:
+        """Return whether one of some observations is missing."""
+        return not self.missing.isdisjoint(needed)
 
     @property
     def topic(self) -> str:
@@ -300,8 +319,30 @@ class RunTraces:
         by_hand = any(step.get("action") == "elect-unclean" for step in steps)
         return self.plan.topic.unclean_leader_election or by_hand
 
+    def sends(self, **columns: str | int | None) -> pa.Table:
+        """Return the sends whose columns have these values."""
+        mask = pc.equal(self.ops["kind"], SEND)
+        for name, value in columns.items():
+            mask = pc.and_(mask, pc.equal(self.ops[name], value))
+        return self.ops.filter(mask)
+
+    def late(
+        self, api: str, *, partition: int | None = None, source: str | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the requests of an API that the wire had kept and let go on, in order of time."""
+        for row in self.messages:
+            here = partition is None or (row["topic"], row["partition"]) == (self.topic, partition)
+            if here and row["api"] == api and source in (None, row["source"]):
+                yield row
+
+    def removals(self, partition: int) -> Iterator[tuple[FaultInterval, range]]:
+        """Yield each fault with offsets of a partition that it removed from its broker's log."""
+        for fault in self.faults:
+            for offsets in fault.removed_from(self.topic, partition):
+                yield fault, offsets
+
     def suspect(self, values: Iterable[str]) -> None:
         """Look up the sends of some records, all in one pass."""
-        named = pc.is_in(self.ops["value"], pa.array(sorted(values), pa.string()))
-        rows = self.ops.filter(pc.and_(pc.equal(self.ops["kind"], SEND), named))
-        self.suspects.update((row["value"], row) for row in rows.to_pylist())
+        sends = self.sends()
+        named = pc.is_in(sends["value"], pa.array(sorted(values), pa.string()))
+        self.suspects.update((row["value"], row) for row in sends.filter(named).to_pylist())

@@ -191,7 +191,7 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
     if name not in RELEASES:
         raise UsageError(f"the model knows no Kafka {name!r}", hint=nearest_release(name, RELEASES))
     version = CATALOGUE[name].number
-    spoken = min(version, _numbers(protocol)) if protocol else version
+    spoken = min(version, numbers(protocol)) if protocol else version
     hw_alone = old_format(protocol, written) and version >= (2, 1)
     kraft = RELEASES[name]
     return Rules(
@@ -232,10 +232,11 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
 
 def old_format(protocol: str, written: str) -> bool:
     """Return whether records have no leader epochs, under the limits of ``rules_of``."""
-    return any(most and _numbers(most) < (0, 11) for most in (protocol, written))
+    return any(most and numbers(most) < (0, 11) for most in (protocol, written))
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def numbers(version: str) -> tuple[int, ...]:
+    """Return a version as numbers; raise ``UsageError`` if it is none."""
     parts = version.split(".")
     if not all(part.isdecimal() for part in parts):
         raise UsageError(f"{version!r} is not a version", hint="Write 0.10.2, say.")

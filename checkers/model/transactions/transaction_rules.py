@@ -8,6 +8,7 @@ have it, too (KIP-890), and ``librdkafka`` has version 1 alone (confluentinc/lib
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
+from highwater.checkers.model.protocol.rules_by_release import numbers
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest, nearest_release
 from highwater.harness.releases.catalogue import CATALOGUE
@@ -103,8 +104,14 @@ class TransactionRules:
 TRANSACTION_SWITCHES: Final = tuple(switch.name for switch in fields(TransactionRules))
 
 
-def transaction_rules_of(kafka: str, client: str) -> TransactionRules:
+def transaction_rules_of(kafka: str, client: str, *, protocol: str = "") -> TransactionRules:
     """Return the rules of brokers of a catalogued release with a client.
+
+    Args:
+        kafka: such as ``4.4.0``.
+        client: one of ``CLIENTS``.
+        protocol: the newest ``metadata.version``, if not the release's own: ``transaction.version``
+            2 is a feature, of the same level (KIP-584).
 
     Raises:
         UsageError: no such release or client is known, or the release has no transactions.
@@ -118,7 +125,8 @@ def transaction_rules_of(kafka: str, client: str) -> TransactionRules:
     version = CATALOGUE[kafka].number
     if version < FIRST:
         raise UsageError(f"Kafka {kafka} has no transactions", hint="They came with 0.11.")
-    second = client == "java" and version >= _SECOND
+    spoken = min(version, numbers(protocol)) if protocol else version
+    second = client == "java" and spoken >= _SECOND
     return TransactionRules(
         duplicates_cached=version >= (1, 0),
         unknown_accepted=version >= (2, 5),

@@ -145,6 +145,20 @@ def test_a_log_line_is_shown_without_clock_and_folder(line: str, shown: str) -> 
     assert logged(line) == shown
 
 
+def test_what_is_not_known_is_counted_apart_and_stands_behind_the_unexplained() -> None:
+    said = foretold.unexplained("r")
+    hidden = replace(said.findings[0], verdict="unknown", count=4)
+    partly = replace(said, findings=(*said.findings, hidden))
+    assert partly.not_known == 4
+    assert model_text.sentence(partly).endswith(
+        "2 of 7 findings cannot follow from the rules of Kafka 2.8.2."
+        " 4 more are not known: too little was observed."
+    )
+    words = [finding.verdict for finding in model_text.section(partly).findings]
+    assert words == ["unexplained", "unknown", "explained"]
+    assert model_text.heading(hidden).startswith("not known ")
+
+
 def test_an_unexplained_chain_is_printed_with_its_reason() -> None:
     lines = model_text.sentences(foretold.unexplained("r").findings[1:])
     assert lines[0] == "unexplained lost-write m7 at events-0, offset 7, 2 times"

@@ -7,15 +7,17 @@ for complete, and sends its marker no more (KIP-98, ``TransactionCoordinator``).
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from highwater.checkers.model.explain.evidence.evidence_links import Row, event_link, fault_link
+from highwater.checkers.model.explain.evidence.evidence_links import (
+    Links,
+    RecordCase,
+    Row,
+    event_link,
+    fault_link,
+)
 from highwater.checkers.model.explain.evidence.late_markers import marker_behind
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import FaultInterval
-from highwater.harness.runs.history import OK
 from highwater.harness.runs.partition_trace import Leadership
 
 
@@ -27,18 +29,18 @@ class _Cut:
     offsets: range
     start: Leadership
 
-    def links(self, says: str) -> tuple[ExplanationLink, ...]:
+    def links(self, says: str) -> Links:
         election = event_link("elections", says, self.start, self.start.leader)
         return fault_link(self.fault), election
 
 
-def cut_marker(observed: RunTraces, send: Row) -> tuple[ExplanationLink, ...]:
+def cut_marker(case: RecordCase) -> Links:
     """Return the fault that took the marker of a record's transaction, and what decided instead.
 
     The first marker of its producer behind it was written by a leader that began to lead after the
     transaction had ended, and whose log a fault had cut behind the record in between.
     """
-    trace, offset = observed.traces.get(send["partition"]), send["offset"]
+    send, trace, offset = case.send, case.trace, case.send["offset"]
     disk = trace.last_disk if trace else None
     if trace is None or disk is None or offset is None or send["complete_ns"] is None:
         return ()
@@ -46,7 +48,7 @@ def cut_marker(observed: RunTraces, send: Row) -> tuple[ExplanationLink, ...]:
     if marker is None:
         return ()
     epoch = int(disk.epochs[disk.at[marker[0]]])
-    for cut in _cuts(observed, trace, epoch, send["complete_ns"]):
+    for cut in _cuts(case.observed, trace, epoch, send["complete_ns"]):
         if cut.offsets.stop > offset + 1:
             decided = ExplanationLink(
                 rule="cut-marker",
@@ -59,19 +61,7 @@ def cut_marker(observed: RunTraces, send: Row) -> tuple[ExplanationLink, ...]:
     return ()
 
 
-def decided_later(observed: RunTraces, sends: pa.Table) -> set[str]:
-    """Return the committed records about which a marker of a later transaction decided."""
-    if not any(
-        any(fault.removed_from(observed.topic, partition))
-        for fault in observed.faults
-        for partition in observed.traces
-    ):
-        return set()
-    committed = sends.filter(pc.equal(sends["outcome"], OK)).to_pylist()
-    return {send["value"] for send in committed if cut_marker(observed, send)}
-
-
-def written_later(observed: RunTraces, anomaly: Row) -> tuple[ExplanationLink, ...]:
+def written_later(observed: RunTraces, anomaly: Row) -> Links:
     """Return why a client could not meet the records that it left out: they were written later.
 
     A fault cut the log there after the client had been told of that place, and they are of an epoch
@@ -102,7 +92,6 @@ def _cuts(observed: RunTraces, trace: Trace, epoch: int, since_ns: int) -> list[
         return []
     return [
         _Cut(fault=fault, offsets=offsets, start=start)
-        for fault in observed.faults
+        for fault, offsets in observed.removals(trace.partition)
         if since_ns < fault.start_ns < start.time_ns and fault.broker == start.leader
-        for offsets in fault.removed_from(observed.topic, trace.partition)
     ]

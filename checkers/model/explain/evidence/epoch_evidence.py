@@ -2,9 +2,13 @@
 
 from itertools import pairwise
 
-from highwater.checkers.model.explain.evidence.evidence_links import Row, cut_link, event_link
-from highwater.checkers.model.explain.evidence.loss_evidence import (
+from highwater.checkers.model.explain.evidence.evidence_links import (
     Links,
+    Row,
+    cut_link,
+    event_link,
+)
+from highwater.checkers.model.explain.evidence.loss_evidence import (
     LostRecord,
     election,
     first_cut,

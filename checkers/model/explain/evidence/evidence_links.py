@@ -1,10 +1,12 @@
 """The links of an explanation: an observed event each, in a sentence that names the rule."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
-from highwater.checkers.model.explain.tolerances import WITHIN
+from highwater.checkers.model.explain.observations import Observation, listed
+from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (
     BrokerLogLine,
     ClientLogLine,
@@ -16,19 +18,61 @@ from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.partition_trace import Leadership
 
-Row = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
+Links: TypeAlias = tuple[ExplanationLink, ...]
+"""The links of an explanation; empty if there is no evidence for it."""
+
+_LONGEST_NS = 60 * SECOND
+"""After so long a send without an outcome is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnomalyCase:
+    """An anomaly of a run, and what the run has about it.
+
+    Attributes:
+        anomaly: its row; empty if something is examined without one.
+    """
+
+    observed: RunTraces
+    anomaly: Row = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordCase(AnomalyCase):
+    """The same of a record whose send the history shows.
+
+    Attributes:
+        send: the row of its send.
+        trace: of its partition; None if nobody knows which one it was sent to.
+    """
+
+    send: Row
+    trace: Trace | None
+
+    @property
+    def begun_ns(self) -> int:
+        """When it was sent."""
+        return int(self.send["invoke_ns"])
+
+    @property
+    def until_ns(self) -> int:
+        """When its producer had the answer; a minute after it was sent if it had none."""
+        return int(self.send["complete_ns"] or self.begun_ns + _LONGEST_NS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
     """Links in order; ``why_not`` is empty when they explain the anomaly.
 
-    ``open``: nothing contradicts it, but no rule known here leads to it.
+    ``open``: nothing contradicts it, but no rule known here leads to it. ``unobserved``: it is not
+    known, because that was not observed.
     """
 
     links: tuple[ExplanationLink, ...] = ()
     why_not: str = ""
     open: bool = False
+    unobserved: frozenset[Observation] = frozenset()
 
 
 def refuse(why_not: str, *links: ExplanationLink) -> Chain:
@@ -39,6 +83,12 @@ def refuse(why_not: str, *links: ExplanationLink) -> Chain:
 def unknown(why_not: str, *links: ExplanationLink) -> Chain:
     """No explanation, because no rule is known here that leads to it."""
     return Chain(links=links, why_not=why_not, open=True)
+
+
+def not_known(missing: Iterable[Observation], *links: ExplanationLink) -> Chain:
+    """No explanation, because what could show one was not observed."""
+    says = f"What could explain it was not observed: {listed(missing)}."
+    return Chain(links=links, why_not=says, unobserved=frozenset(missing))
 
 
 def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:

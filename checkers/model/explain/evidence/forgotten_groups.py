@@ -13,11 +13,13 @@ from highwater.checkers.groups.commits import LOST_COMMIT, READER, STALE_COMMIT,
 from highwater.checkers.groups.events import FOREVER, ended_ns
 from highwater.checkers.groups.ownership import conflict, ownerships
 from highwater.checkers.model.explain.evidence.evidence_links import (
+    AnomalyCase,
     Chain,
+    Links,
     Row,
     fault_link,
-    refuse,
 )
+from highwater.checkers.model.explain.licences import FAULT, Explanation, by_first
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import FaultInterval
@@ -28,18 +30,25 @@ _TAKING: Final = frozenset(("wipe", "power-failure"))
 
 def forgotten(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain an offset that a coordinator had not, or two owners, by the loss of all disks."""
+    why_not = "No fault took the coordinators' topic from every disk between the two."
+    return by_first(FORGOTTEN_GROUP, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
+
+
+def _all_disks(case: AnomalyCase) -> Links:
+    """Return the faults that took a group from every disk."""
+    observed, anomaly = case.observed, case.anomaly
     find = _overtaken if anomaly["kind"] in {LOST_COMMIT, STALE_COMMIT} else _owned
     spans = [*find(observed, anomaly)]
     losses = [[fault for fault in _losses(observed) if _within(fault, *span)] for span in spans]
     if not spans or not all(losses):
-        return refuse("No fault took the coordinators' topic from every disk between the two.")
+        return ()
     anew = ExplanationLink(
         rule="forgotten-group",
         says="So every replica of __consumer_offsets had lost it, and the next coordinator of the"
         " group did not know it.",
         event=anomaly["copies"][0]["note"],
     )
-    return Chain(links=(*(fault_link(fault) for fault in losses[0][-1]), anew))
+    return (*(fault_link(fault) for fault in losses[0][-1]), anew)
 
 
 def _within(faults: list[FaultInterval], since_ns: int, until_ns: int) -> bool:
@@ -89,3 +98,13 @@ def _owned(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
             pair = sorted((first, second), key=lambda owner: owner.epoch or 0)
             if conflict(*pair).format(place=place) == anomaly["copies"][0]["note"]:
                 yield first.begun_ns, second.begun_ns
+
+
+FORGOTTEN_GROUP: Final = (
+    Explanation(
+        name="forgotten-group",
+        says="Faults took the coordinators' topic from every disk.",
+        licence=FAULT,
+        evidence=_all_disks,
+    ),
+)

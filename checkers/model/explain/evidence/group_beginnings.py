@@ -14,11 +14,19 @@ import pyarrow.compute as pc
 from highwater.checkers.hazards.catalogue import find_hazard
 from highwater.checkers.hazards.evaluate import of_release
 from highwater.checkers.model.explain.evidence.evidence_links import (
+    AnomalyCase,
     Chain,
     Row,
     acknowledged,
     refuse,
 )
+from highwater.checkers.model.explain.licences import (
+    SEEN_TO_HAPPEN,
+    Explanation,
+    hazard_of_release,
+    if_observed,
+)
+from highwater.checkers.model.explain.observations import LEADERS
 from highwater.checkers.model.explain.tolerances import SECOND
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
@@ -26,10 +34,18 @@ from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import READ, REBALANCE, SEEK, SUBSCRIBE
 
 SHARE_HAZARD: Final = "KAFKA-20742"
+SHARE_SKIPS: Final = hazard_of_release(SHARE_HAZARD)
 
 
 def undelivered(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a record that a group was never given: it was there before the group's beginning."""
+    case = AnomalyCase(observed=observed, anomaly=anomaly)
+    return if_observed(_before_its_beginning(case), UNDELIVERED, case)
+
+
+def _before_its_beginning(case: AnomalyCase) -> Chain:
+    """Return where the group began to read the partition, which is behind the record."""
+    observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace = observed.traces.get(anomaly["partition"])
     group = anomaly["copies"][0]["note"]
@@ -111,3 +127,15 @@ def _shared(first: Row, added_ns: int, group: str) -> ExplanationLink:
 
 def _after(row: Row, added_ns: int) -> str:
     return f"{(row['complete_ns'] - added_ns) / SECOND:.1f} s after it was added"
+
+
+UNDELIVERED: Final = (
+    Explanation(
+        name="auto.offset.reset",
+        says="A partition was added, and the group, which had committed nothing there, began behind"
+        " the record; a share group up to 4.3 (KAFKA-20742).",
+        licence=SEEN_TO_HAPPEN | SHARE_SKIPS,
+        needs=LEADERS,
+        evidence=_before_its_beginning,
+    ),
+)

@@ -6,35 +6,26 @@ the one that it knows; with version 1 of transactions all of a producer's have t
 (``ProducerAppendInfo.checkProducerEpoch``; KIP-1228 for version 2, KAFKA-19446).
 """
 
-from collections.abc import Iterator
-
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from highwater.checkers.model.explain.evidence.evidence_links import Row
-from highwater.checkers.model.explain.tolerances import SECOND
-from highwater.checkers.model.explain.trace import FrozenReplica, RunTraces
+from highwater.checkers.model.explain.evidence.evidence_links import Links, RecordCase
+from highwater.checkers.model.explain.trace import FrozenReplica
 from highwater.checkers.model.report_types import ExplanationLink
-from highwater.harness.runs.history import OK
-
-_LONGEST_NS = 60 * SECOND
 
 
-def late_marker(observed: RunTraces, send: Row) -> tuple[ExplanationLink, ...]:
+def late_marker(case: RecordCase) -> Links:
     """Return the late marker that ended the transaction of a record, and its place on a disk.
 
     It reached the leader between the record's send and the end of its transaction, and the leader's
     log has a marker of the same producer and epoch right behind the record.
     """
-    trace = observed.traces.get(send["partition"])
+    send, trace = case.send, case.trace
     last = trace.leaderships[-1] if trace and trace.leaderships else None
     disk = trace.last_disk if trace else None
-    if disk is None or send["offset"] is None:
+    late = [*case.observed.late("WriteTxnMarkers", partition=send["partition"])]
+    if disk is None or send["offset"] is None or not late:
         return ()
-    until_ns = send["complete_ns"] or send["invoke_ns"] + _LONGEST_NS
     marker = marker_behind(disk, send["offset"])
-    for row in _markers(observed, send["partition"]):
-        if marker is None or not send["invoke_ns"] <= row["time_ns"] <= until_ns:
+    for row in late:
+        if marker is None or not case.begun_ns <= row["time_ns"] <= case.until_ns:
             continue
         if row["epoch"] != marker[2]:
             continue
@@ -56,21 +47,6 @@ def late_marker(observed: RunTraces, send: Row) -> tuple[ExplanationLink, ...]:
         )
         return came, stands
     return ()
-
-
-def ended_early(observed: RunTraces, sends: pa.Table) -> set[str]:
-    """Return the committed records that a late marker may have withdrawn."""
-    if not any(row["api"] == "WriteTxnMarkers" for row in observed.messages):
-        return set()
-    committed = sends.filter(pc.equal(sends["outcome"], OK)).to_pylist()
-    return {send["value"] for send in committed if late_marker(observed, send)}
-
-
-def _markers(observed: RunTraces, partition: int) -> Iterator[Row]:
-    for row in observed.messages:
-        here = row["topic"] == observed.topic and row["partition"] == partition
-        if row["api"] == "WriteTxnMarkers" and here:
-            yield row
 
 
 def marker_behind(disk: FrozenReplica, offset: int) -> tuple[int, int | None, int | None] | None:

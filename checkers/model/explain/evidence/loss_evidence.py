@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
 from itertools import takewhile
-from typing import TypeAlias
 
 import pyarrow.compute as pc
 
 from highwater.checkers.model.explain.evidence.evidence_links import (
-    Row,
+    Links,
+    RecordCase,
     cut_link,
     disturbed,
     event_link,
@@ -20,29 +19,23 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     unanswered,
 )
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
-from highwater.checkers.model.explain.trace import BrokerLogLine, LeadershipStart, RunTraces, Trace
+from highwater.checkers.model.explain.trace import BrokerLogLine, LeadershipStart, Trace
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import FaultInterval
-from highwater.harness.runs.history import OK, SEND
+from highwater.harness.runs.history import OK
 from highwater.harness.runs.partition_trace import Leadership
-
-Links: TypeAlias = tuple[ExplanationLink, ...]
-"""The links of an explanation; empty if there is no evidence for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LostRecord:
+class LostRecord(RecordCase):
     """An acknowledged record that is lost.
 
     Attributes:
-        send: the row of its send.
         ack: the answer to its producer.
         start: a later leadership that began without the record, if one is examined.
     """
 
-    observed: RunTraces
     trace: Trace
-    send: Row
     ack: ExplanationLink
     start: LeadershipStart | None = None
 
@@ -62,11 +55,6 @@ class LostRecord:
         return not self.unclean and self.acks == "all"
 
     @property
-    def begun_ns(self) -> int:
-        """When it was sent."""
-        return int(self.send["invoke_ns"])
-
-    @property
     def ended_ns(self) -> int:
         """When its producer had the answer; when it was sent if it had none."""
         return int(self.send["complete_ns"] or self.begun_ns)
@@ -74,9 +62,8 @@ class LostRecord:
     @property
     def faults_removing(self) -> Iterator[FaultInterval]:
         """The faults that removed its offset from a log."""
-        for fault in self.observed.faults:
-            removed = fault.removed_from(self.observed.topic, self.trace.partition)
-            if any(self.send["offset"] in offsets for offsets in removed):
+        for fault, offsets in self.observed.removals(self.trace.partition):
+            if self.send["offset"] in offsets:
                 yield fault
 
 
@@ -122,13 +109,12 @@ def client_left(case: LostRecord) -> Links:
 
 def _anything_later(case: LostRecord) -> bool:
     """Return whether the last leader's disk has a later record of the same client."""
-    disk, ops = case.trace.last_disk, case.observed.ops
+    disk = case.trace.last_disk
     if disk is None:
         return True
-    by_it = pc.and_(pc.equal(ops["process"], case.send["process"]), pc.equal(ops["kind"], SEND))
-    later = ops.filter(pc.and_(by_it, pc.greater(ops["invoke_ns"], case.begun_ns)))
-    here = later.filter(pc.equal(later["partition"], case.trace.partition))
-    return not disk.records.isdisjoint(here["value"].to_pylist())
+    sends = case.observed.sends(process=case.send["process"], partition=case.trace.partition)
+    later = sends.filter(pc.greater(sends["invoke_ns"], case.begun_ns))
+    return not disk.records.isdisjoint(later["value"].to_pylist())
 
 
 def sent_to_deposed(case: LostRecord) -> Links:
@@ -185,15 +171,11 @@ def left_unread(case: LostRecord) -> Links:
 
 def _was_one_appended(case: LostRecord, until_ns: int) -> bool:
     """Return whether a log has a record that the producer handed over after this one."""
-    ops = case.observed.ops
-    same = (
-        pc.equal(ops["kind"], SEND),
-        pc.equal(ops["process"], case.send["process"]),
-        pc.equal(ops["partition"], case.trace.partition),
-        pc.greater(ops["complete_ns"], case.ended_ns),
-        pc.less(ops["complete_ns"], until_ns),
+    sends = case.observed.sends(process=case.send["process"], partition=case.trace.partition)
+    between = pc.and_(
+        pc.greater(sends["complete_ns"], case.ended_ns), pc.less(sends["complete_ns"], until_ns)
     )
-    later = set(ops["value"].filter(reduce(pc.and_, same)).to_pylist())
+    later = set(sends["value"].filter(between).to_pylist())
     return any(later & disk.records for disk in case.trace.disks.values())
 
 
@@ -325,9 +307,7 @@ def taken_for_another(case: LostRecord) -> Links:
     while disk and offset in disk.at and disk.record(offset) is None:
         offset -= 1
     holder = disk.record(offset) if disk else None
-    ops = case.observed.ops
-    of_holder = pc.and_(pc.equal(ops["kind"], SEND), pc.equal(ops["value"], holder or ""))
-    for row in ops.filter(of_holder).to_pylist():
+    for row in case.observed.sends(value=holder or "").to_pylist():
         unanswered_abort = row["outcome"] != OK and row["offset"] is None
         if row["process"] != case.send["process"] or not unanswered_abort:
             continue

@@ -5,11 +5,11 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from highwater.checkers.model.explain.evidence.evidence_links import event_link
-from highwater.checkers.model.explain.evidence.loss_evidence import Links, LostRecord
+from highwater.checkers.model.explain.evidence.evidence_links import Links, event_link
+from highwater.checkers.model.explain.evidence.loss_evidence import LostRecord
 from highwater.checkers.model.explain.trace import BrokerLogLine
 from highwater.checkers.model.report_types import ExplanationLink
-from highwater.harness.runs.history import FAIL, SEND
+from highwater.harness.runs.history import FAIL
 
 _BREACH: Final = re.compile(
     r"due to retention size (?P<allowed>\d+) breach\. Log size after deletion will be (?P<left>\d+)"
@@ -42,10 +42,9 @@ def counted_twice(case: LostRecord) -> Links:
 
 def _bytes_sent(case: LostRecord) -> int:
     """Return the most bytes that all batches of the partition can have."""
-    ops = case.observed.ops
-    here = pc.and_(pc.equal(ops["kind"], SEND), pc.equal(ops["partition"], case.trace.partition))
-    sends = ops.filter(pc.and_(here, pc.not_equal(ops["outcome"], FAIL)))
-    return int(sends.num_rows) * (case.observed.plan.workload.record_bytes + _OVERHEAD_BYTES)
+    sends = case.observed.sends(partition=case.trace.partition)
+    sent = sends.filter(pc.not_equal(sends["outcome"], FAIL))
+    return int(sent.num_rows) * (case.observed.plan.workload.record_bytes + _OVERHEAD_BYTES)
 
 
 def _leadership(case: LostRecord, line: BrokerLogLine) -> Links:

@@ -11,17 +11,23 @@ from typing import Final
 import pyarrow.compute as pc
 
 from highwater.checkers.model.explain.evidence.evidence_links import (
+    AnomalyCase,
     Chain,
     Row,
     refuse,
     unknown,
 )
+from highwater.checkers.model.explain.licences import Explanation, of_plan, of_releases
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON, read_client
 from highwater.harness.runs.history import SEEK
 
 _FENCED: Final = (2, 5)
+_FENCES: Final = (
+    "From 2.5 on a coordinator waits for the offsets of an open transaction, and takes them"
+    " from current members alone (KIP-447)."
+)
 _UNFENCED_CLIENTS: Final = {
     AIOKAFKA: "sends a group's offsets without member and generation, and does not ask for offsets"
     " that are stable",
@@ -32,17 +38,24 @@ _UNFENCED_CLIENTS: Final = {
 
 def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a record that two transactions of a group read: the second began where both did."""
+    return _unfenced(AnomalyCase(observed=observed, anomaly=anomaly))
+
+
+def _library(run: RunTraces) -> str:
+    return read_client(run.plan.client, run.plan.played_on).library
+
+
+def _unfenced(case: AnomalyCase) -> Chain:
+    """Return how the second transaction began before the first had ended."""
+    observed, anomaly = case.observed, case.anomaly
     first, second = anomaly["steps"][0], anomaly["steps"][-1]
     plan = observed.plan
-    library = read_client(plan.client, plan.played_on).library
+    library = _library(observed)
     # Whichever broker coordinates the group, it must be an old one, unless the client asks none.
     coordinators = observed.software.at(second["invoke_ns"])
     fences = any(broker.number >= _FENCED for broker in coordinators)
     if plan.external or (fences and library not in _UNFENCED_CLIENTS):
-        return refuse(
-            "From 2.5 on a coordinator waits for the offsets of an open transaction, and takes them"
-            " from current members alone (KIP-447)."
-        )
+        return refuse(_FENCES)
     if first["process"] == second["process"]:
         return refuse("One member read it twice.")
     begins = _beginning(observed, second, anomaly["partition"])
@@ -81,3 +94,18 @@ def _beginning(observed: RunTraces, step: Row, partition: int) -> Row | None:
     seeks = pc.and_(pc.equal(ops["kind"], SEEK), pc.less_equal(ops["invoke_ns"], until_ns))
     rows: list[Row] = ops.filter(pc.and_(of_member, seeks)).to_pylist()
     return rows[-1] if rows else None
+
+
+PROCESSED_TWICE: Final = (
+    Explanation(
+        name="before-KIP-447",
+        says="Nobody fenced a member of the group that was put out.",
+        licence=of_releases("before KIP-447", _FENCES, lambda entry: entry.number < _FENCED)
+        | of_plan(
+            "aiokafka or kafka-python",
+            "This client tells member and generation.",
+            lambda run: _library(run) in _UNFENCED_CLIENTS,
+        ),
+        evidence=_unfenced,
+    ),
+)

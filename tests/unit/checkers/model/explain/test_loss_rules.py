@@ -8,12 +8,11 @@ import pyarrow as pa
 import pytest
 
 from highwater.checkers.model.explain.evidence.loss_evidence import LostRecord
+from highwater.checkers.model.explain.licences import Explanation, first
 from highwater.checkers.model.explain.lost_records import (
     OTHERWISE,
     SUCCESSION,
     UNANSWERED,
-    LossRule,
-    first,
 )
 from highwater.checkers.model.explain.software import Software, SoftwareChange, SoftwareHistory
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
@@ -274,7 +273,7 @@ def test_every_rule_is_tested() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_a_rule_explains_a_loss_by_its_evidence(rule: LossRule) -> None:
+def test_a_rule_explains_a_loss_by_its_evidence(rule: Explanation[LostRecord]) -> None:
     record = EXPLAINED[rule.name].record()
     links = rule.links(record)
     assert record.ack in links
@@ -284,7 +283,7 @@ def test_a_rule_explains_a_loss_by_its_evidence(rule: LossRule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_a_rule_does_not_explain_what_is_out_of_its_bounds(rule: LossRule) -> None:
+def test_a_rule_does_not_explain_what_is_out_of_its_bounds(rule: Explanation[LostRecord]) -> None:
     assert rule.links(NOT_EXPLAINED[rule.name].record()) == ()
 
 

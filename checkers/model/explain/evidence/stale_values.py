@@ -7,7 +7,16 @@ one, which commits (KAFKA-8522 and KIP-354 say how long consumers have; nothing 
 followers).
 """
 
-from highwater.checkers.model.explain.evidence.evidence_links import Chain, Row, refuse
+from typing import Final
+
+from highwater.checkers.model.explain.evidence.evidence_links import (
+    AnomalyCase,
+    Chain,
+    Links,
+    Row,
+)
+from highwater.checkers.model.explain.licences import SEEN_TO_HAPPEN, Explanation, by_first
+from highwater.checkers.model.explain.observations import LEADERS
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.topics.record_keys import DELETE_RETENTION
@@ -18,6 +27,13 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 def stale(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a stale replica by the time for which it, or the one ahead of it, was out of sync."""
+    why_not = f"No replica was out of sync for as long as {DELETE_RETENTION}."
+    return by_first(STALE, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
+
+
+def _out_of_sync(case: AnomalyCase) -> Links:
+    """Return the absence of a replica that was longer than delete.retention.ms."""
+    observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
     retention_ms = int(observed.plan.topic.config.get(DELETE_RETENTION, DAY_MS))
     brokers = {copy["broker"] for copy in anomaly["copies"]}
@@ -29,9 +45,9 @@ def stale(observed: RunTraces, anomaly: Row) -> Chain:
                 since = row.time_ns if since is None else since
                 continue
             if since is not None and row.time_ns - since >= retention_ms * 1_000_000:
-                return Chain(links=(_away(broker, since, row.time_ns, retention_ms),))
+                return (_away(broker, since, row.time_ns, retention_ms),)
             since = None
-    return refuse(f"No replica was out of sync for as long as {DELETE_RETENTION}.")
+    return ()
 
 
 def _away(broker: int, since_ns: int, until_ns: int, retention_ms: int) -> ExplanationLink:
@@ -44,3 +60,15 @@ def _away(broker: int, since_ns: int, until_ns: int, retention_ms: int) -> Expla
         broker=broker,
         time_ns=until_ns,
     )
+
+
+STALE: Final = (
+    Explanation(
+        name="delete-retention",
+        says="A replica was out of sync for longer than delete.retention.ms, while the others"
+        " removed tombstones and markers.",
+        licence=SEEN_TO_HAPPEN,
+        needs=LEADERS,
+        evidence=_out_of_sync,
+    ),
+)

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from highwater.checkers.model.explain.stale_values import stale
+from highwater.checkers.model.explain.evidence.stale_values import stale
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.topics.record_keys import DELETE_RETENTION
 
@@ -18,7 +18,8 @@ def observed(*isrs: tuple[int, list[int]], retention_s: int = 5) -> Any:  # noqa
     rows = [SimpleNamespace(time_ns=at * S, isr=isr) for at, isr in isrs]
     topic = Topic(config={DELETE_RETENTION: str(retention_s * 1000)})
     trace = SimpleNamespace(leaderships=rows)
-    return SimpleNamespace(traces={0: trace}, plan=Plan(kafka="4.4.0", topic=topic))
+    plan = Plan(kafka="4.4.0", topic=topic)
+    return SimpleNamespace(traces={0: trace}, plan=plan, missing=frozenset())
 
 
 @pytest.mark.parametrize("isr", [[1, 2], [1, 3]])

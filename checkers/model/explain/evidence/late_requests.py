@@ -1,0 +1,144 @@
+"""Evidence of a transactional producer's requests that came late: an EndTxn, a Produce, a copy."""
+
+from typing import Final
+
+from highwater.checkers.model.explain.evidence.evidence_links import Links, RecordCase, Row
+from highwater.checkers.model.explain.tolerances import MS, WITHIN
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.history import FAIL
+
+_FORGETS: Final = "producer.id.expiration.ms"
+_FORGETS_USUALLY_MS: Final = 86_400_000
+
+
+def late_end_txn(case: RecordCase) -> Links:
+    """Return the EndTxn of an earlier transaction that reached the one of a record (KAFKA-17754).
+
+    It bears its producer's id and epoch, and with version 1 these are the same in every transaction
+    of that producer.
+    """
+    send = case.send
+    for row in case.observed.late("EndTxn", source=_sender(case)):
+        if not case.begun_ns <= row["time_ns"] <= case.until_ns:
+            continue
+        says = (
+            f"An EndTxn of {send['process']} that the wire had kept reached {row['target']} while"
+            f" the transaction of {send['value']} was open. It bears producer id"
+            f" {row['producer_id']} and epoch {row['epoch']}, and nothing that tells one"
+            " transaction of that producer from the next."
+        )
+        own_end = ExplanationLink(
+            rule="late-end-txn",
+            says=f"Its own end was asked for after that: {send['outcome']}"
+            f"{', ' + send['error'] if send['error'] else ''}.",
+            event=f"{send['process']}: {send['outcome']}",
+            time_ns=send["complete_ns"],
+        )
+        return _came("late-end-txn", says, row), own_end
+    return ()
+
+
+def opened_again(case: RecordCase) -> Links:
+    """Return the late Produce of a record that opened its transaction again (KAFKA-14402)."""
+    so = "which opened that transaction again; no coordinator knows of it"
+    return _late_produce(case, so)
+
+
+def committed_with_the_next(case: RecordCase) -> Links:
+    """Return the late Produce of a record that the next transaction of its producer committed.
+
+    The leader asks no coordinator, or it has asked about that transaction already, and takes the
+    record for one with the sequence number that the client gave to its next one.
+    """
+    return _late_produce(case, "which committed it with the next one")
+
+
+def given_up(case: RecordCase) -> ExplanationLink:
+    """Return the abort of a record about which its producer had no answer."""
+    send = case.send
+    return ExplanationLink(
+        rule="late-produce",
+        says=f"{send['process']} had no answer about {send['value']}, and aborted its transaction.",
+        event=f"{send['process']}: {send['outcome']}",
+        time_ns=send["complete_ns"],
+    )
+
+
+def _late_produce(case: RecordCase, so: str) -> Links:
+    """Return the abort of a record without an answer, and its Produce, which came after that."""
+    send = case.send
+    ended_ns = send["complete_ns"]
+    if send["outcome"] != FAIL or send["offset"] is not None or ended_ns is None:
+        return ()
+    partition = case.anomaly["partition"]
+    for row in case.observed.late("Produce", partition=partition, source=_sender(case)):
+        if row["time_ns"] < ended_ns - WITHIN.log:
+            continue
+        says = (
+            f"A Produce of {send['process']} that the wire had kept, of producer id"
+            f" {row['producer_id']} and epoch {row['epoch']}, reached {row['target']} after that."
+            f" The leader appended {send['value']} at offset {case.anomaly['offset']}, {so}."
+        )
+        return given_up(case), _came("late-produce", says, row)
+    return ()
+
+
+def written_again(case: RecordCase) -> Links:
+    """Return the late copy of a record that its leader appended a second time, and why.
+
+    A leader forgets a producer that has no transaction open for ``producer.id.expiration.ms``
+    (KIP-854), and takes any sequence number of one that it does not know (KIP-360). The offset of
+    the anomaly is that of the second place, except of ``repeated-sequence``.
+    """
+    observed, send = case.observed, case.send
+    offset = None if case.anomaly["kind"] == "repeated-sequence" else case.anomaly["offset"]
+    ended_ns, place = send["complete_ns"], send["offset"]
+    if ended_ns is None or place is None or place == offset:
+        return ()
+    setting = observed.plan.broker_config.get(_FORGETS, _FORGETS_USUALLY_MS)
+    copies = _places(case)
+    for row in observed.late("Produce", partition=send["partition"], source=_sender(case)):
+        idle_ms = (row["time_ns"] - ended_ns) / MS
+        if idle_ms < int(setting) or len(copies) < 2:  # noqa: PLR2004 - two places
+            continue
+        says = (
+            f"A Produce of {send['process']} that the wire had kept, of producer id"
+            f" {row['producer_id']} and epoch {row['epoch']}, reached {row['target']}"
+            f" {idle_ms / 1000:.1f} s after the end of its transaction. Leaders forget a producer"
+            f" after {_FORGETS}={setting}."
+        )
+        stands = ExplanationLink(
+            rule="forgotten-producer",
+            says=f"{send['value']} is at offsets {' and '.join(map(str, copies))}: the leader did"
+            " not know that it had it.",
+            event="replicas",
+        )
+        return _came("forgotten-producer", says, row), stands
+    return ()
+
+
+def was_its_first(case: RecordCase) -> bool:
+    """Return whether a record was its producer's first in its partition: sequence number 0."""
+    send = case.send
+    sends = case.observed.sends(process=send["process"], partition=send["partition"])
+    return int(min(sends["invoke_ns"].to_pylist(), default=0)) == case.begun_ns
+
+
+def _sender(case: RecordCase) -> str:
+    """Return how the wire calls the producer of a record."""
+    return f"client:{case.send['process']}"
+
+
+def _came(rule: str, says: str, row: Row) -> ExplanationLink:
+    """Return a request that the wire let go on, as a link."""
+    event = f"{row['api']} {row['event']}: {row['transactional_id']}, message {row['message']}"
+    return ExplanationLink(rule=rule, says=says, event=event, time_ns=row["time_ns"])
+
+
+def _places(case: RecordCase) -> list[int]:
+    """Return the offsets at which the last leader's disk has a record."""
+    disk = case.trace.last_disk if case.trace else None
+    if disk is None:
+        return []
+    ids = zip(disk.offsets.tolist(), disk.ids, strict=True)
+    return [offset for offset, name in ids if name == case.send["value"]]

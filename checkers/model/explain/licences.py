@@ -1,0 +1,265 @@
+"""Licences: each explanation names the rule, or the fact, that lets its anomaly happen.
+
+A licence is a switch of the model that is on or off in the software of a run, brokers and client,
+or a fact of its release, settings, client or faults. An explanation whose licence is not in force
+explains nothing: what is left is what a bug of Kafka would look like.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+
+from highwater.checkers.hazards.catalogue import find_hazard
+from highwater.checkers.hazards.evaluate import of_clients, of_release
+from highwater.checkers.model.explain.evidence.evidence_links import (
+    Chain,
+    Links,
+    not_known,
+    refuse,
+)
+from highwater.checkers.model.explain.observations import Observation
+from highwater.checkers.model.explain.trace import RunTraces
+from highwater.checkers.model.protocol.rules_by_release import Rules, old_format
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.checkers.model.transactions.transaction_rules import TransactionRules
+from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.client_choice import read_client
+from highwater.harness.releases.release import Release
+
+_NEW_SETS: Final = (0, 11)
+
+
+Holds: TypeAlias = Callable[[RunTraces, int | None], bool]
+"""Say whether something was in force in a run: at a time, or at any time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Licence:
+    """A rule or a fact that lets an anomaly happen in a run.
+
+    Attributes:
+        name: what is in force: a switch of the model, or a fact in a few words.
+        says: the sentence that is given where it is not in force.
+        holds: whether it was in force. Which broker it was, only the evidence knows, and asks
+            ``SoftwareHistory`` itself.
+        switches: the switches of ``Rules`` and ``TransactionRules`` that decide; none for a fact.
+    """
+
+    name: str
+    says: str
+    holds: Holds
+    switches: tuple[str, ...] = ()
+
+    def __or__(self, other: "Licence") -> "Licence":
+        return self._with(other, "or", lambda run, at: self.holds(run, at) or other.holds(run, at))
+
+    def __and__(self, other: "Licence") -> "Licence":
+        return self._with(
+            other, "and", lambda run, at: self.holds(run, at) and other.holds(run, at)
+        )
+
+    def _with(self, other: "Licence", word: str, holds: Holds) -> "Licence":
+        return Licence(
+            name=f"{self.name} {word} {other.name}",
+            says=f"{self.says} {other.says}",
+            switches=self.switches + other.switches,
+            holds=holds,
+        )
+
+
+def lacks(switch: str) -> Licence:
+    """Return the licence of a release, with its client, that does not have a rule."""
+    return Licence(
+        name=f"{switch}: off",
+        says=f"On this release, with this client: {_says(switch)}",
+        switches=(switch,),
+        holds=lambda run, at: run.software.may_lack(switch, at),
+    )
+
+
+def has(switch: str) -> Licence:
+    """Return the licence of a release, with its client, that has a rule."""
+    return Licence(
+        name=switch,
+        says=f"Not on this release, with this client: {_says(switch)}",
+        switches=(switch,),
+        holds=lambda run, at: run.software.may_have(switch, at),
+    )
+
+
+def hazard_of_release(hazard: str) -> Licence:
+    """Return the licence of releases that have a hazard of the catalogue."""
+    row = find_hazard(hazard)
+    return of_releases(
+        hazard, "This release is not affected.", lambda entry: of_release(row, entry)
+    )
+
+
+def of_releases(name: str, says: str, has_it: Callable[[Release], bool]) -> Licence:
+    """Return the licence of some releases."""
+    return Licence(
+        name=name,
+        says=says,
+        holds=lambda run, at: any(has_it(release(ran.kafka)) for ran in run.software.at(at)),
+    )
+
+
+def hazard_of_clients(hazard: str) -> Licence:
+    """Return the licence of clients that have a hazard of the catalogue."""
+    row = find_hazard(hazard)
+
+    def holds(run: RunTraces, _: int | None) -> bool:
+        brokers = run.plan.played_on
+        return of_clients(row, read_client(run.plan.client, brokers), release(brokers))
+
+    return Licence(name=hazard, says="This client is not affected.", holds=holds)
+
+
+def of_plan(name: str, says: str, holds: Callable[[RunTraces], bool]) -> Licence:
+    """Return a licence of the settings of a run."""
+    return Licence(name=name, says=says, holds=lambda run, _: holds(run))
+
+
+def _says(switch: str) -> str:
+    """Return the sentence of a switch, to go on with."""
+    rules = Rules if switch in Rules.__dataclass_fields__ else TransactionRules
+    sentence = str(rules.__dataclass_fields__[switch].metadata["says"])
+    return f"{sentence[:1].lower()}{sentence[1:]}"
+
+
+class _Asks(Protocol):
+    """A case: it knows the run in which it was observed."""
+
+    @property
+    def observed(self) -> RunTraces: ...
+
+
+C = TypeVar("C", bound=_Asks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation(Generic[C]):
+    """One way in which an anomaly comes about.
+
+    Attributes:
+        name: a switch of the model's rules, or a plain name.
+        says: the way in a sentence.
+        licence: what must be in force for it.
+        evidence: the links of the explanation, in order of time; empty if it was not observed. Or a
+            chain, which says why not.
+        applies: whether the case is of its kind.
+        needs: the observations without which its evidence may be missing.
+    """
+
+    name: str
+    says: str
+    licence: Licence
+    evidence: Callable[[C], Links | Chain]
+    applies: Callable[[C], bool] = lambda _: True
+    needs: frozenset[Observation] = frozenset()
+
+    def may_explain(self, case: C) -> bool:
+        """Return whether release, client and settings allow it in a case, at any time."""
+        return self.licence.holds(case.observed, None) and self.applies(case)
+
+    def outcome(self, case: C) -> Chain:
+        """Return the evidence for it, whether or not it is allowed."""
+        evidence = self.evidence(case) if self.applies(case) else ()
+        return evidence if isinstance(evidence, Chain) else Chain(links=evidence)
+
+    def allows(self, case: C, outcome: Chain) -> bool:
+        """Return whether its licence was in force when the events of a chain happened."""
+        named = (link.time_ns for link in outcome.links if link.rule == self.name)
+        return self.licence.holds(case.observed, next(named, None))
+
+    def links(self, case: C) -> Links:
+        """Return the links of the explanation; empty if it does not explain the anomaly."""
+        outcome = self.outcome(case) if self.may_explain(case) else Chain()
+        return () if outcome.why_not or not self.allows(case, outcome) else outcome.links
+
+
+def first(explanations: Sequence[Explanation[C]], case: C) -> Links:
+    """Return the links of the first explanation of an anomaly; empty if none explains it."""
+    return next((links for rule in explanations if (links := rule.links(case))), ())
+
+
+def by_first(
+    explanations: Sequence[Explanation[C]], case: C, why_not: str, *present: ExplanationLink
+) -> Chain:
+    """Explain an anomaly by the first of some explanations.
+
+    Args:
+        explanations: in order.
+        case: the anomaly.
+        why_not: the reason when none has evidence or says why not.
+        present: links that are there without an explanation, too.
+    """
+    refused = []
+    for rule in explanations:
+        outcome = rule.outcome(case)
+        if outcome.why_not:
+            refused += [outcome] if rule.may_explain(case) else []
+        elif outcome.links and rule.allows(case, outcome):
+            return outcome
+        elif outcome.links:
+            refused.insert(0, refuse(rule.licence.says, *outcome.links))
+    return if_observed(refused[0] if refused else refuse(why_not, *present), explanations, case)
+
+
+def if_observed(outcome: Chain, explanations: Iterable[Explanation[C]], case: C) -> Chain:
+    """Return a refusal only if nothing is missing that an allowed explanation needs.
+
+    Args:
+        outcome: what was found; an explanation stays.
+        explanations: those that were tried.
+        case: the anomaly.
+    """
+    needs = (rule.needs for rule in explanations if rule.may_explain(case))
+    missing = case.observed.missing.intersection(chain.from_iterable(needs))
+    return not_known(missing, *outcome.links) if outcome.why_not and missing else outcome
+
+
+UNACKNOWLEDGED: Final = Licence(
+    name="acks=0",
+    says="A broker has acknowledged it: only with acks=0 there is no answer.",
+    holds=lambda run, _: run.plan.workload.acks == "0",
+)
+LEADER_ALONE: Final = Licence(
+    name="acks=0 or 1",
+    says="With acks=all its leader waits for every member of the ISR.",
+    holds=lambda run, _: run.plan.workload.acks != "all",
+)
+UNCLEAN: Final = Licence(
+    name="unclean elections",
+    says="No replica outside of the ISR may be elected.",
+    holds=lambda run, _: run.elects_anybody,
+)
+FAULT: Final = Licence(
+    name="an injected fault",
+    says="The evidence is the fault itself.",
+    holds=lambda _, __: True,
+)
+SEEN_TO_HAPPEN: Final = Licence(
+    name="what the run shows",
+    says="It may happen on every release.",
+    holds=lambda _, __: True,
+)
+OLD_SETS: Final = Licence(
+    name="message sets of before 0.11",
+    says="Only sets of before 0.11 are sent whole.",
+    holds=lambda run, _: (
+        any(software.number < _NEW_SETS for software in run.software.at(None))
+        or old_format(run.plan.protocol, run.plan.format)
+    ),
+)
+RESENT: Final = Licence(
+    name="no idempotence",
+    says="Its producer is idempotent (KIP-98).",
+    holds=lambda run, _: not run.plan.workload.idempotence,
+)
+NEW_EPOCH: Final = Licence(
+    name="a new producer epoch",
+    says="Its producer is not idempotent (KIP-98).",
+    holds=lambda run, _: run.plan.workload.idempotence,
+)

@@ -1,0 +1,321 @@
+"""Each explanation names what licenses it, and is refused where that is not in force."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from highwater.checkers.model.explain.explanations import EXPLANATIONS, NOT_EXPLAINING
+from highwater.checkers.model.explain.licences import Explanation
+from highwater.checkers.model.explain.lost_records import OTHERWISE, SUCCESSION, UNANSWERED
+from highwater.checkers.model.explain.reconcile import as_random
+from highwater.checkers.model.explain.software import Software
+from highwater.checkers.model.explain.trace import RunTraces
+from highwater.checkers.model.protocol.rules_by_release import SWITCHES
+from highwater.checkers.model.transactions.transaction_rules import TRANSACTION_SWITCHES
+from highwater.harness.runs.plan import Topic, Workload
+from tests.support import logdirs
+from tests.support.judged import anomalies, verdict
+from tests.support.run_builder import MS, RunBuilder
+from tests.unit.checkers.model.explain.test_explanations import TRANSACTIONS, transactional
+from tests.unit.checkers.model.explain.test_loss_rules import EXPLAINED, Situation
+
+Row = dict[str, Any]
+Build = Callable[[RunBuilder], Row]
+
+ALL = [each for table in EXPLANATIONS.values() for each in table]
+EVERY_SWITCH = {*SWITCHES, *TRANSACTION_SWITCHES}
+
+
+def late_end_txn(run: RunBuilder) -> Row:
+    """The EndTxn of an earlier transaction reaches the one of m3, which is aborted."""
+    run.tick(100)
+    run.send("m3", 0, outcome="fail", process="writer")
+    run.rows["history/ops"][-1]["complete_ns"] += 150 * MS
+    run.tick(100)
+    run.message("EndTxn", "client:writer")
+    run.read("m3", 0)
+    run.disk((1, 2, 3), [(0, 0, "m3")])
+    return {"kind": "G1a", "offset": 0, "value": "m3"}
+
+
+def late_produce(run: RunBuilder) -> Row:
+    """The Produce of m2 comes after its abort, and the next transaction is committed."""
+    run.send("m2", None, outcome="fail", process="writer")
+    run.tick(100)
+    run.message("Produce", "client:writer", partition=0)
+    run.read("m2", 0)
+    run.disk((1, 2, 3), [(0, 0, "m2")])
+    return {"kind": "G1a", "offset": 0, "value": "m2"}
+
+
+def late_opening(run: RunBuilder) -> Row:
+    """The same, and no transaction follows."""
+    return late_produce(run) | {"kind": "hanging-transaction"}
+
+
+def late_marker(run: RunBuilder) -> Row:
+    """A marker that was late ends the transaction of m2, which is committed then."""
+    run.send("m2", 0, process="writer")
+    run.rows["history/ops"][-1]["complete_ns"] += 150 * MS
+    run.tick(100)
+    run.message("WriteTxnMarkers", "broker-2", partition=0)
+    for broker in (1, 2, 3):
+        run.disks[broker, 0] = [
+            transactional(0, "m2"),
+            logdirs.marker(1, producer=7, commit=False),
+        ]
+    return {"kind": "lost-write", "offset": 0, "value": "m2"}
+
+
+def forgotten(run: RunBuilder, *, before: tuple[str, ...] = ("m0",)) -> Row:
+    """A copy of m1 comes two seconds after the end of its transaction."""
+    settings = {"producer.id.expiration.ms": "2000"}
+    run.plan = msgspec.structs.replace(run.plan, broker_config=settings)
+    for offset, value in enumerate(before):
+        run.send(value, offset, process="writer")
+    place = len(before)
+    run.send("m1", place, outcome="fail", process="writer")
+    run.tick(2_500)
+    run.message("Produce", "client:writer", partition=0)
+    values = [*before, "m1", None, "m1", None]
+    for broker in (1, 2, 3):
+        run.disks[broker, 0] = [
+            logdirs.marker(offset, producer=7, commit=offset > place + 1)
+            if value is None
+            else transactional(offset, value)
+            for offset, value in enumerate(values)
+        ]
+    return {"kind": "G1a", "offset": place + 2, "value": "m1"}
+
+
+def forgotten_first(run: RunBuilder) -> Row:
+    """The same of the first record of its producer, with sequence number 0."""
+    return forgotten(run, before=())
+
+
+def reused_sequence(run: RunBuilder) -> Row:
+    """The leader has m2, which was aborted without an answer, where it acknowledged m3."""
+    run.everywhere([(0, 0, "m1")])
+    run.send("m2", None, outcome="fail", process="writer")
+    run.send("m3", 1, process="writer")
+    run.disk((1, 2, 3), [(1, 0, "m2")])
+    return {"kind": "lost-write", "offset": 1, "value": "m3"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A run, and the brokers and clients with which it is explained and unexplained."""
+
+    build: Build
+    explained: tuple[tuple[str, str], ...]
+    unexplained: tuple[tuple[str, str], ...]
+    rule: str
+
+
+V1 = ("4.4.0", "librdkafka")
+JAVA_V1 = ("4.4.0", "java:3.9.2")
+V2 = ("4.4.0", "java")
+OLD = ("3.3.2", "java")
+
+TRIALS = {
+    "late-end-txn": Trial(
+        build=late_end_txn,
+        rule="late-end-txn",
+        explained=(V1, JAVA_V1, OLD, ("4.4.0", "kafka-python"), ("4.4.0", "aiokafka")),
+        unexplained=(V2, ("4.0.1", "java")),
+    ),
+    "late-produce": Trial(
+        build=late_produce,
+        rule="late-produce",
+        explained=(V1, OLD, ("3.9.2", "librdkafka"), ("2.8.2", "kafka-python")),
+        unexplained=(V2, JAVA_V1, ("3.9.2", "java"), ("4.4.0", "kafka-python")),
+    ),
+    "late-produce-that-hangs": Trial(
+        build=late_opening,
+        rule="late-produce",
+        explained=(OLD, ("3.3.2", "librdkafka"), ("0.11.0.3", "librdkafka")),
+        unexplained=(V1, V2, JAVA_V1, ("3.7.2", "librdkafka")),
+    ),
+    "late-marker": Trial(
+        build=late_marker,
+        rule="late-marker",
+        explained=(V1, JAVA_V1, OLD, ("4.1.2", "java")),
+        unexplained=(V2, ("4.2.1", "java")),
+    ),
+    "forgotten": Trial(
+        build=forgotten,
+        rule="forgotten-producer",
+        explained=(V1, JAVA_V1, OLD),
+        unexplained=(V2, ("2.4.1", "librdkafka"), ("4.0.1", "java")),
+    ),
+    "forgotten-first": Trial(
+        build=forgotten_first,
+        rule="forgotten-producer",
+        explained=(("2.4.1", "librdkafka"), V1),
+        unexplained=(V2,),
+    ),
+    "reused-sequence": Trial(
+        build=reused_sequence,
+        rule="reused-sequence",
+        explained=(V1, ("3.3.2", "librdkafka")),
+        unexplained=(V2, OLD, JAVA_V1, ("4.4.0", "kafka-python")),
+    ),
+}
+
+
+def played(path: Path, trial: Trial, kafka: str, client: str, **settings: str) -> tuple[str, str]:
+    """Return the word and the last rule of the model about a trial."""
+    run = RunBuilder(path / "run", kafka=kafka, client=client, workload=TRANSACTIONS)
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(3_000)
+    row = {"topic": "events", "partition": 0, **trial.build(run)}
+    config = {**run.plan.broker_config, **settings}
+    run.plan = msgspec.structs.replace(run.plan, broker_config=config)
+    built = run.write()
+    anomalies(built, row)
+    found = as_random(built, verdict(kafka=kafka)).findings
+    [said] = [each for each in found if each.kind == row["kind"]]
+    return said.verdict, " ".join(link.rule for link in said.because)
+
+
+CASES = [
+    pytest.param(trial, kafka, client, word, id=f"{name}-{kafka}-{client}")
+    for name, trial in TRIALS.items()
+    for word, software in (("explained", trial.explained), ("unexplained", trial.unexplained))
+    for kafka, client in software
+]
+
+
+@pytest.mark.parametrize(("trial", "kafka", "client", "word"), CASES)
+def test_what_happens_in_transactions_is_explained_by_the_rules_of_release_and_client(
+    tmp_path: Path, trial: Trial, kafka: str, client: str, word: str
+) -> None:
+    said, rules = played(tmp_path, trial, kafka, client)
+    assert said == word
+    if word == "explained":
+        assert trial.rule in rules
+
+
+def test_a_broker_that_is_told_not_to_verify_appends_a_late_produce(tmp_path: Path) -> None:
+    setting = {"transaction.partition.verification.enable": "false"}
+    hangs = TRIALS["late-produce-that-hangs"]
+    assert played(tmp_path, hangs, *V1, **setting)[0] == "explained"
+
+
+def test_every_switch_has_an_explanation_or_a_reason_why_none_is_needed() -> None:
+    explaining = {switch for each in ALL for switch in each.licence.switches}
+    assert explaining | NOT_EXPLAINING.keys() == EVERY_SWITCH
+    assert not explaining & NOT_EXPLAINING.keys()
+    assert all(reason.endswith(".") for reason in NOT_EXPLAINING.values())
+
+
+def flipped(software: Software, switch: str) -> Software:
+    """Return the software with one switch turned over."""
+    if switch in SWITCHES:
+        value = not getattr(software.rules, switch)
+        return replace(software, rules=replace(software.rules, **{switch: value}))
+    assert software.transactions is not None
+    value = not getattr(software.transactions, switch)
+    return replace(software, transactions=replace(software.transactions, **{switch: value}))
+
+
+def turned(observed: RunTraces, switch: str) -> RunTraces:
+    """Return a run with one switch turned over in all of its software."""
+    first = flipped(observed.software.first, switch)
+    return replace(observed, software=replace(observed.software, first=first))
+
+
+LOSSES = [each for each in ALL if each.name in EXPLAINED and each.licence.switches]
+
+
+@pytest.mark.parametrize("rule", LOSSES, ids=lambda rule: rule.name)
+def test_a_loss_is_not_explained_without_the_switch_that_licenses_it(
+    rule: Explanation[Any],
+) -> None:
+    case = EXPLAINED[rule.name].record()
+    assert rule.links(case)
+    for switch in rule.licence.switches:
+        assert not rule.links(replace(case, observed=turned(case.observed, switch)))
+
+
+def test_every_explanation_by_a_switch_is_tried_with_and_without_it() -> None:
+    tried = {trial.rule for trial in TRIALS.values()} | EXPLAINED.keys() | {"exact_epochs"}
+    assert {each.name for each in ALL if each.licence.switches} <= tried
+
+
+@pytest.mark.parametrize(
+    ("name", "situation"),
+    [
+        ("counted-twice", replace(EXPLAINED["counted-twice"], kafka="4.4.0")),
+        ("acks", replace(EXPLAINED["acks"], acks="all")),
+        ("zombie", replace(EXPLAINED["zombie"], acks="all")),
+        ("unclean", replace(EXPLAINED["unclean"], unclean=False)),
+        *((name, replace(EXPLAINED[name], acks="1")) for name in ("fault", "retry", "unread")),
+        ("shorter-log", replace(EXPLAINED["shorter-log"], acks="all")),
+    ],
+)
+def test_a_loss_is_not_explained_without_the_fact_that_licenses_it(
+    name: str, situation: Situation
+) -> None:
+    [rule] = [each for each in (*UNANSWERED, *SUCCESSION, *OTHERWISE) if each.name == name]
+    assert rule.links(EXPLAINED[name].record())
+    assert not rule.links(situation.record())
+
+
+def test_a_replica_keeps_its_own_records_only_where_it_does_not_ask_exactly(
+    tmp_path: Path,
+) -> None:
+    """A truncation inside of a batch leaves a gap; from 2.0 on none is there."""
+    words = {}
+    for kafka in ("0.11.0.2", "2.0.1"):
+        run = RunBuilder(tmp_path / kafka, kafka=kafka)
+        run.leader(1, 0, [1, 2, 3])
+        run.log_line(2, "truncation", "Truncating log events-0 to offset 3.", offset=3)
+        values = [(offset, 0, f"m{offset}") for offset in range(4)]
+        for offset, _, value in values:
+            run.send(value, offset)
+        run.disk((1, 3), values)
+        run.disk((2,), [*values[:2], values[3]])
+        built = run.write()
+        row = {"kind": "divergence", "topic": "events", "partition": 0, "offset": 2}
+        anomalies(built, row)
+        found = as_random(built, verdict(kafka=kafka)).findings
+        words[kafka] = {
+            each.kind: each.verdict for each in found if each.kind in ("divergence", "books")
+        }
+    assert words["0.11.0.2"] == {"divergence": "explained"}
+    assert words["2.0.1"] == {"divergence": "unexplained", "books": "unexplained"}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "excused"),
+    [("3.3.2", True), ("3.9.2-zk", True), ("3.7.2", False), ("4.4.0", False)],
+)
+def test_an_emptied_replica_joins_by_a_late_request_before_kip_903(
+    tmp_path: Path, kafka: str, excused: bool
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka=kafka, topic=Topic(), workload=Workload())
+    run.leader(1, 0, [1, 2])
+    values = [(offset, 0, f"m{offset}") for offset in range(4)]
+    run.everywhere(values)
+    for broker in (1, 2, 3):
+        run.observe(broker, 4)
+    run.tick(100)
+    run.fault("wipe", 3, "the disk is empty: events-0 lost 0 up to 4")
+    run.tick(5_000)
+    run.fault("wipe", 3, "mended", phase="heal")
+    run.observe(3, 0, 0)
+    run.tick(2_000)
+    run.message("AlterPartition", "broker-1")
+    run.tick(5)
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(2_000)
+    run.observe(3, 0, 0)
+    built = run.write()
+    anomalies(built)
+    found = as_random(built, verdict(kafka=kafka)).findings
+    assert ("isr" in {link.rule for each in found for link in each.because}) is not excused

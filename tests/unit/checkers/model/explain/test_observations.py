@@ -1,0 +1,196 @@
+"""What was not observed is not known: it is never held against Kafka."""
+
+import shutil
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from highwater.checkers.model.explain.explanations import EXPLANATIONS
+from highwater.checkers.model.explain.observations import SOURCES, Observation
+from highwater.checkers.model.explain.reconcile import as_random
+from highwater.checkers.model.report_types import Reconciliation
+from highwater.harness.runs.history import MESSAGES_TABLE
+from highwater.harness.runs.plan import External, Topic, Workload
+from highwater.harness.runs.store import Run
+from highwater.reports.model_text import sentence
+from tests.histories.failover import NEW, OLD, failover
+from tests.support.judged import anomalies, verdict
+from tests.support.run_builder import RunBuilder
+from tests.unit.checkers.model.explain.test_explanations import TRANSACTIONS
+from tests.unit.checkers.model.explain.test_licences import TRIALS
+
+OURS = External(inventory="own.toml", cluster_id="c", brokers=(1, 2, 3), commands=("kill", "copy"))
+TABLES = {
+    Observation.LEADERSHIPS: "events/partitions",
+    Observation.REPLICAS: "events/replicas",
+    Observation.BROKER_LOGS: "events/log_lines",
+}
+TAKEN = [
+    taken for size in (1, 2) for taken in combinations(Observation, size)
+]  # each observation, and pairs
+
+
+def take_away(run: Run, *taken: Observation) -> None:
+    """Leave a run without some observations."""
+    for each in taken:
+        if each in TABLES:
+            path = run.parquet(TABLES[each])
+            pq.write_table(pq.read_table(path).slice(0, 0), path)
+        elif each is Observation.DISKS:
+            shutil.rmtree(run.replicas)
+        else:
+            run.parquet(MESSAGES_TABLE).unlink(missing_ok=True)
+
+
+def with_anomalies(run: Run) -> Run:
+    """Note the acknowledged records that the final reader did not meet as lost."""
+    rows = run.table("history/ops").to_pylist()
+    read = {row["value"] for row in rows if row["phase"] == "final"}
+    place = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0}
+    lost = [row for row in rows if row["kind"] == "send" and row["value"] not in read]
+    assert lost
+    anomalies(run, *(place | {"offset": row["offset"], "value": row["value"]} for row in lost))
+    return run
+
+
+def honest(path: Path, seeds: range) -> Iterator[Run]:
+    """Yield runs in which all is explained: failovers, and requests that came late."""
+    for kafka in (OLD, NEW):
+        for seed in seeds:
+            dice = Random(f"{kafka} {seed}")  # noqa: S311 - to be repeatable
+            yield with_anomalies(failover(path / f"{kafka}-{seed}", dice, kafka=kafka))
+    for name, trial in TRIALS.items():
+        kafka, client = trial.explained[0]
+        run = RunBuilder(path / name, kafka=kafka, client=client, workload=TRANSACTIONS)
+        run.leader(1, 0, [1, 2, 3])
+        run.tick(3_000)
+        row = {"topic": "events", "partition": 0, **trial.build(run)}
+        built = run.write()
+        anomalies(built, row)
+        yield built
+
+
+def answer(run: Run) -> Reconciliation:
+    return as_random(run, verdict(kafka=run.plan().kafka))
+
+
+@pytest.mark.parametrize(
+    ("seeds", "every"),
+    [
+        (range(1), 2),
+        pytest.param(range(250), 1, marks=[pytest.mark.nightly, pytest.mark.slow]),
+    ],
+)
+def test_no_answer_becomes_an_accusation_when_observations_are_missing(
+    tmp_path: Path, seeds: range, every: int
+) -> None:
+    for number, run in enumerate(honest(tmp_path, seeds)):
+        whole = answer(run)
+        assert whole.status == "explained", (run.path, whole.findings)
+        for taken in TAKEN[number % every :: every]:
+            copy = Run(tmp_path / "part")
+            shutil.copytree(run.path, copy.path)
+            take_away(copy, *taken)
+            part = answer(copy)
+            shutil.rmtree(copy.path)
+            assert part.status in ("explained", "unknown"), (run.path, taken, part.findings)
+            assert "cannot follow" not in sentence(part)
+            for finding in part.findings:
+                if finding.verdict == "unknown":
+                    assert "was not observed" in finding.because[-1].says
+                    assert any(str(each) in finding.because[-1].says for each in taken)
+            if part.status == "unknown":
+                assert "was not observed" in sentence(part)
+
+
+def failed_over(path: Path, *, unclean: bool = False, told: int | None = None) -> Run:
+    """Broker 2 led from 3 on, and had appended more when it was first seen to lead.
+
+    Args:
+        path: of the run.
+        unclean: whether it was elected from outside the ISR.
+        told: the leader epoch that readers were told.
+    """
+    run = RunBuilder(
+        path,
+        kafka="4.4.0",
+        workload=Workload(acks="1"),
+        topic=Topic(unclean_leader_election=unclean),
+    )
+    run.plan = msgspec.structs.replace(run.plan, external=OURS, driver="external")
+    run.leader(1, 0, [1] if unclean else [1, 2, 3])
+    kept = [(offset, 0, f"p0-{offset}") for offset in range(3)]
+    run.everywhere(kept)
+    for broker in (1, 2, 3):
+        run.observe(broker, 3)
+    run.send("p0-3", 3)
+    run.fault("kill", 1, "broker 1 is killed")
+    run.tick(1_000)
+    run.send("p0-4", 3)
+    run.send("p0-5", 4)
+    run.observe(2, 5)
+    run.tick(1)
+    run.leader(2, 1, [2, 3])
+    run.disk((1, 2, 3), [(3, 1, "p0-4"), (4, 1, "p0-5")])
+    run.read("p0-4", 3, leader_epoch=told)
+    run.read("p0-5", 4, leader_epoch=told)
+    built = run.write()
+    lost = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0}
+    anomalies(built, lost | {"offset": 3, "value": "p0-3"})
+    return built
+
+
+@pytest.mark.parametrize("unclean", [False, True])
+def test_a_leader_of_a_cluster_of_one_s_own_begins_where_its_epoch_does(
+    tmp_path: Path, *, unclean: bool
+) -> None:
+    """A newcomer's run: what was seen of its log is of after its election."""
+    found = answer(failed_over(tmp_path / "run", unclean=unclean))
+    assert found.status == "explained", found.findings
+    assert any("led from offset 3" in link.says for link in found.findings[0].because)
+    assert "cuts" not in found.checked  # nobody saw any
+
+
+@pytest.mark.parametrize(("told", "status"), [(1, "explained"), (None, "unknown")])
+def test_without_a_copy_of_the_disks_readers_tell_where_an_epoch_begins(
+    tmp_path: Path, told: int | None, status: str
+) -> None:
+    """A managed service; where clients are told no epochs, it is not known."""
+    run = failed_over(tmp_path / "run", told=told)
+    take_away(run, Observation.DISKS)
+    found = answer(run)
+    assert found.status == status, found.findings
+    assert [each.verdict for each in found.findings] == [status]
+    assert ("the brokers' own logs" in sentence(found)) is (status == "unknown")
+
+
+def test_whoever_was_not_in_the_isr_may_have_joined_between_two_looks(tmp_path: Path) -> None:
+    """Without the brokers' logs nobody knows; with them it is not allowed."""
+    words = {}
+    for external in (True, False):
+        run = RunBuilder(tmp_path / f"{external}", kafka="4.4.0", workload=Workload(acks="1"))
+        if external:
+            run.plan = msgspec.structs.replace(run.plan, external=OURS, driver="external")
+        run.leader(1, 0, [1])
+        run.tick(5_000)
+        run.send("gone", 1)
+        run.tick(100)
+        run.leader(2, 1, [2])
+        run.everywhere([(0, 0, "p0-0")])
+        run.disk((1, 2, 3), [(1, 1, "p0-1")])
+        run.send("p0-1", 1)
+        built = run.write()
+        lost = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0}
+        anomalies(built, lost | {"offset": 1, "value": "gone"})
+        words[external] = answer(built).status
+    assert words == {True: "unknown", False: "unexplained"}
+
+
+def test_every_observation_has_a_source_and_something_that_rests_on_it() -> None:
+    needed = {each for table in EXPLANATIONS.values() for rule in table for each in rule.needs}
+    assert needed == SOURCES.keys() == {*Observation}

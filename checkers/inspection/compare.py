@@ -59,6 +59,7 @@ class ReplicaLogs:
         keyed: whether a record may be missing because a later one has its key, as by compaction.
         doubted: whether the records of a log behind a hole are left out: no checksum covers
             offsets, so that whoever may have changed a file has perhaps moved them.
+        gaps: ranges of offsets between segments: a replica, the first offset, the last one.
         carried: columns that ``Differences.rows`` are to have as well.
     """
 
@@ -69,6 +70,7 @@ class ReplicaLogs:
     damaged: bool
     keyed: bool
     doubted: bool
+    gaps: Sequence[tuple[int, int, int]] = ()
     carried: Sequence[str] = ()
 
 
@@ -78,7 +80,8 @@ class Differences:
 
     Attributes:
         rows: the records of those ranges of offsets in which replicas are not simply equal.
-        lacking: ``part, replica, offset`` of the records that a replica lacks within its extent.
+        lacking: ``part, replica, offset, between`` of the records that a replica lacks within its
+            extent; ``between``: they lie in one of its ``gaps``.
         offsets: ``part, offset, other_record, other_epoch, any_epoch, untold, below_hw`` of offsets
             at which they may differ; ``below_hw``: below the HW of all replicas that hold it.
     """
@@ -180,7 +183,16 @@ def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
         )
         replaced = F.coalesce(F.col("later") > F.col("offset"), F.lit(False))
         lacking = lacking.join(last, ["part", "key_print"], "left").where(~replaced)
-    return lacking.select("part", "replica", "offset")
+    if not logs.gaps:
+        return lacking.select("part", "replica", "offset", F.lit(False).alias("between"))
+    rows = [
+        {"broken": replica, "begins": first, "ends": last} for replica, first, last in logs.gaps
+    ]
+    schema = pa.schema([("broken", pa.int32()), ("begins", pa.int64()), ("ends", pa.int64())])
+    gaps = logs.engine.given(pa.Table.from_pylist(rows, schema=schema))
+    return lacking.join(F.broadcast(gaps), _inside(), "left").select(
+        "part", "replica", "offset", F.col("begins").isNotNull().alias("between")
+    )
 
 
 def _inside() -> Column:
@@ -221,14 +233,16 @@ def _offsets(logs: ReplicaLogs, rows: DataFrame, lacking: DataFrame) -> DataFram
 
     Left out are: on a damaged replica, batches that do not lie between two neighbours, because only
     neighbours confirm a batch's offset; offsets that another whole batch of the replica claims,
-    because one of the two is misplaced; and if ``doubted``, records behind a hole, and the batch
-    before it (it may be an old offset in front of a later batch's body).
+    because one of the two is misplaced; and if ``doubted``, records behind a hole within a segment,
+    and the batch before it (it may be an old offset in front of a later batch's body).
     """
     if logs.damaged:
         rows = rows.join(_unvouched(logs), ["replica", "segment", "position"], "left_anti")
         rows = rows.join(F.broadcast(_claimed(logs)), _inside(), "left_anti")
     if logs.doubted:
-        holes = lacking.groupBy("replica").agg(F.min("offset").alias("hole"))
+        holes = (
+            lacking.where(~F.col("between")).groupBy("replica").agg(F.min("offset").alias("hole"))
+        )
         rows = rows.join(F.broadcast(holes), "replica", "left")
         edges = rows.where(F.col("offset") == F.col("hole") - 1)
         batch = ["replica", "segment", "position"]

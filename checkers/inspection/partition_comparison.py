@@ -23,16 +23,29 @@ class Comparison:
     Attributes:
         divergent: how many offsets; the first of them are ``offsets``, each with whether it lies
             below the HW of all replicas that hold it.
-        holes: by replica, how many records it skips that another has, and the first one.
-        epochs: by replica whose epochs cannot be trusted, at how many offsets it alone has another
-            epoch, and the first one.
+        hole: by replica, how many records it skips that another has, and the first one.
+        between: the same, of records that lie between its segments.
+        odd_epochs: by replica whose epochs cannot be trusted, at how many offsets it alone has
+            another epoch, and the first one.
     """
 
     divergent: int = 0
     below_hw: int = 0
     offsets: list[tuple[int, bool]] = field(default_factory=list)
-    holes: dict[int, tuple[int, int]] = field(default_factory=dict)
-    epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
+    hole: dict[int, tuple[int, int]] = field(default_factory=dict)
+    between: dict[int, tuple[int, int]] = field(default_factory=dict)
+    odd_epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+def joined(parts: Sequence[Comparison]) -> Comparison:
+    """Return the comparisons of unrelated replicas of one partition as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Comparison(
+        divergent=sum(part.divergent for part in parts),
+        below_hw=sum(part.below_hw for part in parts),
+        offsets=sorted({offset for part in parts for offset in part.offsets}),
+    )
 
 
 def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> dict[int, Comparison]:
@@ -49,7 +62,6 @@ def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> di
         for number, (_, side) in replicas.items()
     ]
     columns = [("replica", pa.int32()), ("hw", pa.int64()), ("trusted", pa.bool_())]
-    gaps_till = {part: _gaps_till(sides) for part, sides in parts.items()}
     differences = compare(
         ReplicaLogs(
             engine=evidence.engine,
@@ -57,7 +69,7 @@ def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> di
                 F.broadcast(evidence.local(rows, columns)), "replica", "left"
             ),
             extents={
-                number: Extent(part=part, first=side.first, leo=side.leo, gaps_till=gaps_till[part])
+                number: Extent(part=part, first=side.first, leo=side.leo, gaps_till=side.gaps_till)
                 for number, (part, side) in replicas.items()
             },
             segments=[
@@ -68,14 +80,20 @@ def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> di
             damaged=bool(evidence.damage),
             keyed=True,
             doubted=True,
+            gaps=[
+                (number, first, last)
+                for number, (_, side) in replicas.items()
+                for first, last in side.gaps
+            ],
         )
     )
     compared: dict[int, Comparison] = {}
     if differences.rows.isEmpty():
         return compared
-    for hole in _counted(differences.lacking):
+    for hole in _counted(differences.lacking, "between"):
         comparison = compared.setdefault(hole["part"], Comparison())
-        comparison.holes[hole["replica"]] = (hole["count"], hole["first"])
+        holes = comparison.between if hole["between"] else comparison.hole
+        holes[hole["replica"]] = (hole["count"], hole["first"])
     for fork in _forks(differences.offsets):
         comparison = compared.setdefault(fork["part"], Comparison())
         comparison.divergent, comparison.below_hw = fork["all"], fork["below"]
@@ -83,20 +101,20 @@ def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> di
     if not all(trusted.values()):
         for odd in _odd_epochs(differences.offsets):
             comparison = compared.setdefault(odd["part"], Comparison())
-            comparison.epochs[odd["replica"]] = (odd["count"], odd["first"])
+            comparison.odd_epochs[odd["replica"]] = (odd["count"], odd["first"])
     return compared
 
 
-def _gaps_till(sides: Sequence[Facts]) -> int:
+def gaps_till(sides: Sequence[Facts]) -> int:
     """Return the offset up to which compaction may have removed records on any replica."""
     if any(side.sum("emptied") for side in sides):
         return EVERYTHING
     return max((side.replica.cleaned or 0 for side in sides), default=0)
 
 
-def _counted(rows: DataFrame) -> list[Row]:
+def _counted(rows: DataFrame, *more: str) -> list[Row]:
     """Return how many offsets there are of each replica, and the first."""
-    counted = rows.groupBy("part", "replica").agg(
+    counted = rows.groupBy("part", "replica", *more).agg(
         F.count("*").alias("count"), F.min("offset").alias("first")
     )
     return [row.asDict() for row in counted.collect()]

@@ -91,7 +91,7 @@ def _inspect(
             facts[number].transactions = rows
     evidence, compared = _compare(evidence, facts, found)
     for comparison in compared.values():
-        for name in ("hole", "between", "odd_epochs"):
+        for name in ("hole", "between", "uncleaned", "odd_epochs"):
             for number, value in getattr(comparison, name).items():
                 setattr(facts[number], name, value)
     records = divergent_records(evidence, compared)

@@ -34,6 +34,7 @@ COLUMNS: Final = (
     *("transactional", "control", "control_type", "crc_ok", "damage", "error"),
     "print",  # a hash of key, value and whether it is a control record
     "key_print",  # null: no key
+    "removable",  # a tombstone or a marker, which compaction removes though nothing replaces it
 )
 
 DAMAGE_MAX: Final = 20
@@ -69,6 +70,7 @@ class LogTables:
             *(name for name in COLUMNS if name in SOURCE),
             F.xxhash64("key", "value", "control").alias("print"),
             F.when(F.col("key").isNotNull(), F.xxhash64("key")).alias("key_print"),
+            (F.col("value").isNull() | F.col("control")).alias("removable"),
         )
         return self.engine.keep(self._with_parts(narrow))
 

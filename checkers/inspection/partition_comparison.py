@@ -25,6 +25,7 @@ class Comparison:
             below the HW of all replicas that hold it.
         hole: by replica, how many records it skips that another has, and the first one.
         between: the same, of records that lie between its segments.
+        uncleaned: the same, of records that compaction may have removed, by what else it removed.
         odd_epochs: by replica whose epochs cannot be trusted, at how many offsets it alone has
             another epoch, and the first one.
     """
@@ -34,6 +35,7 @@ class Comparison:
     offsets: list[tuple[int, bool]] = field(default_factory=list)
     hole: dict[int, tuple[int, int]] = field(default_factory=dict)
     between: dict[int, tuple[int, int]] = field(default_factory=dict)
+    uncleaned: dict[int, tuple[int, int]] = field(default_factory=dict)
     odd_epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -90,9 +92,11 @@ def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> di
     compared: dict[int, Comparison] = {}
     if differences.rows.isEmpty():
         return compared
-    for hole in _counted(differences.lacking, "between"):
+    for hole in _holes(differences.lacking):
         comparison = compared.setdefault(hole["part"], Comparison())
-        holes = comparison.between if hole["between"] else comparison.hole
+        _, side = replicas[hole["replica"]]
+        inside = comparison.uncleaned if _compacted(side, hole) else comparison.hole
+        holes = comparison.between if hole["between"] else inside
         holes[hole["replica"]] = (hole["count"], hole["first"])
     for fork in _forks(differences.offsets):
         comparison = compared.setdefault(fork["part"], Comparison())
@@ -112,9 +116,32 @@ def gaps_till(sides: Sequence[Facts]) -> int:
     return max((side.replica.cleaned or 0 for side in sides), default=0)
 
 
-def _counted(rows: DataFrame, *more: str) -> list[Row]:
+def _holes(lacking: DataFrame) -> list[Row]:
+    """Return how many records each replica lacks, with the first, within segments and between."""
+    counted = lacking.groupBy("part", "replica", "between").agg(
+        F.count("*").alias("count"),
+        F.min("offset").alias("first"),
+        F.count(F.when(F.col("removable"), 1)).alias("removable"),
+        F.count(F.when(F.col("key_print").isNull(), 1)).alias("keyless"),
+    )
+    return [row.asDict() for row in counted.collect()]
+
+
+def _compacted(side: Facts, hole: Row) -> bool:
+    """Return whether compaction may explain a hole in a copy without its broker's word on it.
+
+    A tombstone goes some time after all that it replaced. No record without a key does, and nothing
+    else in a log of which compaction has taken nothing.
+    """
+    if side.replica.cleaner_told or hole["keyless"]:
+        return False
+    missing = side.leo - side.first - side.sum("records")
+    return bool(hole["removable"] == hole["count"] or missing > hole["count"])
+
+
+def _counted(rows: DataFrame) -> list[Row]:
     """Return how many offsets there are of each replica, and the first."""
-    counted = rows.groupBy("part", "replica", *more).agg(
+    counted = rows.groupBy("part", "replica").agg(
         F.count("*").alias("count"), F.min("offset").alias("first")
     )
     return [row.asDict() for row in counted.collect()]

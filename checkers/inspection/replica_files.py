@@ -58,6 +58,7 @@ class ReplicaFolder:
     Attributes:
         number: of the replica among all that are looked at: ``broker`` in rows of kafka-log.
         hw, recovery_point, log_start, cleaned: from the checkpoint files; None: not there.
+        cleaner_told: whether its broker's checkpoint of the log cleaner is here.
         epochs: of leader-epoch-checkpoint; None: there is none.
         topic_id: of partition.metadata (KIP-516); None: there is none.
         snapshot: the greatest offset at which a broker wrote down its producers; None: at none.
@@ -78,6 +79,7 @@ class ReplicaFolder:
     recovery_point: int | None
     log_start: int | None
     cleaned: int | None
+    cleaner_told: bool
     epochs: tuple[tuple[int, int], ...] | None
     topic_id: str | None
     snapshot: int | None
@@ -240,6 +242,7 @@ def _replica(
         segments=tuple(segment for segment in segments if segment not in strange),
         bytes=size,
         **{field: (offsets or {}).get(key) for field, offsets in checkpoints.items()},
+        cleaner_told=checkpoints["cleaned"] is not None,
         epochs=_read(log_dir, path / LEADER_EPOCH, read_epochs, findings),
         topic_id=_topic_id(path),
         snapshot=snapshot,

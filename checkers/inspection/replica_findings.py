@@ -34,6 +34,7 @@ class Facts:
         gaps_till: offsets below it may lack a record because of compaction.
         hole: how many records it skips and the first one's offset.
         between: the same, of records that lie between its segments.
+        uncleaned: the same, of records that compaction may have removed.
         odd_epochs: at how many offsets its epoch is wrong, and the first one.
     """
 
@@ -45,6 +46,7 @@ class Facts:
     gaps_till: int = 0
     hole: tuple[int, int] | None = None
     between: tuple[int, int] | None = None
+    uncleaned: tuple[int, int] | None = None
     odd_epochs: tuple[int, int] | None = None
 
     def sum(self, name: str) -> int:
@@ -101,10 +103,10 @@ class Facts:
             return []
         damaged = {row["segment"] for row in self.damage}
         return [
-            (end, segment.limit - 1)
-            for segment in self.replica.segments
-            if segment.limit is not None and segment.base_offset not in damaged
-            if (end := self.covered(segment.base_offset) + 1) < segment.limit
+            (end, after.base_offset - 1)
+            for before, after in pairwise(self.replica.segments)
+            if before.base_offset not in damaged
+            if (end := self.covered(before.base_offset) + 1) < after.base_offset
         ]
 
     @property
@@ -254,6 +256,15 @@ def _order(facts: Facts) -> Iterator[LogFinding]:
             f" offset {first}, which another replica has; compaction does not explain it."
         )
         yield LogFinding("hole", "error", says, first)
+    if facts.uncleaned:
+        count, first = facts.uncleaned
+        says = (
+            f"It lacks {counted(count, 'record')} in the middle of its log, the first at"
+            f" offset {first}, which another replica has. Compaction may have removed"
+            f" {'it' if count == 1 else 'them'}: the cleaner-offset-checkpoint of its broker, which"
+            " would say so, is not here."
+        )
+        yield LogFinding("no-cleaner-checkpoint", "error", says, first)
 
 
 def _missing_segments(facts: Facts) -> Iterator[LogFinding]:
@@ -266,7 +277,7 @@ def _missing_segments(facts: Facts) -> Iterator[LogFinding]:
         start, name = min(earlier)
         says = f"Its log begins with offset {first}, and at {start} by its {name}."
         yield LogFinding("missing-segment", "error", says, start)
-    for begin, last in facts.gaps[:_NAMED_MAX]:
+    for begin, last in [] if _broken(facts) else facts.gaps[:_NAMED_MAX]:
         if facts.between or not (facts.compacted or begin < facts.gaps_till):
             says = f"Offsets {begin} to {last} lie in none of its segments."
             yield LogFinding("missing-segment", "error", says, begin)

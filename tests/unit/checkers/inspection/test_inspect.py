@@ -64,6 +64,21 @@ def topic_id(broker: Broker, name: str) -> None:
     (broker.path / name / "partition.metadata").write_text(text)
 
 
+def one_id(broker: Broker, name: str) -> None:
+    (broker.path / name / "partition.metadata").write_text("version: 0\ntopic_id: same\n")
+
+
+def beside(broker: int, *files: str) -> Callable[[Broker, str], None]:
+    """Files that lie in one broker's replica."""
+
+    def write_files(of: Broker, name: str) -> None:
+        for file in files if of.broker == broker else ():
+            (of.path / name / file).touch()
+
+    return write_files
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 53321\n"
 SIX = plain("abcdef")
 SIZE = len(SIX) // 6
 LEGACY = b"".join(batch(at, [(None, b"w%d" % at)], magic=1) for at in range(6))
@@ -357,6 +372,118 @@ CASES = {
             + batch(1, [(None, b"x")], producer=(7, 1, 0)),
         ),
         verdict="alone",
+    ),
+    "no-logs": Case(  # as a .gitignore leaves them
+        logs=((), (), ()),
+        verdict="unknown",
+        hw=(6, 6, 6),
+        files=epochs((0, 0)),
+        says="Broker 1: Its folder holds no segment (no *.log; only leader-epoch-checkpoint).",
+        kinds=dict.fromkeys((1, 2, 3), ("missing-segment",)),
+    ),
+    "no-log-beside-others": Case(
+        logs=(SIX, (), SIX),
+        verdict="unknown",
+        hw=(6, 6, 6),
+        files=epochs((0, 0)),
+        kinds={2: ("missing-segment",)},
+    ),
+    "index-without-its-log": Case(
+        logs=(SIX, ((0, SIX[: 2 * SIZE]), (4, SIX[4 * SIZE :]))),
+        verdict="unknown",
+        files=beside(2, f"{2:020d}.index", f"{2:020d}.timeindex"),
+        says=f"has the indexes of {2:020d}.log and not the log",
+        kinds={2: ("missing-segment", "missing-segment")},
+    ),
+    "index-of-a-segment-that-is-deleted": Case(  # LogSegment renames the log first
+        logs=(SIX, ((2, SIX[2 * SIZE :]),)),
+        verdict="agree",
+        files=beside(2, f"{0:020d}.log.deleted", f"{0:020d}.index"),
+    ),
+    "no-middle": Case(
+        logs=(((0, SIX[: 2 * SIZE]), (4, SIX[4 * SIZE :])), SIX),
+        verdict="unknown",
+        says="Offsets 2 to 3 lie in none of its segments.",
+        kinds={1: ("missing-segment",)},
+    ),
+    "no-middle-and-alone": Case(
+        logs=(((0, SIX[: 2 * SIZE]), (4, SIX[4 * SIZE :])),),
+        verdict="unknown",
+        kinds={1: ("missing-segment",)},
+    ),
+    "no-middle-and-a-fork-behind": Case(
+        logs=(((0, SIX[: 2 * SIZE]), (4, plain("ex", base=4))), SIX),
+        verdict="fork",
+        divergent=(5,),
+        kinds={1: ("missing-segment",)},
+    ),
+    "empty-middle": Case(
+        logs=(((0, SIX[: 2 * SIZE]), (2, b""), (4, SIX[4 * SIZE :])), SIX),
+        verdict="unknown",
+        kinds={1: ("missing-segment",)},
+    ),
+    "no-first-by-its-epochs": Case(
+        logs=(((4, SIX[4 * SIZE :]),),) * 2,
+        verdict="unknown",
+        files=epochs((0, 0)),
+        says="Its log begins with offset 4, and at 0 by its leader-epoch-checkpoint.",
+        kinds={1: ("missing-segment",), 2: ("missing-segment",)},
+    ),
+    "deleted-by-retention": Case(
+        logs=(((4, SIX[4 * SIZE :]),),) * 2, verdict="agree", files=epochs((0, 4))
+    ),
+    "no-last-by-a-snapshot": Case(
+        logs=(SIX, SIX),
+        verdict="unknown",
+        files=beside(1, f"{6:020d}.snapshot", f"{9:020d}.snapshot"),
+        says=f"It has {9:020d}.snapshot, but its log ends at 6. No replica here reaches so far.",
+        kinds={1: ("snapshot-above-leo",)},
+    ),
+    "pointer": Case(
+        logs=(POINTER, POINTER),
+        verdict="unknown",
+        hw=(6, 6),
+        says=f"{0:020d}.log is no log of Kafka's but a Git LFS pointer",
+        kinds={1: ("unreadable",), 2: ("unreadable",)},
+    ),
+    "pointer-in-the-middle": Case(
+        logs=(((0, SIX[: 2 * SIZE]), (2, POINTER), (4, SIX[4 * SIZE :])), SIX),
+        verdict="unknown",
+        kinds={1: ("unreadable",)},
+    ),
+    "begins-well-and-goes-bad": Case(
+        logs=(SIX[: 2 * SIZE] + POINTER, SIX), verdict="corrupt", kinds={1: ("corrupt",)}
+    ),
+    "nothing-in-common": Case(  # written by a release without topic ids, or of another cluster
+        logs=(SIX, SIX, plain("uvw")),
+        verdict="unknown",
+        hw=(6, 6, 3),
+        says="The logs of brokers 1 and 2, of broker 3 have no record in common at the 3 offsets",
+    ),
+    "nothing-in-common-by-time": Case(  # the same words, written again
+        logs=(
+            SIX,
+            b"".join(batch(at, [(None, b"abcdef"[at : at + 1])], time_ms=9000) for at in range(5))
+            + plain("x", base=5),
+        ),
+        verdict="unknown",
+        says="have no record in common at the 6 offsets",
+    ),
+    "nothing-in-common-and-a-fork": Case(
+        logs=(SIX, plain("abcdex"), plain("uvw")),
+        verdict="fork",
+        divergent=(5,),
+    ),
+    "nothing-in-common-of-one-topic": Case(
+        logs=(SIX, plain("uvw")), verdict="fork", divergent=(0, 1, 2), files=one_id
+    ),
+    "compacted-without-a-word": Case(  # a tombstone is gone, and cleaner-offset-checkpoint, too
+        logs=(
+            keyed((0, "k")) + batch(1, [(b"l", None)]) + keyed((2, "m")),
+            keyed((0, "k"), (2, "m")),
+        ),
+        verdict="unknown",
+        kinds={2: ("no-cleaner-checkpoint",)},
     ),
     "anew": Case(logs=(SIX, SIX), verdict="alone", files=topic_id),
 }

@@ -39,13 +39,16 @@ _INCOMPLETE: Final = (
 _NAMED_MAX: Final = 3
 
 
-def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = False) -> Inspection:
+def inspect(
+    given: Sequence[Path], spark: SparkSession, *, internal: bool = False, related: bool = False
+) -> Inspection:
     """Compare the replicas in some folders. Nothing is written into them.
 
     Args:
         given: log directories of brokers, or folders that hold them, see ``places.log_dirs``.
         spark: from ``checkers.spark.session.spark``.
         internal: whether Kafka's own topics are compared as well.
+        related: whether logs of one name are known to be replicas of one log, as those of a run.
 
     Raises:
         UsageError: a folder is missing, cannot be read, or holds no log.
@@ -59,7 +62,7 @@ def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = Fals
         )
     partition_groups = groups(replica_list)
     with Engine(spark) as engine:
-        states = _inspect(engine, replica_list, partition_groups)
+        states = _inspect(engine, replica_list, partition_groups, related=related)
     return Inspection(
         verdict=worst(states),
         partitions=tuple(states),
@@ -72,9 +75,13 @@ def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = Fals
 
 
 def _inspect(
-    engine: Engine, replica_list: Sequence[ReplicaFolder], found: Sequence[PartitionGroup]
+    engine: Engine,
+    replica_list: Sequence[ReplicaFolder],
+    partition_groups: Sequence[PartitionGroup],
+    *,
+    related: bool,
 ) -> list[InspectedPartition]:
-    evidence = LogTables(engine, replica_list, _parts(found))
+    evidence = LogTables(engine, replica_list, _parts(partition_groups))
     facts = {
         replica.number: Facts(
             replica=replica,
@@ -89,14 +96,14 @@ def _inspect(
     if any(fact.sum("transactional") for fact in facts.values()):
         for number, rows in transactions(evidence).items():
             facts[number].transactions = rows
-    evidence, compared = _compare(evidence, facts, found)
+    evidence, compared = _compare(evidence, facts, partition_groups, related=related)
     for comparison in compared.values():
         for name in ("hole", "between", "uncleaned", "odd_epochs"):
             for number, value in getattr(comparison, name).items():
                 setattr(facts[number], name, value)
     records = divergent_records(evidence, compared)
     states = []
-    for group in found:
+    for group in partition_groups:
         of_group = sorted({evidence.part_of[replica.number] for replica in group.replicas})
         states.append(
             partition(
@@ -109,11 +116,11 @@ def _inspect(
     return states
 
 
-def _parts(found: Sequence[PartitionGroup]) -> dict[int, int]:
+def _parts(partition_groups: Sequence[PartitionGroup]) -> dict[int, int]:
     """Return each replica's part: one a partition, and one for each replica that is there twice."""
     part_of = {}
-    alone = itertools.count(len(found))
-    for part, group in enumerate(found):
+    alone = itertools.count(len(partition_groups))
+    for part, group in enumerate(partition_groups):
         for replica in group.replicas:
             twice = replica.number in group.twice
             part_of[replica.number] = next(alone) if twice else part
@@ -133,19 +140,23 @@ def _sides(evidence: LogTables, facts: Mapping[int, Facts]) -> dict[int, list[Fa
 
 
 def _compare(
-    evidence: LogTables, facts: Mapping[int, Facts], found: Sequence[PartitionGroup]
+    evidence: LogTables,
+    facts: Mapping[int, Facts],
+    partition_groups: Sequence[PartitionGroup],
+    *,
+    related: bool,
 ) -> tuple[LogTables, dict[int, Comparison]]:
     """Compare the replicas of every part; those that turn out to be unrelated get other parts."""
     parts = _sides(evidence, facts)
     compared = comparisons(evidence, parts)
-    strangers = unrelated(evidence, parts, compared)
+    strangers = {} if related else unrelated(evidence, parts, compared)
     if not strangers:
         return evidence, compared
     part_of = dict(evidence.part_of)
     last = max(parts)
     free = itertools.count(last + 1)
     for part, (sets, doubt) in strangers.items():
-        found[part].findings.append(doubt)
+        partition_groups[part].findings.append(doubt)
         del compared[part]
         for sides in sets:
             part_of |= dict.fromkeys((side.replica.number for side in sides), next(free))
@@ -172,6 +183,6 @@ def _left_out(
             f" {', '.join(topics)}: --internal looks at them, too."
         )
     if moved := set_aside(dirs):
-        shown = ", ".join(moved[:_NAMED_MAX])
+        named = ", ".join(moved[:_NAMED_MAX])
         more = f" and {len(moved) - _NAMED_MAX} more" if len(moved) > _NAMED_MAX else ""
-        yield f"Replicas that brokers had deleted, moved or set aside are left out: {shown}{more}."
+        yield f"Replicas that brokers had deleted, moved or set aside are left out: {named}{more}."

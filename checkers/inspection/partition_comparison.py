@@ -85,7 +85,7 @@ def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> di
             gaps=[
                 (number, first, last)
                 for number, (_, side) in replicas.items()
-                for first, last in side.gaps
+                for _, first, last in side.gaps
             ],
         )
     )

@@ -44,8 +44,10 @@ def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
     the only topic that has its name, if there is one.
     """
     main = _main_ids(replicas)
-    found = []
-    for (topic, _), same_name in groupby(replicas, lambda each: (each.topic, each.partition)):
+    partition_groups = []
+    for (topic, _), same_name in groupby(
+        replicas, lambda replica: (replica.topic, replica.partition)
+    ):
         by_id: dict[str | None, list[ReplicaFolder]] = {}
         ids = main[topic]
         for replica in same_name:
@@ -60,8 +62,8 @@ def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
                     " of them it is of is not known."
                 )
                 group.findings.append(LogFinding("topic-id", "error", says))
-            found.append(group)
-    return found
+            partition_groups.append(group)
+    return partition_groups
 
 
 def _main_ids(replicas: Sequence[ReplicaFolder]) -> dict[str, list[str | None]]:
@@ -90,14 +92,14 @@ def _twice(members: Iterable[ReplicaFolder]) -> frozenset[int]:
     return frozenset(number for same in by_broker.values() if len(same) > 1 for number in same)
 
 
-def notes(found: Sequence[PartitionGroup]) -> list[str]:
+def notes(partition_groups: Sequence[PartitionGroup]) -> list[str]:
     """Return a sentence for each topic whose name is of several, and for folders of one replica."""
-    return [*_other_topics(found), *_same_replicas(found)]
+    return [*_other_topics(partition_groups), *_same_replicas(partition_groups)]
 
 
-def _other_topics(found: Sequence[PartitionGroup]) -> Iterable[str]:
+def _other_topics(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
     of_topic: dict[str, dict[str, tuple[set[int], bool]]] = {}
-    for group in found:
+    for group in partition_groups:
         if group.topic_id is not None:
             ids = of_topic.setdefault(group.replicas[0].topic, {})
             brokers, _ = ids.setdefault(group.topic_id, (set(), group.stray))
@@ -120,12 +122,12 @@ def _brokers(brokers: Iterable[int]) -> str:
     return f"broker{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
 
 
-def _same_replicas(found: Sequence[PartitionGroup]) -> Iterable[str]:
+def _same_replicas(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
     """Yield a sentence for log directories of one broker that have partitions in common."""
     clashes: dict[tuple[int, tuple[str, ...]], list[list[ReplicaFolder]]] = {}
-    for group in found:
+    for group in partition_groups:
         same = [replica for replica in group.replicas if replica.number in group.twice]
-        for broker, folders in groupby(same, lambda each: each.broker):
+        for broker, folders in groupby(same, lambda replica: replica.broker):
             sides = list(folders)
             paths = tuple(side.log_dir.name for side in sides)
             clashes.setdefault((broker, paths), []).append(sides)

@@ -92,8 +92,8 @@ def _wrong(
     verdict: Verdict, states: Sequence[InspectedReplica], findings: Sequence[LogFinding]
 ) -> Iterable[str]:
     """Yield the first reason for a verdict, and what can be said of the other replicas."""
-    reasons = [(f"Broker {side.broker}: ", each) for side in states for each in side.findings]
-    reasons = [*(("", each) for each in findings), *reasons]
+    reasons = [(f"Broker {side.broker}: ", reason) for side in states for reason in side.findings]
+    reasons = [*(("", reason) for reason in findings), *reasons]
     kinds = [
         (who, finding)
         for who, finding in reasons
@@ -101,7 +101,9 @@ def _wrong(
     ]
     who, finding = kinds[0]
     yield f"{who}{finding.says}"
-    once = [side for side in states if all(each.kind != "same-replica" for each in side.findings)]
+    once = [
+        side for side in states if all(reason.kind != "same-replica" for reason in side.findings)
+    ]
     if sum(replica.records > 0 for replica in once) > 1 and finding.kind != "another-log":
         others = "the others" if len(once) < len(states) else "what can be read"
         yield f"Of {others}, replicas hold the same record at every offset they share."

@@ -111,7 +111,7 @@ def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolde
     """
     listed = [list(_folders(log_dir, internal=internal)) for log_dir in log_dirs]
     here = {path.name for paths in listed for path in paths}
-    held = {
+    listed_names = {
         (log_dir.broker, path.name)
         for log_dir, paths in zip(log_dirs, listed, strict=True)
         for path in paths
@@ -123,9 +123,9 @@ def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolde
         gone = [
             name
             for name in _gone(log_dir, read[0])
-            if name in here and (log_dir.broker, name) not in held
+            if name in here and (log_dir.broker, name) not in listed_names
         ]
-        held |= {(log_dir.broker, name) for name in gone}
+        listed_names |= {(log_dir.broker, name) for name in gone}
         paths += [log_dir.path / name for name in gone]
         folders += [(path, log_dir, *read, tiered) for path in paths]
     folders.sort(key=lambda entry: (*_name(entry[0]), entry[1].broker, entry[1].name))

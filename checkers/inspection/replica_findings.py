@@ -97,13 +97,17 @@ class Facts:
         ]
 
     @property
-    def gaps(self) -> list[tuple[int, int]]:
-        """The first and the last offset between a sound segment's end and the next one's begin."""
+    def gaps(self) -> list[tuple[int, int, int]]:
+        """Segments that end before the next one begins: base, first and last offset between them.
+
+        Zeros, and what cannot be read, show no more of these offsets than a missing file.
+        """
         if self.damage and self.damage[0]["all"] > len(self.damage):
             return []
-        damaged = {row["segment"] for row in self.damage}
+        unread = ("zeros", "unreadable")
+        damaged = {row["segment"] for row in self.damage if row["damage"] not in unread}
         return [
-            (end, after.base_offset - 1)
+            (before.base_offset, end, after.base_offset - 1)
             for before, after in pairwise(self.replica.segments)
             if before.base_offset not in damaged
             if (end := self.covered(before.base_offset) + 1) < after.base_offset
@@ -277,7 +281,9 @@ def _missing_segments(facts: Facts) -> Iterator[LogFinding]:
         start, name = min(earlier)
         says = f"Its log begins with offset {first}, and at {start} by its {name}."
         yield LogFinding("missing-segment", "error", says, start)
-    for begin, last in [] if _broken(facts) else facts.gaps[:_NAMED_MAX]:
+    damaged = {row["segment"] for row in facts.damage}
+    gaps = [] if _broken(facts) else [gap for gap in facts.gaps if gap[0] not in damaged]
+    for _, begin, last in gaps[:_NAMED_MAX]:
         if facts.between or not (facts.compacted or begin < facts.gaps_till):
             says = f"Offsets {begin} to {last} lie in none of its segments."
             yield LogFinding("missing-segment", "error", says, begin)

@@ -144,17 +144,24 @@ class InspectedPartition(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[LogFinding, ...] = ()
 
     @property
+    def all_findings(self) -> tuple[LogFinding, ...]:
+        """The findings about it and about its replicas."""
+        of_replicas = (finding for replica in self.replicas for finding in replica.findings)
+        return (*self.findings, *of_replicas)
+
+    @property
     def incomplete(self) -> bool:
         """True if something of it is missing that a complete copy has."""
-        findings = [*self.findings, *(each for side in self.replicas for each in side.findings)]
-        return any(each.severity == "error" and each.kind in INCOMPLETE for each in findings)
+        return any(
+            finding.severity == "error" and finding.kind in INCOMPLETE
+            for finding in self.all_findings
+        )
 
     @property
     def remarkable(self) -> bool:
         """True if there is more to say than its verdict and the notes about the folders."""
-        findings = [*self.findings, *(each for side in self.replicas for each in side.findings)]
-        more = {each.kind for each in findings if each.severity != "note"} - {"same-replica"}
-        return bool(more) or self.verdict in ("fork", "lag")
+        kinds = {finding.kind for finding in self.all_findings if finding.severity != "note"}
+        return bool(kinds - {"same-replica"}) or self.verdict in ("fork", "lag")
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,5 +179,9 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 
 def worst(partitions: Sequence[InspectedPartition]) -> Verdict:
     """Return the worst verdict on partitions; ``agree`` when there is none."""
-    verdicts = {each.verdict for each in partitions if not (each.stray and each.verdict == "alone")}
+    verdicts = {
+        partition.verdict
+        for partition in partitions
+        if not (partition.stray and partition.verdict == "alone")
+    }
     return next((word for word in WORST_FIRST if word in verdicts), "agree")

@@ -3,7 +3,7 @@
 Releases before 2.8 write no topic id, and ``__cluster_metadata`` has one id in every cluster. Two
 replicas of one log begin with the same records, unless retention removed all that they shared: logs
 that differ at every offset that both hold show two topics of one name, or a fork that is older than
-either log. Which of these it is cannot be told from them.
+either log. Which of these it is cannot be first_shared from them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,28 +31,28 @@ def unrelated(
     be of one topic.
     """
     pairs = [
-        {"part": part, "one": one.replica.number, "other": other.replica.number}
+        {"part": part, "one": first.replica.number, "other": second.replica.number}
         for part, comparison in compared.items()
         if comparison.divergent
-        for one, other in combinations(parts[part], 2)
-        if not _of_one_topic(one, other)
+        for first, second in combinations(parts[part], 2)
+        if not _of_one_topic(first, second)
     ]
     if not pairs:
         return {}
     strangers: dict[int, list[Row]] = {}
     for row in _without_common_record(evidence, pairs):
         strangers.setdefault(row["part"], []).append(row)
-    found = {}
+    strangers_of = {}
     for part, rows in strangers.items():
         sets = _sets(parts[part], rows)
         if len(sets) > 1:
-            found[part] = sets, _doubt(sets, min(rows, key=lambda row: -row["shared"]))
-    return found
+            strangers_of[part] = sets, _doubt(sets, min(rows, key=lambda row: -row["shared"]))
+    return strangers_of
 
 
-def _of_one_topic(one: Facts, other: Facts) -> bool:
-    topic_id = one.replica.topic_id
-    return topic_id not in (None, METADATA_TOPIC_ID) and topic_id == other.replica.topic_id
+def _of_one_topic(first: Facts, second: Facts) -> bool:
+    topic_id = first.replica.topic_id
+    return topic_id not in (None, METADATA_TOPIC_ID) and topic_id == second.replica.topic_id
 
 
 def _without_common_record(evidence: LogTables, pairs: list[Row]) -> list[Row]:
@@ -61,9 +61,9 @@ def _without_common_record(evidence: LogTables, pairs: list[Row]) -> list[Row]:
     A record that was written twice has two timestamps; formats without any contradict nothing.
     """
     numbers = [(name, pa.int32()) for name in ("part", "one", "other")]
-    wanted = F.broadcast(evidence.local(pairs, numbers))
+    pair_rows = F.broadcast(evidence.local(pairs, numbers))
     records = evidence.records.where(F.col("offset").isNotNull()).join(
-        F.broadcast(wanted.select("part").distinct()), "part", "left_semi"
+        F.broadcast(pair_rows.select("part").distinct()), "part", "left_semi"
     )
     columns = ("print", "timestamp_ms", "leader_epoch")
     sides = [
@@ -75,18 +75,18 @@ def _without_common_record(evidence: LogTables, pairs: list[Row]) -> list[Row]:
     ]
     same_time = F.coalesce(F.col("one_timestamp_ms") == F.col("other_timestamp_ms"), F.lit(True))
     same = (F.col("one_print") == F.col("other_print")) & same_time
-    told = F.struct(
+    first_shared = F.struct(
         "offset", *(f"{side}_{name}" for side in ("one", "other") for name in columns[1:])
     )
     rows = (
         sides[0]
         .join(sides[1], ["part", "offset"])
-        .join(wanted, ["part", "one", "other"])
+        .join(pair_rows, ["part", "one", "other"])
         .groupBy("part", "one", "other")
         .agg(
             F.count("*").alias("shared"),
             F.count(F.when(same, 1)).alias("same"),
-            F.min_by(told, "offset").alias("first"),
+            F.min_by(first_shared, "offset").alias("first"),
         )
         .where(F.col("same") == 0)
     )
@@ -118,7 +118,8 @@ def _doubt(sets: Sequence[Sequence[Facts]], row: Row) -> LogFinding:
     first = row["first"]
     broker_of = {side.replica.number: side.replica.broker for group in sets for side in group}
     stands = [
-        f"broker {broker_of[row[side]]} has one{_told(first, side)}" for side in ("one", "other")
+        f"broker {broker_of[row[side]]} has one{_epoch_and_time(first, side)}"
+        for side in ("one", "other")
     ]
     ids = {side.replica.log_dir.cluster_id for group in sets for side in group} - {None}
     famous = (
@@ -136,7 +137,7 @@ def _doubt(sets: Sequence[Sequence[Facts]], row: Row) -> LogFinding:
     return LogFinding("another-log", "error", says, first["offset"])
 
 
-def _told(first: Row, side: str) -> str:
+def _epoch_and_time(first: Row, side: str) -> str:
     """Return the leader epoch and the time of a record, as far as its format has them."""
     words = []
     if (epoch := first[f"{side}_leader_epoch"]) is not None:

@@ -1,14 +1,13 @@
 """Files in a segment's place that are no log of Kafka's, named by their first bytes."""
 
 import mmap
-import struct
 from typing import Final
 
 from highwater.checkers.kafka_files.framing import has_batch
 from highwater.checkers.kafka_files.segment_files import Segment
 from highwater.harness.base.files import open_regular
 
-_OFFSET: Final = struct.Struct(">q")
+_OFFSET_BYTES: Final = 8
 _HEAD_BYTES: Final = 1024
 _SHOWN_MAX: Final = 40
 _SIGNATURES: Final = (
@@ -45,12 +44,16 @@ def foreign_file(segment: Segment) -> str | None:
             if _may_begin(head, segment):
                 return None
             named = next(
-                (name for at, known, name in _SIGNATURES if head[at : at + len(known)] == known),
+                (
+                    name
+                    for at, signature, name in _SIGNATURES
+                    if head[at : at + len(signature)] == signature
+                ),
                 None,
             )
             if words := named or _text(head):
                 return words
-            if len(head) < _OFFSET.size or not any(head):
+            if len(head) < _OFFSET_BYTES or not any(head):
                 return None
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             return None if has_batch(data, segment.base_offset) else _OTHER_BYTES
@@ -60,9 +63,8 @@ def foreign_file(segment: Segment) -> str | None:
 
 def _may_begin(head: bytes, segment: Segment) -> bool:
     """Return whether a file begins with an offset of its segment."""
-    if len(head) < _OFFSET.size:
-        return False
-    return segment.base_offset <= _OFFSET.unpack_from(head)[0] < segment.end
+    offset = int.from_bytes(head[:_OFFSET_BYTES], signed=True)
+    return len(head) >= _OFFSET_BYTES and segment.base_offset <= offset < segment.end
 
 
 def _text(head: bytes) -> str | None:
@@ -78,6 +80,6 @@ def _text(head: bytes) -> str | None:
     start = text.lstrip().lower()
     html = start.startswith(("<!doctype html", "<html", "<head"))
     kind = "an HTML page" if html else "XML" if start.startswith("<?xml") else "text"
-    shown = " ".join(text.split())
-    more = "…" if len(shown) > _SHOWN_MAX else ""
-    return f'{kind} that begins with "{shown[:_SHOWN_MAX]}{more}"'
+    beginning = " ".join(text.split())
+    more = "…" if len(beginning) > _SHOWN_MAX else ""
+    return f'{kind} that begins with "{beginning[:_SHOWN_MAX]}{more}"'

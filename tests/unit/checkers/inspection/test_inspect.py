@@ -252,6 +252,11 @@ CASES = {
     "zeros-beside-records": Case(
         logs=(bytes(999), SIX, SIX), verdict="unknown", kinds={1: ("zeros",)}
     ),
+    "zeros-in-the-middle": Case(
+        logs=(((0, SIX[: 2 * SIZE]), (2, bytes(999)), (4, SIX[4 * SIZE :])), SIX),
+        verdict="unknown",
+        kinds={1: ("zeros",)},
+    ),
     "zeros-in-front": Case(
         logs=(((0, bytes(999)), (2, SIX[2 * SIZE :])), SIX),
         verdict="unknown",

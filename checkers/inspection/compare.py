@@ -191,11 +191,11 @@ def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
         lacking = lacking.join(last, ["part", "key_print"], "left").where(~replaced)
     if not logs.gaps:
         return lacking.select("part", "replica", "offset", *keys, F.lit(False).alias("between"))
-    rows = [
+    ranges = [
         {"broken": replica, "begins": first, "ends": last} for replica, first, last in logs.gaps
     ]
     schema = pa.schema([("broken", pa.int32()), ("begins", pa.int64()), ("ends", pa.int64())])
-    gaps = logs.engine.given(pa.Table.from_pylist(rows, schema=schema))
+    gaps = logs.engine.given(pa.Table.from_pylist(ranges, schema=schema))
     return lacking.join(F.broadcast(gaps), _inside(), "left").select(
         "part", "replica", "offset", *keys, F.col("begins").isNotNull().alias("between")
     )

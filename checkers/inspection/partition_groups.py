@@ -165,8 +165,11 @@ _SIGNS: Final[tuple[tuple[str, Callable[[ReplicaFolder], float | None], str], ..
 def _later(partitions: Sequence[Sequence[ReplicaFolder]]) -> str:
     """Return which of some folders is the latest by the partitions that all hold, and by what."""
     for sign, value, form in _SIGNS:
-        rows = [(sides, [value(side) for side in sides]) for sides in partitions]
-        rows = [(sides, values) for sides, values in rows if None not in values]
+        rows = []
+        for sides in partitions:
+            values = [number for side in sides if (number := value(side)) is not None]
+            if len(values) == len(sides):
+                rows.append((sides, values))
         best = [
             place
             for place in range(len(partitions[0]))
@@ -180,7 +183,9 @@ def _later(partitions: Sequence[Sequence[ReplicaFolder]]) -> str:
                 f" {form.format(latest)} there, and {form.format(least)} in"
                 f" {sides[values.index(least)].log_dir.name}."
             )
-    times = {side.log_dir.name: _modified_s(side) or 0 for sides in partitions for side in sides}
+    times: dict[str, float] = {}
+    for side in (side for sides in partitions for side in sides):
+        times[side.log_dir.name] = max(times.get(side.log_dir.name, 0), _modified_s(side) or 0)
     newest = max(times, key=lambda name: times[name])
     if list(times.values()).count(times[newest]) > 1:
         return "Nothing in them tells which is later."

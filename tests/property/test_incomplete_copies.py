@@ -236,10 +236,10 @@ def spoil(dice: random.Random, copy: Copy) -> None:
         case "foreign":
             gone = []
             side = dice.choice(copy.replicas)
-            base = dice.choice(side.bases)
+            place = dice.choice(side.bases)
             kind = dice.choice([*FOREIGN, *BLANK])
-            side.files[log(base)] = (FOREIGN | BLANK)[kind](side.files[log(base)], dice)
-            side.strange[base] = kind
+            side.files[log(place)] = (FOREIGN | BLANK)[kind](side.files[log(place)], dice)
+            side.strange[place] = kind
             copy.touched = True
         case _:
             gone = []

@@ -244,7 +244,7 @@ def test_an_incomplete_replica_is_accused_of_nothing(
     name: str, verdicts: dict[str, Verdict]
 ) -> None:
     assert verdicts[name].anomalies == ()
-    assert verdicts[name].headline.startswith("Kafka 4.3.1 kept all 2 acknowledged records")
+    assert "kept all 2 acknowledged records" in verdicts[name].headline
 
 
 def test_cut_short_run_is_judged_to_its_last_whole_batch(verdicts: dict[str, Verdict]) -> None:

@@ -472,7 +472,7 @@ CASES = {
             + plain("x", base=5),
         ),
         verdict="unknown",
-        says="have no record in common at the 6 offsets",
+        says="Their cluster id 4L6g3nShT-eMCtK--X86sw stands in quickstarts, so it proves nothing.",
     ),
     "nothing-in-common-and-a-fork": Case(
         logs=(SIX, plain("abcdex"), plain("uvw")),
@@ -507,6 +507,9 @@ def tree(path: Path) -> dict[str, tuple[int, str]]:
 
 def lay_out(path: Path) -> None:
     made = brokers(path)
+    for broker in made:
+        with (broker.path / "meta.properties").open("a") as file:
+            file.write("cluster.id=4L6g3nShT-eMCtK--X86sw\n")
     for name, case in CASES.items():
         for broker, log in zip(made, case.logs, strict=False):
             segments = log if isinstance(log, tuple) else (log,)

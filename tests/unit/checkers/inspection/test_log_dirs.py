@@ -167,6 +167,14 @@ def test_a_replica_that_a_checkpoint_has_and_no_folder_is_missing(tmp_path: Path
     ]
 
 
+def test_a_remote_tier_may_have_what_a_log_begins_with(tmp_path: Path) -> None:
+    one, _ = brokers(tmp_path, 2)
+    one.log("events-0", (4, plain("a", base=4)))
+    assert [each.tiered for each in replicas(log_dirs([tmp_path]), internal=False)] == [False]
+    (tmp_path / "broker-2" / "remote-log-index-cache").mkdir()
+    assert [each.tiered for each in replicas(log_dirs([tmp_path]), internal=False)] == [True]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_no_permission_is_told(tmp_path: Path) -> None:
     one = bare(tmp_path / "b1")

@@ -14,7 +14,8 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from highwater.checkers.kafka_files.segment_files import Segment, inside, limited
+from highwater.checkers.kafka_files.foreign_files import foreign_file
+from highwater.checkers.kafka_files.segment_files import Segment, inside, left_out, limited
 from highwater.checkers.remote_runs import RemoteRun
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs import manifest
@@ -308,13 +309,34 @@ def _stage_replicas(case: RunFiles) -> None:
     folders = sorted(path for path in source.glob("*/*/") if path.name in names)
     for folder in folders:
         path = f"replicas/{folder.relative_to(source).as_posix()}"
-        if not any(_inside(path_unread, path) for path_unread in unread):
+        if any(_inside(path_unread, path) for path_unread in unread):
+            continue
+        if why := "" if isinstance(case.run, RemoteRun) else _incomplete(folder):
+            case.unread.append(UnusedFile(path=path, why=why))
+        else:
             case.replicas.append(folder)
     planned = topic.partitions * topic.replication_factor
     if len(folders) < planned:
         why = f"holds {len(folders)} of the {planned} replicas of {topic.name}"
         why += ": the others were not compared"
         case.unread.insert(0, UnusedFile(path="replicas/", why=why))
+
+
+def _incomplete(folder: Path) -> str:
+    """Return why a replica's folder is no whole copy, the end of a sentence; empty where it may be.
+
+    Spark lists no empty files, so that a mirrored run may seem to lack some.
+    """
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError:
+        return ""  # the manifest says so, or reading it will
+    if why := left_out(names):
+        return f"{why}: it is no whole copy"
+    for segment in limited(inside(folder)):
+        if what := foreign_file(segment):
+            return f"has {Path(segment.path).name}, which is no log of Kafka's but {what}"
+    return ""
 
 
 def _stage_metadata_logs(case: RunFiles) -> None:

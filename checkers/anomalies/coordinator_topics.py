@@ -65,7 +65,7 @@ def _partitions(case: RunFiles, tables: Tables) -> Iterator[InspectedPartition]:
     folder = case.run.coordinators
     unsound = any(unused.path.startswith(f"{folder.name}/") for unused in case.unread)
     if not unsound and not _alike(folder):
-        yield from inspect([folder], tables.spark, internal=True).partitions
+        yield from inspect([folder], tables.spark, internal=True, related=True).partitions
 
 
 def _alike(folder: Path) -> bool:

@@ -51,14 +51,16 @@ class ReplicaLogs:
 
     Attributes:
         records: columns ``replica, part, segment, position, base_offset, last_offset, offset,
-            print, leader_epoch, crc_ok, damage``; ``key_print`` too, if ``keyed``; of its replica
-            ``hw``, and ``trusted``: whether the leader epochs of its records can be believed.
+            print, leader_epoch, crc_ok, damage``; ``key_print`` and ``removable`` too, if
+            ``keyed``; of its replica ``hw``, and ``trusted``: whether the leader epochs of its
+            records can be believed.
         extents: by number of the replica; one without records need not be in it.
         segments: each segment's replica, base offset, and the base offset of the next one.
         damaged: whether any range is no sound batch.
         keyed: whether a record may be missing because a later one has its key, as by compaction.
         doubted: whether the records of a log behind a hole are left out: no checksum covers
             offsets, so that whoever may have changed a file has perhaps moved them.
+        gaps: ranges of offsets between segments: a replica, the first offset, the last one.
         carried: columns that ``Differences.rows`` are to have as well.
     """
 
@@ -69,6 +71,7 @@ class ReplicaLogs:
     damaged: bool
     keyed: bool
     doubted: bool
+    gaps: Sequence[tuple[int, int, int]] = ()
     carried: Sequence[str] = ()
 
 
@@ -78,7 +81,9 @@ class Differences:
 
     Attributes:
         rows: the records of those ranges of offsets in which replicas are not simply equal.
-        lacking: ``part, replica, offset`` of the records that a replica lacks within its extent.
+        lacking: ``part, replica, offset, between`` of the records that a replica lacks within its
+            extent; ``between``: they lie in one of its ``gaps``; if ``keyed``, also ``key_print``
+            and ``removable``.
         offsets: ``part, offset, other_record, other_epoch, any_epoch, untold, below_hw`` of offsets
             at which they may differ; ``below_hw``: below the HW of all replicas that hold it.
     """
@@ -91,7 +96,7 @@ class Differences:
 def compare(logs: ReplicaLogs) -> Differences:
     """Compare the replicas of every partition."""
     columns = ["replica", "part", "segment", "position", "offset", "print", "leader_epoch"]
-    columns += ["hw", "trusted", *(["key_print"] if logs.keyed else []), *logs.carried]
+    columns += ["hw", "trusted", *_keys(logs), *logs.carried]
     rows = logs.engine.keep(
         logs.records.where(F.col("offset").isNotNull())
         .select(*columns, _bucket().alias("bucket"))
@@ -149,6 +154,10 @@ def _suspicious(logs: ReplicaLogs) -> DataFrame:
     )
 
 
+def _keys(logs: ReplicaLogs) -> list[str]:
+    return ["key_print", "removable"] if logs.keyed else []
+
+
 def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
     """Return the records that a replica lacks within its extent and another one has.
 
@@ -156,16 +165,16 @@ def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
     log cleaner's offset or, where that is unknown, for records that a later one of the same key has
     replaced.
     """
-    key = ["key_print"] if logs.keyed else []
+    keys = _keys(logs)
     copies = rows.groupBy("part", "offset").agg(
         F.collect_set("replica").alias("holders"),
-        *(F.first(name).alias(name) for name in ("extents", *key)),
+        *(F.first(name).alias(name) for name in ("extents", *keys)),
     )
     lacking = (
-        copies.select("part", "offset", "holders", *key, F.inline("extents"))
+        copies.select("part", "offset", "holders", *keys, F.inline("extents"))
         .where(F.col("offset").between(F.greatest("first", "gaps_till"), F.col("leo") - 1))
         .where(~F.array_contains("holders", F.col("replica")))
-        .select("part", "replica", "offset", *key)
+        .select("part", "replica", "offset", *keys)
     )
     if logs.damaged:
         lacking = lacking.join(_damaged(logs), _inside(), "left_anti")
@@ -180,7 +189,16 @@ def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
         )
         replaced = F.coalesce(F.col("later") > F.col("offset"), F.lit(False))
         lacking = lacking.join(last, ["part", "key_print"], "left").where(~replaced)
-    return lacking.select("part", "replica", "offset")
+    if not logs.gaps:
+        return lacking.select("part", "replica", "offset", *keys, F.lit(False).alias("between"))
+    ranges = [
+        {"broken": replica, "begins": first, "ends": last} for replica, first, last in logs.gaps
+    ]
+    schema = pa.schema([("broken", pa.int32()), ("begins", pa.int64()), ("ends", pa.int64())])
+    gaps = logs.engine.given(pa.Table.from_pylist(ranges, schema=schema))
+    return lacking.join(F.broadcast(gaps), _inside(), "left").select(
+        "part", "replica", "offset", *keys, F.col("begins").isNotNull().alias("between")
+    )
 
 
 def _inside() -> Column:
@@ -221,14 +239,16 @@ def _offsets(logs: ReplicaLogs, rows: DataFrame, lacking: DataFrame) -> DataFram
 
     Left out are: on a damaged replica, batches that do not lie between two neighbours, because only
     neighbours confirm a batch's offset; offsets that another whole batch of the replica claims,
-    because one of the two is misplaced; and if ``doubted``, records behind a hole, and the batch
-    before it (it may be an old offset in front of a later batch's body).
+    because one of the two is misplaced; and if ``doubted``, records behind a hole within a segment,
+    and the batch before it (it may be an old offset in front of a later batch's body).
     """
     if logs.damaged:
         rows = rows.join(_unvouched(logs), ["replica", "segment", "position"], "left_anti")
         rows = rows.join(F.broadcast(_claimed(logs)), _inside(), "left_anti")
     if logs.doubted:
-        holes = lacking.groupBy("replica").agg(F.min("offset").alias("hole"))
+        holes = (
+            lacking.where(~F.col("between")).groupBy("replica").agg(F.min("offset").alias("hole"))
+        )
         rows = rows.join(F.broadcast(holes), "replica", "left")
         edges = rows.where(F.col("offset") == F.col("hole") - 1)
         batch = ["replica", "segment", "position"]

@@ -1,30 +1,54 @@
 """From log directories to the result of ``highwater inspect`` for every partition in them."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 
 from highwater.checkers.inspection.divergent_records import divergent_records
 from highwater.checkers.inspection.log_dirs import LogDir, log_dirs
 from highwater.checkers.inspection.log_tables import LogTables
-from highwater.checkers.inspection.partition_comparison import Comparison, comparisons
+from highwater.checkers.inspection.partition_comparison import (
+    Comparison,
+    comparisons,
+    gaps_till,
+    joined,
+)
+from highwater.checkers.inspection.partition_groups import PartitionGroup, groups, notes
 from highwater.checkers.inspection.partition_verdicts import partition
 from highwater.checkers.inspection.producers import repeated, transactions
-from highwater.checkers.inspection.replica_files import ReplicaFolder, replicas
+from highwater.checkers.inspection.replica_files import (
+    ReplicaFolder,
+    internal_partitions,
+    replicas,
+    set_aside,
+)
 from highwater.checkers.inspection.replica_findings import Facts
 from highwater.checkers.inspection.report_types import InspectedPartition, Inspection, worst
+from highwater.checkers.inspection.unrelated_logs import unrelated
 from highwater.checkers.spark.engine import Engine
 from highwater.harness.base.errors import UsageError
+from highwater.harness.base.wording import count
+
+_INCOMPLETE: Final = (
+    "Files are missing in these folders, or are not of one moment. Copies become so by a .gitignore"
+    " or an rsync filter, or where the files of a running broker are copied one after the other."
+)
+_NAMED_MAX: Final = 3
 
 
-def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = False) -> Inspection:
+def inspect(
+    given: Sequence[Path], spark: SparkSession, *, internal: bool = False, related: bool = False
+) -> Inspection:
     """Compare the replicas in some folders. Nothing is written into them.
 
     Args:
         given: log directories of brokers, or folders that hold them, see ``places.log_dirs``.
         spark: from ``checkers.spark.session.spark``.
         internal: whether Kafka's own topics are compared as well.
+        related: whether logs of one name are known to be replicas of one log, as those of a run.
 
     Raises:
         UsageError: a folder is missing, cannot be read, or holds no log.
@@ -36,16 +60,28 @@ def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = Fals
         raise UsageError(
             f"there is no segment of a topic in {', '.join(map(str, given))}", hint=hint
         )
+    partition_groups = groups(replica_list)
     with Engine(spark) as engine:
-        states = _inspect(LogTables(engine, replica_list))
+        states = _inspect(engine, replica_list, partition_groups, related=related)
     return Inspection(
-        verdict=worst([state.verdict for state in states]),
+        verdict=worst(states),
         partitions=tuple(states),
-        notes=tuple(_notes(dirs, replica_list)),
+        notes=(
+            *notes(partition_groups),
+            *([_INCOMPLETE] if any(state.incomplete for state in states) else []),
+            *_left_out(dirs, replica_list, internal=internal),
+        ),
     )
 
 
-def _inspect(evidence: LogTables) -> list[InspectedPartition]:
+def _inspect(
+    engine: Engine,
+    replica_list: Sequence[ReplicaFolder],
+    partition_groups: Sequence[PartitionGroup],
+    *,
+    related: bool,
+) -> list[InspectedPartition]:
+    evidence = LogTables(engine, replica_list, _parts(partition_groups))
     facts = {
         replica.number: Facts(
             replica=replica,
@@ -60,37 +96,93 @@ def _inspect(evidence: LogTables) -> list[InspectedPartition]:
     if any(fact.sum("transactional") for fact in facts.values()):
         for number, rows in transactions(evidence).items():
             facts[number].transactions = rows
+    evidence, compared = _compare(evidence, facts, partition_groups, related=related)
+    for comparison in compared.values():
+        for name in ("hole", "between", "uncleaned", "odd_epochs"):
+            for number, value in getattr(comparison, name).items():
+                setattr(facts[number], name, value)
+    records = divergent_records(evidence, compared)
+    states = []
+    for group in partition_groups:
+        of_group = sorted({evidence.part_of[replica.number] for replica in group.replicas})
+        states.append(
+            partition(
+                group,
+                [facts[replica.number] for replica in group.replicas],
+                joined([compared[part] for part in of_group if part in compared]),
+                [record for part in of_group for record in records.get(part, ())],
+            )
+        )
+    return states
+
+
+def _parts(partition_groups: Sequence[PartitionGroup]) -> dict[int, int]:
+    """Return each replica's part: one a partition, and one for each replica that is there twice."""
+    part_of = {}
+    alone = itertools.count(len(partition_groups))
+    for part, group in enumerate(partition_groups):
+        for replica in group.replicas:
+            twice = replica.number in group.twice
+            part_of[replica.number] = next(alone) if twice else part
+    return part_of
+
+
+def _sides(evidence: LogTables, facts: Mapping[int, Facts]) -> dict[int, list[Facts]]:
+    """Return the replicas of each part, told up to where compaction may have left gaps."""
     parts: dict[int, list[Facts]] = {}
     for number, part in evidence.part_of.items():
         parts.setdefault(part, []).append(facts[number])
+    for sides in parts.values():
+        till = gaps_till(sides)
+        for side in sides:
+            side.gaps_till = till
+    return parts
+
+
+def _compare(
+    evidence: LogTables,
+    facts: Mapping[int, Facts],
+    partition_groups: Sequence[PartitionGroup],
+    *,
+    related: bool,
+) -> tuple[LogTables, dict[int, Comparison]]:
+    """Compare the replicas of every part; those that turn out to be unrelated get other parts."""
+    parts = _sides(evidence, facts)
     compared = comparisons(evidence, parts)
-    for comparison in compared.values():
-        for number, hole in comparison.holes.items():
-            facts[number].hole = hole
-        for number, odd in comparison.epochs.items():
-            facts[number].odd_epochs = odd
-    records = divergent_records(evidence, compared)
-    return [
-        partition(sides, compared.get(part, Comparison()), records.get(part, ()))
-        for part, sides in sorted(parts.items())
-    ]
+    strangers = {} if related else unrelated(evidence, parts, compared)
+    if not strangers:
+        return evidence, compared
+    part_of = dict(evidence.part_of)
+    last = max(parts)
+    free = itertools.count(last + 1)
+    for part, (sets, doubt) in strangers.items():
+        partition_groups[part].findings.append(doubt)
+        del compared[part]
+        for sides in sets:
+            part_of |= dict.fromkeys((side.replica.number for side in sides), next(free))
+    evidence = evidence.regrouped(part_of)
+    parts = {part: sides for part, sides in _sides(evidence, facts).items() if part > last}
+    return evidence, compared | comparisons(evidence, parts)
 
 
-def _notes(dirs: Sequence[LogDir], folders: Sequence[ReplicaFolder]) -> list[str]:
-    """Return notes about the folders: without a replica, or a partition twice on a broker."""
+def _left_out(
+    dirs: Sequence[LogDir], folders: Sequence[ReplicaFolder], *, internal: bool
+) -> Iterator[str]:
+    """Yield what was not looked at in the folders."""
     used = {folder.log_dir.path for folder in folders}
-    notes = [
-        f"{log_dir.name} (broker {log_dir.broker}) holds no replica of a topic that is looked at."
-        for log_dir in dirs
-        if log_dir.path not in used
-    ]
-    seen: dict[tuple[str, int, int], ReplicaFolder] = {}
-    for path in folders:
-        before = seen.setdefault((path.topic, path.partition, path.broker), path)
-        if before is not path:
-            notes.append(
-                f"{path.topic}-{path.partition} of broker {path.broker} lies in"
-                f" {before.log_dir.name} and in {path.log_dir.name}: they are compared as two"
-                " replicas."
+    for log_dir in dirs:
+        if log_dir.path not in used:
+            yield (
+                f"{log_dir.name} (broker {log_dir.broker}) holds no replica of a topic that is"
+                " looked at."
             )
-    return notes
+    if not internal and (names := internal_partitions(dirs)):
+        topics = sorted({name.rpartition("-")[0] for name in names})
+        yield (
+            f"Kafka's own topics were left out, {count(len(names), 'partition')} of"
+            f" {', '.join(topics)}: --internal looks at them, too."
+        )
+    if moved := set_aside(dirs):
+        named = ", ".join(moved[:_NAMED_MAX])
+        more = f" and {len(moved) - _NAMED_MAX} more" if len(moved) > _NAMED_MAX else ""
+        yield f"Replicas that brokers had deleted, moved or set aside are left out: {named}{more}."

@@ -6,12 +6,12 @@ files about all of them. Nothing is ever written here, and no symbolic link is f
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from highwater.checkers.kafka_files.segment_files import PARTITION, SEGMENT
+from highwater.checkers.kafka_files.segment_files import PARTITION, of_replica
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.files import read_regular
 from highwater.harness.runs.store import MORE_LOG_DIRS
@@ -20,7 +20,7 @@ DEPTH_MAX: Final = 4
 """Levels of folders below the named one in which a log directory is searched."""
 
 _FILES: Final = re.compile(r"meta\.properties|.+-checkpoint|\.kafka_cleanshutdown")
-_IDENTITY: Final = re.compile(r"^\s*(?:broker|node)\.id\s*=\s*(\d+)\s*$", re.MULTILINE)
+_PROPERTY: Final = re.compile(r"^\s*([\w.]+)\s*=\s*(\S+)\s*$", re.MULTILINE)
 _NUMBER: Final = re.compile(r"\d+(?=\D*$)")
 _BROKER_MAX: Final = (1 << 31) - 1
 _HINT: Final = (
@@ -38,6 +38,7 @@ class LogDir:
         name: the folder as it was named on the command line, for a person.
         only: names of the replicas' folders that were asked for; empty: all.
         without: checkpoint files that are no evidence.
+        cluster_id: from meta.properties; None: it is not there.
     """
 
     path: Path
@@ -45,6 +46,7 @@ class LogDir:
     name: str
     only: frozenset[str] = frozenset()
     without: frozenset[Path] = frozenset()
+    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ def log_dirs(given: Sequence[Path]) -> list[LogDir]:
         given: log directories, folders of them (of a whole run, too), or single replicas' folders.
 
     Raises:
-        UsageError: one of them is missing, cannot be read, or holds no log.
+        UsageError: one of them is missing, cannot be read, or holds no log; or they are of two
+            clusters.
     """
     places = [place for path in given for place in _places(path)]
     merged: dict[Path, _Place] = {}
@@ -72,15 +75,40 @@ def log_dirs(given: Sequence[Path]) -> list[LogDir]:
         only = frozenset() if whole else place.only | (before.only if before else frozenset())
         merged[key] = _Place(place.path, place.given, only)
     log_dir_list = list(merged.values())
-    return [
-        LogDir(path=place.path, broker=broker, name=str(place.path), only=place.only)
-        for place, broker in zip(log_dir_list, _brokers(log_dir_list), strict=True)
+    properties = [_properties(place.path) for place in log_dir_list]
+    dirs = [
+        LogDir(
+            path=place.path,
+            broker=broker,
+            name=str(place.path),
+            only=place.only,
+            cluster_id=named.get("cluster.id"),
+        )
+        for place, named, broker in zip(
+            log_dir_list, properties, _brokers(log_dir_list, properties), strict=True
+        )
     ]
+    _require_one_cluster(dirs)
+    return dirs
+
+
+def _require_one_cluster(dirs: Sequence[LogDir]) -> None:
+    """Go on if no two log directories say that they are of different clusters."""
+    of_cluster: dict[str, LogDir] = {}
+    for log_dir in dirs:
+        if log_dir.cluster_id is not None:
+            of_cluster.setdefault(log_dir.cluster_id, log_dir)
+    if len(of_cluster) > 1:
+        named = [f"{log_dir.name} is of the cluster {name}" for name, log_dir in of_cluster.items()]
+        raise UsageError(
+            f"these are folders of {len(of_cluster)} clusters: {', '.join(named)}",
+            hint="Name the folders of one cluster; meta.properties in each says cluster.id.",
+        )
 
 
 def _places(given: Path) -> list[_Place]:
     entries = _entries(given)
-    if PARTITION.fullmatch(given.name) and any(SEGMENT.fullmatch(entry.name) for entry in entries):
+    if PARTITION.fullmatch(given.name) and any(of_replica(entry.name) for entry in entries):
         return [_Place(given.absolute().parent, given, frozenset([given.name]))]
     inside = given / "replicas"
     starts = [given]
@@ -114,7 +142,7 @@ def _below(path: Path, seen: set[tuple[int, int]], depth: int) -> Iterator[Path]
     entries = _entries(path)
     folders = [entry for entry in entries if _is_folder(entry)]
     if any(_FILES.fullmatch(entry.name) for entry in entries) or any(
-        PARTITION.fullmatch(entry.name) and _has_segment(Path(entry.path)) for entry in folders
+        PARTITION.fullmatch(entry.name) and _is_replica(Path(entry.path)) for entry in folders
     ):
         yield path
         return
@@ -129,17 +157,17 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _has_segment(folder: Path) -> bool:
+def _is_replica(folder: Path) -> bool:
     try:
         with os.scandir(folder) as entries:
-            return any(SEGMENT.fullmatch(entry.name) for entry in entries)
+            return any(of_replica(entry.name) for entry in entries)
     except OSError:
         return False
 
 
-def _brokers(places: Sequence[_Place]) -> list[int]:
+def _brokers(places: Sequence[_Place], properties: Sequence[Mapping[str, str]]) -> list[int]:
     """Return an id for each log directory; two share one only if meta.properties says so."""
-    identities = [_identity(place.path) for place in places]
+    identities = [_identity(named) for named in properties]
     named = [_named(place) for place in places]
     unknown = [name for identity, name in zip(identities, named, strict=True) if identity is None]
     known_identities = {identity for identity in identities if identity is not None}
@@ -157,13 +185,19 @@ def _brokers(places: Sequence[_Place]) -> list[int]:
     ]
 
 
-def _identity(path: Path) -> int | None:
-    """Return the id in ``meta.properties``, which Kafka writes since 0.8.2."""
+def _properties(path: Path) -> dict[str, str]:
+    """Return what ``meta.properties`` says, which Kafka writes since 0.8.2; empty without it."""
     try:
-        match = _IDENTITY.search(read_regular(path / "meta.properties").decode("utf-8", "replace"))
+        text = read_regular(path / "meta.properties").decode("utf-8", "replace")
     except OSError:
-        return None
-    return _id(match[1]) if match else None
+        return {}
+    return dict(_PROPERTY.findall(text))
+
+
+def _identity(properties: Mapping[str, str]) -> int | None:
+    """Return the broker's id."""
+    text = properties.get("node.id", properties.get("broker.id", ""))
+    return _id(text) if text.isascii() and text.isdecimal() else None
 
 
 def _named(place: _Place) -> int | None:

@@ -5,7 +5,7 @@ Every value of a record is read once; afterwards only numbers for it are. Each r
 that excludes most of a log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -27,13 +27,14 @@ SOURCE: Final = (
 
 COLUMNS: Final = (
     "replica",  # listing.Replica.number
-    "part",  # a number for the partition
+    "part",  # a number for the replicas that are compared
     *("segment", "position", "base_offset", "last_offset"),
     "offset",  # null: a range without records, see damage
     *("magic", "leader_epoch", "producer_id", "producer_epoch", "sequence", "timestamp_ms"),
     *("transactional", "control", "control_type", "crc_ok", "damage", "error"),
     "print",  # a hash of key, value and whether it is a control record
     "key_print",  # null: no key
+    "removable",  # a tombstone or a marker, which compaction removes though nothing replaces it
 )
 
 DAMAGE_MAX: Final = 20
@@ -48,34 +49,43 @@ class LogTables:
     Args:
         engine: of the session.
         replicas: whose segments are read.
+        part_of: replica to the number of its part: replicas of one part are compared.
     """
 
-    def __init__(self, engine: Engine, replicas: Sequence[ReplicaFolder]) -> None:
+    def __init__(
+        self, engine: Engine, replicas: Sequence[ReplicaFolder], part_of: Mapping[int, int]
+    ) -> None:
         self.engine = engine
         self.spark = engine.spark
         self.replicas = tuple(replicas)
-        names = sorted({(replica.topic, replica.partition) for replica in replicas})
-        number = {name: part for part, name in enumerate(names)}
-        self.part_of = {
-            replica.number: number[replica.topic, replica.partition] for replica in replicas
-        }
+        self.part_of = part_of
 
     @cached_property
     def records(self) -> DataFrame:
         """Every record and every damaged range, in ``COLUMNS``; persisted."""
         segments = [segment for replica in self.replicas for segment in replica.segments]
         log = read_segments(self.spark, segments, SOURCE)
-        parts = self.local(
-            [{"replica": number, "part": part} for number, part in self.part_of.items()],
-            [("replica", pa.int32()), ("part", pa.int32())],
-        )
         narrow = log.select(
             F.col("broker").alias("replica"),
             *(name for name in COLUMNS if name in SOURCE),
             F.xxhash64("key", "value", "control").alias("print"),
             F.when(F.col("key").isNotNull(), F.xxhash64("key")).alias("key_print"),
+            (F.col("value").isNull() | F.col("control")).alias("removable"),
         )
-        return self.engine.keep(narrow.join(F.broadcast(parts), "replica").select(*COLUMNS))
+        return self.engine.keep(self._with_parts(narrow))
+
+    def regrouped(self, part_of: Mapping[int, int]) -> "LogTables":
+        """Return the same records in other parts."""
+        tables = LogTables(self.engine, self.replicas, part_of)
+        tables.records = tables._with_parts(self.records.drop("part"))
+        return tables
+
+    def _with_parts(self, records: DataFrame) -> DataFrame:
+        parts = self.local(
+            [{"replica": number, "part": part} for number, part in self.part_of.items()],
+            [("replica", pa.int32()), ("part", pa.int32())],
+        )
+        return records.join(F.broadcast(parts), "replica").select(*COLUMNS)
 
     @cached_property
     def spans(self) -> dict[int, list[Row]]:

@@ -23,16 +23,31 @@ class Comparison:
     Attributes:
         divergent: how many offsets; the first of them are ``offsets``, each with whether it lies
             below the HW of all replicas that hold it.
-        holes: by replica, how many records it skips that another has, and the first one.
-        epochs: by replica whose epochs cannot be trusted, at how many offsets it alone has another
-            epoch, and the first one.
+        hole: by replica, how many records it skips that another has, and the first one.
+        between: the same, of records that lie between its segments.
+        uncleaned: the same, of records that compaction may have removed, by what else it removed.
+        odd_epochs: by replica whose epochs cannot be trusted, at how many offsets it alone has
+            another epoch, and the first one.
     """
 
     divergent: int = 0
     below_hw: int = 0
     offsets: list[tuple[int, bool]] = field(default_factory=list)
-    holes: dict[int, tuple[int, int]] = field(default_factory=dict)
-    epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
+    hole: dict[int, tuple[int, int]] = field(default_factory=dict)
+    between: dict[int, tuple[int, int]] = field(default_factory=dict)
+    uncleaned: dict[int, tuple[int, int]] = field(default_factory=dict)
+    odd_epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+def joined(parts: Sequence[Comparison]) -> Comparison:
+    """Return the comparisons of unrelated replicas of one partition as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Comparison(
+        divergent=sum(part.divergent for part in parts),
+        below_hw=sum(part.below_hw for part in parts),
+        offsets=sorted({offset for part in parts for offset in part.offsets}),
+    )
 
 
 def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> dict[int, Comparison]:
@@ -49,7 +64,6 @@ def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> di
         for number, (_, side) in replicas.items()
     ]
     columns = [("replica", pa.int32()), ("hw", pa.int64()), ("trusted", pa.bool_())]
-    gaps_till = {part: _gaps_till(sides) for part, sides in parts.items()}
     differences = compare(
         ReplicaLogs(
             engine=evidence.engine,
@@ -57,7 +71,7 @@ def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> di
                 F.broadcast(evidence.local(rows, columns)), "replica", "left"
             ),
             extents={
-                number: Extent(part=part, first=side.first, leo=side.leo, gaps_till=gaps_till[part])
+                number: Extent(part=part, first=side.first, leo=side.leo, gaps_till=side.gaps_till)
                 for number, (part, side) in replicas.items()
             },
             segments=[
@@ -68,14 +82,22 @@ def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> di
             damaged=bool(evidence.damage),
             keyed=True,
             doubted=True,
+            gaps=[
+                (number, first, last)
+                for number, (_, side) in replicas.items()
+                for _, first, last in side.gaps
+            ],
         )
     )
     compared: dict[int, Comparison] = {}
     if differences.rows.isEmpty():
         return compared
-    for hole in _counted(differences.lacking):
+    for hole in _holes(differences.lacking):
         comparison = compared.setdefault(hole["part"], Comparison())
-        comparison.holes[hole["replica"]] = (hole["count"], hole["first"])
+        _, side = replicas[hole["replica"]]
+        inside = comparison.uncleaned if _compacted(side, hole) else comparison.hole
+        holes = comparison.between if hole["between"] else inside
+        holes[hole["replica"]] = (hole["count"], hole["first"])
     for fork in _forks(differences.offsets):
         comparison = compared.setdefault(fork["part"], Comparison())
         comparison.divergent, comparison.below_hw = fork["all"], fork["below"]
@@ -83,15 +105,38 @@ def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> di
     if not all(trusted.values()):
         for odd in _odd_epochs(differences.offsets):
             comparison = compared.setdefault(odd["part"], Comparison())
-            comparison.epochs[odd["replica"]] = (odd["count"], odd["first"])
+            comparison.odd_epochs[odd["replica"]] = (odd["count"], odd["first"])
     return compared
 
 
-def _gaps_till(sides: Sequence[Facts]) -> int:
+def gaps_till(sides: Sequence[Facts]) -> int:
     """Return the offset up to which compaction may have removed records on any replica."""
     if any(side.sum("emptied") for side in sides):
         return EVERYTHING
     return max((side.replica.cleaned or 0 for side in sides), default=0)
+
+
+def _holes(lacking: DataFrame) -> list[Row]:
+    """Return how many records each replica lacks, with the first, within segments and between."""
+    counted = lacking.groupBy("part", "replica", "between").agg(
+        F.count("*").alias("count"),
+        F.min("offset").alias("first"),
+        F.count(F.when(F.col("removable"), 1)).alias("removable"),
+        F.count(F.when(F.col("key_print").isNull(), 1)).alias("keyless"),
+    )
+    return [row.asDict() for row in counted.collect()]
+
+
+def _compacted(side: Facts, hole: Row) -> bool:
+    """Return whether compaction may explain a hole in a copy without its broker's word on it.
+
+    A tombstone goes some time after all that it replaced. No record without a key does, and nothing
+    else in a log of which compaction has taken nothing.
+    """
+    if side.replica.cleaner_told or hole["keyless"]:
+        return False
+    missing = side.leo - side.first - side.sum("records")
+    return bool(hole["removable"] == hole["count"] or missing > hole["count"])
 
 
 def _counted(rows: DataFrame) -> list[Row]:

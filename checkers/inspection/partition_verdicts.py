@@ -1,11 +1,12 @@
 """The verdict on a partition, with its reasons as sentences."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from highwater.checkers.inspection.partition_comparison import Comparison
+from highwater.checkers.inspection.partition_groups import PartitionGroup
 from highwater.checkers.inspection.replica_findings import Facts, state
 from highwater.checkers.inspection.report_types import (
+    UNTOLD,
     DivergentOffset,
     InspectedPartition,
     InspectedReplica,
@@ -13,85 +14,99 @@ from highwater.checkers.inspection.report_types import (
     Verdict,
 )
 
-_UNTOLD: Final = frozenset({"unreadable", "zeros"})
-"""Kinds of errors that make the content of a log unknown; they are no fault of a replica."""
-
 
 def partition(
-    sides: Sequence[Facts], compared: Comparison, records: Sequence[DivergentOffset]
+    group: PartitionGroup,
+    sides: Sequence[Facts],
+    compared: Comparison,
+    records: Sequence[DivergentOffset],
 ) -> InspectedPartition:
     """Return the verdict on one partition with its reasons.
 
     Args:
+        group: what its replicas' files say of it.
         sides: its replicas.
         compared: the result of comparing them.
         records: the records at the first divergent offsets.
     """
     end = max(side.leo for side in sides)
-    states = tuple(state(side, lacking=(side.replica.hw or 0) > end) for side in sides)
-    verdict = _verdict(states, compared)
+    states = tuple(state(side, end=end, twice=side.replica.number in group.twice) for side in sides)
+    findings = (*group.findings, *_alone(states))
+    verdict = _verdict(states, findings, compared)
     return InspectedPartition(
         topic=sides[0].replica.topic,
         partition=sides[0].replica.partition,
         verdict=verdict,
-        says=" ".join(_sentences(verdict, states, compared, records)),
+        says=" ".join(_sentences(verdict, states, findings, compared, records)),
         replicas=states,
+        topic_id=group.topic_id,
+        stray=group.stray,
         divergent_offsets=tuple(offset for offset, _ in compared.offsets),
         divergent=compared.divergent,
         below_hw=compared.below_hw,
         shown=tuple(records),
-        findings=tuple(_findings(sides)),
+        findings=findings,
     )
 
 
-def _verdict(states: Sequence[InspectedReplica], compared: Comparison) -> Verdict:
+def _verdict(
+    states: Sequence[InspectedReplica], findings: Sequence[LogFinding], compared: Comparison
+) -> Verdict:
     if compared.divergent:
         return "fork"
-    wrong = {
-        finding.kind
-        for replica in states
-        for finding in replica.findings
-        if finding.severity == "error"
-    }
-    if wrong - _UNTOLD:
+    everything = [*findings, *(finding for replica in states for finding in replica.findings)]
+    wrong = {finding.kind for finding in everything if finding.severity == "error"}
+    if wrong - UNTOLD:
         return "corrupt"
     if wrong:
         return "unknown"
+    if len(states) == 1:
+        return "alone"
     return "lag" if len({replica.leo for replica in states}) > 1 else "agree"
 
 
-def _findings(sides: Sequence[Facts]) -> Iterable[LogFinding]:
-    if len(sides) == 1:
+def _alone(states: Sequence[InspectedReplica]) -> Iterable[LogFinding]:
+    if len(states) == 1:
         says = "Only one replica was given: there was nothing to hold it against."
         yield LogFinding("alone", "note", says)
-    ids = {side.replica.topic_id for side in sides} - {None}
-    if len(ids) > 1:
-        says = "Its replicas bear different topic ids: of a topic that was deleted and made anew?"
-        yield LogFinding("topic-id", "warning", says)
 
 
 def _sentences(
     verdict: Verdict,
     states: Sequence[InspectedReplica],
+    findings: Sequence[LogFinding],
     compared: Comparison,
     records: Sequence[DivergentOffset],
 ) -> Iterable[str]:
     if verdict == "fork":
         yield from _fork(states, compared, records)
     elif verdict in ("corrupt", "unknown"):
-        holder, finding = next(
-            (replica, finding)
-            for replica in states
-            for finding in replica.findings
-            if finding.severity == "error" and (verdict == "unknown") == (finding.kind in _UNTOLD)
-        )
-        yield f"Broker {holder.broker}: {finding.says}"
-        if sum(replica.records > 0 for replica in states) > 1:
-            yield "Of what can be read, replicas hold the same record at every offset they share."
+        yield from _wrong(verdict, states, findings)
     elif verdict == "lag":
         yield _lag(states)
     else:
         yield _agree(states)
+
+
+def _wrong(
+    verdict: Verdict, states: Sequence[InspectedReplica], findings: Sequence[LogFinding]
+) -> Iterable[str]:
+    """Yield the first reason for a verdict, and what can be said of the other replicas."""
+    reasons = [(f"Broker {side.broker}: ", reason) for side in states for reason in side.findings]
+    reasons = [*(("", reason) for reason in findings), *reasons]
+    kinds = [
+        (who, finding)
+        for who, finding in reasons
+        if finding.severity == "error" and (verdict == "unknown") == (finding.kind in UNTOLD)
+    ]
+    who, finding = kinds[0]
+    yield f"{who}{finding.says}"
+    once = [
+        side for side in states if all(reason.kind != "same-replica" for reason in side.findings)
+    ]
+    if sum(replica.records > 0 for replica in once) > 1 and finding.kind != "another-log":
+        others = "the others" if len(once) < len(states) else "what can be read"
+        yield f"Of {others}, replicas hold the same record at every offset they share."
 
 
 def _fork(

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -19,7 +19,15 @@ from highwater.checkers.kafka_files.checkpoints import (
     read_epochs,
     read_offsets,
 )
-from highwater.checkers.kafka_files.segment_files import PARTITION, SEGMENT, Segment, limited
+from highwater.checkers.kafka_files.foreign_files import foreign_file
+from highwater.checkers.kafka_files.segment_files import (
+    PARTITION,
+    SEGMENT,
+    SNAPSHOT,
+    Segment,
+    left_out,
+    limited,
+)
 from highwater.harness.base.files import read_regular
 
 CLEANED: Final = "cleaner-offset-checkpoint"
@@ -37,6 +45,9 @@ _TOPIC_ID: Final = re.compile(r"^topic_id:\s*(\S+)", re.MULTILINE)
 _PARTITION_MAX: Final = (1 << 31) - 1
 _OFFSET_MAX: Final = (1 << 63) - 1
 _LEFT_OVER: Final = (".cleaned", ".swap")
+_SET_ASIDE: Final = re.compile(r"(?P<replica>.+-\d+)\.\w+-(?:delete|future|stray)")
+_INTERNAL: Final = "__"
+_REMOTE_TIER: Final = ("remote-log-index-cache", "__remote_log_metadata-")
 _T = TypeVar("_T")
 
 
@@ -47,8 +58,12 @@ class ReplicaFolder:
     Attributes:
         number: of the replica among all that are looked at: ``broker`` in rows of kafka-log.
         hw, recovery_point, log_start, cleaned: from the checkpoint files; None: not there.
+        cleaner_told: whether its broker's checkpoint of the log cleaner is here.
         epochs: of leader-epoch-checkpoint; None: there is none.
         topic_id: of partition.metadata (KIP-516); None: there is none.
+        snapshot: the greatest offset at which a broker wrote down its producers; None: at none.
+        begins: base offset of its first segment, though that is no log of Kafka's; None: without.
+        tiered: whether older segments may be in a remote tier (KIP-405).
         findings: files that could not be read, and unknown files.
     """
 
@@ -64,24 +79,101 @@ class ReplicaFolder:
     recovery_point: int | None
     log_start: int | None
     cleaned: int | None
+    cleaner_told: bool
     epochs: tuple[tuple[int, int], ...] | None
     topic_id: str | None
+    snapshot: int | None
+    begins: int | None
+    tiered: bool
     findings: tuple[LogFinding, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.path.name
+
+    @property
+    def here(self) -> bool:
+        """True if its folder is here, even if it cannot be read."""
+        return os.path.lexists(self.path)
 
 
 def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolder]:
     """Return every replica in some log directories, in order of topic, partition and broker.
 
-    ``internal``: whether Kafka's own topics, whose names begin with two underscores, are wanted.
+    A replica whose folder is missing is among them, if its broker's checkpoint has it and another
+    broker's folder is here: a broker that deletes or moves a replica renames its folder, which
+    stays for a minute, and writes that checkpoint every few seconds.
+
+    Args:
+        log_dirs: from ``log_dirs.log_dirs``.
+        internal: whether Kafka's own topics, whose names begin with two underscores, are wanted.
     """
-    folders = [
-        (folder, log_dir, *read)
-        for log_dir in log_dirs
-        for read in [_checkpoints(log_dir)]
-        for folder in _folders(log_dir, internal=internal)
-    ]
+    listed = [list(_folders(log_dir, internal=internal)) for log_dir in log_dirs]
+    here = {path.name for paths in listed for path in paths}
+    listed_names = {
+        (log_dir.broker, path.name)
+        for log_dir, paths in zip(log_dirs, listed, strict=True)
+        for path in paths
+    }
+    tiered = any(_tiered(log_dir) for log_dir in log_dirs)
+    folders = []
+    for log_dir, paths in zip(log_dirs, listed, strict=True):
+        read = _checkpoints(log_dir)
+        gone = [
+            name
+            for name in _gone(log_dir, read[0])
+            if name in here and (log_dir.broker, name) not in listed_names
+        ]
+        listed_names |= {(log_dir.broker, name) for name in gone}
+        paths += [log_dir.path / name for name in gone]
+        folders += [(path, log_dir, *read, tiered) for path in paths]
     folders.sort(key=lambda entry: (*_name(entry[0]), entry[1].broker, entry[1].name))
     return [_replica(number, *entry) for number, entry in enumerate(folders)]
+
+
+def set_aside(log_dirs: Iterable[LogDir]) -> list[str]:
+    """Return the folders of replicas that are being deleted or moved, or were found stray."""
+    return [
+        f"{log_dir.name}/{name}"
+        for log_dir in log_dirs
+        if not log_dir.only
+        for name in _names(log_dir)
+        if _SET_ASIDE.fullmatch(name)
+    ]
+
+
+def internal_partitions(log_dirs: Iterable[LogDir]) -> list[str]:
+    """Return the partitions of Kafka's own topics in some log directories, in order."""
+    names = {
+        path.name
+        for log_dir in log_dirs
+        if not log_dir.only
+        for path in _folders(log_dir, internal=True)
+        if path.name.startswith(_INTERNAL)
+    }
+    return sorted(names)
+
+
+def _names(log_dir: LogDir) -> list[str]:
+    return sorted(path.name for path in log_dir.path.iterdir())
+
+
+def _tiered(log_dir: LogDir) -> bool:
+    """Return whether a broker keeps an index of a remote tier, or the topic about it."""
+    names = [] if log_dir.only else _names(log_dir)
+    return any(name.startswith(_REMOTE_TIER) for name in names)
+
+
+def _gone(log_dir: LogDir, checkpoints: dict[str, Offsets | None]) -> Iterator[str]:
+    """Yield replicas that a broker has written down, and of which no folder is here."""
+    if log_dir.only:
+        return
+    names = _names(log_dir)
+    there = {match["replica"] if (match := _SET_ASIDE.fullmatch(name)) else name for name in names}
+    for topic, partition in checkpoints["hw"] or {}:
+        if (name := f"{topic}-{partition}") not in there:
+            yield name
 
 
 def _checkpoints(log_dir: LogDir) -> tuple[dict[str, Offsets | None], list[LogFinding]]:
@@ -116,10 +208,9 @@ def _name(folder: Path) -> tuple[str, int]:
 
 def _folders(log_dir: LogDir, *, internal: bool) -> Iterator[Path]:
     """Return the replicas' folders; those that are being deleted or moved have other names."""
-    names = log_dir.only or {path.name for path in log_dir.path.iterdir()}
-    for name in sorted(names):
+    for name in sorted(log_dir.only) or _names(log_dir):
         match = PARTITION.fullmatch(name)
-        included = internal or log_dir.only or not name.startswith("__")
+        included = internal or log_dir.only or not name.startswith(_INTERNAL)
         if match and included and int(match["partition"]) <= _PARTITION_MAX:
             path = log_dir.path / name
             if not path.is_file():
@@ -132,10 +223,15 @@ def _replica(
     log_dir: LogDir,
     checkpoints: dict[str, Offsets | None],
     broken: Sequence[LogFinding],
+    tiered: bool,
 ) -> ReplicaFolder:
     topic, partition = key = _name(path)
     findings = list(broken)
-    segments, size = _segments(number, path, findings)
+    segments, size, snapshot = _segments(number, path, findings)
+    strange = {segment: what for segment in segments if (what := foreign_file(segment))}
+    for segment, what in strange.items():
+        says = f"{Path(segment.path).name} is no log of Kafka's but {what}."
+        findings.append(LogFinding("unreadable", "error", says))
     return ReplicaFolder(
         number=number,
         broker=log_dir.broker,
@@ -143,38 +239,33 @@ def _replica(
         log_dir=log_dir,
         topic=topic,
         partition=partition,
-        segments=segments,
+        segments=tuple(segment for segment in segments if segment not in strange),
         bytes=size,
         **{field: (offsets or {}).get(key) for field, offsets in checkpoints.items()},
+        cleaner_told=checkpoints["cleaned"] is not None,
         epochs=_read(log_dir, path / LEADER_EPOCH, read_epochs, findings),
         topic_id=_topic_id(path),
+        snapshot=snapshot,
+        begins=segments[0].base_offset if segments else None,
+        tiered=tiered,
         findings=tuple(findings),
     )
 
 
 def _segments(
     number: int, path: Path, findings: list[LogFinding]
-) -> tuple[tuple[Segment, ...], int]:
-    """Return a folder's segments and their bytes, without leftovers of a compaction."""
+) -> tuple[tuple[Segment, ...], int, int | None]:
+    """Return a folder's segments and their bytes, and the greatest offset of a snapshot."""
     topic, partition = _name(path)
-    names: list[str] = []
-    size = 0
     try:
         with os.scandir(path) as entries:
-            for entry in entries:
-                if SEGMENT.fullmatch(entry.name) and int(entry.name[:20]) <= _OFFSET_MAX:
-                    names.append(entry.name)
-                    size += _size(entry)
-                elif entry.name.endswith(_LEFT_OVER):
-                    says = f"{entry.name} is left of a compaction that was interrupted; not read."
-                    findings.append(LogFinding("leftover", "note", says))
+            sizes = {entry.name: _size(entry) for entry in entries}
     except OSError as error:
-        says = f"Its folder cannot be read: {error.strerror}."
-        findings.append(LogFinding("unreadable", "error", says))
-        return (), 0
-    if not names:
-        says = "Its folder holds no segment."
-        findings.append(LogFinding("no-segments", "warning", says))
+        findings.append(_without_folder(path, error))
+        return (), 0, None
+    findings += _left_behind(sizes)
+    names = [name for name in sizes if _is_segment(name)]
+    snapshots = [int(match[1]) for name in sizes if (match := SNAPSHOT.fullmatch(name))]
     segments = [
         Segment(
             path=str((path / name).absolute()),
@@ -186,7 +277,31 @@ def _segments(
         )
         for name in names
     ]
-    return tuple(limited(segments)), size
+    size = sum(sizes[name] for name in names)
+    return tuple(limited(segments)), size, max(snapshots, default=None)
+
+
+def _is_segment(name: str) -> bool:
+    return SEGMENT.fullmatch(name) is not None and int(name[:20]) <= _OFFSET_MAX
+
+
+def _without_folder(path: Path, error: OSError) -> LogFinding:
+    """Return the finding about a folder that cannot be listed, or is not here at all."""
+    if os.path.lexists(path):
+        says = f"Its folder cannot be read: {error.strerror}."
+        return LogFinding("unreadable", "error", says)
+    says = f"Its folder is not here, though {HIGH_WATERMARK} of its broker has it."
+    return LogFinding("no-folder", "error", says)
+
+
+def _left_behind(names: Collection[str]) -> Iterator[LogFinding]:
+    """Yield what the names of a folder's files say: left out by a copy, or by a compaction."""
+    for name in sorted(names):
+        if name.endswith(_LEFT_OVER):
+            says = f"{name} is left of a compaction that was interrupted; not read."
+            yield LogFinding("leftover", "note", says)
+    if (lacking := left_out(names)) is not None:
+        yield LogFinding("missing-segment", "error", f"Its folder {lacking}.")
 
 
 def _size(entry: os.DirEntry[str]) -> int:

@@ -16,6 +16,7 @@ from highwater.checkers.inspection.report_types import (
     LogFinding,
     Severity,
 )
+from highwater.checkers.kafka_files.checkpoints import LEADER_EPOCH, LOG_START
 from highwater.harness.base.wording import count as counted
 
 HANGING_MS: Final = 15 * 60 * 1000
@@ -30,7 +31,10 @@ class Facts:
 
     Attributes:
         spans: from ``LogTables.spans``; empty where it holds no row.
+        gaps_till: offsets below it may lack a record because of compaction.
         hole: how many records it skips and the first one's offset.
+        between: the same, of records that lie between its segments.
+        uncleaned: the same, of records that compaction may have removed.
         odd_epochs: at how many offsets its epoch is wrong, and the first one.
     """
 
@@ -39,7 +43,10 @@ class Facts:
     damage: Sequence[Row] = ()
     repeated: Sequence[Row] = ()
     transactions: Sequence[Row] = ()
+    gaps_till: int = 0
     hole: tuple[int, int] | None = None
+    between: tuple[int, int] | None = None
+    uncleaned: tuple[int, int] | None = None
     odd_epochs: tuple[int, int] | None = None
 
     def sum(self, name: str) -> int:
@@ -89,6 +96,32 @@ class Facts:
             if last >= following
         ]
 
+    @property
+    def gaps(self) -> list[tuple[int, int, int]]:
+        """Segments that end before the next one begins: base, first and last offset between them.
+
+        Zeros, and what cannot be read, show no more of these offsets than a missing file.
+        """
+        if self.damage and self.damage[0]["all"] > len(self.damage):
+            return []
+        unread = ("zeros", "unreadable")
+        damaged = {row["segment"] for row in self.damage if row["damage"] not in unread}
+        return [
+            (before.base_offset, end, after.base_offset - 1)
+            for before, after in pairwise(self.replica.segments)
+            if before.base_offset not in damaged
+            if (end := self.covered(before.base_offset) + 1) < after.base_offset
+        ]
+
+    @property
+    def compacted(self) -> bool:
+        """True if records are missing within a segment, as compaction and damage leave it."""
+        return any(
+            sum(span["records"] for span in self.spans if span["segment"] == base)
+            <= self.covered(base) - base
+            for base in {span["segment"] for span in self.spans}
+        )
+
     def _reach(self, key: str, end: str) -> list[tuple[int, int, int]]:
         """Return each epoch or segment with its first offset, and the last one by a column."""
         reach: dict[int, tuple[int, int]] = {}
@@ -104,10 +137,13 @@ class Facts:
         return not [*disordered(self), *contradicted(self)]
 
 
-def state(facts: Facts, *, lacking: bool) -> InspectedReplica:
+def state(facts: Facts, *, end: int, twice: bool = False) -> InspectedReplica:
     """Return a replica with its findings, for ``highwater inspect``.
 
-    ``lacking``: whether no other replica has the records missing below this one's high watermark.
+    Args:
+        facts: of the replica.
+        end: the greatest log end offset of its partition.
+        twice: whether another folder says that it is this replica.
     """
     replica = facts.replica
     ended = {row["ending"]: row for row in facts.transactions}
@@ -134,17 +170,23 @@ def state(facts: Facts, *, lacking: bool) -> InspectedReplica:
             (row["producer_id"], row["first"], row["marker"])
             for row in (aborted["some"] if aborted else ())
         ),
-        findings=tuple(_findings(facts, lacking=lacking)),
+        findings=tuple(_findings(facts, end=end, twice=twice)),
     )
 
 
-def _findings(facts: Facts, *, lacking: bool) -> Iterator[LogFinding]:
+def _findings(facts: Facts, *, end: int, twice: bool) -> Iterator[LogFinding]:
     yield from facts.replica.findings
+    if twice:
+        says = "Two folders say that they are this replica: it is not compared."
+        yield LogFinding("same-replica", "error", says)
+    if not facts.replica.segments:
+        return  # what was left out proves nothing of what it held
     yield from _damages(facts)
     yield from _order(facts)
-    yield from _checkpoints(facts, lacking=lacking)
+    yield from _missing_segments(facts)
+    yield from _checkpoints(facts, end=end)
     yield from disordered(facts)
-    yield from contradicted(facts)
+    yield from _epoch_list(facts, end=end)
     if facts.odd_epochs:
         count, first = facts.odd_epochs
         says = (
@@ -218,22 +260,63 @@ def _order(facts: Facts) -> Iterator[LogFinding]:
             f" offset {first}, which another replica has; compaction does not explain it."
         )
         yield LogFinding("hole", "error", says, first)
+    if facts.uncleaned:
+        count, first = facts.uncleaned
+        says = (
+            f"It lacks {counted(count, 'record')} in the middle of its log, the first at"
+            f" offset {first}, which another replica has. Compaction may have removed"
+            f" {'it' if count == 1 else 'them'}: the cleaner-offset-checkpoint of its broker, which"
+            " would say so, is not here."
+        )
+        yield LogFinding("no-cleaner-checkpoint", "error", says, first)
 
 
-def _checkpoints(facts: Facts, *, lacking: bool) -> Iterator[LogFinding]:
-    """Yield checkpointed offsets that the log does not reach."""
-    broken = any(row["damage"] in ("corrupt", "unreadable") for row in facts.damage)
-    for finding in beyond(facts):
-        if finding.kind != "hw-above-leo":
+def _missing_segments(facts: Facts) -> Iterator[LogFinding]:
+    """Yield segments of which there is no trace but in offsets."""
+    replica, first = facts.replica, facts.replica.begins or 0
+    begins = [(replica.log_start, LOG_START)] if replica.log_start is not None else []
+    begins += [(start, LEADER_EPOCH) for _, start in (replica.epochs or ())[:1]]
+    earlier = [(start, name) for start, name in begins if start < first]
+    if earlier and not replica.tiered:
+        start, name = min(earlier)
+        says = f"Its log begins with offset {first}, and at {start} by its {name}."
+        yield LogFinding("missing-segment", "error", says, start)
+    damaged = {row["segment"] for row in facts.damage}
+    gaps = [] if _broken(facts) else [gap for gap in facts.gaps if gap[0] not in damaged]
+    for _, begin, last in gaps[:_NAMED_MAX]:
+        if facts.between or not (facts.compacted or begin < facts.gaps_till):
+            says = f"Offsets {begin} to {last} lie in none of its segments."
+            yield LogFinding("missing-segment", "error", says, begin)
+
+
+def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
+    """Yield offsets beside the log that it does not reach: an error if no replica does.
+
+    Such a log has lost its end, or the copy has: a segment was left out, or the log was copied
+    before what lies beside it.
+    """
+    broken = _broken(facts)
+    for finding, value in [*_beyond(facts), *_snapshot_beyond(facts)]:
+        if finding.kind == "hw-above-leo":
+            if broken:
+                continue
+            number = counted(value - facts.leo, "committed record")
+            says = f"Its HW is {value}, but its log ends at {facts.leo}: {number} are not here."
+            finding = replace(finding, says=says)  # noqa: PLW2901
+        if broken:
             yield finding
-        elif not broken:
-            who = "No replica here has them." if lacking else "Another replica has them."
-            severity: Severity = "error" if lacking else "warning"
-            yield replace(finding, severity=severity, says=f"{finding.says} {who}")
+            continue
+        holder = "No replica here reaches so far." if value > end else "Another replica does."
+        severity: Severity = "error" if value > end else "warning"
+        yield replace(finding, severity=severity, says=f"{finding.says} {holder}")
 
 
 def beyond(facts: Facts) -> Iterator[LogFinding]:
     """Yield checkpoints above the log end offset, where Kafka never has them."""
+    yield from (finding for finding, _ in _beyond(facts))
+
+
+def _beyond(facts: Facts) -> Iterator[tuple[LogFinding, int]]:
     replica, leo = facts.replica, facts.leo
     if replica.hw is not None and replica.hw > leo:
         gone = counted(replica.hw - leo, "committed record")
@@ -241,13 +324,35 @@ def beyond(facts: Facts) -> Iterator[LogFinding]:
             f"Its HW was {replica.hw}, but its log ends at {leo}: {gone} that it had"
             f" {'is' if replica.hw == leo + 1 else 'are'} gone from it."
         )
-        yield LogFinding("hw-above-leo", "warning", says, leo)
+        yield LogFinding("hw-above-leo", "warning", says, leo), replica.hw
     named = (("recovery point", replica.recovery_point), ("log start offset", replica.log_start))
     for name, value in named:
         if value is not None and value > leo:
             says = f"Its {name} is {value}, but its log ends at {leo}."
             kind = f"{name.replace(' offset', '').replace(' ', '-')}-above-leo"
-            yield LogFinding(kind, "warning", says, leo)
+            yield LogFinding(kind, "warning", says, leo), value
+
+
+def _snapshot_beyond(facts: Facts) -> Iterator[tuple[LogFinding, int]]:
+    snapshot, leo = facts.replica.snapshot, facts.leo
+    if snapshot is not None and snapshot > leo:
+        says = f"It has {snapshot:020d}.snapshot, but its log ends at {leo}."
+        yield LogFinding("snapshot-above-leo", "warning", says, leo), snapshot
+
+
+def _epoch_list(facts: Facts, *, end: int) -> Iterator[LogFinding]:
+    """Yield contradictions with leader-epoch-checkpoint; an epoch behind all logs is an error."""
+    past = _epoch_beyond(facts) if max(facts.replica.epochs or [(0, 0)])[1] > end else []
+    for finding in contradicted(facts):
+        behind_all = finding in past and not _broken(facts)
+        yield replace(finding, severity="error") if behind_all else finding
+
+
+def _broken(facts: Facts) -> bool:
+    """Return whether damage explains that a log ends early."""
+    return any(row["damage"] in ("corrupt", "unreadable") for row in facts.damage) or any(
+        finding.kind == "unreadable" for finding in facts.replica.findings
+    )
 
 
 def disordered(facts: Facts) -> list[LogFinding]:
@@ -299,13 +404,24 @@ def contradicted(facts: Facts) -> list[LogFinding]:
             )
         elif epoch in ends and last >= ends[epoch]:
             findings.append(f"Epoch {epoch} ends before {ends[epoch]} in it, at {last} in the log.")
-    if entries and entries[-1][1] > facts.leo:
-        epoch, start = entries[-1]
-        findings.append(
-            f"Epoch {epoch} begins at {start} in it, where the log ends at {facts.leo}."
-        )
-    says = [f"leader-epoch-checkpoint contradicts the log: {finding}" for finding in findings]
-    return [LogFinding("epoch-list", "warning", sentence) for sentence in says[:_NAMED_MAX]]
+    listed = [_contradiction(finding) for finding in findings]
+    return [*listed, *_epoch_beyond(facts)][:_NAMED_MAX]
+
+
+def _epoch_beyond(facts: Facts) -> list[LogFinding]:
+    """Return a finding if the last epoch of leader-epoch-checkpoint begins behind the log."""
+    entries = facts.replica.epochs
+    if not entries or entries[-1][1] <= facts.leo:
+        return []
+    epoch, start = entries[-1]
+    return [
+        _contradiction(f"Epoch {epoch} begins at {start} in it, where the log ends at {facts.leo}.")
+    ]
+
+
+def _contradiction(finding: str) -> LogFinding:
+    says = f"{LEADER_EPOCH} contradicts the log: {finding}"
+    return LogFinding("epoch-list", "warning", says)
 
 
 def _producers(facts: Facts) -> Iterator[LogFinding]:

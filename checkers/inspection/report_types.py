@@ -1,15 +1,29 @@
 """The vocabulary of ``highwater inspect``: findings, replicas, partitions."""
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
 
-Verdict = Literal["agree", "lag", "fork", "corrupt", "unknown"]
-"""The verdict on a partition. agree: the same records; lag: the same, some replicas hold fewer;
-fork: other records at one offset; corrupt: a log is damaged, and no sound records differ; unknown:
-something could not be read, or is zeros where records should be."""
+Verdict = Literal["agree", "alone", "lag", "fork", "corrupt", "unknown"]
+"""The verdict on a partition. agree: the same records; alone: one sound replica, and nothing to
+compare it with; lag: the same, some replicas hold fewer; fork: other records at one offset;
+corrupt: a log is damaged, and no sound records differ; unknown: something is missing, cannot be
+read, or is no log of Kafka's."""
 
-WORST_FIRST: Final[tuple[Verdict, ...]] = ("fork", "corrupt", "unknown", "lag", "agree")
+WORST_FIRST: Final[tuple[Verdict, ...]] = ("fork", "corrupt", "unknown", "lag", "alone", "agree")
+
+UNTOLD: Final = frozenset(
+    {
+        *("unreadable", "zeros", "missing-segment", "no-folder", "same-replica", "another-log"),
+        *("topic-id", "hw-above-leo", "recovery-point-above-leo", "log-start-above-leo"),
+        *("snapshot-above-leo", "epoch-list", "no-cleaner-checkpoint"),
+    }
+)
+"""Kinds of errors that make the content of a log unknown; they are no fault of a replica."""
+
+INCOMPLETE: Final = UNTOLD - {"unreadable", "zeros", "same-replica", "another-log", "topic-id"}
+"""Kinds of errors that an incomplete copy explains."""
 
 Severity = Literal["error", "warning", "note"]
 """error: not what Kafka wrote; warning: Kafka should not leave it so; note: ordinary."""
@@ -108,6 +122,8 @@ class InspectedPartition(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         says: the verdict in a sentence or two.
+        topic_id: None: no replica has one.
+        stray: whether more replicas are of another topic of this name.
         divergent_offsets: the first of them, in order.
         divergent: how many there are.
         below_hw: how many of those lie below the HW of every replica that holds them.
@@ -119,18 +135,40 @@ class InspectedPartition(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     says: str
     replicas: tuple[InspectedReplica, ...]
+    topic_id: str | None = None
+    stray: bool = False
     divergent_offsets: tuple[int, ...] = ()
     divergent: int = 0
     below_hw: int = 0
     shown: tuple[DivergentOffset, ...] = ()
     findings: tuple[LogFinding, ...] = ()
 
+    @property
+    def all_findings(self) -> tuple[LogFinding, ...]:
+        """The findings about it and about its replicas."""
+        of_replicas = (finding for replica in self.replicas for finding in replica.findings)
+        return (*self.findings, *of_replicas)
+
+    @property
+    def incomplete(self) -> bool:
+        """True if something of it is missing that a complete copy has."""
+        return any(
+            finding.severity == "error" and finding.kind in INCOMPLETE
+            for finding in self.all_findings
+        )
+
+    @property
+    def remarkable(self) -> bool:
+        """True if there is more to say than its verdict and the notes about the folders."""
+        kinds = {finding.kind for finding in self.all_findings if finding.severity != "note"}
+        return bool(kinds - {"same-replica"}) or self.verdict in ("fork", "lag")
+
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     """The result of ``highwater inspect``, in the shape of its ``--json``.
 
     Attributes:
-        verdict: the worst of all partitions'.
+        verdict: the worst of all partitions'; a sound stray counts for nothing.
         notes: about the folders that were given.
     """
 
@@ -139,6 +177,11 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def worst(verdicts: list[Verdict]) -> Verdict:
-    """Return the worst verdict; ``agree`` when there is none."""
+def worst(partitions: Sequence[InspectedPartition]) -> Verdict:
+    """Return the worst verdict on partitions; ``agree`` when there is none."""
+    verdicts = {
+        partition.verdict
+        for partition in partitions
+        if not (partition.stray and partition.verdict == "alone")
+    }
     return next((word for word in WORST_FIRST if word in verdicts), "agree")

@@ -194,6 +194,16 @@ def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> boo
     return False
 
 
+def has_batch(data: memoryview, base: int) -> bool:
+    """Return whether a batch begins a file, sound or not, or a sound one follows.
+
+    ``base``: the least offset that a following one may have.
+    """
+    if not isinstance(next(frames(data, 0, 1, base), 0), int):
+        return True
+    return any(_another_batch(data, 1, base - 1, magic) for magic in range(len(_LEAST)))
+
+
 def _framed(window: np.ndarray, left: int, offset: int, magic: int) -> np.ndarray:
     """Return where a window may have a batch with an offset soon after ``offset``."""
     if len(window) < _FRAME.size:

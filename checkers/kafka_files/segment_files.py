@@ -1,7 +1,7 @@
 """Segment files: their places, their names, and how they are opened."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -18,6 +18,15 @@ compaction had joined more than that was split by the next start, KAFKA-6264).""
 
 PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 SEGMENT: Final = re.compile(r"\d{20}\.log")
+INDEX: Final = re.compile(r"(\d{20})\.(?:index|timeindex|txnindex)")
+SNAPSHOT: Final = re.compile(r"(\d{20})\.snapshot")
+"""What is known of producers at an offset that the log has reached (ProducerStateManager)."""
+
+_BESIDE_LOGS: Final = ("leader-epoch-checkpoint", "partition.metadata")
+_ON_THE_WAY: Final = (".deleted", ".swap", ".cleaned")
+"""Ends of names of segments that Kafka is deleting or compacting."""
+
+_NAMED_MAX: Final = 3
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z\d+.-]*:/")
 
 
@@ -96,6 +105,37 @@ def inside(folder: Path) -> list[Segment]:
     if not (PARTITION.fullmatch(folder.name) and folder.parent.name.isdecimal()):
         return []
     return [Segment.at(path) for path in folder.iterdir() if SEGMENT.fullmatch(path.name)]
+
+
+def of_replica(name: str) -> bool:
+    """Return whether a file of this name lies in a replica's folder, and nowhere else."""
+    forms = (SEGMENT, INDEX, SNAPSHOT)
+    return name in _BESIDE_LOGS or any(form.fullmatch(name) for form in forms)
+
+
+def left_out(names: Collection[str]) -> str | None:
+    """Return which segments a replica's folder must have had, the end of a sentence about it.
+
+    A log has a segment at all times (LocalLog), and an index is made after its segment and removed
+    after it (LogSegment).
+
+    Args:
+        names: of the files in the folder.
+    """
+    logs = {name for name in names if SEGMENT.fullmatch(name)}
+    if not logs:
+        rest = ", ".join(sorted(names)[:_NAMED_MAX]) or "it is empty"
+        more = len(names) - _NAMED_MAX
+        rest += f" and {more} more" if more > 0 else ""
+        return f"holds no segment (no *.log; {'only ' if names else ''}{rest})"
+    indexed = {f"{match[1]}.log" for name in names if (match := INDEX.fullmatch(name))}
+    moving = {f"{log}{end}" for log in indexed for end in _ON_THE_WAY} & {*names}
+    gone = sorted(indexed - logs - {name.rpartition(".")[0] for name in moving})
+    if not gone:
+        return None
+    named = ", ".join(gone[:_NAMED_MAX])
+    more = len(gone) - _NAMED_MAX
+    return f"has the indexes of {named}{f' and {more} more' if more > 0 else ''} and not the log"
 
 
 def limited(unordered: Sequence[Segment]) -> list[Segment]:

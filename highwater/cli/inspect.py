@@ -19,11 +19,19 @@ from highwater.harness.base.files import require_writable
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.base.wording import count
 
-CODES: Final[dict[Verdict, int]] = {"agree": 0, "lag": 0, "fork": 1, "corrupt": 1, "unknown": 3}
+CODES: Final[dict[Verdict, int]] = {
+    "agree": 0,
+    "alone": 0,
+    "lag": 0,
+    "fork": 1,
+    "corrupt": 1,
+    "unknown": 3,
+}
 """Exit codes by the worst verdict; 2 is wrong usage."""
 
 _COLOURS: Final[dict[Verdict, str]] = {
     "agree": "green",
+    "alone": "cyan",
     "lag": "green",
     "fork": "red",
     "corrupt": "red",
@@ -82,7 +90,7 @@ def _show(inspection: Inspection, html: Path | None) -> None:
         console.out.print(Text(note, style="yellow"))
     rows: list[list[str | Text]] = [
         [
-            f"{partition.topic}-{partition.partition}",
+            _label(partition),
             Text(partition.verdict, style=_COLOURS[partition.verdict]),
             f"{partition.divergent:,}" if partition.divergent else "-",
             ", ".join(f"{replica.broker}: {_offsets(replica)}" for replica in partition.replicas),
@@ -91,11 +99,7 @@ def _show(inspection: Inspection, html: Path | None) -> None:
     ]
     heads = ["partition", "verdict", "divergent", "broker: first..LEO (HW)"]
     console.out.print(console.table("Replicas on disk", heads, rows))
-    telling = [
-        partition
-        for partition in inspection.partitions
-        if partition.verdict != "agree" or _remarkable(partition)
-    ]
+    telling = [partition for partition in inspection.partitions if partition.remarkable]
     for compared in telling[:_TOLD_MAX]:
         _tell(compared)
     if len(telling) > _TOLD_MAX:
@@ -104,21 +108,21 @@ def _show(inspection: Inspection, html: Path | None) -> None:
         console.out.print(f"page: {html}")
 
 
+def _label(partition: InspectedPartition) -> str:
+    return f"{partition.topic}-{partition.partition}{' (stray)' if partition.stray else ''}"
+
+
 def _offsets(replica: InspectedReplica) -> str:
+    if not replica.segments:
+        return "no log"
     return f"{replica.start}..{replica.leo} ({'?' if replica.hw is None else replica.hw})"
-
-
-def _remarkable(partition: InspectedPartition) -> bool:
-    return any(
-        finding.severity != "note" for replica in partition.replicas for finding in replica.findings
-    )
 
 
 def _tell(partition: InspectedPartition) -> None:
     style = f"bold {_COLOURS[partition.verdict]}"
     console.out.print(
         Text(partition.verdict.upper(), style=style),
-        Text(f"{partition.topic}-{partition.partition}: {partition.says}"),
+        Text(f"{_label(partition)}: {partition.says}"),
     )
     for divergent in partition.shown[:3]:
         copies = (

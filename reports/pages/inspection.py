@@ -4,12 +4,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from highwater.checkers.inspection.report_types import InspectedPartition, Inspection, Verdict
+from highwater.checkers.inspection.report_types import WORST_FIRST, Inspection, Verdict
 from highwater.harness.base.wording import count
 from highwater.reports.html import render, save
 
 COLOURS: Final[dict[Verdict, str]] = {
     "agree": "valid",
+    "alone": "unknown",
     "lag": "valid",
     "fork": "invalid",
     "corrupt": "invalid",
@@ -18,10 +19,11 @@ COLOURS: Final[dict[Verdict, str]] = {
 
 SAYS: Final[dict[Verdict, str]] = {
     "agree": "all replicas hold the same records",
+    "alone": "one sound replica was given, and nothing to compare it with",
     "lag": "the same, but some replicas hold fewer",
     "fork": "replicas hold different records at one offset",
     "corrupt": "a log is damaged",
-    "unknown": "something could not be read",
+    "unknown": "something is missing, or could not be read",
 }
 
 DETAILED_MAX: Final = 200
@@ -29,13 +31,13 @@ DETAILED_MAX: Final = 200
 
 LISTED_MAX: Final = 2000
 
-_ORDER: Final = ("fork", "corrupt", "unknown", "lag", "agree")
-
 
 def write(inspection: Inspection, path: Path) -> Path:
     """Write the page and return its path."""
-    ordered = sorted(inspection.partitions, key=lambda partition: _ORDER.index(partition.verdict))
-    telling = [partition for partition in ordered if _telling(partition)] or ordered[:1]
+    ordered = sorted(
+        inspection.partitions, key=lambda partition: WORST_FIRST.index(partition.verdict)
+    )
+    telling = [partition for partition in ordered if partition.remarkable] or ordered[:1]
     html = render(
         "inspect.html.j2",
         found=inspection,
@@ -65,16 +67,17 @@ def headline(inspection: Inspection) -> str:
     if worst == "corrupt":
         return f"Logs of {verdicts['corrupt']:,} of {total} are damaged; no sound records differ."
     if worst == "unknown":
-        return f"{verdicts['unknown']:,} of {total} could not be read."
-    if worst == "lag":
-        return f"Replicas agree; in {verdicts['lag']:,} of {total} some are behind."
-    return f"All replicas of {total} agree."
+        return f"{verdicts['unknown']:,} of {total} could not be judged."
+    return _nothing_wrong(total, verdicts)
 
 
-def _telling(partition: InspectedPartition) -> bool:
-    """Tell whether a partition has more to show than its line in the table."""
-    findings = [
-        *partition.findings,
-        *(finding for side in partition.replicas for finding in side.findings),
-    ]
-    return partition.verdict != "agree" or any(finding.severity != "note" for finding in findings)
+def _nothing_wrong(total: str, verdicts: Counter[Verdict]) -> str:
+    """Return what was compared, and what only had one replica."""
+    if set(verdicts) == {"alone"}:
+        return f"One replica of {total} was given, and is sound: nothing was compared."
+    if not (verdicts["lag"] or verdicts["alone"]):
+        return f"All replicas of {total} agree."
+    parts = [f"in {verdicts['lag']:,} of {total} some are behind"] if verdicts["lag"] else []
+    if verdicts["alone"]:
+        parts.append(f"of {verdicts['alone']:,} of {total} only one was given")
+    return f"Replicas agree; {', and '.join(parts)}."

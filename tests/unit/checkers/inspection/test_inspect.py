@@ -64,6 +64,21 @@ def topic_id(broker: Broker, name: str) -> None:
     (broker.path / name / "partition.metadata").write_text(text)
 
 
+def one_id(broker: Broker, name: str) -> None:
+    (broker.path / name / "partition.metadata").write_text("version: 0\ntopic_id: same\n")
+
+
+def beside(broker: int, *files: str) -> Callable[[Broker, str], None]:
+    """Files that lie in one broker's replica."""
+
+    def write_files(of: Broker, name: str) -> None:
+        for file in files if of.broker == broker else ():
+            (of.path / name / file).touch()
+
+    return write_files
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 53321\n"
 SIX = plain("abcdef")
 SIZE = len(SIX) // 6
 LEGACY = b"".join(batch(at, [(None, b"w%d" % at)], magic=1) for at in range(6))
@@ -81,7 +96,7 @@ EMPTIED = batch(0, [(b"k", b"1")]) + batch(1, [], deltas=[], producer=(9, 0, 0))
 CASES = {
     "same": Case(logs=(SIX,) * 3, verdict="agree", hw=(6, 6, 5), leo=(6, 6, 6)),
     "legacy": Case(logs=(LEGACY,) * 3, verdict="agree", leo=(6, 6, 6)),
-    "alone": Case(logs=(SIX,), verdict="agree", says="The only replica is sound"),
+    "alone": Case(logs=(SIX,), verdict="alone", says="The only replica is sound"),
     "lag": Case(
         logs=(SIX[: 4 * SIZE], SIX, SIX),
         verdict="lag",
@@ -228,14 +243,19 @@ CASES = {
         kinds={1: ("zeros",), 2: ("zeros",)},
     ),
     "zeros-alone": Case(logs=(bytes(999),), verdict="unknown", kinds={1: ("zeros",)}),
-    "zeros-and-a-high-watermark": Case(
+    "zeros-and-a-high-watermark": Case(  # a failed copy looks like that, too
         logs=(bytes(999),) * 2,
-        verdict="corrupt",
+        verdict="unknown",
         hw=(6, 6),
         kinds={1: ("zeros", "hw-above-leo"), 2: ("zeros", "hw-above-leo")},
     ),
     "zeros-beside-records": Case(
         logs=(bytes(999), SIX, SIX), verdict="unknown", kinds={1: ("zeros",)}
+    ),
+    "zeros-in-the-middle": Case(
+        logs=(((0, SIX[: 2 * SIZE]), (2, bytes(999)), (4, SIX[4 * SIZE :])), SIX),
+        verdict="unknown",
+        kinds={1: ("zeros",)},
     ),
     "zeros-in-front": Case(
         logs=(((0, bytes(999)), (2, SIX[2 * SIZE :])), SIX),
@@ -296,12 +316,16 @@ CASES = {
         hw=(6, 6),
         kinds={1: ("hw-above-leo",)},
     ),
-    "hw-above-all": Case(
-        logs=(SIX, SIX), verdict="corrupt", hw=(8, 6), kinds={1: ("hw-above-leo",)}
+    "hw-above-all": Case(  # both lost their ends, or both copies lack their last segment
+        logs=(SIX, SIX),
+        verdict="unknown",
+        hw=(8, 6),
+        says="Its HW is 8, but its log ends at 6: 2 committed records are not here. No replica",
+        kinds={1: ("hw-above-leo",)},
     ),
     "epochs": Case(
         logs=(plain("ab") + plain("cd", base=2, epoch=3),),
-        verdict="agree",
+        verdict="alone",
         files=epochs((0, 0), (3, 2)),
     ),
     "epochs-contradict": Case(
@@ -312,14 +336,14 @@ CASES = {
     ),
     "epochs-lack": Case(
         logs=(plain("ab") + plain("cd", base=2, epoch=3),),
-        verdict="agree",
+        verdict="alone",
         files=epochs((0, 0)),
         kinds={1: ("epoch-list",)},
     ),
     "epochs-beyond": Case(
-        logs=(SIX,), verdict="agree", files=epochs((0, 0), (1, 9)), kinds={1: ("epoch-list",)}
+        logs=(SIX,), verdict="unknown", files=epochs((0, 0), (1, 9)), kinds={1: ("epoch-list",)}
     ),
-    "epoch-began": Case(logs=(SIX,), verdict="agree", files=epochs((0, 0), (1, 6))),
+    "epoch-began": Case(logs=(SIX,), verdict="alone", files=epochs((0, 0), (1, 6))),
     "committed": Case(logs=(COMMITTED,) * 2, verdict="agree", stable=3),
     "aborted": Case(logs=(COMMITTED + ABORTED,) * 2, verdict="agree", stable=5),
     "open": Case(
@@ -330,13 +354,13 @@ CASES = {
     ),
     "hanging": Case(
         logs=(COMMITTED + ABORTED + OPEN + LATER,),
-        verdict="agree",
+        verdict="alone",
         stable=5,
         kinds={1: ("hanging-transaction",)},
     ),
     "bare-marker": Case(
         logs=(marker(0, producer=7, commit=True) + plain("a", base=1),),
-        verdict="agree",
+        verdict="alone",
         kinds={1: ("bare-marker",)},
     ),
     "repeated": Case(
@@ -344,7 +368,7 @@ CASES = {
             batch(0, [(None, b"x"), (None, b"y")], producer=(7, 0, 0))
             + batch(2, [(None, b"x"), (None, b"y")], producer=(7, 0, 0)),
         ),
-        verdict="agree",
+        verdict="alone",
         kinds={1: ("repeated-sequence",)},
     ),
     "fenced": Case(
@@ -352,9 +376,121 @@ CASES = {
             batch(0, [(None, b"x")], producer=(7, 0, 0))
             + batch(1, [(None, b"x")], producer=(7, 1, 0)),
         ),
-        verdict="agree",
+        verdict="alone",
     ),
-    "anew": Case(logs=(SIX, SIX), verdict="agree", files=topic_id),
+    "no-logs": Case(  # as a .gitignore leaves them
+        logs=((), (), ()),
+        verdict="unknown",
+        hw=(6, 6, 6),
+        files=epochs((0, 0)),
+        says="Broker 1: Its folder holds no segment (no *.log; only leader-epoch-checkpoint).",
+        kinds=dict.fromkeys((1, 2, 3), ("missing-segment",)),
+    ),
+    "no-log-beside-others": Case(
+        logs=(SIX, (), SIX),
+        verdict="unknown",
+        hw=(6, 6, 6),
+        files=epochs((0, 0)),
+        kinds={2: ("missing-segment",)},
+    ),
+    "index-without-its-log": Case(
+        logs=(SIX, ((0, SIX[: 2 * SIZE]), (4, SIX[4 * SIZE :]))),
+        verdict="unknown",
+        files=beside(2, f"{2:020d}.index", f"{2:020d}.timeindex"),
+        says=f"has the indexes of {2:020d}.log and not the log",
+        kinds={2: ("missing-segment", "missing-segment")},
+    ),
+    "index-of-a-segment-that-is-deleted": Case(  # LogSegment renames the log first
+        logs=(SIX, ((2, SIX[2 * SIZE :]),)),
+        verdict="agree",
+        files=beside(2, f"{0:020d}.log.deleted", f"{0:020d}.index"),
+    ),
+    "no-middle": Case(
+        logs=(((0, SIX[: 2 * SIZE]), (4, SIX[4 * SIZE :])), SIX),
+        verdict="unknown",
+        says="Offsets 2 to 3 lie in none of its segments.",
+        kinds={1: ("missing-segment",)},
+    ),
+    "no-middle-and-alone": Case(
+        logs=(((0, SIX[: 2 * SIZE]), (4, SIX[4 * SIZE :])),),
+        verdict="unknown",
+        kinds={1: ("missing-segment",)},
+    ),
+    "no-middle-and-a-fork-behind": Case(
+        logs=(((0, SIX[: 2 * SIZE]), (4, plain("ex", base=4))), SIX),
+        verdict="fork",
+        divergent=(5,),
+        kinds={1: ("missing-segment",)},
+    ),
+    "empty-middle": Case(
+        logs=(((0, SIX[: 2 * SIZE]), (2, b""), (4, SIX[4 * SIZE :])), SIX),
+        verdict="unknown",
+        kinds={1: ("missing-segment",)},
+    ),
+    "no-first-by-its-epochs": Case(
+        logs=(((4, SIX[4 * SIZE :]),),) * 2,
+        verdict="unknown",
+        files=epochs((0, 0)),
+        says="Its log begins with offset 4, and at 0 by its leader-epoch-checkpoint.",
+        kinds={1: ("missing-segment",), 2: ("missing-segment",)},
+    ),
+    "deleted-by-retention": Case(
+        logs=(((4, SIX[4 * SIZE :]),),) * 2, verdict="agree", files=epochs((0, 4))
+    ),
+    "no-last-by-a-snapshot": Case(
+        logs=(SIX, SIX),
+        verdict="unknown",
+        files=beside(1, f"{6:020d}.snapshot", f"{9:020d}.snapshot"),
+        says=f"It has {9:020d}.snapshot, but its log ends at 6. No replica here reaches so far.",
+        kinds={1: ("snapshot-above-leo",)},
+    ),
+    "pointer": Case(
+        logs=(POINTER, POINTER),
+        verdict="unknown",
+        hw=(6, 6),
+        says=f"{0:020d}.log is no log of Kafka's but a Git LFS pointer",
+        kinds={1: ("unreadable",), 2: ("unreadable",)},
+    ),
+    "pointer-in-the-middle": Case(
+        logs=(((0, SIX[: 2 * SIZE]), (2, POINTER), (4, SIX[4 * SIZE :])), SIX),
+        verdict="unknown",
+        kinds={1: ("unreadable",)},
+    ),
+    "begins-well-and-goes-bad": Case(
+        logs=(SIX[: 2 * SIZE] + POINTER, SIX), verdict="corrupt", kinds={1: ("corrupt",)}
+    ),
+    "nothing-in-common": Case(  # written by a release without topic ids, or of another cluster
+        logs=(SIX, SIX, plain("uvw")),
+        verdict="unknown",
+        hw=(6, 6, 3),
+        says="The logs of brokers 1 and 2, of broker 3 have no record in common at the 3 offsets",
+    ),
+    "nothing-in-common-by-time": Case(  # the same words, written again
+        logs=(
+            SIX,
+            b"".join(batch(at, [(None, b"abcdef"[at : at + 1])], time_ms=9000) for at in range(5))
+            + plain("x", base=5),
+        ),
+        verdict="unknown",
+        says="Their cluster id 4L6g3nShT-eMCtK--X86sw stands in quickstarts, so it proves nothing.",
+    ),
+    "nothing-in-common-and-a-fork": Case(
+        logs=(SIX, plain("abcdex"), plain("uvw")),
+        verdict="fork",
+        divergent=(5,),
+    ),
+    "nothing-in-common-of-one-topic": Case(
+        logs=(SIX, plain("uvw")), verdict="fork", divergent=(0, 1, 2), files=one_id
+    ),
+    "compacted-without-a-word": Case(  # a tombstone is gone, and cleaner-offset-checkpoint, too
+        logs=(
+            keyed((0, "k")) + batch(1, [(b"l", None)]) + keyed((2, "m")),
+            keyed((0, "k"), (2, "m")),
+        ),
+        verdict="unknown",
+        kinds={2: ("no-cleaner-checkpoint",)},
+    ),
+    "anew": Case(logs=(SIX, SIX), verdict="alone", files=topic_id),
 }
 
 
@@ -371,6 +507,9 @@ def tree(path: Path) -> dict[str, tuple[int, str]]:
 
 def lay_out(path: Path) -> None:
     made = brokers(path)
+    for broker in made:
+        with (broker.path / "meta.properties").open("a") as file:
+            file.write("cluster.id=4L6g3nShT-eMCtK--X86sw\n")
     for name, case in CASES.items():
         for broker, log in zip(made, case.logs, strict=False):
             segments = log if isinstance(log, tuple) else (log,)
@@ -426,9 +565,18 @@ def test_a_partition(name: str, inspected: Inspection) -> None:
 
 def test_the_whole_is_as_bad_as_its_worst(inspected: Inspection) -> None:
     assert inspected.verdict == "fork"
-    assert inspected.notes == ()
     assert [each.kind for each in of(inspected, "alone").findings] == ["alone"]
-    assert [each.kind for each in of(inspected, "anew").findings] == ["topic-id"]
+    others, incomplete = sorted(inspected.notes)
+    assert "by a .gitignore or an rsync filter" in incomplete
+    assert others.startswith("2 topics bear the name anew")
+
+
+def test_another_topic_id_is_another_topic(inspected: Inspection) -> None:
+    anew = [each for each in inspected.partitions if each.topic == "anew"]
+    held = [(each.topic_id, [one.broker for one in each.replicas]) for each in anew]
+    assert held == [("other", [1]), ("same", [2])]
+    assert [each.verdict for each in anew] == ["alone", "alone"]
+    assert not any(each.stray for each in anew)
 
 
 def test_what_stands_at_a_divergent_offset_is_shown(inspected: Inspection) -> None:
@@ -469,4 +617,4 @@ def test_only_internal_topics_is_told(tmp_path: Path, spark: SparkSession) -> No
     with pytest.raises(UsageError, match="no segment of a topic") as told:
         inspect([tmp_path], spark)
     assert "--internal" in told.value.hint
-    assert inspect([tmp_path], spark, internal=True).verdict == "agree"
+    assert inspect([tmp_path], spark, internal=True).verdict == "alone"

@@ -122,6 +122,59 @@ def test_what_holds_no_log_is_refused(tmp_path: Path) -> None:
     refused(tmp_path / "empty", "holds no log of Kafka's")
 
 
+def named(path: Path, broker: int, cluster: str) -> Broker:
+    """A broker's log directory with the id of its cluster."""
+    one = Broker(path, broker)
+    one.log("events-0", plain("a"))
+    text = f"version=1\nnode.id={broker}\ncluster.id={cluster}\n"
+    (path / "meta.properties").write_text(text)
+    return one
+
+
+def test_folders_of_two_clusters_are_refused_by_name(tmp_path: Path) -> None:
+    named(tmp_path / "b1", 1, "one")
+    named(tmp_path / "b2", 2, "one")
+    assert found(tmp_path) == [(1, "b1"), (2, "b2")]
+    named(tmp_path / "b3", 3, "other")
+    bare(tmp_path / "b4")
+    match = f"2 clusters: {tmp_path}/b1 is of the cluster one, {tmp_path}/b3 is of the .* other"
+    refused(tmp_path, match)
+
+
+@pytest.mark.parametrize(
+    "file", ["leader-epoch-checkpoint", f"{0:020d}.index", "partition.metadata"]
+)
+def test_a_replica_without_a_segment_is_one(file: str, tmp_path: Path) -> None:
+    folder = tmp_path / "b1" / "events-0"
+    folder.mkdir(parents=True)
+    (folder / file).touch()
+    for given in (tmp_path, tmp_path / "b1", folder):
+        (replica,) = replicas(log_dirs([given]), internal=False)
+        assert (replica.topic, replica.segments) == ("events", ())
+        assert [each.kind for each in replica.findings] == ["missing-segment"]
+
+
+def test_a_replica_that_a_checkpoint_has_and_no_folder_is_missing(tmp_path: Path) -> None:
+    one, two, three = brokers(tmp_path, 3)
+    one.log("events-0", plain("a"))
+    for broker in (one, two, three):
+        broker.hw(events=1, elsewhere=1, __internal=1)
+    (three.path / "events-0.8f-delete").mkdir()
+    listed = replicas(log_dirs([tmp_path]), internal=False)
+    assert [(each.broker, [kind.kind for kind in each.findings]) for each in listed] == [
+        (1, []),
+        (2, ["no-folder"]),
+    ]
+
+
+def test_a_remote_tier_may_have_what_a_log_begins_with(tmp_path: Path) -> None:
+    one, _ = brokers(tmp_path, 2)
+    one.log("events-0", (4, plain("a", base=4)))
+    assert [each.tiered for each in replicas(log_dirs([tmp_path]), internal=False)] == [False]
+    (tmp_path / "broker-2" / "remote-log-index-cache").mkdir()
+    assert [each.tiered for each in replicas(log_dirs([tmp_path]), internal=False)] == [True]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_no_permission_is_told(tmp_path: Path) -> None:
     one = bare(tmp_path / "b1")

@@ -21,7 +21,7 @@ from highwater.checkers.kafka_files.checkpoints import (
 from highwater.checkers.kafka_files.segment_files import FILE_BYTES_MAX
 from highwater.cli.app import app
 from highwater.harness.base.errors import UsageError
-from tests.support.logdirs import batch, brokers, plain
+from tests.support.logdirs import Broker, batch, brokers, plain
 
 pytestmark = pytest.mark.spark
 NOBODY = 65534
@@ -65,6 +65,83 @@ def test_agreement_is_0(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.exit_code == 0, done.output
     assert "agree" in done.output
+
+
+def test_one_replica_is_sound_and_agrees_with_none(tmp_path: Path) -> None:
+    (one,) = brokers(tmp_path, 1)
+    one.log("events-0", plain("ab"))
+    for number in range(3):
+        one.log(f"__consumer_offsets-{number}", plain("ab"))
+    one.log("events-1.8f0c-future", plain("ab"))
+    page = tmp_path / "page.html"
+    done = run(one.path, "--html", page)
+    assert done.exit_code == 0, done.output
+    says = " ".join(done.output.split())
+    assert "3 partitions of __consumer_offsets: --internal looks at them, too." in says
+    assert "are left out: " in says
+    assert "agree" not in says
+    assert "alone" in says
+    assert "One replica of 1 partition was given, and is sound: nothing was compared." in (
+        page.read_text()
+    )
+    told = json.loads(run(one.path, "--internal", "--json").stdout)
+    assert told["verdict"] == "alone"
+    assert len(told["partitions"]) == 4
+
+
+def test_folders_of_two_clusters_are_wrong_usage(tmp_path: Path) -> None:
+    for broker in brokers(tmp_path, 2):
+        broker.log("events-0", plain("ab"))
+        with (broker.path / "meta.properties").open("a") as file:
+            file.write(f"cluster.id=of-{broker.broker}\n")
+    done = run(tmp_path)
+    assert isinstance(done.exception, UsageError)
+    assert "is of the cluster of-1" in done.exception.message
+
+
+def test_an_old_copy_beside_todays_is_told_once(tmp_path: Path) -> None:
+    """All partitions of broker 1 lie in two folders; those of the others are compared."""
+    old, *sides = (
+        Broker(tmp_path / name, number).meta()
+        for name, number in (("old", 1), ("new", 1), ("b2", 2), ("b3", 3))
+    )
+    names = [f"events-{number}" for number in range(4)]
+    for name in names:
+        old.log(name, plain("abx"))
+        for broker in sides:
+            broker.log(name, plain("abcd"))
+    old.checkpoint(HIGH_WATERMARK, dict.fromkeys(names, 3))
+    for broker in sides:
+        broker.checkpoint(HIGH_WATERMARK, dict.fromkeys(names, 4))
+    sides[2].log("events-3", plain("abcy"))
+    done = run(tmp_path)
+    says = " ".join(done.output.split())
+    assert done.exit_code == 1, done.output  # brokers 2 and 3 do differ
+    both = f"{sides[0].path} and {old.path} both say that they are broker 1, and hold events-0,"
+    assert says.count(both) == says.count("broker 1, and hold") == 1
+    assert f"{sides[0].path} is later: the HW of events-0 is 4 there, and 3 in {old.path}." in says
+    assert "UNKNOWN" not in says  # nothing more to say of those
+    told = json.loads(run(tmp_path, "--json").stdout)
+    assert [each["verdict"] for each in told["partitions"]] == [*["unknown"] * 3, "fork"]
+    assert told["partitions"][3]["divergent_offsets"] == [3]
+
+
+def test_a_deleted_topics_replica_is_a_stray(tmp_path: Path) -> None:
+    for broker in brokers(tmp_path, 3):
+        stray = broker.broker == 3
+        folder = broker.log("events-0", plain("xy" if stray else "abcd"))
+        text = f"version: 0\ntopic_id: {'old' if stray else 'new'}\n"
+        (folder / "partition.metadata").write_text(text)
+    done = run(tmp_path, "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["verdict"]) == (0, "agree")
+    of_new, of_old = told["partitions"]
+    assert [each["broker"] for each in of_new["replicas"]] == [1, 2]
+    assert (of_new["verdict"], of_new["stray"], of_new["topic_id"]) == ("agree", False, "new")
+    assert (of_old["verdict"], of_old["stray"], of_old["topic_id"]) == ("alone", True, "old")
+    (note,) = told["notes"]
+    assert "2 topics bear the name events" in note
+    assert "old (broker 3: a stray)" in note
 
 
 def test_what_cannot_be_read_is_3(tmp_path: Path) -> None:

@@ -1,0 +1,192 @@
+"""Replicas of one partition, told apart from those of other topics of its name, or twice there."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from highwater.checkers.inspection.replica_files import ReplicaFolder
+from highwater.checkers.inspection.report_types import LogFinding
+from highwater.harness.base.wording import count as counted
+
+METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+"""The id of ``__cluster_metadata`` in every cluster (Uuid.METADATA_TOPIC_ID): it proves nothing."""
+
+_NAMED_MAX: Final = 3
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionGroup:
+    """The replicas that one partition has by what their files say.
+
+    Attributes:
+        replicas: of one topic id, or none, in order of broker.
+        topic_id: None: no replica has one.
+        stray: whether more replicas are of another topic of this name.
+        twice: numbers of replicas that two folders say they are; these are not compared.
+        findings: about the partition as a whole.
+    """
+
+    replicas: list[ReplicaFolder]
+    topic_id: str | None = None
+    stray: bool = False
+    twice: frozenset[int] = frozenset()
+    findings: list[LogFinding] = field(default_factory=list)
+
+
+def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
+    """Return the partitions that some replicas are of; each replica is in one of them.
+
+    Another topic id under the same name is another topic (KIP-516). A replica without an id is of
+    the only topic that has its name, if there is one.
+    """
+    main = _main_ids(replicas)
+    partition_groups = []
+    for (topic, _), same_name in groupby(
+        replicas, lambda replica: (replica.topic, replica.partition)
+    ):
+        by_id: dict[str | None, list[ReplicaFolder]] = {}
+        ids = main[topic]
+        for replica in same_name:
+            single = ids[0] if ids and (len(ids) == 1 or not replica.here) else None
+            by_id.setdefault(replica.topic_id or single, []).append(replica)
+        for topic_id, members in by_id.items():
+            group = PartitionGroup(replicas=members, topic_id=topic_id, twice=_twice(members))
+            group.stray = topic_id is not None and topic_id in ids[1:] and ids[0] is not None
+            if topic_id is None and len(ids) > 1:
+                says = (
+                    "It has no partition.metadata, and topics of several ids bear its name: which"
+                    " of them it is of is not known."
+                )
+                group.findings.append(LogFinding("topic-id", "error", says))
+            partition_groups.append(group)
+    return partition_groups
+
+
+def _main_ids(replicas: Sequence[ReplicaFolder]) -> dict[str, list[str | None]]:
+    """Return the ids of each topic name, that of most replicas first.
+
+    The first one is None where two ids have as many: neither is a stray then.
+    """
+    counts: dict[str, Counter[str]] = {}
+    for replica in replicas:
+        of_topic = counts.setdefault(replica.topic, Counter())
+        if replica.topic_id is not None:
+            of_topic[replica.topic_id] += 1
+    main: dict[str, list[str | None]] = {}
+    for topic, of_topic in counts.items():
+        ranked = of_topic.most_common()
+        tie = len(ranked) > 1 and ranked[0][1] == ranked[1][1]
+        main[topic] = [*([None] if tie else []), *(name for name, _ in ranked)]
+    return main
+
+
+def _twice(members: Iterable[ReplicaFolder]) -> frozenset[int]:
+    """Return the replicas that are not alone in saying which broker's they are."""
+    by_broker: dict[int, list[int]] = {}
+    for replica in members:
+        by_broker.setdefault(replica.broker, []).append(replica.number)
+    return frozenset(number for same in by_broker.values() if len(same) > 1 for number in same)
+
+
+def notes(partition_groups: Sequence[PartitionGroup]) -> list[str]:
+    """Return a sentence for each topic whose name is of several, and for folders of one replica."""
+    return [*_other_topics(partition_groups), *_same_replicas(partition_groups)]
+
+
+def _other_topics(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
+    of_topic: dict[str, dict[str, tuple[set[int], bool]]] = {}
+    for group in partition_groups:
+        if group.topic_id is not None:
+            ids = of_topic.setdefault(group.replicas[0].topic, {})
+            brokers, _ = ids.setdefault(group.topic_id, (set(), group.stray))
+            brokers |= {replica.broker for replica in group.replicas}
+    for topic, ids in of_topic.items():
+        if len(ids) > 1:
+            named = [
+                f"{topic_id} ({_brokers(brokers)}{': a stray' if stray else ''})"
+                for topic_id, (brokers, stray) in ids.items()
+            ]
+            yield (
+                f"{counted(len(ids), 'topic')} bear the name {topic}, by their ids in"
+                f" partition.metadata: {', '.join(named)}. Their replicas are not compared with"
+                " each other."
+            )
+
+
+def _brokers(brokers: Iterable[int]) -> str:
+    numbers = [str(broker) for broker in sorted(brokers)]
+    return f"broker{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+
+
+def _same_replicas(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
+    """Yield a sentence for log directories of one broker that have partitions in common."""
+    clashes: dict[tuple[int, tuple[str, ...]], list[list[ReplicaFolder]]] = {}
+    for group in partition_groups:
+        same = [replica for replica in group.replicas if replica.number in group.twice]
+        for broker, folders in groupby(same, lambda replica: replica.broker):
+            sides = list(folders)
+            paths = tuple(side.log_dir.name for side in sides)
+            clashes.setdefault((broker, paths), []).append(sides)
+    for (broker, paths), partitions in clashes.items():
+        names = [sides[0].name for sides in partitions]
+        more = len(names) - _NAMED_MAX
+        listed = ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+        yield (
+            f"{' and '.join(paths)} {'both' if len(paths) == 2 else 'all'} say that they are"  # noqa: PLR2004
+            f" broker {broker}, and hold {listed}: these are not compared. {_later(partitions)}"
+        )
+
+
+def _last_epoch(replica: ReplicaFolder) -> int | None:
+    return replica.epochs[-1][0] if replica.epochs else None
+
+
+def _modified_s(replica: ReplicaFolder) -> float | None:
+    times = []
+    for segment in replica.segments:
+        with contextlib.suppress(OSError):
+            times.append(Path(segment.path).stat().st_mtime)
+    return max(times, default=None)
+
+
+_SIGNS: Final[tuple[tuple[str, Callable[[ReplicaFolder], float | None], str], ...]] = (
+    ("last leader epoch", _last_epoch, "{:d}"),
+    ("HW", lambda replica: replica.hw, "{:d}"),
+    ("recovery point", lambda replica: replica.recovery_point, "{:d}"),
+    ("log's size", lambda replica: replica.bytes, "{:,} bytes"),
+)
+"""What grows in a replica's folder as time goes by, in the order in which it is believed."""
+
+
+def _later(partitions: Sequence[Sequence[ReplicaFolder]]) -> str:
+    """Return which of some folders is the latest by the partitions that all hold, and by what."""
+    for sign, value, form in _SIGNS:
+        rows = []
+        for sides in partitions:
+            values = [number for side in sides if (number := value(side)) is not None]
+            if len(values) == len(sides):
+                rows.append((sides, values))
+        best = [
+            place
+            for place in range(len(partitions[0]))
+            if all(values[place] == max(values) for _, values in rows)
+        ]
+        if len(best) == 1 and rows:
+            sides, values = next(row for row in rows if len(set(row[1])) > 1)
+            latest, least = values[best[0]], min(values)
+            return (
+                f"{sides[best[0]].log_dir.name} is later: the {sign} of {sides[0].name} is"
+                f" {form.format(latest)} there, and {form.format(least)} in"
+                f" {sides[values.index(least)].log_dir.name}."
+            )
+    times: dict[str, float] = {}
+    for side in (side for sides in partitions for side in sides):
+        times[side.log_dir.name] = max(times.get(side.log_dir.name, 0), _modified_s(side) or 0)
+    newest = max(times, key=lambda name: times[name])
+    if list(times.values()).count(times[newest]) > 1:
+        return "Nothing in them tells which is later."
+    return f"{newest} is later by the times of its files, which a copy may have changed."

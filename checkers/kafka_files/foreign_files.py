@@ -1,0 +1,85 @@
+"""Files in a segment's place that are no log of Kafka's, named by their first bytes."""
+
+import mmap
+from typing import Final
+
+from highwater.checkers.kafka_files.framing import has_batch
+from highwater.checkers.kafka_files.segment_files import Segment
+from highwater.harness.base.files import open_regular
+
+_OFFSET_BYTES: Final = 8
+_HEAD_BYTES: Final = 1024
+_SHOWN_MAX: Final = 40
+_SIGNATURES: Final = (
+    (0, b"\x1f\x8b", "a gzip archive"),
+    (0, b"BZh", "a bzip2 archive"),
+    (0, b"\xfd7zXZ\0", "an xz archive"),
+    (0, b"\x28\xb5\x2f\xfd", "a zstd archive"),
+    (0, b"\x04\x22\x4d\x18", "an lz4 archive"),
+    (0, b"\xff\x06\0\0sNaPpY", "a snappy archive"),
+    (0, b"PK\x03\x04", "a zip archive"),
+    (0, b"PK\x05\x06", "an empty zip archive"),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (257, b"ustar", "a tar archive"),
+    (0, b"Salted__", "a file that OpenSSL encrypted"),
+    (0, b"age-encryption.org/", "a file that age encrypted"),
+    (0, b"-----BEGIN PGP", "a file that PGP encrypted"),
+    (0, b"version https://git-lfs.github.com/spec/", "a Git LFS pointer (git lfs pull fetches it)"),
+)
+"""Where a signature stands, its bytes, and the file that has it."""
+
+_OTHER_BYTES: Final = "bytes in which no batch begins, as in an encrypted file"
+
+
+def foreign_file(segment: Segment) -> str | None:
+    """Return what the file in a segment's place is, if it is no log of Kafka's.
+
+    A log begins with an offset that its segment can hold. Where that is broken, a batch behind it
+    shows that the file is a log, and damaged. Files that are empty, begin with zeros, or cannot be
+    read are left to ``reader``.
+    """
+    try:
+        with open_regular(segment.path) as file:
+            head = file.read(_HEAD_BYTES)
+            if _may_begin(head, segment):
+                return None
+            named = next(
+                (
+                    name
+                    for at, signature, name in _SIGNATURES
+                    if head[at : at + len(signature)] == signature
+                ),
+                None,
+            )
+            if words := named or _text(head):
+                return words
+            if len(head) < _OFFSET_BYTES or not any(head):
+                return None
+            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return None if has_batch(data, segment.base_offset) else _OTHER_BYTES
+    except OSError:
+        return None
+
+
+def _may_begin(head: bytes, segment: Segment) -> bool:
+    """Return whether a file begins with an offset of its segment."""
+    offset = int.from_bytes(head[:_OFFSET_BYTES], signed=True)
+    return len(head) >= _OFFSET_BYTES and segment.base_offset <= offset < segment.end
+
+
+def _text(head: bytes) -> str | None:
+    """Return what a text is, with its beginning; None where the bytes are no text."""
+    try:
+        text = head.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if len(head) < _HEAD_BYTES or error.start < len(head) - 3:
+            return None
+        text = head[: error.start].decode()
+    if not text or not all(char.isprintable() or char in "\t\n\r\f" for char in text):
+        return None
+    start = text.lstrip().lower()
+    html = start.startswith(("<!doctype html", "<html", "<head"))
+    kind = "an HTML page" if html else "XML" if start.startswith("<?xml") else "text"
+    beginning = " ".join(text.split())
+    more = "…" if len(beginning) > _SHOWN_MAX else ""
+    return f'{kind} that begins with "{beginning[:_SHOWN_MAX]}{more}"'

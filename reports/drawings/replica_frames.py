@@ -161,9 +161,8 @@ def states(
 def cell_of(offset: int, value: str | None, subject: Anomaly) -> FrameCell:
     """Return the cell of a record that a replica holds."""
     state = "subject" if value == subject.value else "other"
-    return FrameCell(
-        offset=offset, state=state if offset == subject.offset else "record", value=value
-    )
+    known = offset == subject.offset and value is not None
+    return FrameCell(offset=offset, state=state if known else "record", value=value)
 
 
 def window(offset: int) -> range:
@@ -221,7 +220,7 @@ class _Stage:
             hw=None if hw == UNKNOWN else hw,
             cut=shortened,
             cells=tuple(
-                cell_of(o, self._value(broker, o, until), self.subject)
+                cell_of(o, self._value(broker, o, until, last=last), self.subject)
                 if o < leo
                 else self._gone(broker, o, shortened, since)
                 for o in window(self.offset)
@@ -246,15 +245,23 @@ class _Stage:
             return FrameCell(offset=offset, state="none")
         return FrameCell(offset=offset, state="gone", value=self._value(broker, offset, since))
 
-    def _value(self, broker: int, offset: int, until: int) -> str | None:
-        """Return the record at an offset: the last append from disk, earlier ones from history."""
+    def _value(self, broker: int, offset: int, until: int, *, last: bool = False) -> str | None:
+        """Return the record at an offset: the last append from disk, earlier ones from history.
+
+        A disk was read at the end. Before, it held its record only if that had been sent when the
+        replica was seen to have appended one there; else the replica truncated its log unseen, and
+        from the sending of the new record on nobody knows which of them it held.
+        """
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
         disk = self.holdings.get(broker, {}).get(offset)
-        if now == len(writings) and disk is not None:
-            return disk.value
         sends = self.evidence.sends.get((*self.scene.partition, offset), ())
         sent = [value for time_ns, value in sends if now and time_ns <= writings[now - 1]]
+        if now == len(writings) and disk is not None:
+            sent_ns = next((time_ns for time_ns, value in sends if value == disk.value), None)
+            if last or not sent or sent_ns is None or sent_ns <= writings[now - 1]:
+                return disk.value
+            return sent[-1] if until < sent_ns else None
         return sent[-1] if sent else self.subject.value if offset == self.offset else None
 
     def _writings(self, broker: int, offset: int) -> list[int]:

@@ -139,8 +139,8 @@ class Subject:
             epochs = {row["leader_epoch"]}
         if len(epochs) != 1 or (observed is not None and observed.epoch in {*epochs, UNKNOWN}):
             return observed
-        led = (now for now in self.trace.leaderships if now.leader >= 0 and now.epoch in epochs)
-        return next(led, None)
+        leaders = (now for now in self.trace.leaderships if now.leader >= 0 and now.epoch in epochs)
+        return next(leaders, None)
 
     @cached_property
     def _changes(self) -> list[Leadership]:

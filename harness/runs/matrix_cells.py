@@ -82,7 +82,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """What its clients are beside the library of producers, in words, if it is said at all."""
+        """The delivery, readers and groups of its clients, in words, where they are not plain."""
         delivery = () if self.delivery == PLAIN else (self.delivery,)
         return *delivery, *self._groups()
 

@@ -286,7 +286,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if self.story or self.schedule is not None:
             return True
         topic, workload = self.topic, self.workload
-        said = Topic(
+        plain = Topic(
             name=topic.name if self.external else Topic().name,
             partitions=topic.partitions,
             replication_factor=topic.replication_factor if self.external else self.brokers,
@@ -295,7 +295,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         )
         grouped = workload.group_protocol == CLASSIC or workload.subscribe > 0
         idempotent = workload.idempotence or not workload.transactions
-        plan = with_settings(msgspec.structs.replace(self, topic=said, broker_config={}))
+        plan = with_settings(msgspec.structs.replace(self, topic=plain, broker_config={}))
         return grouped and idempotent and plan == self
 
     def command(self) -> str:

@@ -60,9 +60,9 @@ class StatusKeeper:
 
     def add(self, problems: Sequence[str]) -> None:
         """Add problems, each once; the run goes on, and its verdict will be unknown."""
-        known = self._status.problems
-        if new := tuple(problem for problem in problems if problem not in known):
-            self._write(problems=known + new)
+        before = self._status.problems
+        if new := tuple(problem for problem in problems if problem not in before):
+            self._write(problems=before + new)
 
     def standing(self, ends: Sequence[StandingEnd]) -> None:
         """Note the partitions in which a transaction that stayed open ended the final read."""

@@ -161,8 +161,8 @@ def states(
 def cell_of(offset: int, value: str | None, subject: Anomaly) -> FrameCell:
     """Return the cell of a record that a replica holds."""
     state = "subject" if value == subject.value else "other"
-    known = offset == subject.offset and value is not None
-    return FrameCell(offset=offset, state=state if known else "record", value=value)
+    here = offset == subject.offset and value is not None
+    return FrameCell(offset=offset, state=state if here else "record", value=value)
 
 
 def window(offset: int) -> range:
@@ -248,21 +248,38 @@ class _Stage:
     def _value(self, broker: int, offset: int, until: int, *, last: bool = False) -> str | None:
         """Return the record at an offset: the last append from disk, earlier ones from history.
 
-        A disk was read at the end. Before, it held its record only if that had been sent when the
-        replica was seen to have appended one there; else the replica truncated its log unseen, and
-        from the sending of the new record on nobody knows which of them it held.
+        A disk was read at the end. Before, it held its record only if that existed when the replica
+        was seen to append one there; else the replica truncated its log unseen, and from the birth
+        of the new record on nobody knows which of them it held, unless it was down.
         """
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
         disk = self.holdings.get(broker, {}).get(offset)
-        sends = self.evidence.sends.get((*self.scene.partition, offset), ())
-        sent = [value for time_ns, value in sends if now and time_ns <= writings[now - 1]]
+        births = self._births(offset)
+        sent = [value for born_ns, value in births if now and born_ns <= writings[now - 1]]
         if now == len(writings) and disk is not None:
-            sent_ns = next((time_ns for time_ns, value in sends if value == disk.value), None)
-            if last or not sent or sent_ns is None or sent_ns <= writings[now - 1]:
+            born_ns = next((born_ns for born_ns, value in births if value == disk.value), 0)
+            if last or not writings or born_ns <= writings[now - 1]:
                 return disk.value
-            return sent[-1] if until < sent_ns else None
+            fault = self._fault_on(broker, until)
+            return sent[-1] if sent and (fault.start_ns if fault else until) < born_ns else None
         return sent[-1] if sent else self.subject.value if offset == self.offset else None
+
+    def _births(self, offset: int) -> list[tuple[int, str]]:
+        """Return when each record of an offset can first have been there, in order of time.
+
+        That is when it was sent and, where a disk tells its epoch, when that had begun.
+        """
+        disks = (holding[offset] for holding in self.holdings.values() if offset in holding)
+        epochs = {disk.value: disk.epoch for disk in disks if disk.epoch is not None}
+        sends = self.evidence.sends.get((*self.scene.partition, offset), ())
+        return sorted((max(at_ns, self._begun(epochs.get(id_))), id_) for at_ns, id_ in sends)
+
+    def _begun(self, epoch: int | None) -> int:
+        """Return when a leader epoch was seen to have begun, in ns; 0 if that is not known."""
+        if epoch is None or epoch <= UNKNOWN:
+            return 0
+        return next((now.time_ns for now in self.scene.leaderships if now.epoch >= epoch), 0)
 
     def _writings(self, broker: int, offset: int) -> list[int]:
         """Return the times at which this replica appended a record at the offset, ascending."""

@@ -18,6 +18,7 @@ from highwater.harness.runs.group_protocols import (
     SHARE_STATE_REPLICAS,
     GroupProtocol,
 )
+from highwater.harness.runs.topics.derived_settings import derived
 
 SCHEMA_VERSION = 1
 
@@ -279,23 +280,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Not those that a program gave settings of its own, and not steps. The settings of topic and
         brokers of a story are taken for the story's own.
         """
-        from highwater.harness.runs.topics.topic_settings import with_settings  # noqa: PLC0415 - it needs plans
-
         if self.steps and not self.rolls:
             return False
         if self.story or self.schedule is not None:
             return True
         topic, workload = self.topic, self.workload
+        config, brokers = derived(keys=workload.keys > 0, tiered=self.tiered)
         plain = Topic(
             name=topic.name if self.external else Topic().name,
             partitions=topic.partitions,
             replication_factor=topic.replication_factor if self.external else self.brokers,
             min_insync_replicas=topic.min_insync_replicas,
             unclean_leader_election=topic.unclean_leader_election,
+            config=config,
         )
         grouped = workload.group_protocol == CLASSIC or workload.subscribe > 0
         idempotent = workload.idempotence or not workload.transactions
-        plan = with_settings(msgspec.structs.replace(self, topic=plain, broker_config={}))
+        plan = msgspec.structs.replace(self, topic=plain, broker_config=brokers)
         return grouped and idempotent and plan == self
 
     def command(self) -> str:

@@ -10,7 +10,7 @@ followers).
 from highwater.checkers.model.explain.evidence.evidence_links import Chain, Row, refuse
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
-from highwater.harness.runs.topics.record_keys import DELETE_RETENTION
+from highwater.harness.runs.topics.derived_settings import DELETE_RETENTION
 
 DAY_MS = 24 * 60 * 60 * 1000
 """``delete.retention.ms`` by default."""

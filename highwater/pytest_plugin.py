@@ -10,6 +10,7 @@ import contextlib
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -164,11 +165,23 @@ def _highwater_laboratory(
                     warnings.simplefilter("ignore")  # libraries' own, at their import
                     from highwater.testing.session import Laboratory  # noqa: PLC0415
                 store = _choice(pytestconfig).store
-                new = Laboratory(store, tmp_path_factory.mktemp("highwater"))
+                folder = tmp_path_factory.mktemp("highwater")
+                new = Laboratory(store, folder, partial(_say, pytestconfig))
                 made.append(stack.enter_context(new))
             return made[0]
 
         yield laboratory
+
+
+def _say(config: pytest.Config, words: str) -> None:
+    """Write a line on the terminal, past the capture of a test's output."""
+    reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    if reporter is None or config.get_verbosity() < 0:
+        return
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        reporter.ensure_newline()
+        reporter.write_line(f"highwater: {words} …")
 
 
 @pytest.fixture

@@ -78,19 +78,19 @@ class Nemesis:
         self._healing = False
         self._open: dict[str, _Open] = {}
         self._mending: set[str] = set()
+        self._unhealed: dict[str, BaseException] = {}
         self._lock = threading.Lock()
 
     @property
     def broken_brokers(self) -> frozenset[int]:
         """Ids of the brokers that a fault is open on."""
-        return frozenset(
-            opened.broker for opened in self._open.values() if opened.broker is not None
-        )
+        return frozenset(opened.broker for opened in self._snapshot() if opened.broker is not None)
 
     def can(self, name: str, broker: int | None = None, *, message: str = "") -> bool:
         """Return whether a fault could be opened now: nothing that is open is in its way."""
         chosen = find_fault(name)
-        return self._in_the_way(chosen, _target(chosen, broker, message)) is None
+        with self._lock:
+            return self._in_the_way(chosen, _target(chosen, broker, message)) is None
 
     def inject(
         self,
@@ -150,7 +150,10 @@ class Nemesis:
         try:
             effect = stack.enter_context(contextlib.contextmanager(chosen.body)(self._cluster, aim))
         except BaseException:
-            self._open.pop(target, None)
+            with self._lock:
+                self._open.pop(target)
+                if before is not None:
+                    self._open[target] = before
             raise
         if before is not None:
             before.stack.close()  # nobody is left to be woken
@@ -169,15 +172,22 @@ class Nemesis:
         """Be the only nemesis of the cluster: two would heal each other's faults."""
         with _ruling:
             other = _rulers.get(id(self._cluster))
-            if other is not None and other is not self and other._open:  # noqa: SLF001 - of us
+            rival = other is not None and other is not self
+            if other is not None and rival and (opened := other._snapshot()):  # noqa: SLF001 - of us
+                targets = ", ".join(fault.target for fault in opened)
                 raise HarnessError(
-                    f"another nemesis has faults open on this cluster: {', '.join(other._open)}",  # noqa: SLF001 - for the same reason
+                    f"another nemesis has faults open on this cluster: {targets}",
                     hint="Heal those first.",
                 )
             _rulers[id(self._cluster)] = self
 
+    def _snapshot(self) -> list[_Open]:
+        """Return the faults that are open now."""
+        with self._lock:
+            return [*self._open.values()]
+
     def _in_the_way(self, chosen: Fault, target: str) -> _Open | None:
-        """Return what is open and overlaps with a fault."""
+        """Return what is open and overlaps with a fault; the caller has the lock."""
         for opened in self._open.values():
             both = {opened.fault.scope, chosen.scope}
             alone = "cluster" in both and both & {"cluster", "broker"} == both
@@ -195,24 +205,33 @@ class Nemesis:
         self._heal(_target(find_fault(name), broker, message))
 
     def _heal(self, target: str) -> None:
+        """Heal what is open on a target; what cannot be healed stays open, and raises each time."""
         with self._lock:
+            if target in self._unhealed:
+                raise self._unhealed[target]
             opened = self._open.get(target)
             if opened is None or target in self._mending:
                 return
             self._mending.add(target)
+        name, broker = opened.fault.name, opened.broker
         try:
             opened.stack.close()
-        finally:  # only now, so that no fault hits a broker that still starts
+        except BaseException as error:
             with self._lock:
-                self._open.pop(target)
-                self._mending.discard(target)
-        self._scribe.fault(opened.fault.name, "heal", f"{target} is mended", opened.broker)
+                self._unhealed[target] = error
+            self._scribe.fault(name, "note", f"{target} could not be mended: {error}", broker)
+            raise
+        with self._lock:  # only now, so that no fault hits a broker that still starts
+            self._open.pop(target)
+            self._mending.discard(target)
+        self._scribe.fault(name, "heal", f"{target} is mended", broker)
 
     def heal_all(self, brokers: Iterable[int] | None = None) -> None:
         """Heal everything that is open on these brokers (all, if none are named), side by side."""
         self._healing = brokers is None
         names = None if brokers is None else {f"broker {broker}" for broker in brokers}
-        targets = sorted(name for name in self._open if names is None or name in names)
+        opened = [fault.target for fault in self._snapshot()]
+        targets = sorted(name for name in opened if names is None or name in names)
         if targets:
             with ThreadPoolExecutor(len(targets), thread_name_prefix="heal") as pool:
                 list(pool.map(self._heal, targets))

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from highwater.harness.base.files import write_whole
 from highwater.harness.base.wording import count
@@ -61,8 +61,14 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters.update(seconds=seconds, short=short, count=count)
-    made.filters.update(logged=logged, rule_says=rule_says, rule_word=rule_word)
+    made.filters.update(whole=_whole, logged=logged, rule_says=rule_says, rule_word=rule_word)
     return made
+
+
+def _whole(words: object) -> Markup:
+    """Return text that is not truncated: a command, a link or a list of names is no use in part."""
+    text = str(words)
+    return escape(plain(text, len(text)))
 
 
 def _finalize(value: object) -> object:

@@ -88,10 +88,23 @@ _WHERE_NOTE: Final = (
     " Faults of the disk kill their broker first; healing starts it on the changed files."
     " The last column has the commands that [a cluster of your own](external.md) needs.\n"
 )
+
+
+def _min_isrs() -> str:
+    """Return the stories by the largest min.insync.replicas that lets them be played."""
+    most = {story.min_isr_most for story in STORIES.values()}
+    names = {
+        limit: ", ".join(f"`{s.name}`" for s in STORIES.values() if s.min_isr_most == limit)
+        for limit in sorted(most)
+    }
+    return "; ".join(f"{limit}: {stories}" for limit, stories in names.items())
+
+
 _STORIES_NOTE: Final = (
-    "They need three replicas and min.insync.replicas=1; `power-failure` takes 2 as well. `--acks`"
-    " and `--unclean` change what is promised, and in `leader-kill`, `unclean` and `power-failure`"
-    " what happens. A schedule that could not be played as written makes the verdict `unknown`.\n"
+    "They need three replicas. Up to how many `min.insync.replicas` they can be played:"
+    f" {_min_isrs()}. `--acks` and `--unclean` change what is promised, and in `leader-kill`,"
+    " `unclean` and `power-failure` what happens. A schedule that could not be played as written"
+    " makes the verdict `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
     "A checker finds anomalies; `breaks` in its decorator decides whether one breaks a promise of"

@@ -49,7 +49,8 @@ from highwater.checkers.history.record_summaries import read_at_the_end
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.spark.engine import Rows
-from highwater.harness.runs.topics.record_keys import DELETE_RETENTION, DELETES, WRITES
+from highwater.harness.runs.topics.derived_settings import DELETE_RETENTION
+from highwater.harness.runs.topics.record_keys import DELETES, WRITES
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 """``delete.retention.ms`` by default."""

@@ -38,7 +38,7 @@ def _acknowledged(row: Row, subject: Subject | None) -> str:
         return f"sent with acks={row['acks']}, which nobody acknowledges, {at}"
     by = ""
     for send in subject.sends if subject else ():
-        leader = subject.trace.leadership(send["complete_ns"]) if subject else None
+        leader = subject.leader_of(send) if subject else None
         if send["outcome"] == OK and leader is not None and leader.leader >= 0:
             by = f" by broker {leader.leader}{_in_epoch(leader)}"
     return f"{acks} {at}{by}"

@@ -86,7 +86,7 @@ def _acknowledged(subject: Subject) -> Iterator[Witness]:
 
 def _answer(subject: Subject, row: Row, what: str, says: str, *, title: str = "") -> Witness:
     """Return the answer to a send, of the broker that led then, if that was observed."""
-    leader = subject.trace.leadership(row["complete_ns"])
+    leader = subject.leader_of(row)
     by = "The cluster" if leader is None else f"Broker {leader.leader}{title}"
     return Witness(
         who="cluster" if leader is None else f"broker {leader.leader}",

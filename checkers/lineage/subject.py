@@ -10,6 +10,7 @@ from highwater.checkers.lineage.evidence import RecordEvidence, Row
 from highwater.harness.runs.faults.effects import removed_offsets
 from highwater.harness.runs.history import FENCE, OK, READ, SEND
 from highwater.harness.runs.partition_trace import (
+    UNKNOWN,
     EndOffsetDrop,
     Leadership,
     PartitionTrace,
@@ -121,6 +122,25 @@ class Subject:
         """Leaders and replicas of its partition over time."""
         observed = {} if self.partition is None else self.evidence.traces
         return observed.get(self.partition or 0, PartitionTrace())
+
+    def leader_of(self, row: Row) -> Leadership | None:
+        """Return the leadership under which a send was acknowledged, if it was observed.
+
+        It is that of the epoch in which the record was written, as the client or a disk has it: who
+        led at the time may have been learned late, or not at all.
+        """
+        observed = self.trace.leadership(row["complete_ns"])
+        epochs = {
+            epoch
+            for _, epoch, value in self.evidence.disk.get((self.partition or 0, row["offset"]), ())
+            if value == row["value"] and epoch is not None and epoch >= 0
+        }
+        if row["leader_epoch"] is not None:
+            epochs = {row["leader_epoch"]}
+        if len(epochs) != 1 or (observed is not None and observed.epoch in {*epochs, UNKNOWN}):
+            return observed
+        leaders = (now for now in self.trace.leaderships if now.leader >= 0 and now.epoch in epochs)
+        return next(leaders, None)
 
     @cached_property
     def _changes(self) -> list[Leadership]:

@@ -1,6 +1,13 @@
-"""Numbers in sentences, written in one way."""
+"""Numbers in sentences and in commands, written in one way."""
+
+from decimal import Decimal
 
 
 def count(number: int, singular: str, plural: str | None = None) -> str:
     """Return ``1 record``, ``1,024 records``."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def exact(number: float) -> str:
+    """Return the shortest decimal without an exponent that is read back as the same number."""
+    return format(Decimal(repr(number)), "f").removesuffix(".0")

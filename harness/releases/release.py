@@ -43,6 +43,13 @@ _EXPLANATIONS = {
 }
 
 
+def version_order(name: str) -> tuple[tuple[int, ...], bool, str]:
+    """Return a sort key of a release's name: its numbers; a candidate comes before the release."""
+    version, _, suffix = name.partition("-")
+    numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
+    return numbers, not suffix.startswith("rc"), suffix
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestVersions:
     """Versions of the requests with which the probe asks this release; by default, since 2.4.
@@ -114,7 +121,7 @@ class Release:
     @property
     def number(self) -> tuple[int, ...]:
         """The version as numbers, for comparison."""
-        return tuple(int(part) for part in self.version.split("."))
+        return version_order(self.name)[0]
 
     @property
     def protocol(self) -> str:

@@ -9,6 +9,7 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal, Self, TypeAlias, TypeVar, get_args
@@ -77,11 +78,20 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def machinery(self) -> tuple[str, ...]:
         """The driver and the clients, in words."""
+        return self.driver, self.client, self.delivery, *self._groups()
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """The delivery, readers and groups of its clients, in words, where they are not plain."""
+        delivery = () if self.delivery == PLAIN else (self.delivery,)
+        return *delivery, *self._groups()
+
+    def _groups(self) -> tuple[str, ...]:
         other = self.reader_client != LIBRDKAFKA
         readers = (f"readers of {self.reader_client}",) if other else ()
         group = (f"{self.group_protocol} group",) if self.group_protocol else ()
-        share = ("share group",) if self.share else ()
-        return self.driver, self.client, self.delivery, *readers, *group, *share
+        share = (f"share group of {self.share}",) if self.share else ()
+        return *readers, *group, *share
 
     @property
     def line(self) -> tuple[str, Acks, int, bool, tuple[str, ...]]:
@@ -282,8 +292,9 @@ class MatrixFolder:
         Without a name, a matrix bears the time at which it was begun as its name.
         """
         here = self.path.resolve()
-        beside = sorted(path.parent for path in here.parent.glob("*/cells.json"))
-        for path in reversed([folder for folder in beside if folder.name < here.name]):
+        beside = [path.parent for path in here.parent.glob("*/cells.json")]
+        before = [folder for folder in beside if _place(folder) < _place(here)]
+        for path in sorted(before, key=_place, reverse=True):
             with contextlib.suppress(StoreError):  # a folder of a later schema, or cut short
                 yield path.name, MatrixFolder(path).rows()
 
@@ -361,6 +372,12 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """Columns of ``cells.parquet``; the fields of ``MatrixRow`` in their order."""
+
+
+def _place(folder: Path) -> list[str | int]:
+    """Return a sort key of a folder's name in which piece 2 of a night comes before piece 10."""
+    parts = re.split(r"(\d+)", folder.name)
+    return [int(part) if part.isdecimal() else part for part in parts]
 
 
 def _decode(path: Path, kind: type[_T]) -> _T:

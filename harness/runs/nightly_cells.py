@@ -4,13 +4,13 @@ A *cell* is one run. Its *key* is everything but the seed, and comes back night 
 seed is another each night. A *mark* is a cell's line in ``trend.jsonl``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
 
 from highwater.harness.releases.client_choice import LIBRDKAFKA
-from highwater.harness.runs.matrix_cells import MatrixSetting
+from highwater.harness.runs.matrix_cells import Delivery, MatrixSetting
 from highwater.harness.runs.plan import Acks
 
 SCHEMA: Final = 1
@@ -24,6 +24,13 @@ STATES: Final[tuple[State, ...]] = ("good", "unknown", "missing", "bad")
 """From best to worst. ``missing`` was planned and left no result."""
 
 Why = Literal["failed", "canary", "baseline", "drawn"]
+
+
+_DELIVERY_OPTIONS: Final[Mapping[Delivery, list[str]]] = {
+    "plain": [],
+    "idempotent": ["--idempotence"],
+    "transactional": ["--transactions"],
+}
 
 
 class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
@@ -42,7 +49,8 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
         """Under which promise, for a person."""
         unclean = ", unclean elections" if self.unclean else ""
         client = "" if self.client == LIBRDKAFKA else f", client {self.client}"
-        return f"acks={self.acks}, min.isr {self.min_isr}{unclean}{client}"
+        others = "".join(f", {words}" for words in self.clients)
+        return f"acks={self.acks}, min.isr {self.min_isr}{unclean}{client}{others}"
 
     @property
     def key(self) -> str:
@@ -60,10 +68,13 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
         if self.driver != "local":
             words.append(f"--cluster {self.driver}")
         words += [f"--acks {self.acks}", f"--min-isr {self.min_isr}"]
-        if self.unclean:
-            words.append("--unclean")
-        if self.client != LIBRDKAFKA:
-            words.append(f"--client {self.client}")
+        words += ["--unclean"] if self.unclean else []
+        words += [f"--client {self.client}"] if self.client != LIBRDKAFKA else []
+        readers = self.reader_client
+        words += [f"--reader-client {readers}"] if readers != LIBRDKAFKA else []
+        words += _DELIVERY_OPTIONS[self.delivery]
+        words += [f"--group-protocol {self.group_protocol}"] if self.group_protocol else []
+        words += [f"--share {self.share}"] if self.share else []
         random = f"--nemesis {self.nemesis or 'none'} --for {NEMESIS_S}s"
         words += [f"--story {self.story}" if self.story else random, f"--seed {self.seed}"]
         return " ".join(words)
@@ -118,6 +129,7 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
     Attributes:
         state: ``good`` is as the model predicts, be that a loss.
         lost, acknowledged, divergent: counts of records; 0 where nothing was judged.
+        counted: whether what was lost could be counted; where not, the counts mean nothing.
     """
 
     night: str
@@ -128,8 +140,14 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
     lost: int = 0
     acknowledged: int = 0
     divergent: int = 0
+    counted: bool = True
     seconds: float | None = None
     schema: int = SCHEMA
+
+    @property
+    def losses(self) -> str:
+        """``1 / 4``: records lost, of all acknowledged; a dash where they could not be counted."""
+        return f"{self.lost:,} / {self.acknowledged:,}" if self.counted else "-"
 
     @property
     def troubled(self) -> bool:

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from highwater.harness.base.errors import StoreError
+from highwater.harness.base.wording import exact
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.faults.steps import ROLLING, Steps, current_fault
 from highwater.harness.runs.group_protocols import (
@@ -17,6 +18,7 @@ from highwater.harness.runs.group_protocols import (
     SHARE_STATE_REPLICAS,
     GroupProtocol,
 )
+from highwater.harness.runs.topics.derived_settings import derived
 
 SCHEMA_VERSION = 1
 
@@ -271,14 +273,45 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             or "calm"
         )
 
+    @property
+    def has_options(self) -> bool:
+        """True if options of the command line say all of it.
+
+        Not those that a program gave settings of its own, and not steps. The settings of topic and
+        brokers of a story are taken for the story's own.
+        """
+        if self.steps and not self.rolls:
+            return False
+        if self.story or self.schedule is not None:
+            return True
+        topic, workload = self.topic, self.workload
+        config, brokers = derived(keys=workload.keys > 0, tiered=self.tiered)
+        plain = Topic(
+            name=topic.name if self.external else Topic().name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor if self.external else self.brokers,
+            min_insync_replicas=topic.min_insync_replicas,
+            unclean_leader_election=topic.unclean_leader_election,
+            config=config,
+        )
+        grouped = workload.group_protocol == CLASSIC or workload.subscribe > 0
+        idempotent = workload.idempotence or not workload.transactions
+        plan = msgspec.structs.replace(self, topic=plain, broker_config=brokers)
+        return grouped and idempotent and plan == self
+
     def command(self) -> str:
-        """Return the command that repeats this run, in its directory if it is a replay."""
-        rolls = self.rolls
-        if self.steps and not rolls:
+        """Return the command that repeats this run with every setting.
+
+        Where no options say all of it, and of a replay, it is for the run's directory.
+        """
+        if not self.has_options:
             return "highwater replay plan.json"
+        rolls = self.rolls
         if self.schedule is not None:
             words = ["highwater model replay schedule.json", f"--kafka {self.kafka}"]
             words += [f"--cluster {self.driver}"] if self.driver != "local" else []
+            own_client = self.client == LIBRDKAFKA and "model" not in self.schedule
+            words += [] if own_client else [f"--client {self.client}"]
             return " ".join([*words, f"--seed {self.seed}"])
         words = [f"highwater {'rolling' if rolls else 'run'}", f"--kafka {self.kafka}"]
         words.append(f"--acks {self.workload.acks}")
@@ -294,8 +327,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             words.append(f"--story {self.story}")
         else:
             words += [] if rolls else [f"--nemesis {','.join(self.nemesis) or 'none'}"]
-            words.append(f"--for {self.duration_s:g}s")
-            words += _differences(self)
+            words.append(f"--for {exact(self.duration_s)}s")
+        words += _differences(self)
         words += [f"--to {','.join(self.to)}"] if self.to else []
         words += [f"--{what} {most}" for what, most in self._caps() if most]
         words += [f"--controllers {self.controllers}"] if self.controllers > 1 else []
@@ -321,29 +354,34 @@ class _SchemaOnly(msgspec.Struct):
 
 
 def _differences(plan: Plan) -> list[str]:
-    """Return the options of a random run that are not at their defaults."""
+    """Return the options that are not at the defaults of ``highwater run``."""
     base, ours = Workload(), plan.workload
+    budget = ",".join(f"{name}={most}" for name, most in plan.budget.items())
     options: list[tuple[str, object, object]] = [
-        ("--producers", base.producers, ours.producers),
+        ("--producers", 0 if plan.story else base.producers, ours.producers),
         ("--consumers", base.consumers, ours.consumers),
-        ("--rate", f"{base.rate:g}", f"{ours.rate:g}" if ours.rate else "max"),
-        ("--record-bytes", base.record_bytes, ours.record_bytes),
+        ("--rate", exact(base.rate), exact(ours.rate) if ours.rate else "max"),
+        (
+            "--record-bytes",
+            ours.record_bytes if plan.story else base.record_bytes,
+            ours.record_bytes,
+        ),
         ("--compression", base.compression, ours.compression),
         ("--overlap", 1, plan.overlap),
-        ("--budget", "", ",".join(f"{name}={most}" for name, most in plan.budget.items())),
-        ("--partitions", Topic().partitions, plan.topic.partitions),
+        ("--budget", "", budget),
+        ("--partitions", Topic().partitions if plan.story else 0, plan.topic.partitions),
         ("--brokers", plan.brokers if plan.external else Topic().replication_factor, plan.brokers),
-        ("--delivery-timeout", f"{base.delivery_timeout_s:g}s", f"{ours.delivery_timeout_s:g}s"),
-        ("--aborts", f"{base.aborts:g}", f"{ours.aborts:g}"),
+        ("--delivery-timeout", base.delivery_timeout_s, ours.delivery_timeout_s),
+        ("--aborts", base.aborts, ours.aborts),
         ("--isolation", ",".join(base.isolation), ",".join(ours.isolation)),
         ("--subscribe", base.subscribe, ours.subscribe),
         ("--share", base.share, ours.share),
         ("--group-protocol", base.group_protocol, ours.group_protocol),
-        ("--churn", "none", f"{ours.churn_s:g}s" if ours.churn_s else "none"),
+        ("--churn", base.churn_s, ours.churn_s),
         ("--keys", base.keys, ours.keys),
-        ("--tombstones", f"{base.tombstones:g}", f"{ours.tombstones:g}"),
+        ("--tombstones", base.tombstones, ours.tombstones),
     ]
-    words = [f"{name} {value}" for name, default, value in options if value != default]
+    words = [f"{name} {_word(name, value)}" for name, default, value in options if value != default]
     switches = (
         ("--idempotence", ours.idempotence and not ours.transactions),
         ("--transactions", ours.transactions),
@@ -351,3 +389,8 @@ def _differences(plan: Plan) -> list[str]:
         ("--tiered", plan.tiered),
     )
     return words + [name for name, on in switches if on]
+
+
+def _word(option: str, value: object) -> str:
+    seconds = "s" if option in {"--delivery-timeout", "--churn"} else ""
+    return f"{exact(value)}{seconds}" if isinstance(value, int | float) else str(value)

@@ -20,6 +20,7 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.runs.faults.steps import current_fault
+from highwater.harness.runs.matrix_cells import delivery_of
 from highwater.harness.runs.nightly_cells import (
     NEMESIS_S,
     CellResult,
@@ -221,7 +222,12 @@ def settings() -> Iterator[NightlyCell]:
         for unclean in (False, True) if name == "unclean" else (False,):
             for acks in ("all",) if story.needs.waits_for_all else _ACKS:
                 yield NightlyCell(
-                    kafka="", story=name, acks=acks, unclean=unclean, client=story.needs.client
+                    kafka="",
+                    story=name,
+                    acks=acks,
+                    unclean=unclean,
+                    client=story.needs.client,
+                    delivery=delivery_of(story.plan(newest()).workload),
                 )
     for nemesis in mixes():
         for min_isr in (1, 2):

@@ -83,6 +83,7 @@ def mark_all(
                     state="missing",
                     why="planned, and left no result",
                     canary=_canary(cell, canaries),
+                    counted=False,
                 )
             ]
     return [worst(group) for group in marks.values()]
@@ -102,6 +103,7 @@ def _mark(row: MatrixRow, night: str, canaries: Sequence[Canary]) -> CellResult:
         lost=row.lost,
         acknowledged=row.acknowledged,
         divergent=row.divergent,
+        counted=row.counted,
         seconds=row.seconds,
     )
 

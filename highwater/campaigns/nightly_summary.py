@@ -41,7 +41,7 @@ def markdown(outcome: NightOutcome) -> str:
 def _canaries(outcome: NightOutcome) -> str:
     cells = [mark for mark in outcome.marks if mark.canary in outcome.canaries]
     rows: list[tuple[str, ...]] = [
-        (m.canary or "", m.key, str(m.seed), m.state, _lost(m)) for m in cells
+        (m.canary or "", m.key, str(m.seed), m.state, m.losses) for m in cells
     ]
     unheard = set(outcome.canaries) - {mark.canary for mark in cells}
     rows += [(name, "not run", "", "", "") for name in sorted(unheard)]
@@ -51,7 +51,7 @@ def _canaries(outcome: NightOutcome) -> str:
 
 def _cells(title: str, marks: Sequence[CellResult]) -> str:
     heads = ("cell", "seed", "state", "lost / acknowledged", "divergent", "why")
-    rows = [(m.key, str(m.seed), m.state, _lost(m), str(m.divergent), m.why) for m in marks]
+    rows = [(m.key, str(m.seed), m.state, m.losses, str(m.divergent), m.why) for m in marks]
     return _table(title, heads, rows)
 
 
@@ -64,10 +64,6 @@ def _repeat(marks: Sequence[CellResult]) -> str:
         "<details><summary>Commands that repeat new and ongoing cells</summary>\n\n"
         f"```sh\n{commands.replace('`', '')}\n```\n\n</details>\n"
     )
-
-
-def _lost(mark: CellResult) -> str:
-    return f"{mark.lost:,} / {mark.acknowledged:,}"
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -7,6 +7,7 @@
   summary.md     a summary of all rows
 """
 
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Final, Literal, Self
@@ -17,6 +18,7 @@ from highwater.api import JudgedRun
 from highwater.campaigns.soak_plan import draw
 from highwater.checkers.model.report_types import Reconciliation
 from highwater.harness.base.errors import HighwaterError, StoreError, UsageError
+from highwater.harness.base.wording import exact
 from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.plan import Plan
@@ -91,7 +93,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         readers = self.reader_client
         option += "" if readers == LIBRDKAFKA else f" --reader-client {readers}"
         option += f" --group-protocol {self.group_protocol}" if self.group_protocol else ""
-        option += "" if self.each_s is None else f" --each {self.each_s:g}"
+        option += "" if self.each_s is None else f" --each {exact(self.each_s)}"
         return (
             f"highwater soak --seed {self.seed} --kafka {kafkas}{driver}{option} --first {number}"
             f" --runs 1 --keep-all --name again-{number}"
@@ -106,6 +108,7 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
         struck: fault to the number of its injections.
         counts: anomaly kind to the number of anomalies, without those that follow from others.
         unexplained: a sentence for each finding that the model does not explain.
+        counted: whether what was lost could be counted; where not, the counts mean nothing.
     """
 
     number: int
@@ -122,6 +125,7 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     unexplained: tuple[str, ...]
     problems: tuple[str, ...]
+    counted: bool = True
 
     @classmethod
     def of(cls, soak: Soak, number: int, judged: JudgedRun) -> Self:
@@ -129,12 +133,13 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
         plan, status, verdict = judged.run.plan(), judged.run.status(), judged.verdict
         failed = status.phase != "frozen"
         failure = (f"the harness failed while {status.phase}",) * failed
+        state = _state(judged, failed=failed)  # a run in which all was kept is deleted
         return cls(
             number=number,
             run=judged.run.name,
             kafka=plan.kafka,
-            state=_state(judged, failed=failed),
-            command=_again(soak, number, judged.run),
+            state=state,
+            command=soak.command(number) if state == "kept" else _again(soak, number, judged.run),
             seconds=round(status.seconds, 1),
             acks=plan.workload.acks,
             sent=verdict.ledger.sent,
@@ -144,6 +149,7 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
             counts={kind: count for kind, count in verdict.counts.items() if count},
             unexplained=_unexplained(judged.model) if judged.model else (),
             problems=(*status.problems, *failure),
+            counted=verdict.account == "whole",
         )
 
 
@@ -207,7 +213,7 @@ def _again(soak: Soak, number: int, run: Run) -> str:
         whole_steps(run)
     except HighwaterError:
         return soak.command(number)
-    return f"highwater replay {run.path}"
+    return f"highwater replay {shlex.quote(str(run.path))}"
 
 
 def _state(judged: JudgedRun, *, failed: bool) -> State:

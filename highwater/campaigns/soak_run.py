@@ -108,5 +108,5 @@ def _planned(soak: Soak, number: int) -> PlannedRun:
 def _write_row(folder: SoakFolder, row: SoakRow, progress: Progress) -> None:
     folder.write(row)
     problems = "".join(f"; {problem}" for problem in (*row.unexplained[:1], *row.problems[:1]))
-    lost = f"{row.lost} of {row.acknowledged} lost"
+    lost = f"{row.lost} of {row.acknowledged} lost" if row.counted else "losses not counted"
     progress(OVERALL, f"{row.run}: {row.state}, {lost}{problems}")

@@ -8,7 +8,7 @@ from highwater.campaigns.soak_results import STATES, Soak, SoakRow, State
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.wording import count
 from highwater.harness.releases.catalogue import CATALOGUE
-from highwater.reports.markdown import table
+from highwater.reports.markdown import escape, table
 
 EXIT_CODES: Final[dict[State, int]] = {
     "kept": OK,
@@ -38,13 +38,17 @@ def markdown(soak: Soak, rows: Sequence[SoakRow]) -> str:
     """Return the summary as Markdown."""
     hours = sum(row.seconds for row in rows) / 3600
     injected = sum(sum(row.struck.values()) for row in rows)
-    acknowledged, lost = sum(row.acknowledged for row in rows), sum(row.lost for row in rows)
+    acknowledged, lost = _records(rows)
     states = Counter(row.state for row in rows)
-    releases = len({row.kafka for row in rows})
+    releases = count(len({row.kafka for row in rows}), "release")
+    uncounted = sum(not row.counted for row in rows)
     headline = (
-        f"{count(len(rows), 'run')} of {hours:.1f} hours together on {releases} releases:"
-        f" {injected:,} faults, {acknowledged:,} acknowledged records, {lost:,} of them lost.\n"
+        f"{count(len(rows), 'run')} of {hours:.1f} hours together on {releases}:"
+        f" {count(injected, 'fault')}, {count(acknowledged, 'acknowledged record')}, {lost:,} of"
+        f" them lost.\n"
     )
+    if uncounted:
+        headline += f"The records of {count(uncounted, 'run')} could not be counted.\n"
     parts = [
         f"# Soak, seed {soak.seed}\n",
         headline,
@@ -67,10 +71,15 @@ def _by_release(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
                 kafka,
                 len(of_release),
                 sum(sum(row.struck.values()) for row in of_release),
-                sum(row.acknowledged for row in of_release),
-                sum(row.lost for row in of_release),
+                *_records(of_release),
                 *(states[state] for state in STATES),
             )
+
+
+def _records(rows: Iterable[SoakRow]) -> tuple[int, int]:
+    """Return the records acknowledged and those of them lost, where they could be counted."""
+    counted = [row for row in rows if row.counted]
+    return sum(row.acknowledged for row in counted), sum(row.lost for row in counted)
 
 
 def _by_fault(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
@@ -93,7 +102,7 @@ def _listed(state: State, rows: Sequence[SoakRow]) -> str | None:
     for row in rows:
         anomalies = ", ".join(f"{count} {kind}" for kind, count in row.counts.items())
         lines.append(f"- `{row.run}` {anomalies or 'no anomaly'}: `{row.command}`")
-        lines += [f"  - {problem}" for problem in (*row.unexplained, *row.problems)]
+        lines += [f"  - {escape(problem)}" for problem in (*row.unexplained, *row.problems)]
     return "\n".join([*lines, ""])
 
 

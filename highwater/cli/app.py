@@ -90,7 +90,7 @@ def demo(
         console.print_all_json([judged_run.summary() for judged_run in judged])
     else:
         console.out.print(demo_table(judged))
-        console.out.print(f"All four reports: {index.resolve()}")
+        console.out.print(f"All {count(len(judged), 'report')}: {index.resolve()}")
         for page in pages:
             console.out.print(f"Side by side, step by step: {page.resolve()}")
     raise typer.Exit(exit_code(judged))

@@ -11,6 +11,7 @@ from highwater.console import OUTCOME, outcome, table
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.release import version_order
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.stories.registry import STORIES
 from highwater.reports.model_text import GOOD
@@ -70,7 +71,7 @@ def demo_table(judged: "Sequence[JudgedRun]") -> Table:
     """Return a table with one row per run, in the order of releases."""
     rows: list[list[str | Text]] = [
         [judged_run.verdict.kafka, judged_run.run.plan().story or "", *outcome(judged_run)]
-        for judged_run in sorted(judged, key=lambda judged_run: judged_run.verdict.kafka)
+        for judged_run in sorted(judged, key=lambda run: version_order(run.verdict.kafka))
     ]
     return table(
         "acks=all, min.insync.replicas=1, clean elections, one fault schedule for all",

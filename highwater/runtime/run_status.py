@@ -59,9 +59,10 @@ class StatusKeeper:
         self._write(quiesced=True)
 
     def add(self, problems: Sequence[str]) -> None:
-        """Add problems; the run goes on, and its verdict will be unknown."""
-        if problems:
-            self._write(problems=(*self._status.problems, *problems))
+        """Add problems, each once; the run goes on, and its verdict will be unknown."""
+        before = self._status.problems
+        if new := tuple(problem for problem in problems if problem not in before):
+            self._write(problems=before + new)
 
     def standing(self, ends: Sequence[StandingEnd]) -> None:
         """Note the partitions in which a transaction that stayed open ended the final read."""

@@ -236,7 +236,8 @@ def _heal(
 ) -> None:
     """Heal all faults, wait for the producers' last answers and until all replicas are in sync."""
     diary.phase("healing")
-    scene.nemesis.heal_all()
+    with diary.problems(WaitTimeoutError, UnreachableError):  # as while the schedule was played
+        scene.nemesis.heal_all()
     diary.add(scene.nemesis.missed)
     workload.stop()
     with diary.problems(HarnessError):

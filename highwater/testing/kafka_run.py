@@ -139,6 +139,12 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
     """Return the plan of a run for a case."""
     from highwater.nemesis.stories.registry import STORIES, find_story  # noqa: PLC0415 - imports brokers' clients
 
+    arguments = RunArguments.__annotations__
+    if unknown := [word for word in words if word not in arguments]:
+        raise UsageError(
+            f"kafka_run has no argument {unknown[0]!r}",
+            hint=nearest(unknown[0], [*arguments, "check"]),
+        )
     if "story" not in words and "nemesis" not in words:
         raise UsageError(
             "kafka_run is told neither a story nor a nemesis",

@@ -4,7 +4,7 @@ import contextlib
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Self
 
@@ -26,9 +26,15 @@ class Laboratory:
     """Performs plans and lends clusters; a context manager, for one thread.
 
     Clusters of one release on one driver are warm at a time: tests come in that order.
+
+    Args:
+        say: is told what takes long before the first result.
     """
 
-    def __init__(self, store: Path, directory: Path) -> None:
+    def __init__(
+        self, store: Path, directory: Path, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._say = say
         self._store = Store(store)
         self._directory = directory
         self._stop = threading.Event()
@@ -48,6 +54,10 @@ class Laboratory:
         check_plan(plan)
         with _quiet():
             if self._spark is None:
+                self._say(
+                    f"Spark starts, and the first brokers of Kafka {plan.kafka} boot; the first"
+                    " time on a machine their jars are downloaded"
+                )
                 self._spark = SparkStarter()
             self._turn_to(plan.kafka, plan.driver)
             if self._fleet is None:
@@ -64,6 +74,7 @@ class Laboratory:
                 self._cluster.close()
                 self._cluster = None
             if self._cluster is None:
+                self._say(f"{BROKERS} brokers of Kafka {case.kafka} boot")
                 self._cluster = self._boot(case)
         return self._cluster
 

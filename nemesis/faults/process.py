@@ -114,6 +114,7 @@ def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Restart every broker in order, one after the other, each once the last has its session."""
     with contextlib.closing(cluster.probe()) as probe:
         for target in cluster.brokers.values():
+            _require_going(aim)
             target.restart()
             _await_session(cluster, probe, aim, target.id)
     yield "every broker was restarted, one after the other"
@@ -128,14 +129,18 @@ def rolling_in_sync(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     ):
         _await_in_sync(view, "before the first restart")
         for number, target in enumerate(cluster.brokers.values(), start=1):
-            if aim.stopped():
-                raise HarnessError("the run was stopped during the rolling restart")
+            _require_going(aim)
             target.restart()
             place = f"{number} of {len(cluster.brokers)}"
             aim.note(f"broker {target.id}, {place}, was restarted", target.id)
             _await_session(cluster, probe, aim, target.id)
             _await_in_sync(view, f"after the restart of broker {target.id}")
     yield "every broker was restarted, one after the other, each once all replicas were in sync"
+
+
+def _require_going(aim: FaultTarget) -> None:
+    if aim.stopped():
+        raise HarnessError("the run was stopped during the rolling restart")
 
 
 def _await_session(cluster: Cluster, probe: Probe, aim: FaultTarget, broker: int) -> None:

@@ -116,6 +116,8 @@ class ScheduleExecutor:
         except HarnessError as error:
             self._end(fault)
             why = why_not_now(step.fault, error, ended=ended)
+            with self._lock:
+                self._spent[step.fault] -= 1  # it was not injected
             self.leave_out(step, broker, why, number=fault.number)
             return None
         log.step("struck", step=fault.number)

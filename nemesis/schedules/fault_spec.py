@@ -54,7 +54,7 @@ CONTROLLER_TARGETS: Final = {
 }
 """Targets of a fault of the coordination, beside the id of a controller or ZooKeeper."""
 
-_WORD: Final = re.compile(r"(?P<name>[a-z][a-z-]*)(?:@(?P<target>[\w.-]+))?(?:=(?P<weight>\d+))?")
+_WORD: Final = re.compile(r"(?P<name>[a-z][a-z\d-]*)(?:@(?P<target>[\w.-]+))?(?:=(?P<weight>\d+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +248,8 @@ def resolve(scene: ScheduleContext, target: str, partition: int, choice: float) 
         return [broker for broker in healthy if broker in isr]
     candidates = healthy
     if target == "controller":
-        candidates = [broker for broker in healthy if broker == _controller(scene)]
+        controller = _controller(scene)
+        candidates = [broker for broker in healthy if broker == controller]
     elif target != "any":
         leader = _state(scene, partition)[0]
         preferred = [broker for broker in healthy if (broker == leader) == (target == "leader")]

@@ -161,9 +161,8 @@ def states(
 def cell_of(offset: int, value: str | None, subject: Anomaly) -> FrameCell:
     """Return the cell of a record that a replica holds."""
     state = "subject" if value == subject.value else "other"
-    return FrameCell(
-        offset=offset, state=state if offset == subject.offset else "record", value=value
-    )
+    here = offset == subject.offset and value is not None
+    return FrameCell(offset=offset, state=state if here else "record", value=value)
 
 
 def window(offset: int) -> range:
@@ -221,7 +220,7 @@ class _Stage:
             hw=None if hw == UNKNOWN else hw,
             cut=shortened,
             cells=tuple(
-                cell_of(o, self._value(broker, o, until), self.subject)
+                cell_of(o, self._value(broker, o, until, last=last), self.subject)
                 if o < leo
                 else self._gone(broker, o, shortened, since)
                 for o in window(self.offset)
@@ -246,16 +245,41 @@ class _Stage:
             return FrameCell(offset=offset, state="none")
         return FrameCell(offset=offset, state="gone", value=self._value(broker, offset, since))
 
-    def _value(self, broker: int, offset: int, until: int) -> str | None:
-        """Return the record at an offset: the last append from disk, earlier ones from history."""
+    def _value(self, broker: int, offset: int, until: int, *, last: bool = False) -> str | None:
+        """Return the record at an offset: the last append from disk, earlier ones from history.
+
+        A disk was read at the end. Before, it held its record only if that existed when the replica
+        was seen to append one there; else the replica truncated its log unseen, and from the birth
+        of the new record on nobody knows which of them it held, unless it was down.
+        """
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
         disk = self.holdings.get(broker, {}).get(offset)
+        births = self._births(offset)
+        sent = [value for born_ns, value in births if now and born_ns <= writings[now - 1]]
         if now == len(writings) and disk is not None:
-            return disk.value
-        sends = self.evidence.sends.get((*self.scene.partition, offset), ())
-        sent = [value for time_ns, value in sends if now and time_ns <= writings[now - 1]]
+            born_ns = next((born_ns for born_ns, value in births if value == disk.value), 0)
+            if last or not writings or born_ns <= writings[now - 1]:
+                return disk.value
+            fault = self._fault_on(broker, until)
+            return sent[-1] if sent and (fault.start_ns if fault else until) < born_ns else None
         return sent[-1] if sent else self.subject.value if offset == self.offset else None
+
+    def _births(self, offset: int) -> list[tuple[int, str]]:
+        """Return when each record of an offset can first have been there, in order of time.
+
+        That is when it was sent and, where a disk tells its epoch, when that had begun.
+        """
+        disks = (holding[offset] for holding in self.holdings.values() if offset in holding)
+        epochs = {disk.value: disk.epoch for disk in disks if disk.epoch is not None}
+        sends = self.evidence.sends.get((*self.scene.partition, offset), ())
+        return sorted((max(at_ns, self._begun(epochs.get(id_))), id_) for at_ns, id_ in sends)
+
+    def _begun(self, epoch: int | None) -> int:
+        """Return when a leader epoch was seen to have begun, in ns; 0 if that is not known."""
+        if epoch is None or epoch <= UNKNOWN:
+            return 0
+        return next((now.time_ns for now in self.scene.leaderships if now.epoch >= epoch), 0)
 
     def _writings(self, broker: int, offset: int) -> list[int]:
         """Return the times at which this replica appended a record at the offset, ascending."""

@@ -1,6 +1,5 @@
 """Many judged runs on one page: a row a setting, a column a release, lost records in the cells."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Final
 from urllib.parse import quote
 
 from highwater.harness.base.wording import count
+from highwater.harness.releases.release import version_order
 from highwater.harness.runs.matrix_cells import Matrix, MatrixRow, MatrixSetting, SkippedCombination
 from highwater.harness.runs.verdict import INVALID, UNKNOWN, VALID
 from highwater.reports.html import render, save
@@ -80,7 +80,7 @@ def write(
             first that has a setting in common.
     """
     skipped = matrix.skipped if matrix else ()
-    kafkas = sorted({row.kafka for row in (*rows, *skipped)}, key=_numbers)
+    kafkas = sorted({row.kafka for row in (*rows, *skipped)}, key=version_order)
     html = render(
         "matrix.html.j2",
         changes=_changes(rows, earlier),
@@ -209,11 +209,6 @@ def _reasons(skipped: Sequence[SkippedCombination]) -> list[tuple[str, int, str]
         )
         for reason, group in combinations.items()
     ]
-
-
-def _numbers(kafka: str) -> list[tuple[int, str]]:
-    """Return a sort key in the order of releases: 0.9 comes before 0.10."""
-    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"[.-]", kafka)]
 
 
 def _is(number: int) -> str:

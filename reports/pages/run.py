@@ -227,7 +227,15 @@ def _links(groups: Sequence[Burst]) -> Iterator[str]:
 
 def _commands(run: Run, plan: Plan, verdict: Verdict) -> list[tuple[str, str]]:
     """Return titles and commands that repeat a run."""
-    commands, name = [("Another run of this plan", plan.command())], shlex.quote(run.name)
+    name = shlex.quote(run.name)
+    if not plan.has_options and not plan.steps:
+        about = "Another run of this plan, whose settings of topic or brokers no option says"
+        commands = [(about, f"highwater replay {name}/plan.json")]
+    else:
+        commands = [("Another run of this plan", plan.command())]
+    if plan.story:
+        exact = "The same in its directory, with settings that a program gave it beside the story's"
+        commands.append((exact, "highwater replay plan.json"))
     if plan.story is None and plan.schedule is None and (plan.nemesis or plan.steps):
         commands.append(("The exact steps that it took", f"highwater replay {name}"))
         if verdict.verdict == INVALID:

@@ -9,6 +9,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from highwater.harness.releases.release import version_order
 from highwater.harness.runs.nightly_cells import STATES, CellResult, State, worst
 from highwater.harness.runs.nightly_outcome import NightOutcome
 from highwater.reports.drawings.svg import join, line, number, rect, svg, tag, text
@@ -58,8 +59,9 @@ class Sparklines:
 
     @property
     def keys(self) -> list[str]:
-        """Every setting that ever ran."""
-        return sorted(self._marks)
+        """Every setting that ever ran, by release."""
+        kafkas = {key: next(iter(of.values())).kafka for key, of in self._marks.items()}
+        return sorted(self._marks, key=lambda key: (version_order(kafkas[key]), key))
 
     def line(self, key: str) -> TrendLine:
         """Return a setting's row of a table."""

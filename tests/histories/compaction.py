@@ -7,7 +7,7 @@ from typing import Final
 
 from highwater.harness.runs.plan import Topic, Workload
 from highwater.harness.runs.store import Run
-from highwater.harness.runs.topics.record_keys import (
+from highwater.harness.runs.topics.derived_settings import (
     COMPACTED,
     DELETE_RETENTION,
     DELETE_RETENTION_MS,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from highwater.campaigns.nightly_plan import find_drivers, find_releases, newest, plan_night
 from highwater.campaigns.nightly_results import mark_all, read_rows
-from highwater.harness.runs.nightly_cells import CellResult, Night, NightlyCell, canaries
+from highwater.harness.runs.nightly_cells import CellResult, Night, NightlyCell, canaries, fields
 from highwater.harness.runs.nightly_outcome import NightOutcome
 from highwater.harness.runs.nightly_trend import extend
 
@@ -37,15 +37,7 @@ def row(cell: NightlyCell) -> dict[str, object]:
     lost = int(old or (cell.story == "leader-kill" and cell.acks != "all") or cell.unclean)
     broken = lost and not cell.unclean and cell.acks == "all"
     return {
-        "kafka": cell.kafka,
-        "driver": cell.driver,
-        "story": cell.story,
-        "nemesis": cell.nemesis,
-        "acks": cell.acks,
-        "min_isr": cell.min_isr,
-        "unclean": cell.unclean,
-        "seed": cell.seed,
-        "client": cell.client,
+        **fields(cell),
         "run": f"{cell.key}-{cell.seed}".replace(" ", "-"),
         "verdict": "invalid" if broken else "valid",
         "sent": 5,

@@ -8,8 +8,6 @@ tombstones does not ask for timestamps (LogCleaner).
 
 import hashlib
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from highwater.harness.runs.plan import Plan
@@ -26,27 +24,9 @@ LAST_MS: Final = FIRST_MS + (1 << 37)
 TIMESTAMPS: Final = (0, 10)
 """The first release whose records have timestamps (KIP-32)."""
 
-DELETE_RETENTION: Final = "delete.retention.ms"
-DELETE_RETENTION_MS: Final = 15_000
-"""Longer than a random fault, so that no replica misses a tombstone; shorter than a run."""
-
 _NAME: Final = re.compile(
     rf"(?P<key>k[0-9]+)(?P<deed>[{WRITES}{DELETES}])p(?P<by>\d+)-(?P<nth>\d+)"
 )
-
-COMPACTED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "cleanup.policy": "compact",
-        "segment.ms": "2000",  # only what is no longer written to is cleaned
-        "segment.bytes": str(1 << 20),  # the smallest since 4.0 (KIP-1030)
-        "min.cleanable.dirty.ratio": "0.01",
-        DELETE_RETENTION: str(DELETE_RETENTION_MS),
-    }
-)
-"""Settings of a topic that is cleaned every few seconds."""
-
-CLEANER: Final[Mapping[str, str]] = MappingProxyType({"log.cleaner.backoff.ms": "200"})
-"""Settings of its brokers."""
 
 
 class KeyedName(NamedTuple):

@@ -439,3 +439,44 @@ def test_a_plan_for_another_release_is_refused(project: pytest.Pytester) -> None
     done = project.runpytest("--highwater-kafka=4.3.1")
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(["E *are not available by getfixturevalue"])
+
+
+def test_a_misspelt_keyword_is_an_error_that_names_the_nearest(project: pytest.Pytester) -> None:
+    project.makepyfile("""
+        import pytest
+
+        @pytest.mark.kafka("4.3.1")
+        @pytest.mark.parametrize("word", ["duratoin", "ack", "min_irs"])
+        def test_it(kafka_run, word):
+            kafka_run(story="divergence", **{word: 1})
+    """)
+    done = project.runpytest_subprocess()
+    done.assert_outcomes(errors=3)
+    done.stdout.fnmatch_lines_random(
+        [
+            "*kafka_run has no argument 'duratoin'*",
+            "*Did you mean duration*",
+            "*Did you mean acks*",
+            "*Did you mean min_isr*",
+        ]
+    )
+
+
+def test_what_takes_long_is_said_at_once_and_not_captured(project: pytest.Pytester) -> None:
+    project.makepyfile("""
+        from types import SimpleNamespace
+
+        import pytest
+
+        from highwater.pytest_plugin import _say
+        from highwater.testing.session import Laboratory
+
+        def test_it(pytestconfig, tmp_path, monkeypatch):
+            laboratory = Laboratory(tmp_path, tmp_path, lambda words: _say(pytestconfig, words))
+            monkeypatch.setattr(laboratory, "_boot", lambda _: SimpleNamespace(close=lambda: None))
+            with laboratory:
+                laboratory.cluster(SimpleNamespace(kafka="4.3.1", driver="local"))
+    """)
+    done = project.runpytest_subprocess()
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["highwater: 3 brokers of Kafka 4.3.1 boot*"])

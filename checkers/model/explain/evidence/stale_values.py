@@ -19,7 +19,7 @@ from highwater.checkers.model.explain.licences import SEEN_TO_HAPPEN, Explanatio
 from highwater.checkers.model.explain.observations import LEADERS
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
-from highwater.harness.runs.topics.record_keys import DELETE_RETENTION
+from highwater.harness.runs.topics.derived_settings import DELETE_RETENTION
 
 DAY_MS = 24 * 60 * 60 * 1000
 """``delete.retention.ms`` by default."""

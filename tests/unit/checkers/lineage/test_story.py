@@ -198,3 +198,19 @@ def test_sentence_of_a_divergence_says_whether_it_was_committed(
     ]
     told = sentence(row("divergence", copies=copies), None)
     assert told.endswith(f"readers get the record of the current leader.{says}")
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_who_acknowledged_is_told_by_the_epoch_of_the_record(told: bool) -> None:
+    """Leaderships may be observed late: m4 was written in epoch 2, of which the disk knows."""
+    run = RunBuilder.rehearsal()
+    rehearse_loss(run)
+    changes = run.rows["events/partitions"]
+    late = [{**change, "time_ns": 10**15} for change in changes if change["leader_epoch"] == 2]
+    run.rows["events/partitions"] = [change for change in changes if change["leader_epoch"] < 2] + (
+        late if told else []
+    )
+    found = [each for each in witnesses(subject(run)) if each.what == "replaced"]
+    [replaced] = found
+    assert replaced.who == ("broker 3" if told else "cluster")
+    assert replaced.says.startswith("Broker 3 ack" if told else "The cluster ack")

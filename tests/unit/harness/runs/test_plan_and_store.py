@@ -41,7 +41,7 @@ def test_a_command_repeats_every_option_that_is_not_at_its_default() -> None:
         brokers=5,
         nemesis=("kill",),
         duration_s=2.5,
-        topic=Topic(partitions=3, unclean_leader_election=True),
+        topic=Topic(partitions=3, replication_factor=5, unclean_leader_election=True),
         workload=Workload(rate=0, delivery_timeout_s=5, idempotence=True),
     )
     assert plan.command() == (
@@ -96,8 +96,8 @@ def test_a_command_repeats_what_its_clients_do() -> None:
     )
     plan = Plan(kafka="4.3.1", topic=Topic(partitions=1), workload=workload)
     assert plan.command() == (
-        "highwater run --kafka 4.3.1 --acks all --min-isr 1 --nemesis none --for 0s --aborts 0.5"
-        " --isolation read_committed,read_uncommitted --subscribe 3 --churn 2.5s"
+        "highwater run --kafka 4.3.1 --acks all --min-isr 1 --nemesis none --for 0s --partitions 1"
+        " --aborts 0.5 --isolation read_committed,read_uncommitted --subscribe 3 --churn 2.5s"
         " --transactions --transform --seed 0"
     )
     assert Plan.from_json(plan.to_json()) == plan

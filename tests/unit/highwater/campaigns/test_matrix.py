@@ -189,6 +189,18 @@ def test_the_page_says_what_matters_with_denominators(tmp_path: Path) -> None:
     assert html.count(">not judged<") == 2
 
 
+def test_an_earlier_piece_of_a_night_has_a_smaller_number(tmp_path: Path) -> None:
+    for name in ("1", "2", "10"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cells.json").write_text("[]")
+
+    def before(name: str) -> list[str]:
+        return [earlier for earlier, _ in MatrixFolder(tmp_path / name).earlier()]
+
+    assert before("10") == ["2", "1"]
+    assert before("2") == ["1"]
+
+
 def test_that_a_promise_was_broken_is_said_once(tmp_path: Path) -> None:
     """Of one release the headline says it, of many the clauses below."""
     for kafkas in (("4.3.1",), ("0.10.2.2", "4.3.1")):

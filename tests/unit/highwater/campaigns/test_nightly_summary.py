@@ -297,3 +297,12 @@ def test_a_history_broken_in_its_midst_and_one_that_is_not_there(tmp_path: Path)
     assert len(marks) == 1
     assert "1 lines are broken, the first is 1" in notes[0]
     assert read_trend(tmp_path / "none.jsonl")[0] == []
+
+
+def test_a_cell_whose_records_could_not_be_counted_has_no_numbers(tonight: Tonight) -> None:
+    cell = first(tonight)
+    tonight.run(only(cell, verdict="unknown", counted=False, lost=0, acknowledged=4))
+    done = tonight.summarize()
+    [mark] = [mark for mark in tonight.trend if mark.identity == cell.identity]
+    assert mark.losses == "-"
+    assert "0 / 4" not in done.output

@@ -216,3 +216,20 @@ def test_a_soak_of_a_group_protocol_has_members_in_every_run() -> None:
     assert "--group-protocol consumer" in soak.command(3)
     assert "consumer groups" in soak.words()
     assert "group" not in Soak(seed=7, kafkas=("4.4.0",)).command(3)
+
+
+def test_records_that_could_not_be_counted_are_not_summed() -> None:
+    rows = [row(0, lost=1), row(1, state="failed", acknowledged=900, counted=False)]
+    page = markdown(Soak(seed=1, kafkas=("4.3.1",)), rows)
+    assert "on 1 release:" in page
+    assert "10 acknowledged records, 1 of them lost" in page
+    assert "The records of 1 run could not be counted." in page
+    assert "| 4.3.1 | 2 | 4 | 10 | 1 |" in page
+
+
+def test_a_brokers_words_are_no_markup_in_the_summary() -> None:
+    page = markdown(
+        Soak(seed=1, kafkas=("4.3.1",)),
+        [row(0, state="failed", problems=("<img src=x> | `rm`",))],
+    )
+    assert r"  - \<img src=x\> \| \`rm\`" in page

@@ -1,6 +1,9 @@
 """The nemesis knows what it broke, mends it once, and writes both down."""
 
+import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import cast
 
@@ -182,3 +185,82 @@ def test_a_second_nemesis_waits_until_the_first_has_healed_all(mended: list[int]
     second.inject("itch", 2)
     second.heal_all()
     assert mended == [1, 2]
+
+
+def test_a_fault_that_cannot_be_healed_stays_open_and_is_written_down(mended: list[int]) -> None:
+    @fault("rash")
+    def rash(_: Cluster, broker: int) -> Iterator[str]:
+        """Break a broker for good."""
+        yield f"broker {broker} has a rash"
+        raise HarnessError(f"broker {broker} would not start")
+
+    diary = Diary()
+    nemesis = Nemesis(CLUSTER, diary)
+    try:
+        nemesis.inject("rash", 1)
+        for _ in range(2):
+            with pytest.raises(HarnessError, match="broker 1 would not start"):
+                nemesis.heal_all()
+        assert nemesis.broken_brokers == {1}
+        assert not nemesis.can("itch", 1)
+        assert diary.rows == [("rash", "inject", 1), ("rash", "note", 1)]
+        assert mended == []
+    finally:
+        del fault_module._registry["rash"]
+
+
+def test_a_kill_that_fails_leaves_the_paused_broker_to_be_resumed() -> None:
+    woken = []
+
+    def kill() -> None:
+        raise HarnessError("broker 1 cannot be killed")
+
+    broker = SimpleNamespace(
+        kill=kill, start=lambda: None, pause=lambda: None, resume=lambda: woken.append(1)
+    )
+    cluster = cast("Cluster", SimpleNamespace(brokers={1: broker}, controllers={100: None}))
+    diary = Diary()
+    nemesis = Nemesis(cluster, diary)
+    nemesis.inject("pause", 1)
+    with pytest.raises(HarnessError, match="cannot be killed"):
+        nemesis.inject("kill", 1)
+    assert nemesis.broken_brokers == {1}
+    assert woken == []
+    nemesis.heal_all()
+    assert woken == [1]
+    assert diary.rows == [("pause", "inject", 1), ("pause", "heal", 1)]
+
+
+def test_open_faults_are_looked_at_while_others_are_opened_and_healed(mended: list[int]) -> None:
+    brokers = dict.fromkeys(range(1, 6))
+    cluster = cast("Cluster", SimpleNamespace(brokers=brokers, controllers={100: None}))
+    nemesis = Nemesis(cluster, Diary())
+    ended = threading.Event()
+
+    def injecting(broker: int) -> None:
+        for _ in range(400):
+            nemesis.inject("itch", broker)
+            nemesis.heal(broker)
+
+    def asking() -> int:
+        asked = 0
+        while not ended.is_set():
+            nemesis.can("itch", 1)
+            assert nemesis.broken_brokers <= set(brokers)
+            nemesis.heal_all([9])
+            asked += 1
+        return asked
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            askers = [pool.submit(asking) for _ in range(3)]
+            try:
+                list(pool.map(injecting, brokers))
+            finally:
+                ended.set()
+            assert all(asker.result() for asker in askers)
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(mended) == 2000

@@ -1,15 +1,18 @@
 """Targets are data: whom they mean follows from who leads, who is in sync and who is struck."""
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from highwater.clusters.core.interfaces import PartitionState, UnreachableError
+from highwater.clusters.core.interfaces import Cluster, PartitionState, UnreachableError
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import External, Plan, Workload
 from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.faults import registry
+from highwater.nemesis.faults.registry import fault
 from highwater.nemesis.schedules.fault_spec import FaultSpec, resolve, resolve_controllers
 
 
@@ -153,3 +156,29 @@ def test_a_fault_of_the_coordination_has_targets_of_its_own() -> None:
             FaultSpec.of(f"controller-kill@{target}")
     with pytest.raises(UsageError, match="cannot be aimed at a broker"):
         FaultSpec.of("move-leader@leader")
+
+
+def test_the_controller_is_looked_up_once() -> None:
+    asked = []
+
+    def controller() -> int:
+        asked.append(1)
+        return 4
+
+    on = scene()
+    on.probe.controller = controller  # type: ignore[method-assign]
+    assert resolve(on, "controller", 0, 0.5) == [4]
+    assert asked == [1]
+
+
+def test_the_name_of_a_fault_may_have_a_digit() -> None:
+    @fault("limit-2")
+    def limit(_: Cluster, broker: int) -> Iterator[str]:
+        """Limit a broker."""
+        yield f"broker {broker} is limited"
+
+    try:
+        word = FaultSpec.of("limit-2@leader=3")
+    finally:
+        del registry._registry["limit-2"]
+    assert (word.fault.name, word.target, word.weight) == ("limit-2", "leader", 3)

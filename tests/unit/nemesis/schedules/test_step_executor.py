@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.clusters.core.interfaces import Cluster, PartitionState
+from highwater.clusters.core.interfaces import Cluster, PartitionState, UnreachableError
 from highwater.harness.base.errors import HarnessError, StoreError, UsageError
 from highwater.harness.runs.faults.steps import FaultStep, end_of, overlap, sequence, stagger
 from highwater.harness.runs.history import FAULTS
@@ -352,6 +352,32 @@ def test_a_budget_limits_faults_and_brokers(brokers: Brokers, tmp_path: Path) ->
     assert sorted(one.why for one in found.left_out) == [
         "it was injected 3 times, as often as the budget lets it",
         "the budget is 2 brokers at a time",
+    ]
+
+
+def test_a_step_that_was_left_out_is_not_counted_by_the_budget(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    unanswered = iter([UnreachableError("no answer")])
+
+    @fault("shy")
+    def shy(_: Cluster, broker: int) -> Iterator[str]:
+        """Get no answer at first."""
+        for error in unanswered:
+            raise error
+        yield f"broker {broker} is shy"
+
+    asked = tuple(
+        FaultStep(fault="shy", at_s=at_s, lasts_s=0.1, target="1") for at_s in (0, 0.5, 1)
+    )
+    with scene(brokers, tmp_path, plan(*asked, budget={"shy": 1}), Waited()) as (on, run):
+        step_executor.play_in_turn(on, asked, duration_s=9)
+    del fault_module._registry["shy"]
+    found = footsteps(run)
+    assert len(found.taken) == 1
+    assert [one.why for one in found.left_out] == [
+        "no answer",
+        "it was injected 1 times, as often as the budget lets it",
     ]
 
 

@@ -255,3 +255,26 @@ def test_a_follower_held_what_acks_all_says_though_it_died_before_it_was_asked(
     assert 4 not in told.leo
     assert 4 in held.leo
     assert [*held.time_ns] == [*told.time_ns]
+
+
+@pytest.mark.parametrize("sent_s", [None, 5.0])
+def test_a_disk_read_at_the_end_is_not_drawn_before_its_record_was_there(
+    sent_s: float | None, tmp_path: Path
+) -> None:
+    """Broker 2 was not seen to truncate: only its disk at the end has m4 where m3 was.
+
+    m4 may have been sent before m3 was written, and have waited for the leader of a later epoch.
+    """
+    sample = SAMPLES["divergence"]()
+    sample.replicas[2] = [row for row in sample.replicas[2] if row[0] < 12]
+    sample.cuts = [row for row in sample.cuts if row[1] != 2]
+    if sent_s is not None:
+        sample.plan = msgspec.structs.replace(sample.plan, kafka="2.8.2")  # disks tell epochs
+        sample.sends = [(sent_s, *row[1:]) if row[3] == "m4" else row for row in sample.sends]
+    run = sample.write(tmp_path)
+    fork = run.verdict().anomalies[1]
+    shown = frames(fork, gather(run, places=places([fork])), read_holdings(run, ("events", 0), []))
+    held = [at_offset(each)[2] for each in shown]
+    assert held[0] == ("subject", "m3")
+    assert held[-1] == ("other", "m4")
+    assert {value for _, value in held[1:-1]} <= {"m3", None}

@@ -2,7 +2,7 @@
 
 import mmap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,9 @@ from highwater.checkers.jepsen.to_table import (
     Pairs,
     StrictClock,
     table,
+    with_records,
 )
+from highwater.checkers.jepsen.untold import Untold
 from highwater.checkers.spark.numba_cache import cached_compilation
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.history import OPERATIONS
@@ -70,6 +72,7 @@ class Read:
             of rows of ``OPERATIONS`` made of them and of other operations.
         subscribed: whether any client was subscribed to topics.
         polled: whether any poll ended well, with records or without.
+        untold: operations whose result the history does not tell, or not all of it.
         cut: why not all of it could be read, a sentence; empty when it could.
     """
 
@@ -77,6 +80,7 @@ class Read:
     rows: int = 0
     subscribed: bool = False
     polled: bool = False
+    untold: Untold = field(default_factory=Untold)
     cut: str = ""
 
 
@@ -149,8 +153,8 @@ class History:
         clock, pairs = StrictClock(), Pairs()
         for ops, rows in self._scanned(read):
             clock.set(ops)
-            begun, lone = pairs.add(ops)
-            yield _completed(OperationBatch(ops, rows, begun))
+            asked, lone = pairs.add(ops)
+            yield self._filled(ops, rows, asked, read.untold)
             yield self._unanswered(lone)
         yield self._unanswered(pairs.waiting)
 
@@ -189,6 +193,27 @@ class History:
             return True
         transactions = ended[ended[:, o.F] == o.TXN][:, (o.START, o.STOP)]
         return any(b":poll" in self._text[start:stop] for start, stop in transactions.tolist())
+
+    def _filled(
+        self, ops: Numbers, rows: Numbers, asked: Numbers, untold: Untold
+    ) -> OperationBatch:
+        """Return operations that ended, each with all records that it was asked to send.
+
+        Args:
+            ops: with invocations, whose completions are ``asked`` of the same place.
+            rows: of those that ended.
+            untold: learns which did not tell their result.
+        """
+        ended = np.isin(ops[:, o.TYPE], (o.OK, o.FAIL, o.INFO)) & (ops[:, o.PROCESS] != NONE)
+        short = np.flatnonzero(ended & (asked[:, o.SENDS] > ops[:, o.SENDS]))
+        ops[short, o.UNSENT] = 0
+        if len(short):
+            requests = self._unanswered(asked[short]).rows
+            rows = with_records(self._bytes, rows, requests, short)
+        ops[:, o.UNTOLD] += ended & (asked[:, o.POLLS] > ops[:, o.POLLS])
+        batch = _completed(OperationBatch(ops, rows, asked[:, o.TIME]))
+        untold.note(batch)
+        return batch
 
     def _unanswered(self, invocations: Numbers) -> OperationBatch:
         """Return operations that were never completed, with the records to send."""

@@ -43,6 +43,9 @@ _UNMET: Final = {"lost-write": 0, "unseen": 0, "vanished": 1}
 _PASSED: Final = ("poll-skip", "int-poll-skip")
 _UNSENT: Final = "phantom"
 
+MAYBE: Final = (*_UNMET, *_PASSED, _UNSENT)
+"""All kinds that what is untold may hide."""
+
 Key = tuple[str, int]
 Row = dict[str, Any]
 
@@ -125,16 +128,16 @@ def judged(anomalies: Rows, untold: Untold, path: Path) -> tuple[Rows, Counter[s
     if not (untold.polls or untold.sends):
         return anomalies, Counter()
     hides = Hiding(untold, path)
-    hidden = anomalies.map(partial(_split, hides=hides, hidden=True), SCHEMA).counts(["kind"])
-    standing = anomalies.map(partial(_split, hides=hides, hidden=False), SCHEMA)
+    hidden = anomalies.map(partial(chosen, hides=hides, hidden=True), SCHEMA).counts(["kind"])
+    standing = anomalies.map(partial(chosen, hides=hides, hidden=False), SCHEMA)
     return standing, Counter({row["kind"]: row["count"] for row in hidden.to_pylist()})
 
 
-def _split(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa.Table:
-    """Return the anomalies that are hidden, or those that are not. A kernel."""
+def chosen(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa.Table:
+    """Return the anomalies that what is untold hides, or those that it does not. A kernel."""
     few = table.select(["kind", "topic", "partition", "steps"])
     mask = np.zeros(len(table), bool)
-    for kind in (*_UNMET, *_PASSED, _UNSENT):
+    for kind in MAYBE:
         for place in np.flatnonzero(pc.equal(table["kind"], kind)):
             mask[place] = hides(few.slice(place, 1).to_pylist()[0])
     return table.filter(pa.array(mask == hidden))

@@ -10,6 +10,7 @@ from highwater.checkers.jepsen.edn_operations import (
     END,
     INVOKE,
     LOG_AT,
+    NILS,
     POLLS,
     PROCESS,
     READ,
@@ -174,7 +175,7 @@ def put_micro_ops(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> t
     while not closes(text[at]):
         end = form_end(text, at)
         if is_nil(text, at, end):
-            put_untold(entry)
+            entry[NILS] += 1
             at = blank(text, end)
             continue
         if not opens(text[at]):
@@ -191,13 +192,6 @@ def put_micro_ops(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> t
             rows, used = put_polled(text, first, entry, rows, used, op)
         at = blank(text, end)
     return rows, used
-
-
-@rule
-def put_untold(entry: Rows) -> None:
-    """Note that an operation's value, or one of its micro-operations, is not there."""
-    entry[UNSENT] += entry[F] in (SEND, TXN)
-    entry[UNTOLD] += entry[F] in (READ, TXN, ASSIGN, SUBSCRIBE)
 
 
 @rule
@@ -220,7 +214,7 @@ def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tupl
 @rule
 def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
     """Return the rows of an ``:assign`` or ``:subscribe``, at least one, and then of its seeks."""
-    first, told = used, entry[UNTOLD] == 0
+    first, told = used, entry[NILS] == 0
     if told:
         rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, entry[F])
     if used == first:
@@ -268,12 +262,11 @@ def put_ends(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows
 @rule
 def put_operation(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
     """Return all rows of one operation of a client; its moves come before its reads."""
-    for column in (SENDS, POLLS, UNSENT, UNTOLD):
+    for column in (SENDS, POLLS, UNSENT, UNTOLD, NILS):
         entry[column] = 0
     at = entry[VALUE_AT]
     told = at != NONE and opens(text[at])
-    if not told:
-        put_untold(entry)
+    entry[NILS] = not told
     if entry[F] in (ASSIGN, SUBSCRIBE):
         return put_moves(text, entry, rows, used, op)
     if entry[F] == END and told:

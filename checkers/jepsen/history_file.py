@@ -204,13 +204,17 @@ class History:
             rows: of those that ended.
             untold: learns which did not tell their result.
         """
-        ended = np.isin(ops[:, o.TYPE], (o.OK, o.FAIL, o.INFO)) & (ops[:, o.PROCESS] != NONE)
+        ended = (ops[:, o.TYPE] != o.INVOKE) & (ops[:, o.PROCESS] != NONE)
         short = np.flatnonzero(ended & (asked[:, o.SENDS] > ops[:, o.SENDS]))
-        ops[short, o.UNSENT] = 0
         if len(short):
             requests = self._unanswered(asked[short]).rows
             rows = with_records(self._bytes, rows, requests, short)
+        known = np.maximum(asked[:, o.SENDS], 0) + np.maximum(asked[:, o.POLLS], 0) > 0
+        ops[known, o.UNSENT] = 0
         ops[:, o.UNTOLD] += ended & (asked[:, o.POLLS] > ops[:, o.POLLS])
+        guessed = ended & ~known & (ops[:, o.NILS] > 0)
+        ops[:, o.UNSENT] += guessed & np.isin(ops[:, o.F], (o.SEND, o.TXN))
+        ops[:, o.UNTOLD] += guessed & np.isin(ops[:, o.F], (o.READ, o.TXN))
         batch = _completed(OperationBatch(ops, rows, asked[:, o.TIME]))
         untold.note(batch)
         return batch

@@ -104,7 +104,7 @@ class Pairs:
 
 
 def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers) -> Numbers:
-    """Return rows with the sends of their operations' requests that are not among them.
+    """Return rows with all sends of their operations' requests, those that are not there as well.
 
     Args:
         text: the whole file.
@@ -114,12 +114,11 @@ def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers)
     """
     requests = requests.copy()
     requests[:, s.OP] = places[requests[:, s.OP]]
-    sent = rows[np.isin(rows[:, s.OP], places) & (rows[:, s.KIND] == o.SEND)]
-    there = {_record(text, row) for row in sent}
-    missing = [row for row in requests if _record(text, row) not in there]
-    if not missing:
-        return rows
-    rows = np.concatenate([rows, missing])
+    of_sends = np.isin(rows[:, s.OP], places) & (rows[:, s.KIND] == o.SEND)
+    told = {_record(text, row): row for row in rows[of_sends]}
+    # In the order of the request: that of the operation's own sends.
+    sends = [told.pop(_record(text, row), row) for row in requests]
+    rows = np.concatenate([*(row[None] for row in [*sends, *told.values()]), rows[~of_sends]])
     return rows[np.argsort(rows[:, s.OP], kind="stable")]
 
 

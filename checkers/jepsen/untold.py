@@ -43,9 +43,6 @@ _UNMET: Final = {"lost-write": 0, "unseen": 0, "vanished": 1}
 _PASSED: Final = ("poll-skip", "int-poll-skip")
 _UNSENT: Final = "phantom"
 
-MAYBE: Final = (*_UNMET, *_PASSED, _UNSENT)
-"""All kinds that what is untold may hide."""
-
 Key = tuple[str, int]
 Row = dict[str, Any]
 
@@ -71,9 +68,8 @@ class Untold:
         ops = batch.ops
         ok = ops[:, o.TYPE] == o.OK
         moved = np.isin(ops[:, o.F], (o.ASSIGN, o.SUBSCRIBE))
-        untold = ok & (ops[:, o.UNTOLD] > 0)
-        self.moves += int((untold & moved).sum())
-        polls = ops[untold & ~moved][:, (o.PROCESS, o.TIME, o.START)]
+        self.moves += int((ok & moved & (ops[:, o.NILS] > 0)).sum())
+        polls = ops[ok & (ops[:, o.UNTOLD] > 0)][:, (o.PROCESS, o.TIME, o.START)]
         self.polls += map(tuple, polls.tolist())
         unsent = ops[:, o.UNSENT] > 0
         self.sends += batch.begun[unsent].tolist()
@@ -135,9 +131,9 @@ def judged(anomalies: Rows, untold: Untold, path: Path) -> tuple[Rows, Counter[s
 
 def chosen(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa.Table:
     """Return the anomalies that what is untold hides, or those that it does not. A kernel."""
-    few = table.select(["kind", "topic", "partition", "steps"])
+    few = table.select(["kind", "topic", "partition", "offset", "steps"])
     mask = np.zeros(len(table), bool)
-    for kind in MAYBE:
+    for kind in (*_UNMET, *_PASSED, _UNSENT):
         for place in np.flatnonzero(pc.equal(table["kind"], kind)):
             mask[place] = hides(few.slice(place, 1).to_pylist()[0])
     return table.filter(pa.array(mask == hidden))

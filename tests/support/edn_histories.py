@@ -36,6 +36,7 @@ def written(ops: Iterable[Op], dice: Random | None = None, share: float = 0.0) -
     """Return operations as EDN; with ``dice``, a share of those that ended well tells no result."""
     ops = list(ops)
     where = {row.value: row.partition for op in ops for row in op.rows if row.kind == READ}
+    staged = _staged(ops)
     events = [(op.begin, 0, n) for n, op in enumerate(ops)]
     events += [(max(op.end, op.begin), 1, n) for n, op in enumerate(ops)]
     numbers: dict[str, int] = {}
@@ -46,6 +47,8 @@ def written(ops: Iterable[Op], dice: Random | None = None, share: float = 0.0) -
     for _, ends, nth in sorted(events):
         op = ops[nth]
         parts = _parts(op.rows, where)
+        if op.rows[0].kind == ASSIGN and op.outcome == OK:
+            parts += [(str(key), str(key)) for key in sorted(staged.get(op.process, ()))]
         line = len(result.lines)
         if not ends:
             number = numbers.setdefault(op.process, len(numbers))
@@ -58,13 +61,27 @@ def written(ops: Iterable[Op], dice: Random | None = None, share: float = 0.0) -
             busy.discard(process[nth])
             result.asked[line] = begun[nth]
             value, kind = _value([answer for _, answer in parts], op), op.outcome
-            if dice is not None and op.outcome == OK and dice.random() < share:
+            judged = op.outcome == OK and op.rows[0].kind != END
+            if dice is not None and judged and dice.random() < share:
                 less = _less(op, parts, dice)
                 result.dropped |= {line} if less != value else set()
                 value = less
         head = f":index {line}, :type :{kind}, :process {process[nth]}, :f {_function(op)}"
         result.lines.append(f"{{{head}{value}{_log(op)}}}")
     return result
+
+
+def _staged(ops: list[Op]) -> dict[str, set[int]]:
+    """Return by client the keys that it reads, though never assigned to (``Draft.stage``)."""
+    keys: dict[tuple[str, bool], set[int]] = {}
+    for op in ops:
+        for row in op.rows:
+            if row.kind in (READ, ASSIGN) and row.partition is not None:
+                keys.setdefault((op.process, row.kind == READ), set()).add(row.partition)
+    return {
+        op.process: keys.get((op.process, True), set()) - keys.get((op.process, False), set())
+        for op in ops
+    }
 
 
 def _function(op: Op) -> str:
@@ -124,7 +141,7 @@ def _less(op: Op, parts: list[tuple[str, str]], dice: Random) -> str:
     """Return a value that lacks some of what the operation told."""
     answers = [answer for _, answer in parts]
     form = dice.choice(_FORMS)
-    if form == "nil value" or op.rows[0].kind in (ASSIGN, SUBSCRIBE, END):
+    if form == "nil value" or op.rows[0].kind in (ASSIGN, SUBSCRIBE):
         return ", :value nil"
     if form == "no value" or not parts:
         return ""

@@ -102,9 +102,8 @@ def _hides(fact: Fact, lines: set[int], one: Judged) -> bool:
     over records: whether its client polled, or was assigned, or the result named the same key.
     """
     dropped = one.less.dropped
-    if fact[0] in ("absent", "phantom"):
-        since = min(one.less.asked.get(line, line) for line in lines)
-        return fact[0] == "phantom" or max(dropped, default=-1) > since
+    if fact[0] == "absent":
+        return max(dropped, default=-1) > min(one.less.asked.get(line, line) for line in lines)
     if fact[0] != "poll-skip":
         return False
     theirs = {one.full.lines[line].split(", :f ")[0].split(":process ")[1] for line in lines}

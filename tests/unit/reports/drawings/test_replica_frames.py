@@ -283,8 +283,6 @@ def test_a_step_that_is_earlier_than_the_one_before_says_why(tmp_path: Path) -> 
 def test_no_step_is_earlier_than_one_before_it_without_a_word(name: str, tmp_path: Path) -> None:
     run = SAMPLES[name]().write(tmp_path)
     for anomaly in run.verdict().anomalies:
-        if anomaly.partition is None:
-            continue
         before = 0
         for each in frames(anomaly, gather(run), read_holdings(run, ("events", 0), [])):
             start = before if each.start_ns is None else each.start_ns

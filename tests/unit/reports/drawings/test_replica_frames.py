@@ -288,3 +288,9 @@ def test_no_step_is_earlier_than_one_before_it_without_a_word(name: str, tmp_pat
             start = before if each.start_ns is None else each.start_ns
             assert (start < before) == (each.seen_late is not None)
             before = max(before, start)
+
+
+@pytest.mark.parametrize("outcome", ["info", "fail"])
+def test_a_send_without_an_acknowledgement_is_not_called_acknowledged(outcome: str) -> None:
+    told = [witness(1.0, "producer", outcome, None, "m3 was not acknowledged.")]
+    assert [title(name, each) for name, each in grouped(told)] == ["Written"]

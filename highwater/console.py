@@ -53,7 +53,7 @@ Clock = Callable[[], float]
 class _Phase:
     step: str
     since: float
-    said: bool = False
+    printed: bool = False
 
 
 class Ticker:
@@ -76,7 +76,7 @@ class Ticker:
             phase = self._phases.pop(who, None)
             if phase is None or _NUMBERS.sub("", phase.step) != _NUMBERS.sub("", step):
                 phase = _Phase(step, now)
-            phase.step, phase.said = step, phase.said or aloud
+            phase.step, phase.printed = step, phase.printed or aloud
             if step != "frozen":
                 self._phases[who] = phase
             self._spoke = now if aloud else self._spoke
@@ -89,8 +89,8 @@ class Ticker:
         with self._lock:
             lines = []
             for who, phase in self._phases.items():
-                if not phase.said and now - phase.since >= SHORT_S:
-                    phase.said = True
+                if not phase.printed and now - phase.since >= SHORT_S:
+                    phase.printed = True
                     lines.append(_named(who, phase.step))
             if not lines and self._phases and now - self._spoke >= PAUSE_S:
                 lines.append(self._longest(now))
@@ -99,7 +99,7 @@ class Ticker:
             self._say(line)
 
     def _longest(self, now: float) -> str:
-        who, phase = min(self._phases.items(), key=lambda one: one[1].since)
+        who, phase = min(self._phases.items(), key=lambda item: item[1].since)
         rest = f", and {len(self._phases) - 1} more" * (len(self._phases) > 1)
         return f"{_named(who, phase.step)}, {now - phase.since:.0f} s{rest}"
 

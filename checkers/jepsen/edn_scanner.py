@@ -214,13 +214,13 @@ def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tupl
 @rule
 def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
     """Return the rows of an ``:assign`` or ``:subscribe``, at least one, and then of its seeks."""
-    first, told = used, entry[NILS] == 0
-    if told:
+    first, has_value = used, entry[NILS] == 0
+    if has_value:
         rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, entry[F])
     if used == first:
         rows = put(rows, used, op, entry[F])
         used += 1
-    if told and entry[SEEKS] == 1:
+    if has_value and entry[SEEKS] == 1:
         rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, SEEK)
     return rows, used
 
@@ -265,17 +265,17 @@ def put_operation(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> t
     for column in (SENDS, POLLS, UNSENT, UNTOLD, NILS):
         entry[column] = 0
     at = entry[VALUE_AT]
-    told = at != NONE and opens(text[at])
-    entry[NILS] = not told
+    has_value = at != NONE and opens(text[at])
+    entry[NILS] = not has_value
     if entry[F] in (ASSIGN, SUBSCRIBE):
         return put_moves(text, entry, rows, used, op)
-    if entry[F] == END and told:
+    if entry[F] == END and has_value:
         return put_ends(text, at, rows, used, op)
     if entry[F] not in (SEND, READ, TXN):
         return rows, used
     if entry[LOG_AT] != NONE:
         rows, used = put_rebalanced(text, entry[LOG_AT], rows, used, op)
-    return put_micro_ops(text, entry, rows, used, op) if told else (rows, used)
+    return put_micro_ops(text, entry, rows, used, op) if has_value else (rows, used)
 
 
 @rule

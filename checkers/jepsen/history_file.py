@@ -153,8 +153,8 @@ class History:
         clock, pairs = StrictClock(), Pairs()
         for ops, rows in self._scanned(read):
             clock.set(ops)
-            asked, lone = pairs.add(ops)
-            yield self._filled(ops, rows, asked, read.untold)
+            invoked, lone = pairs.add(ops)
+            yield self._filled(ops, rows, invoked, read.untold)
             yield self._unanswered(lone)
         yield self._unanswered(pairs.waiting)
 
@@ -195,27 +195,28 @@ class History:
         return any(b":poll" in self._text[start:stop] for start, stop in transactions.tolist())
 
     def _filled(
-        self, ops: Numbers, rows: Numbers, asked: Numbers, untold: Untold
+        self, ops: Numbers, rows: Numbers, invoked: Numbers, untold: Untold
     ) -> OperationBatch:
         """Return operations that ended, each with all records that it was asked to send.
 
         Args:
-            ops: with invocations, whose completions are ``asked`` of the same place.
+            ops: of a batch, invocations among them.
+            invoked: the invocation of each, as ``Pairs.add`` returns them.
             rows: of those that ended.
             untold: learns which did not tell their result.
         """
         ended = (ops[:, o.TYPE] != o.INVOKE) & (ops[:, o.PROCESS] != NONE)
-        short = np.flatnonzero(ended & (asked[:, o.SENDS] > ops[:, o.SENDS]))
+        short = np.flatnonzero(ended & (invoked[:, o.SENDS] > ops[:, o.SENDS]))
         if len(short):
-            requests = self._unanswered(asked[short]).rows
+            requests = self._unanswered(invoked[short]).rows
             rows = with_records(self._bytes, rows, requests, short)
-        known = np.maximum(asked[:, o.SENDS], 0) + np.maximum(asked[:, o.POLLS], 0) > 0
-        ops[known, o.UNSENT] = 0
-        ops[:, o.UNTOLD] += ended & (asked[:, o.POLLS] > ops[:, o.POLLS])
-        guessed = ended & ~known & (ops[:, o.NILS] > 0)
+        has_request = np.maximum(invoked[:, o.SENDS], 0) + np.maximum(invoked[:, o.POLLS], 0) > 0
+        ops[has_request, o.UNSENT] = 0
+        ops[:, o.UNTOLD] += ended & (invoked[:, o.POLLS] > ops[:, o.POLLS])
+        guessed = ended & ~has_request & (ops[:, o.NILS] > 0)
         ops[:, o.UNSENT] += guessed & np.isin(ops[:, o.F], (o.SEND, o.TXN))
         ops[:, o.UNTOLD] += guessed & np.isin(ops[:, o.F], (o.READ, o.TXN))
-        batch = _completed(OperationBatch(ops, rows, asked[:, o.TIME]))
+        batch = _completed(OperationBatch(ops, rows, invoked[:, o.TIME]))
         untold.note(batch)
         return batch
 

@@ -115,10 +115,10 @@ def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers)
     requests = requests.copy()
     requests[:, s.OP] = places[requests[:, s.OP]]
     of_sends = np.isin(rows[:, s.OP], places) & (rows[:, s.KIND] == o.SEND)
-    told = {_record(text, row): row for row in rows[of_sends]}
+    told_sends = {_record(text, row): row for row in rows[of_sends]}
     # In the order of the request: that of the operation's own sends.
-    sends = [told.pop(_record(text, row), row) for row in requests]
-    rows = np.concatenate([*(row[None] for row in [*sends, *told.values()]), rows[~of_sends]])
+    sends = [told_sends.pop(_record(text, row), row) for row in requests]
+    rows = np.concatenate([*(row[None] for row in [*sends, *told_sends.values()]), rows[~of_sends]])
     return rows[np.argsort(rows[:, s.OP], kind="stable")]
 
 

@@ -83,30 +83,30 @@ class Untold:
         Args:
             hidden: how many anomalies of each kind ``judged`` left out.
         """
-        said = []
+        sentences = []
         if self.polls:
             names = ", ".join(f"{number} {kind}" for kind, number in sorted(hidden.items()))
-            said.append(
+            sentences.append(
                 f"{_operations(len(self.polls))} polled and did not tell what was read: whether"
                 " records that no other poll read are there cannot be judged"
                 f"{f' ({names} not counted)' if names else ''}."
             )
         if self.sends:
-            said.append(
+            sentences.append(
                 f"{count(len(self.sends), 'operation')} sent and did not tell which records:"
                 " whether these are there, and whether what was read was sent, cannot be judged."
             )
         if self.offsets:
-            said.append(
+            sentences.append(
                 f"{_operations(self.offsets)} did not tell the offsets of all records: whether"
                 " they stand in order, and at one offset each, cannot be judged."
             )
         if self.moves:
-            said.append(
+            sentences.append(
                 f"{_operations(self.moves)} assigned or subscribed and did not tell to which keys:"
                 " what their clients passed over cannot be judged."
             )
-        return said
+        return sentences
 
 
 def _operations(number: int) -> str:
@@ -150,7 +150,7 @@ class Hiding:
             self._polls[str(process)].append(start)
             ends[str(process), start] = end
         self._readers = _readers(ends, path) if ends else []
-        self._met: dict[Key, tuple[list[int], list[int]]] = {}
+        self._by_key: dict[Key, tuple[list[int], list[int]]] = {}
 
     def __call__(self, anomaly: Row) -> bool:
         """Return whether the anomaly may be there only because something is untold."""
@@ -169,15 +169,15 @@ class Hiding:
 
     def _met_by(self, key: Key) -> tuple[list[int], list[int]]:
         """Return when polls ended that may have read a key, and the least offset from then on."""
-        if key not in self._met:
+        if key not in self._by_key:
             ends, least, lowest = [], [], NEVER
             for reader in reversed(self._readers):
                 if reader.keys is None or key in reader.keys:
                     lowest = min(lowest, reader.positions.get(key, 0))
                     ends.append(reader.end)
                     least.append(lowest)
-            self._met[key] = ends[::-1], least[::-1]
-        return self._met[key]
+            self._by_key[key] = ends[::-1], least[::-1]
+        return self._by_key[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _readers(ends: dict[tuple[str, int], int], path: Path) -> list[_Reader]:
     steps: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in _moves_and_reads(processes, path):
         steps[row["process"], row["op"]].append(row)
-    found: list[_Reader] = []
+    readers: list[_Reader] = []
     keys: frozenset[Key] | None = None
     positions: dict[Key, int] = {}
     process = ""
@@ -215,11 +215,11 @@ def _readers(ends: dict[tuple[str, int], int], path: Path) -> list[_Reader]:
         if any(row["kind"] in (ASSIGN, SUBSCRIBE) for row in moves):
             keys = _assigned(moves)
         if place in ends:
-            found.append(_Reader(ends[place], keys, positions))
+            readers.append(_Reader(ends[place], keys, positions))
         reads = [row for row in rows if row["kind"] == READ]
         if reads and not moves:
             positions = positions | {_key(row): row["last"] + 1 for row in reads}
-    return sorted(found, key=lambda reader: reader.end)
+    return sorted(readers, key=lambda reader: reader.end)
 
 
 def _moves_and_reads(processes: list[str], path: Path) -> list[Row]:
@@ -227,10 +227,10 @@ def _moves_and_reads(processes: list[str], path: Path) -> list[Row]:
     names = ["process", "op", "kind", "outcome", "topic", "partition"]
     rows = ds.dataset(path, format="parquet")
     kind, outcome = (ds.field(name).cast("string") for name in ("kind", "outcome"))
-    theirs = ds.field("process").cast("string").isin(processes)
+    of_clients = ds.field("process").cast("string").isin(processes)
     moved = kind.isin([ASSIGN, SUBSCRIBE, SEEK, REBALANCE]) & (outcome != FAIL)
     read = (kind == READ) & (outcome == OK) & ds.field("offset").is_valid()
-    table = rows.to_table([*names, "offset"], filter=theirs & (moved | read))
+    table = rows.to_table([*names, "offset"], filter=of_clients & (moved | read))
     words = {name: table[name].cast("string") for name in ("process", "kind", "outcome", "topic")}
     plain = pa.table({name: words.get(name, table[name]) for name in table.column_names})
     grouped = plain.group_by(names).aggregate([("offset", "max")])

@@ -85,7 +85,7 @@ def _whole(verdict: Verdict) -> Measured:
 
 
 def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Measured:
-    if unread := [each for each in evidence.missing if "events/faults" in each]:
+    if unread := [line for line in evidence.missing if "events/faults" in line]:
         return "not observed", unread[0]
     if not effects:
         none = not plan.calm and evidence.deeds is not None and evidence.deeds.nothing

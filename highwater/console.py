@@ -1,16 +1,18 @@
 """Output on the terminal: progress while runs go on, and tables at the end.
 
-Progress goes to standard error: a live line on a terminal, elsewhere a line every few seconds.
+Progress goes to standard error: a live line on a terminal, elsewhere a line each change of phase.
 Results go to standard output.
 """
 
 import json
 import os
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -36,56 +38,74 @@ MODEL_LINES = 12
 
 COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow"}
 
-PAUSE_S = 5.0
-PAUSE_LATER_S = 30.0
-LATER_S = 120.0
-"""Seconds between two lines where there is no terminal, and after this many seconds longer ones."""
+SHORT_S = 1.0
+PAUSE_S = 15.0
+"""Seconds that a phase lasts before it is said where there is no terminal, and between two lines
+while it goes on."""
 
 LOOK_S = 0.25
-_LISTED = 3
+_NUMBERS = re.compile(r"[\d.,]+")
 
 Clock = Callable[[], float]
 
 
+@dataclass(slots=True)
+class _Phase:
+    step: str
+    since: float
+    printed: bool = False
+
+
 class Ticker:
-    """Repeats the steps that still go on while nothing else is printed."""
+    """Says each phase of every run once, and what has gone on longest while nothing changes.
+
+    Two steps that differ by their numbers alone are one phase.
+    """
 
     def __init__(self, say: Callable[[str], None], clock: Clock = time.monotonic) -> None:
         self._say = say
         self._clock = clock
-        self._began = self._spoke = clock()
-        self._steps: dict[str, tuple[str, float]] = {}
+        self._spoke = clock()
+        self._phases: dict[str, _Phase] = {}
         self._lock = threading.Lock()
 
     def show(self, who: str, step: str, *, aloud: bool = False) -> None:
         """Note that a run begins a step, and print it at once if ``aloud``."""
         now = self._clock()
         with self._lock:
-            _, since = self._steps.pop(who, ("", now))
+            phase = self._phases.pop(who, None)
+            if phase is None or _NUMBERS.sub("", phase.step) != _NUMBERS.sub("", step):
+                phase = _Phase(step, now)
+            phase.step, phase.printed = step, phase.printed or aloud
             if step != "frozen":
-                self._steps[who] = step, since
+                self._phases[who] = phase
             self._spoke = now if aloud else self._spoke
         if aloud:
-            self._say(f"{who}: {step}")
+            self._say(_named(who, step))
 
     def tick(self) -> None:
-        """Print the steps that go on, unless a line was printed a short while ago."""
+        """Print phases that are new, or what goes on if nothing was printed for long."""
         now = self._clock()
-        pause = PAUSE_S if now - self._began < LATER_S else PAUSE_LATER_S
         with self._lock:
-            if now - self._spoke < pause or not self._steps:
-                return
-            self._spoke = now
-            line = self._line(now)
-        self._say(line)
+            lines = []
+            for who, phase in self._phases.items():
+                if not phase.printed and now - phase.since >= SHORT_S:
+                    phase.printed = True
+                    lines.append(_named(who, phase.step))
+            if not lines and self._phases and now - self._spoke >= PAUSE_S:
+                lines.append(self._longest(now))
+            self._spoke = now if lines else self._spoke
+        for line in lines:
+            self._say(line)
 
-    def _line(self, now: float) -> str:
-        parts = [
-            f"{who}{': ' if who else ''}{'still ' * (now - since >= 1)}{step}, {now - since:.0f} s"
-            for who, (step, since) in self._steps.items()
-        ]
-        left = len(parts) - _LISTED
-        return "; ".join([*parts[:_LISTED], *([f"and {left} more"] if left > 0 else [])])
+    def _longest(self, now: float) -> str:
+        who, phase = min(self._phases.items(), key=lambda item: item[1].since)
+        rest = f", and {len(self._phases) - 1} more" * (len(self._phases) > 1)
+        return f"{_named(who, phase.step)}, {now - phase.since:.0f} s{rest}"
+
+
+def _named(who: str, step: str) -> str:
+    return f"{who}: {step}" if who else step
 
 
 @contextmanager
@@ -93,8 +113,8 @@ def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "It
     """Show a line for each run that goes on.
 
     Args:
-        plain: without a terminal, steps of these runs are printed at once; those of all other runs
-            only when nothing else was printed for a few seconds.
+        plain: without a terminal, each step of these runs is printed at once; of all other runs
+            each phase that lasts, and every 15 s what goes on.
         clock: returns seconds.
     """
     if err.is_terminal and not err.is_dumb_terminal:

@@ -80,7 +80,7 @@ def title(name: str, witnesses: Sequence[Witness]) -> str:
         "follows": ("follows", "follow", ""),
         "elected": ("is ", "are ", "made leader"),
     }
-    if name == "written" and any(witness.what == "fail" for witness in witnesses):
+    if name == "written" and any(witness.what in {"fail", "info"} for witness in witnesses):
         return "Written"
     if not ids or name not in verbs:
         return TITLES.get(name, name.capitalize())

@@ -1,5 +1,7 @@
 """Reads the sends and polls of ``jepsen.tests.kafka``'s clients, in one pass over the bytes."""
 
+from typing import TypeAlias
+
 import numpy as np
 from numba.extending import register_jitable as rule
 
@@ -8,15 +10,20 @@ from highwater.checkers.jepsen.edn_operations import (
     END,
     INVOKE,
     LOG_AT,
-    OTHER,
+    NILS,
+    POLLS,
     PROCESS,
     READ,
     REBALANCE,
     SEEK,
     SEEKS,
     SEND,
+    SENDS,
     SUBSCRIBE,
+    TXN,
     TYPE,
+    UNSENT,
+    UNTOLD,
     VALUE_AT,
     F,
     Rows,
@@ -41,11 +48,15 @@ from highwater.checkers.jepsen.edn_tokens import (
 # file is named by the byte where it begins (…_AT) and the byte after it.
 OP, KIND, KEY_AT, KEY_END, KEY, OFFSET, RECORD_AT, RECORD_END, COLUMNS = range(9)
 
-_VECTOR, _MAP = b"[{"
+Rest: TypeAlias = tuple[Rows, int]
+"""The rows, and how many of them are used."""
+
+_VECTOR, _MAP, _N = b"[{n"
 _KEYS = word(b":keys", 0, 5)
 _OFFSET = word(b":offset", 0, 7)
 _POLL = word(b":poll", 0, 5)
 _SEND = word(b":send", 0, 5)
+_NIL = word(b"nil", 0, 3)
 
 
 @rule
@@ -73,6 +84,12 @@ def within(text: Bytes, at: int) -> int:
 
 
 @rule
+def is_nil(text: Bytes, at: int, end: int) -> bool:
+    """Return whether the form at this place is ``nil``."""
+    return text[at] == _N and word(text, at, end) == _NIL
+
+
+@rule
 def put_key(text: Bytes, at: int, row: Rows) -> int:
     """Note the key that comes next; returns where it ends."""
     at = within(text, at)
@@ -85,7 +102,10 @@ def put_key(text: Bytes, at: int, row: Rows) -> int:
 
 @rule
 def put_record(text: Bytes, at: int, row: Rows) -> int:
-    """Note ``[offset value]``, or a value alone, that comes next; returns where it ends."""
+    """Note ``[offset value]``, or a value alone, that comes next; returns where it ends.
+
+    A value that is ``nil`` is no record: the row has none.
+    """
     at = within(text, at)
     end = form_end(text, at)
     if text[at] == _VECTOR:
@@ -93,8 +113,10 @@ def put_record(text: Bytes, at: int, row: Rows) -> int:
         offset_end = form_end(text, at)
         row[OFFSET] = number(text, at, offset_end)
         at = within(text, offset_end)
-    row[RECORD_AT] = at
-    row[RECORD_END] = form_end(text, at)
+    record_end = form_end(text, at)
+    if not is_nil(text, at, record_end):
+        row[RECORD_AT] = at
+        row[RECORD_END] = record_end
     return end
 
 
@@ -110,42 +132,64 @@ def put_keys(text: Bytes, at: int, rows: Rows, used: int, op: int, kind: int) ->
 
 
 @rule
-def put_polled(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """Return a row for each record of ``{key [[offset value] …] …}``."""
+def put_polled(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int) -> Rest:
+    """Return a row for each record of ``{key [[offset value] …] …}``; notes what is not told."""
+    untold = text[at] != _MAP
     at = blank(text, at + 1)
-    while not closes(text[at]):
+    while not (untold or closes(text[at])):
         key = at
         at = blank(text, form_end(text, at))
         end = form_end(text, at)
+        untold = not opens(text[at])
         at = blank(text, at + 1)
-        while at < end - 1:
+        while at < end - 1 and not untold:
             rows = put(rows, used, op, READ)
             put_key(text, key, rows[used])
-            at = blank(text, put_record(text, at, rows[used]))
-            used += 1
+            record_end = form_end(text, at)
+            if opens(text[at]) or not is_nil(text, at, record_end):
+                put_record(text, at, rows[used])
+            untold = rows[used, RECORD_AT] == NONE
+            at = blank(text, record_end)
+            used += not untold
         at = blank(text, end)
+    entry[UNTOLD] += untold
     return rows, used
 
 
 @rule
-def put_micro_ops(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
+def put_sent(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int) -> Rest:
+    """Return a row for the record of a ``:send``, whose key stands at ``at``, if it is told."""
+    rows = put(rows, used, op, SEND)
+    put_record(text, put_key(text, at, rows[used]), rows[used])
+    if rows[used, RECORD_AT] == NONE:
+        entry[UNSENT] += 1
+        return rows, used
+    entry[SENDS] += 1
+    return rows, used + 1
+
+
+@rule
+def put_micro_ops(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
     """Return a row for each record that a ``:send``, ``:poll`` or ``:txn`` sent or polled."""
-    at = blank(text, at + 1)
+    at = blank(text, entry[VALUE_AT] + 1)
     while not closes(text[at]):
         end = form_end(text, at)
+        if is_nil(text, at, end):
+            entry[NILS] += 1
+            at = blank(text, end)
+            continue
         if not opens(text[at]):
             raise MalformedError(at, NO_MICRO_OP)
         name = within(text, at + 1)
         name_end = form_end(text, name)
         first = blank(text, name_end)
         if word(text, name, name_end) == _SEND:
-            rows = put(rows, used, op, SEND)
-            put_record(text, put_key(text, name_end, rows[used]), rows[used])
-            used += 1
+            rows, used = put_sent(text, name_end, entry, rows, used, op)
         elif word(text, name, name_end) != _POLL:
             raise MalformedError(at, NO_MICRO_OP)
-        elif text[first] == _MAP:
-            rows, used = put_polled(text, first, rows, used, op)
+        else:
+            entry[POLLS] += 1
+            rows, used = put_polled(text, first, entry, rows, used, op)
         at = blank(text, end)
     return rows, used
 
@@ -170,12 +214,13 @@ def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tupl
 @rule
 def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
     """Return the rows of an ``:assign`` or ``:subscribe``, at least one, and then of its seeks."""
-    first = used
-    rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, entry[F])
+    first, has_value = used, entry[NILS] == 0
+    if has_value:
+        rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, entry[F])
     if used == first:
         rows = put(rows, used, op, entry[F])
         used += 1
-    if entry[SEEKS] == 1:
+    if has_value and entry[SEEKS] == 1:
         rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, SEEK)
     return rows, used
 
@@ -217,16 +262,20 @@ def put_ends(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows
 @rule
 def put_operation(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
     """Return all rows of one operation of a client; its moves come before its reads."""
+    for column in (SENDS, POLLS, UNSENT, UNTOLD, NILS):
+        entry[column] = 0
     at = entry[VALUE_AT]
-    if entry[F] == OTHER or at == NONE or not opens(text[at]):
-        return rows, used
+    has_value = at != NONE and opens(text[at])
+    entry[NILS] = not has_value
     if entry[F] in (ASSIGN, SUBSCRIBE):
         return put_moves(text, entry, rows, used, op)
-    if entry[F] == END:
+    if entry[F] == END and has_value:
         return put_ends(text, at, rows, used, op)
+    if entry[F] not in (SEND, READ, TXN):
+        return rows, used
     if entry[LOG_AT] != NONE:
         rows, used = put_rebalanced(text, entry[LOG_AT], rows, used, op)
-    return put_micro_ops(text, at, rows, used, op)
+    return put_micro_ops(text, entry, rows, used, op) if has_value else (rows, used)
 
 
 @rule
@@ -240,7 +289,7 @@ def scan(
         at: where to begin, between two operations.
         ops: is filled, a row an operation in ``OP_COLUMNS``.
         rows: is filled, a row a micro-operation in ``COLUMNS``, and replaced when it is too small.
-        invocations: read rows from these too; their values are the requests.
+        invocations: keep rows of these too; their values are the requests.
 
     Returns:
         Where it stopped, how many operations, how many rows, the rows, and 0, or ``CUT`` when the
@@ -257,8 +306,9 @@ def scan(
         end = operation(text, at, entry)
         if end == CUT:
             return at, count, used, rows, CUT
-        if entry[PROCESS] != NONE and (invocations or entry[TYPE] != INVOKE):
-            rows, used = put_operation(text, entry, rows, used, count)
+        if entry[PROCESS] != NONE:
+            rows, end_of_rows = put_operation(text, entry, rows, used, count)
+            used = end_of_rows if invocations or entry[TYPE] != INVOKE else used
         count += 1
         at = end
     return at, count, used, rows, 0

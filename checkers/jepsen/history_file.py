@@ -2,7 +2,7 @@
 
 import mmap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,9 @@ from highwater.checkers.jepsen.to_table import (
     Pairs,
     StrictClock,
     table,
+    with_records,
 )
+from highwater.checkers.jepsen.untold import Untold
 from highwater.checkers.spark.numba_cache import cached_compilation
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.history import OPERATIONS
@@ -70,6 +72,7 @@ class Read:
             of rows of ``OPERATIONS`` made of them and of other operations.
         subscribed: whether any client was subscribed to topics.
         polled: whether any poll ended well, with records or without.
+        untold: operations whose result the history does not tell, or not all of it.
         cut: why not all of it could be read, a sentence; empty when it could.
     """
 
@@ -77,6 +80,7 @@ class Read:
     rows: int = 0
     subscribed: bool = False
     polled: bool = False
+    untold: Untold = field(default_factory=Untold)
     cut: str = ""
 
 
@@ -149,8 +153,8 @@ class History:
         clock, pairs = StrictClock(), Pairs()
         for ops, rows in self._scanned(read):
             clock.set(ops)
-            begun, lone = pairs.add(ops)
-            yield _completed(OperationBatch(ops, rows, begun))
+            invoked, lone = pairs.add(ops)
+            yield self._filled(ops, rows, invoked, read.untold)
             yield self._unanswered(lone)
         yield self._unanswered(pairs.waiting)
 
@@ -189,6 +193,32 @@ class History:
             return True
         transactions = ended[ended[:, o.F] == o.TXN][:, (o.START, o.STOP)]
         return any(b":poll" in self._text[start:stop] for start, stop in transactions.tolist())
+
+    def _filled(
+        self, ops: Numbers, rows: Numbers, invoked: Numbers, untold: Untold
+    ) -> OperationBatch:
+        """Return operations that ended, each with all records that it was asked to send.
+
+        Args:
+            ops: of a batch, invocations among them.
+            invoked: the invocation of each, as ``Pairs.add`` returns them.
+            rows: of those that ended.
+            untold: learns which did not tell their result.
+        """
+        ended = (ops[:, o.TYPE] != o.INVOKE) & (ops[:, o.PROCESS] != NONE)
+        short = np.flatnonzero(ended & (invoked[:, o.SENDS] > ops[:, o.SENDS]))
+        if len(short):
+            requests = self._unanswered(invoked[short]).rows
+            rows = with_records(self._bytes, rows, requests, short)
+        has_request = np.maximum(invoked[:, o.SENDS], 0) + np.maximum(invoked[:, o.POLLS], 0) > 0
+        ops[has_request, o.UNSENT] = 0
+        ops[:, o.UNTOLD] += ended & (invoked[:, o.POLLS] > ops[:, o.POLLS])
+        guessed = ended & ~has_request & (ops[:, o.NILS] > 0)
+        ops[:, o.UNSENT] += guessed & np.isin(ops[:, o.F], (o.SEND, o.TXN))
+        ops[:, o.UNTOLD] += guessed & np.isin(ops[:, o.F], (o.READ, o.TXN))
+        batch = _completed(OperationBatch(ops, rows, invoked[:, o.TIME]))
+        untold.note(batch)
+        return batch
 
     def _unanswered(self, invocations: Numbers) -> OperationBatch:
         """Return operations that were never completed, with the records to send."""

@@ -26,6 +26,7 @@ from highwater.checkers.history.view import ClientHistory, from_here, in_order
 from highwater.checkers.jepsen.final_coverage import short
 from highwater.checkers.jepsen.history_file import History, Read
 from highwater.checkers.jepsen.jepsen_fields import CYCLES, entry, key
+from highwater.checkers.jepsen.untold import judged
 from highwater.checkers.spark.engine import Engine, Rows
 from highwater.harness.runs.history import OK, SEND
 
@@ -136,17 +137,21 @@ def judge(
         rows: list[Rows] = [find(view)]
         if ww or view.entangled:
             rows += filter(None, [cycles.find(view, ww=ww)])
-        anomalies = gather(engine, rows)
+        anomalies, hidden = judged(gather(engine, rows), read.untold, path)
         grouped = anomalies.map(partial(caused, causes=stretches(anomalies)), SCHEMA)
         counted = {row["kind"]: row["count"] for row in grouped.counts(["kind"]).to_pylist()}
         counts = {kind: counted[kind] for kind in MEANS if kind in counted}
         listed = _in_order(grouped) if every else _sorted(_first(grouped))
-        judged, ends = view.judged.get(name, 0), short(view)
+        seen, ends = view.judged.get(name, 0), short(view)
     harmless = allowed(read.subscribed, ww=ww) | (_UNREAD if not read.polled else frozenset())
     breaking = tuple(kind for kind in counts if kind not in harmless)
     untested = _untested(_acknowledged(path), polled=read.polled)
-    lost = "" if judged == read.rows else _lost(read.rows, judged)
-    doubts = (*filter(None, (read.cut, lost, untested)), *(_doubt(*end) for end in ends))
+    lost = "" if seen == read.rows else _lost(read.rows, seen)
+    doubts = (
+        *filter(None, (read.cut, lost, untested)),
+        *read.untold.doubts(hidden),
+        *(_doubt(*end) for end in ends),
+    )
     return Judgement(
         history=history,
         read=read,

@@ -81,8 +81,8 @@ class Pairs:
         """Take the next operations of the history.
 
         Returns:
-            When each was invoked (NONE: itself an invocation, or without one); and the invocations
-            that will never be completed, since their process began another.
+            The invocation of each (all NONE: itself an invocation, or without one); and the
+            invocations that will never be completed, since their process began another.
         """
         before = len(self.waiting)
         both = np.concatenate([self.waiting, ops])
@@ -93,14 +93,40 @@ class Pairs:
         follows[1:] = process[1:] == process[:-1]
         paired = follows & ~invokes
         paired[1:] &= invokes[:-1]
-        begun = np.full(len(both), NONE)
-        begun[order[paired]] = both[order[np.flatnonzero(paired) - 1], o.TIME]
+        begun = np.full(both.shape, NONE)
+        begun[order[paired]] = both[order[np.flatnonzero(paired) - 1]]
         last = np.ones(len(order), bool)
         last[:-1] = ~follows[1:]
         answered = np.zeros(len(order), bool)
         answered[:-1] = paired[1:]
         self.waiting = both[order[last & invokes]]
         return begun[before:], both[order[invokes & ~answered & ~last]]
+
+
+def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers) -> Numbers:
+    """Return rows with all sends of their operations' requests, those that are not there as well.
+
+    Args:
+        text: the whole file.
+        rows: the columns of ``scanner.OP …``.
+        requests: rows of invocations, whose ``OP`` is an index of ``places``.
+        places: the operations that lack some of the records that they were asked to send.
+    """
+    requests = requests.copy()
+    requests[:, s.OP] = places[requests[:, s.OP]]
+    of_sends = np.isin(rows[:, s.OP], places) & (rows[:, s.KIND] == o.SEND)
+    told_sends = {_record(text, row): row for row in rows[of_sends]}
+    # In the order of the request: that of the operation's own sends.
+    sends = [told_sends.pop(_record(text, row), row) for row in requests]
+    rows = np.concatenate([*(row[None] for row in [*sends, *told_sends.values()]), rows[~of_sends]])
+    return rows[np.argsort(rows[:, s.OP], kind="stable")]
+
+
+def _record(text: Bytes, row: Numbers) -> tuple[int, bytes, bytes]:
+    """Return the operation of a send, its key and its record."""
+    key, record = ((s.KEY_AT, s.KEY_END), (s.RECORD_AT, s.RECORD_END))
+    spans = [text[row[start] : row[end]].tobytes() for start, end in (key, record)]
+    return int(row[s.OP]), spans[0], spans[1]
 
 
 def table(text: Bytes, batch: OperationBatch) -> pa.Table:

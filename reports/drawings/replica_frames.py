@@ -13,12 +13,14 @@ import numpy as np
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.partition_trace import UNKNOWN
 from highwater.harness.runs.verdict import Anomaly, Witness
-from highwater.reports.event_groups import actors, grouped, title
+from highwater.reports.event_groups import actors, beat, grouped, title
 from highwater.reports.replica_contents import Holdings
 from highwater.reports.run_evidence import PartitionObservations, Place, RunObservations
 
 FRAMES_MAX: Final = 9
 _LINES: Final = "events/log_lines"
+_POLLED: Final = {"events/partitions", "events/replicas"}
+"""What the observer sees when it asks, which is later than it happens."""
 SETTLE_NS: Final = 1_000_000_000
 """How long after its last witness a beat may still show in observations, which lag behind."""
 FAULT_NS: Final = 100_000_000
@@ -84,7 +86,12 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One beat: its witnesses, and every replica at its end."""
+    """One beat: its witnesses, and every replica at its end.
+
+    Attributes:
+        seen_late: the number of the frame before it that has a later time, if there is one: the
+            cause, which was seen only when the observer asked next.
+    """
 
     number: int
     title: str
@@ -93,6 +100,15 @@ class Frame:
     start_ns: int | None = None
     end_ns: int | None = None
     witnesses: Sequence[Witness] = ()
+    seen_late: int | None = None
+
+    @property
+    def clock(self) -> str:
+        """Return what its times are: ``seen`` by the observer, ``logged`` by a broker, or ""."""
+        sources = {w.source for w in self.witnesses if w.time_ns is not None and beat(w)}
+        if sources == {_LINES}:
+            return "logged"
+        return "seen" if sources and sources <= _POLLED else ""
 
     @property
     def captions(self) -> tuple[Witness, ...]:
@@ -153,9 +169,18 @@ def states(
             start_ns=moment.start_ns,
             end_ns=moment.end_ns,
             witnesses=moment.witnesses,
+            seen_late=_seen_late(moments, i),
         )
         for i, moment in enumerate(moments)
     ]
+
+
+def _seen_late(moments: Sequence[Moment], place: int) -> int | None:
+    start = moments[place].start_ns
+    latest = max(range(place), key=lambda i: moments[i].start_ns or 0, default=None)
+    if start is None or latest is None or start >= (moments[latest].start_ns or 0):
+        return None
+    return latest + 1
 
 
 def cell_of(offset: int, value: str | None, subject: Anomaly) -> FrameCell:

@@ -55,6 +55,7 @@ def page(root: Path) -> str:
         left_out=len(names) - len(entries),
         pages=list(_pages(root)),
         invalid=sum(entry.verdict == "invalid" for entry in entries),
+        open=sum(entry.verdict not in ("valid", "invalid") for entry in entries),
     )
 
 

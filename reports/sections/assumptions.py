@@ -85,6 +85,8 @@ def _whole(verdict: Verdict) -> Measured:
 
 
 def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Measured:
+    if unread := [line for line in evidence.missing if "events/faults" in line]:
+        return "not observed", unread[0]
     if not effects:
         none = not plan.calm and evidence.deeds is not None and evidence.deeds.nothing
         return "not held" if none else "held", "No fault was injected."

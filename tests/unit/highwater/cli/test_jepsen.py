@@ -163,3 +163,98 @@ def test_what_cannot_be_checked_is_said(words: tuple[str, ...], says: str) -> No
     result = check(*words)
     assert isinstance(result.exception, UsageError)
     assert says in result.exception.message
+
+
+SEEN: Final = """\
+{:index 0, :process 0, :type :invoke, :f :assign, :value ["7"]}
+{:index 1, :process 0, :type :ok, :f :assign, :value ["7"]}
+{:index 2, :process 1, :type :invoke, :f :txn, :value [[:send "7" 1] [:send "7" 2]]}
+{:index 3, :process 1, :type :ok, :f :txn, :value [[:send "7" [0 1]] [:send "7" [1 2]]]}
+{:index 4, :process 0, :type :invoke, :f :poll, :value [[:poll]]}
+{:index 5, :process 0, :type :ok, :f :poll, :value [[:poll {"7" [[0 1]]}]]}
+{:index 6, :process 2, :type :invoke, :f :assign, :value ["8"]}
+{:index 7, :process 2, :type :ok, :f :assign, :value ["8"]}
+{:index 8, :process 0, :type :invoke, :f :poll, :value [[:poll]]}
+{:index 9, :process 2, :type :invoke, :f :poll, :value [[:poll]]}
+"""
+FINAL: Final = "{:index 10, :process 0, :type :ok, :f :poll, :value [[:poll {}]]}\n"
+OTHER: Final = "{:index 11, :process 2, :type :ok, :f :poll, :value [[:poll {}]]}\n"
+READ_ON: Final = FINAL.replace("{}", '{"7" [[1 2]]}')
+
+
+def least(text: str, old: str = "[[:poll {}]]") -> list[str]:
+    """The same, in every way in which a result may be missing."""
+    forms = ("[[:poll]]", "[[:poll nil]]", '[[:poll {"7" nil}]]', "[nil]", "nil", "[]", ":timeout")
+    return [*(text.replace(old, form) for form in forms), text.replace(f", :value {old}", "")]
+
+
+def verdict(history: Path, text: str) -> tuple[int, list[str], list[str]]:
+    history.write_text(text, "utf-8")
+    result = check("--jepsen", str(history), "--json")
+    told = json.loads(result.stdout)
+    return result.exit_code, list(told["counts"]), told["reasons"]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("polled", least(FINAL))
+def test_a_poll_without_a_result_is_no_empty_one(history: Path, polled: str) -> None:
+    assert verdict(history, SEEN + FINAL + OTHER)[:2] == (1, ["unseen"])
+    code, kinds, (reason,) = verdict(history, SEEN + polled + OTHER)
+    assert (code, kinds) == (3, [])
+    assert reason.startswith("1 operation that ended well polled and did not tell what was read")
+    assert "1 unseen not counted" in reason
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_what_such_a_poll_cannot_have_read_stays_found(history: Path) -> None:
+    untold = OTHER.replace("[[:poll {}]]", "[[:poll]]")
+    code, kinds, reasons = verdict(history, SEEN + FINAL + untold)
+    assert (code, kinds) == (1, ["unseen"]), "its client was assigned to another key"
+    assert len(reasons) == 2
+    gone = SEEN.replace('{"7" [[0 1]]}', '{"7" [[1 2]]}')
+    code, kinds, _ = verdict(history, gone + least(FINAL)[0] + OTHER)
+    assert (code, kinds) == (1, ["lost-write"]), "its client had read further"
+    assert verdict(history, SEEN + READ_ON + untold)[0] == 3, "nothing is wrong, and not all known"
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "sent",
+    [
+        '[[:send "7" 1] [:send "7" 2]]',
+        '[[:send "7" [nil 1]] [:send "7" [nil 2]]]',
+        '[[:send "7" nil] [:send "7" [1 2]]]',
+        '[[:send "7" [0 1]] nil]',
+        '[[:send "7" [0 1]]]',
+        "[]",
+        "nil",
+    ],
+)
+@pytest.mark.parametrize("kind", ["ok", "info", "fail"])
+def test_a_send_without_a_result_sent_what_it_was_asked_to(
+    history: Path, sent: str, kind: str
+) -> None:
+    told = '[[:send "7" [0 1]] [:send "7" [1 2]]]'
+    less = SEEN.replace(told, sent).replace(":ok, :f :txn", f":{kind}, :f :txn")
+    code, kinds, reasons = verdict(history, less + READ_ON + OTHER)
+    if kind == "ok":
+        assert (code, kinds) == (3, [])
+        assert "1 operation that ended well did not tell the offsets of all records" in reasons[0]
+    else:
+        assert (code, kinds) == ((1, ["G1a"]) if kind == "fail" else (3, []))
+    if kind == "ok":
+        assert verdict(history, less + FINAL + OTHER)[:2] == (1, ["unseen"])
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_record_may_be_of_a_send_that_does_not_say_what(history: Path) -> None:
+    alone = "\n".join(line for line in SEEN.splitlines() if ":index 2," not in line) + "\n"
+    told = '[[:send "7" [0 1]] [:send "7" [1 2]]]'
+    code, kinds, reasons = verdict(history, alone.replace(told, "nil") + READ_ON + OTHER)
+    assert (code, kinds) == (3, [])
+    assert any("sent and did not tell which records" in reason for reason in reasons)
+    assert verdict(history, alone.replace(told, "[]") + READ_ON + OTHER)[1] == ["phantom"]

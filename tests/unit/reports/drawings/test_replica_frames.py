@@ -9,6 +9,7 @@ from highwater.harness.runs.verdict import Anomaly
 from highwater.reports.drawings.frame_strip import describe, frame, key
 from highwater.reports.drawings.replica_frames import Frame, frames, places
 from highwater.reports.event_groups import bursts, grouped, title
+from highwater.reports.pages.run import write
 from highwater.reports.replica_contents import (
     Gap,
     OffsetRow,
@@ -278,3 +279,41 @@ def test_a_disk_read_at_the_end_is_not_drawn_before_its_record_was_there(
     assert held[0] == ("subject", "m3")
     assert held[-1] == ("other", "m4")
     assert {value for _, value in held[1:-1]} <= {"m3", None}
+
+
+def test_a_step_that_is_earlier_than_the_one_before_says_why(tmp_path: Path) -> None:
+    sample = SAMPLES["loss"]()
+    run = sample.write(tmp_path)
+    killed = witness(8.3, "nemesis", "kill", None, "Broker 2 is killed.")
+    cut = witness(8.546, "broker 1", "truncated", 1, "Broker 1 logged: “Truncating”")
+    elected = witness(8.573, "controller", "elected", 1, "Broker 3 became leader.")
+    anomaly = lost_anomaly(witnesses=(killed, cut, elected))
+    shown = frames(anomaly, gather(run), read_holdings(run, ("events", 0), []))
+    assert [(each.clock, each.seen_late) for each in shown] == [
+        ("", None),
+        ("seen", None),
+        ("logged", 2),
+    ]
+    sample.verdict = msgspec.structs.replace(sample.verdict, anomalies=(anomaly,))
+    run = sample.write(tmp_path / "told")
+    page = write(run).read_text("utf-8")
+    assert "seen 8.573" in page
+    assert "logged 8.546" in page
+    assert "Earlier than step 2, which was seen only when the observer asked next." in page
+
+
+@pytest.mark.parametrize("name", ["loss", "divergence"])
+def test_no_step_is_earlier_than_one_before_it_without_a_word(name: str, tmp_path: Path) -> None:
+    run = SAMPLES[name]().write(tmp_path)
+    for anomaly in run.verdict().anomalies:
+        before = 0
+        for each in frames(anomaly, gather(run), read_holdings(run, ("events", 0), [])):
+            start = before if each.start_ns is None else each.start_ns
+            assert (start < before) == (each.seen_late is not None)
+            before = max(before, start)
+
+
+@pytest.mark.parametrize("outcome", ["info", "fail"])
+def test_a_send_without_an_acknowledgement_is_not_called_acknowledged(outcome: str) -> None:
+    told = [witness(1.0, "producer", outcome, None, "m3 was not acknowledged.")]
+    assert [title(name, each) for name, each in grouped(told)] == ["Written"]

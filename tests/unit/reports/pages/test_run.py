@@ -13,7 +13,7 @@ from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.matrix_cells import MatrixRow
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import Anomaly
-from highwater.reports.pages import matrix
+from highwater.reports.pages import matrix, store_index
 from highwater.reports.pages.run import STORIES_MAX, write
 from highwater.reports.run_evidence import gather
 from tests.browser.sample import environment
@@ -322,3 +322,30 @@ def test_a_finding_of_no_partition_is_given_none(tmp_path: Path) -> None:
     assert "topic events was created" in text
     assert "events--1" not in text
     assert "No replica of" not in text
+
+
+def test_a_store_with_a_run_that_was_not_judged_is_not_green(tmp_path: Path) -> None:
+    run = SAMPLES["valid"]().write(tmp_path)
+    assert "1 run, and no promise broken" in store_index.page(tmp_path)
+    (run.analysis / "verdict.json").unlink()
+    page = store_index.page(tmp_path)
+    assert "Of 1 of 1 run it is not known whether a promise was broken" in page
+    assert "no promise broken" not in page
+    assert 'class="top broad unknown"' in page
+
+
+def test_records_that_compaction_replaced_have_a_row(tmp_path: Path) -> None:
+    sample = SAMPLES["valid"]()
+    ledger = msgspec.structs.replace(sample.verdict.ledger, replaced=4)
+    sample.verdict = msgspec.structs.replace(sample.verdict, ledger=ledger)
+    page = write(sample.write(tmp_path)).read_text("utf-8")
+    assert "replaced: a later record has its key" in page
+
+
+def test_a_finding_of_no_partition_names_the_topic_alone(tmp_path: Path) -> None:
+    sample = SAMPLES["loss"]()
+    told = [lost_anomaly(partition=-1, offset=None, value=f"m{n}") for n in range(STORIES_MAX + 2)]
+    sample.verdict = msgspec.structs.replace(sample.verdict, anomalies=tuple(told))
+    page = write(sample.write(tmp_path)).read_text("utf-8")
+    assert "Further findings" in page
+    assert '<td class="nowrap">events</td>' in page

@@ -125,6 +125,13 @@ def test_a_fault_that_nobody_saw_is_not_observed(tmp_path: Path) -> None:
     assert "pause at 1.00 s" in found[FAULTS].observed
 
 
+def test_nothing_is_known_of_faults_whose_table_is_missing(tmp_path: Path) -> None:
+    run = SAMPLES["loss"]().write(tmp_path)
+    run.parquet("events/faults").unlink()
+    found = rested(run)[FAULTS]
+    assert (found.word, found.observed) == ("not observed", "events/faults is missing.")
+
+
 def test_a_blind_spell_outside_of_faults_is_said(tmp_path: Path) -> None:
     sample = SAMPLES["loss"]()
     sample.faults = []

@@ -1,0 +1,249 @@
+"""Untold results: operations of a history that ended well, and do not say what came of them.
+
+``[[:poll]]`` in a completion is no empty poll: nothing is known of what it read (so end the final
+polls of Maelstrom's histories). What a reader may have read there, nobody can be accused of:
+
+- lost-write, unseen and vanished say that nobody read a record, or nobody later. They are not
+  told of a record that a poll without a result may have read: it ended after the record was sent
+  (for vanished: after the record was last read), its client was not assigned to other keys alone,
+  and had not read further before without an assignment, a seek or a rebalance since;
+- poll-skip and int-poll-skip say that a client passed over a record: not told where the client
+  polled without a result between the two operations, or in them;
+- phantom says that nobody sent a record: not told where a send that had begun does not say what.
+
+All other kinds need only what was seen. A history in which anything is untold is never valid.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.history.columns import NEVER
+from highwater.checkers.jepsen import edn_operations as o
+from highwater.checkers.jepsen import edn_scanner as s
+from highwater.checkers.jepsen.edn_tokens import NONE
+from highwater.checkers.jepsen.to_table import OperationBatch
+from highwater.checkers.spark.engine import Rows
+from highwater.harness.base.wording import count
+from highwater.harness.runs.history import ASSIGN, FAIL, OK, READ, REBALANCE, SEEK, SUBSCRIBE
+
+_UNMET: Final = {"lost-write": 0, "unseen": 0, "vanished": 1}
+"""Kinds that say that nobody read a record, and from which of their steps on."""
+
+_PASSED: Final = ("poll-skip", "int-poll-skip")
+_UNSENT: Final = "phantom"
+
+Key = tuple[str, int]
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Untold:
+    """The operations that ended well and do not tell their result.
+
+    Attributes:
+        polls: process, end (ns) and first byte of each that does not tell all that it polled.
+        sends: begin (ns) of each, whatever its end, that does not tell all that it sent.
+        offsets: how many do not tell the offset of a record that they sent or polled.
+        moves: how many assignments and subscriptions do not tell their keys.
+    """
+
+    polls: list[tuple[int, int, int]] = field(default_factory=list)
+    sends: list[int] = field(default_factory=list)
+    offsets: int = 0
+    moves: int = 0
+
+    def note(self, batch: OperationBatch) -> None:
+        """Take the next operations of the history, all of which ended."""
+        ops = batch.ops
+        ok = ops[:, o.TYPE] == o.OK
+        moved = np.isin(ops[:, o.F], (o.ASSIGN, o.SUBSCRIBE))
+        self.moves += int((ok & moved & (ops[:, o.NILS] > 0)).sum())
+        polls = ops[ok & (ops[:, o.UNTOLD] > 0)][:, (o.PROCESS, o.TIME, o.START)]
+        self.polls += map(tuple, polls.tolist())
+        unsent = ops[:, o.UNSENT] > 0
+        self.sends += batch.begun[unsent].tolist()
+        records = np.isin(batch.rows[:, s.KIND], (o.SEND, o.READ))
+        nowhere = batch.rows[records & (batch.rows[:, s.OFFSET] == NONE), s.OP]
+        self.offsets += int(ok[np.unique(nowhere)].sum())
+
+    def doubts(self, hidden: Counter[str]) -> list[str]:
+        """Return what cannot be judged, a sentence for each way of not telling.
+
+        Args:
+            hidden: how many anomalies of each kind ``judged`` left out.
+        """
+        sentences = []
+        if self.polls:
+            names = ", ".join(f"{number} {kind}" for kind, number in sorted(hidden.items()))
+            sentences.append(
+                f"{_operations(len(self.polls))} polled and did not tell what was read: whether"
+                " records that no other poll read are there cannot be judged"
+                f"{f' ({names} not counted)' if names else ''}."
+            )
+        if self.sends:
+            sentences.append(
+                f"{count(len(self.sends), 'operation')} sent and did not tell which records:"
+                " whether these are there, and whether what was read was sent, cannot be judged."
+            )
+        if self.offsets:
+            sentences.append(
+                f"{_operations(self.offsets)} did not tell the offsets of all records: whether"
+                " they stand in order, and at one offset each, cannot be judged."
+            )
+        if self.moves:
+            sentences.append(
+                f"{_operations(self.moves)} assigned or subscribed and did not tell to which keys:"
+                " what their clients passed over cannot be judged."
+            )
+        return sentences
+
+
+def _operations(number: int) -> str:
+    return f"{count(number, 'operation')} that ended well"
+
+
+def judged(anomalies: Rows, untold: Untold, path: Path) -> tuple[Rows, Counter[str]]:
+    """Return the anomalies that stand, whatever is untold; and how many of each kind do not.
+
+    Args:
+        anomalies: in ``checkers.core.anomaly.SCHEMA``.
+        untold: of the same history.
+        path: its ``OPERATIONS``.
+    """
+    if not (untold.polls or untold.sends):
+        return anomalies, Counter()
+    hides = Hiding(untold, path)
+    hidden = anomalies.map(partial(chosen, hides=hides, hidden=True), SCHEMA).counts(["kind"])
+    standing = anomalies.map(partial(chosen, hides=hides, hidden=False), SCHEMA)
+    return standing, Counter({row["kind"]: row["count"] for row in hidden.to_pylist()})
+
+
+def chosen(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa.Table:
+    """Return the anomalies that what is untold hides, or those that it does not. A kernel."""
+    few = table.select(["kind", "topic", "partition", "offset", "steps"])
+    mask = np.zeros(len(table), bool)
+    for kind in (*_UNMET, *_PASSED, _UNSENT):
+        for place in np.flatnonzero(pc.equal(table["kind"], kind)):
+            mask[place] = hides(few.slice(place, 1).to_pylist()[0])
+    return table.filter(pa.array(mask == hidden))
+
+
+class Hiding:
+    """Decides whether what is untold may be all that an anomaly lacks."""
+
+    def __init__(self, untold: Untold, path: Path) -> None:
+        self._sends = min(untold.sends, default=None)
+        self._polls: dict[str, list[int]] = defaultdict(list)
+        ends: dict[tuple[str, int], int] = {}
+        for process, end, start in untold.polls:
+            self._polls[str(process)].append(start)
+            ends[str(process), start] = end
+        self._readers = _readers(ends, path) if ends else []
+        self._by_key: dict[Key, tuple[list[int], list[int]]] = {}
+
+    def __call__(self, anomaly: Row) -> bool:
+        """Return whether the anomaly may be there only because something is untold."""
+        kind, steps = anomaly["kind"], anomaly["steps"]
+        if kind in _UNMET:
+            key, since = (anomaly["topic"], anomaly["partition"]), steps[_UNMET[kind]]["invoke_ns"]
+            ends, least = self._met_by(key)
+            later = bisect_right(ends, since)
+            offset = anomaly["offset"]
+            return later < len(ends) and (offset is None or least[later] <= offset)
+        if kind in _PASSED:
+            polls = self._polls.get(steps[0]["process"], [])
+            first, last = steps[0]["op"], steps[-1]["op"]
+            return bisect_left(polls, first) < bisect_right(polls, last)
+        return self._sends is not None and self._sends < steps[-1]["complete_ns"]
+
+    def _met_by(self, key: Key) -> tuple[list[int], list[int]]:
+        """Return when polls ended that may have read a key, and the least offset from then on."""
+        if key not in self._by_key:
+            ends, least, lowest = [], [], NEVER
+            for reader in reversed(self._readers):
+                if reader.keys is None or key in reader.keys:
+                    lowest = min(lowest, reader.positions.get(key, 0))
+                    ends.append(reader.end)
+                    least.append(lowest)
+            self._by_key[key] = ends[::-1], least[::-1]
+        return self._by_key[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """A client at a poll of which the result is untold.
+
+    Attributes:
+        end: of the poll, ns.
+        keys: all that it was assigned to; None where they are not known.
+        positions: by key, the offset below which it cannot have read.
+    """
+
+    end: int
+    keys: frozenset[Key] | None
+    positions: dict[Key, int]
+
+
+def _readers(ends: dict[tuple[str, int], int], path: Path) -> list[_Reader]:
+    """Return the client of every poll, by process and first byte of which its end is given."""
+    processes = sorted({process for process, _ in ends})
+    steps: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in _moves_and_reads(processes, path):
+        steps[row["process"], row["op"]].append(row)
+    readers: list[_Reader] = []
+    keys: frozenset[Key] | None = None
+    positions: dict[Key, int] = {}
+    process = ""
+    for place in sorted(steps.keys() | ends.keys()):
+        if process != place[0]:
+            process, keys, positions = place[0], None, {}
+        rows = steps[place]
+        moves = [row for row in rows if row["kind"] != READ]
+        if moves:
+            positions = {}
+        if any(row["kind"] in (ASSIGN, SUBSCRIBE) for row in moves):
+            keys = _assigned(moves)
+        if place in ends:
+            readers.append(_Reader(ends[place], keys, positions))
+        reads = [row for row in rows if row["kind"] == READ]
+        if reads and not moves:
+            positions = positions | {_key(row): row["last"] + 1 for row in reads}
+    return sorted(readers, key=lambda reader: reader.end)
+
+
+def _moves_and_reads(processes: list[str], path: Path) -> list[Row]:
+    """Return the keys of each move and read of these clients, and the last offset of each."""
+    names = ["process", "op", "kind", "outcome", "topic", "partition"]
+    rows = ds.dataset(path, format="parquet")
+    kind, outcome = (ds.field(name).cast("string") for name in ("kind", "outcome"))
+    of_clients = ds.field("process").cast("string").isin(processes)
+    moved = kind.isin([ASSIGN, SUBSCRIBE, SEEK, REBALANCE]) & (outcome != FAIL)
+    read = (kind == READ) & (outcome == OK) & ds.field("offset").is_valid()
+    table = rows.to_table([*names, "offset"], filter=of_clients & (moved | read))
+    words = {name: table[name].cast("string") for name in ("process", "kind", "outcome", "topic")}
+    plain = pa.table({name: words.get(name, table[name]) for name in table.column_names})
+    grouped = plain.group_by(names).aggregate([("offset", "max")])
+    return list(grouped.rename_columns([*names, "last"]).to_pylist())
+
+
+def _assigned(moves: list[Row]) -> frozenset[Key] | None:
+    """Return the keys of an assignment; None for a subscription, and where they are not known."""
+    sure = all(row["outcome"] == OK and row["partition"] is not None for row in moves)
+    if not sure or any(row["kind"] == SUBSCRIBE for row in moves):
+        return None
+    return frozenset(map(_key, moves))
+
+
+def _key(row: Row) -> Key:
+    return row["topic"], row["partition"]

@@ -27,21 +27,21 @@ def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
     identity = recognise(inventory)
     if confirm == identity.code:
         return identity
-    found = f"the cluster at {inventory.bootstrap} has the code {identity.code}"
+    coded = f"the cluster at {inventory.bootstrap} has the code {identity.code}"
     stands_for = f"It stands for {identity.stands_for}."
     if confirm is None:
         raise UsageError(
-            f"{found}. {stands_for}",
+            f"{coded}. {stands_for}",
             hint=f"If that is the one to be hurt, say so: --confirm {identity.code}",
         )
     if confirm == identity.cluster_id:
         raise UsageError(
-            f"{found}, and its id {confirm} does not confirm it:"
+            f"{coded}, and its id {confirm} does not confirm it:"
             f" other clusters may have the same one. {stands_for}",
             hint=f"If that is the one to be hurt, say so: --confirm {identity.code}",
         )
     raise UsageError(
-        f"{found}, not {confirm}. {stands_for}",
+        f"{coded}, not {confirm}. {stands_for}",
         hint="Look at the inventory's bootstrap, at what --confirm says, and for a broker that"
         " is down or has moved.",
     )

@@ -34,7 +34,7 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 MODEL_LINES = 12
 """Lines about what the model does not understand; the report has all."""
 
-COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow"}
+COLOURS = {"valid": "green", "valid, with losses": "magenta", "invalid": "red", "unknown": "yellow"}
 
 PAUSE_S = 5.0
 PAUSE_LATER_S = 30.0
@@ -150,7 +150,7 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
     for judged_run in judged:
         verdict = judged_run.verdict
         out.print(
-            Text(verdict.verdict.upper(), style=f"bold {COLOURS[verdict.verdict]}"),
+            Text(verdict.word.upper(), style=f"bold {COLOURS[verdict.word]}"),
             Text(verdict.headline),
         )
         for reason in verdict.reasons:
@@ -197,7 +197,7 @@ def outcome(judged: "JudgedRun") -> list[str | Text]:
     return [
         f"{ledger.lost} of {ledger.acknowledged}" if verdict.account == "whole" else "not known",
         str(verdict.counts.get("divergence", 0)),
-        Text(verdict.verdict, style=COLOURS[verdict.verdict]),
+        Text(verdict.word, style=COLOURS[verdict.word]),
         modelled(judged),
     ]
 

@@ -14,6 +14,7 @@ from highwater.checkers.core.anomaly_kinds import (
     CORRUPT,
     DIVERGENCE,
     HANGING,
+    LOST,
     LOST_DECISION,
     METADATA_DIVERGENCE,
     PROCESSED_TWICE,
@@ -33,6 +34,7 @@ from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.faults.counts import FaultCounts, Happening, requested
 from highwater.harness.runs.history import DECISIONS_TABLE, OPERATIONS_TABLE
+from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import COORDINATORS_FOLDER, REMOTE_TIER, Run
 from highwater.harness.runs.verdict import (
     ACKNOWLEDGED,
@@ -117,7 +119,7 @@ def verdict(findings: Findings) -> Verdict:
         verdict=word,
         reasons=reasons,
         promise=promise.says,
-        headline=_headline(findings, counts),
+        headline=_headline(findings, counts, promise),
         happened=Happening.of(case.plan, deeds).says,
         ledger=ledger,
         counts={name: counts.get(name, 0) for name in all_kinds()},
@@ -235,7 +237,7 @@ def _outcome(name: str, findings: Findings) -> str:
     return f"not judged: {why}" if why else "held"
 
 
-def _headline(findings: Findings, counts: dict[str, int]) -> str:
+def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> str:
     """Return the headline: one sentence that claims no more than was recorded and read."""
     plan = findings.case.plan
     settings = f"(acks={plan.workload.acks}, {elections(plan)})"
@@ -246,12 +248,25 @@ def _headline(findings: Findings, counts: dict[str, int]) -> str:
         cut = f"cut short while {findings.case.cut}, not judged as a whole"
         return f"Kafka {plan.software}: {cut} {settings}"
     did = _kept_sentence(findings.ledger, plan.workload.acks)
+    if findings.ledger.lost and LOST not in promise.breaking:
+        did += f", {_no_promise(plan)}"
     did += _other_findings(counts)
     if _unstruck(findings):
         did += ", and no fault was injected"
     elif plan.calm:
         did += " in a calm run"
     return f"Kafka {plan.software} {did} {settings}"
+
+
+def _no_promise(plan: Plan) -> str:
+    """Return why nothing promised that the lost records are kept."""
+    match plan.workload.acks, plan.topic.unclean_leader_election:
+        case "0" | "1" as acks, _:
+            return f"which acks={acks} does not promise to keep"
+        case _, True:
+            return "which unclean elections do not promise to keep"
+        case _:
+            return "which nothing promised to keep"
 
 
 def _other_findings(counts: dict[str, int]) -> str:

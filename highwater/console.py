@@ -36,7 +36,7 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 MODEL_LINES = 12
 """Lines about what the model does not understand; the report has all."""
 
-COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow"}
+COLOURS = {"valid": "green", "valid, with losses": "magenta", "invalid": "red", "unknown": "yellow"}
 
 SHORT_S = 1.0
 PAUSE_S = 15.0
@@ -170,7 +170,7 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
     for judged_run in judged:
         verdict = judged_run.verdict
         out.print(
-            Text(verdict.verdict.upper(), style=f"bold {COLOURS[verdict.verdict]}"),
+            Text(verdict.word.upper(), style=f"bold {COLOURS[verdict.word]}"),
             Text(verdict.headline),
         )
         for reason in verdict.reasons:
@@ -217,7 +217,7 @@ def outcome(judged: "JudgedRun") -> list[str | Text]:
     return [
         f"{ledger.lost} of {ledger.acknowledged}" if verdict.account == "whole" else "not known",
         str(verdict.counts.get("divergence", 0)),
-        Text(verdict.verdict, style=COLOURS[verdict.verdict]),
+        Text(verdict.word, style=COLOURS[verdict.word]),
         modelled(judged),
     ]
 

@@ -23,19 +23,28 @@ No other request has a new version in as many releases."""
 
 
 def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
-    """Ask a cluster for its identity, without doing anything to it, and compare its id."""
+    """Ask a cluster for its identity, without doing anything to it, and compare its code."""
     identity = recognise(inventory)
+    if confirm == identity.code:
+        return identity
+    coded = f"the cluster at {inventory.bootstrap} has the code {identity.code}"
+    stands_for = f"It stands for {identity.stands_for}."
     if confirm is None:
         raise UsageError(
-            f"the cluster at {inventory.bootstrap} has the id {identity.cluster_id}",
-            hint=f"If that is the one to be hurt, say so: --confirm {identity.cluster_id}",
+            f"{coded}. {stands_for}",
+            hint=f"If that is the one to be hurt, say so: --confirm {identity.code}",
         )
-    if confirm != identity.cluster_id:
+    if confirm == identity.cluster_id:
         raise UsageError(
-            f"the cluster at {inventory.bootstrap} has the id {identity.cluster_id}, not {confirm}",
-            hint="Look at the inventory's bootstrap, or at what --confirm says.",
+            f"{coded}, and its id {confirm} does not confirm it:"
+            f" other clusters may have the same one. {stands_for}",
+            hint=f"If that is the one to be hurt, say so: --confirm {identity.code}",
         )
-    return identity
+    raise UsageError(
+        f"{coded}, not {confirm}. {stands_for}",
+        hint="Look at the inventory's bootstrap, at what --confirm says, and for a broker that"
+        " is down or has moved.",
+    )
 
 
 def recognise(inventory: Inventory) -> ClusterIdentity:

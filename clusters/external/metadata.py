@@ -5,6 +5,7 @@ partitioned, and for a moment after that.
 """
 
 import contextlib
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -36,6 +37,20 @@ class ClusterIdentity:
     topics: frozenset[str]
     fetch_version: int
     kraft: bool
+
+    @property
+    def stands_for(self) -> str:
+        """Return what the code is made of: the cluster's id, its brokers' ids and addresses."""
+        brokers = (f"{broker}={self.addresses[broker]}" for broker in sorted(self.addresses))
+        return f"cluster {self.cluster_id}, brokers {', '.join(brokers)}"
+
+    @property
+    def code(self) -> str:
+        """Return 8 hexadecimal digits that change when an id or an address does.
+
+        The id alone may be that of many clusters: all that were made from one compose file.
+        """
+        return hashlib.sha256(self.stands_for.encode()).hexdigest()[:8]
 
 
 def query_identity(address: Address) -> ClusterIdentity:

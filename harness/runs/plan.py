@@ -112,6 +112,7 @@ class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Attributes:
         inventory: path of the file that says how to reach and how to break it.
         cluster_id: of the cluster that was confirmed to be the one.
+        code: that confirmed it; empty in plans that were confirmed by the id alone.
         brokers: ids of those that may be hurt.
         commands: that the inventory has, such as ``pause``.
     """
@@ -120,6 +121,7 @@ class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cluster_id: str
     brokers: tuple[int, ...]
     commands: tuple[str, ...]
+    code: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -320,7 +322,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             words.append("--unclean")
         if self.external is not None:
             words.append(f"--inventory {shlex.quote(self.external.inventory)}")
-            words.append(f"--confirm {self.external.cluster_id}")
+            words.append(f"--confirm {self.external.code or self.external.cluster_id}")
         elif self.driver != "local":
             words.append(f"--cluster {self.driver}")
         if self.story:

@@ -159,6 +159,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return not self.cut and not self.unread
 
     @property
+    def word(self) -> str:
+        """The verdict for a person: a valid run that lost records is told from one that did not."""
+        lossy = self.verdict == "valid" and self.ledger.lost > 0
+        return "valid, with losses" if lossy else self.verdict
+
+    @property
     def sums(self) -> str:
         """The ledger as a sentence, as far as it is known; empty when nothing is."""
         if self.account == "none":
@@ -213,6 +219,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             "kafka": self.kafka,
             "acks": self.acks,
             "verdict": self.verdict,
+            "word": self.word,
             "headline": self.headline,
             "reasons": list(self.reasons),
             "happened": self.happened,

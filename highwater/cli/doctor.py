@@ -14,6 +14,7 @@ from highwater.checkers.spark.java import find_java
 from highwater.clusters.containers.images import docker_state
 from highwater.clusters.external.identity import recognise
 from highwater.clusters.external.inventory import Commands, Inventory
+from highwater.clusters.external.metadata import ClusterIdentity
 from highwater.clusters.nodes.jvm import java_version
 from highwater.clusters.releases.jars import is_cached
 from highwater.harness.base.errors import HighwaterError
@@ -70,9 +71,7 @@ def examine(store: Path) -> list[Diagnosis]:
 def examine_cluster(path: Path) -> list[Diagnosis]:
     """Check an external cluster without changing it."""
     inventory = Inventory.read(path)
-    cluster = _tried(
-        "cluster", "", lambda: f"--confirm {recognise(inventory).cluster_id} is what it is"
-    )
+    cluster = _tried("cluster", "", lambda: _code(recognise(inventory)))
     verbs = Commands.__struct_fields__
     lacking = [verb for verb in verbs if not inventory.can(verb)]
     if inventory.can("stop", "start"):  # which together restart a broker
@@ -87,6 +86,10 @@ def examine_cluster(path: Path) -> list[Diagnosis]:
     if not inventory.can("check"):
         return [cluster, table]
     return [cluster, table, *(_checked(inventory, broker) for broker in inventory.brokers)]
+
+
+def _code(identity: ClusterIdentity) -> str:
+    return f"--confirm {identity.code} stands for {identity.stands_for}"
 
 
 def _checked(inventory: Inventory, broker: int) -> Diagnosis:

@@ -22,7 +22,7 @@ InventoryOption = Annotated[
     Option("--inventory", metavar="FILE", help="A cluster of yours, and how to break it (TOML)."),
 ]
 ConfirmOption = Annotated[
-    str | None, Option("--confirm", metavar="ID", help="With --inventory: the id of that cluster.")
+    str | None, Option("--confirm", metavar="CODE", help="With --inventory: that cluster's code.")
 ]
 
 
@@ -69,6 +69,7 @@ def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
         external=External(
             inventory=str(path),
             cluster_id=identity.cluster_id,
+            code=identity.code,
             brokers=tuple(sorted(inventory.brokers)),
             commands=tuple(sorted(inventory.commands.named())),
         ),

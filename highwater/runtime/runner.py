@@ -75,7 +75,7 @@ def boot(plan: Plan, directory: Path) -> Cluster:
     """Start the cluster of a plan below ``directory``, or connect to an external cluster."""
     if plan.external is not None:
         path = Path(plan.external.inventory)
-        return external.open_cluster(path, plan.external.cluster_id, directory)
+        return external.open_cluster(path, plan.external.code, directory)
     return DRIVERS[plan.driver](
         release(plan.kafka),
         directory,

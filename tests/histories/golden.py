@@ -308,7 +308,10 @@ GOLDEN: Final = (
         build=lambda path: _lost_with(path, acks="1"),
         verdict="valid",
         anomalies=(LOST,),
-        says=("Nothing was promised against that",),
+        says=(
+            "Nothing was promised against that",
+            "lost 1 of 5 acknowledged records, which acks=1 does not promise to keep (acks=1",
+        ),
     ),
     Golden(
         name="acks-1-without-a-fault",
@@ -322,14 +325,14 @@ GOLDEN: Final = (
         build=lambda path: _lost_with(path, unclean_leader_election=True),
         verdict="valid",
         anomalies=(LOST,),
-        says=("unclean elections",),
+        says=("records, which unclean elections do not promise to keep (acks=all",),
     ),
     Golden(
         name="acks-0",
         build=_lost_without_offset,
         verdict="valid",
         anomalies=(("lost-write", 0, None, "a"), ("lost-write", -1, None, "c")),
-        says=("lost 2 of 3 records that left the client",),
+        says=("lost 2 of 3 records that left the client, which acks=0 does not promise",),
     ),
     Golden(
         name="acks-0-read-before",

@@ -31,13 +31,15 @@ class Landlord:
 
     Attributes:
         cluster_id: as its brokers tell it.
+        code: that confirms it.
     """
 
     def __init__(self, cluster: RealCluster, directory: Path) -> None:
         self.cluster = cluster
         self.directory = directory
         self.socket = directory / "agent"
-        self.cluster_id = query_identity(Address.parse(cluster.brokers[1].address)).cluster_id
+        identity = query_identity(Address.parse(cluster.brokers[1].address))
+        self.cluster_id, self.code = identity.cluster_id, identity.code
         self.note_pids()
 
     @property

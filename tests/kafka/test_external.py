@@ -68,7 +68,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(theirs: Landlord, store: Path) -> "subprocess.Popen[str]":
     """A run that pauses brokers for a minute, unjudged, as a process that can be killed."""
-    words = (theirs.inventory(), theirs.cluster_id, store)
+    words = (theirs.inventory(), theirs.code, store)
     return start(*words, program=("-c", RUN))
 
 
@@ -89,7 +89,7 @@ def test_a_random_run_is_judged_with_disks_and_leaves_all_as_it_was(
     theirs: Landlord, tmp_path: Path
 ) -> None:
     faults = "kill,pause,move-leader,set-segment"
-    where = ("--inventory", theirs.inventory(), "--confirm", theirs.cluster_id)
+    where = ("--inventory", theirs.inventory(), "--confirm", theirs.code)
     work = ("--store", tmp_path, "--partitions", "2", "--producers", "1", "--rate", "100")
     process = start("run", *where, *work, "--nemesis", faults, "--for", "12s", "--json")
     code, out, err = finish(process)
@@ -108,6 +108,7 @@ def test_the_doctor_tells_what_to_confirm_and_hurts_nothing(theirs: Landlord) ->
     code, out, _ = finish(start("doctor", "--inventory", path, "--json"))
     cluster, commands, *brokers = json.loads(out)
     assert (code, theirs.cluster_id in cluster["found"], len(brokers)) == (0, True, 3)
+    assert f"--confirm {theirs.code} " in cluster["found"]
     assert commands["hint"] == "Faults that need pause are not available."
     theirs.pid(2).rename(theirs.directory / "aside")
     code, out, _ = finish(start("doctor", "--inventory", path))
@@ -226,15 +227,16 @@ def test_what_goes_wrong_is_told_and_nothing_stays_hurt(
         pytest.skip("told the same on every release")
     path = theirs.inventory(**changes)
     with pytest.raises(HighwaterError) as caught:
-        execute(onto(PLAN, path, theirs.cluster_id), Store(tmp_path), stop=threading.Event())
+        execute(onto(PLAN, path, theirs.code), Store(tmp_path), stop=threading.Event())
     assert message in str(caught.value)
     require_whole(theirs)
 
 
-@pytest.mark.parametrize("confirm", [None, "another"])
+@pytest.mark.parametrize("confirm", [None, "another", "its id"])
 def test_a_cluster_that_was_not_confirmed_is_left_alone(
     theirs: Landlord, confirm: str | None
 ) -> None:
-    with pytest.raises(UsageError, match=f"has the id {theirs.cluster_id}"):
+    confirm = theirs.cluster_id if confirm == "its id" else confirm
+    with pytest.raises(UsageError, match=f"code {theirs.code}.*cluster {theirs.cluster_id}, brok"):
         onto(PLAN, theirs.inventory(), confirm)
     require_whole(theirs)

@@ -77,7 +77,7 @@ def test_tls_and_a_password_let_in_whoever_has_them(
             limit_s=30,
             passing=(UsageError,),
         )
-        with contextlib.closing(open_cluster(path, found.cluster_id, tmp_path / "ours")) as ours:
+        with contextlib.closing(open_cluster(path, found.code, tmp_path / "ours")) as ours:
             ours.create_topic("highwater-1", [[1]], {})
             with contextlib.closing(ours.probe()) as probe:
                 assert probe.replica(1, "highwater-1", 0).leo == 0

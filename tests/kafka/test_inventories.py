@@ -56,7 +56,7 @@ def inventory(theirs: Landlord, name: str) -> Path:
 def rolling(
     theirs: Landlord, path: Path, store: Path
 ) -> "tuple[int, str, subprocess.CompletedProcess[str]]":
-    where = ("--inventory", str(path), "--confirm", theirs.cluster_id, "--store", str(store))
+    where = ("--inventory", str(path), "--confirm", theirs.code, "--store", str(store))
     words = ("--producers", "1", "--rate", "100", "--min-isr", "2", "--json")
     done = subprocess.run(
         [sys.executable, "-m", "highwater", "rolling", *where, *words],

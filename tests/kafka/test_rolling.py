@@ -46,7 +46,7 @@ def begin(theirs: Staging, *words: str | Path) -> subprocess.Popen[str]:
 
 def where(theirs: Staging, store: Path) -> tuple[str | Path, ...]:
     work = ("--producers", "1", "--rate", "100", "--min-isr", "2", "--store", store)
-    return ("--inventory", theirs.inventory(), "--confirm", theirs.cluster_id, *work)
+    return ("--inventory", theirs.inventory(), "--confirm", theirs.code, *work)
 
 
 def require_whole(theirs: Staging) -> None:
@@ -133,7 +133,7 @@ def test_who_is_not_let_in_is_told_why(theirs: Staging, tmp_path: Path) -> None:
     ]
     for changes, expected, *parts in cases:
         path = theirs.inventory(**changes)
-        words = ("--inventory", path, "--confirm", theirs.cluster_id, "--store", tmp_path)
+        words = ("--inventory", path, "--confirm", theirs.code, "--store", tmp_path)
         code, _, err = finish(begin(theirs, "rolling", *words))
         told = " ".join(err.split())
         assert (code, all(part in told for part in parts)) == (expected, True), (changes, err)

@@ -33,6 +33,7 @@ from highwater.harness.base.files import require_writable
 from highwater.harness.base.wording import count
 from highwater.harness.releases.client_choice import LIBRARIES, LIBRDKAFKA
 from highwater.harness.releases.cluster_facts import ClusterFacts, dotted, numbers
+from highwater.harness.releases.famous_cluster_ids import FAMOUS_CLUSTER_IDS
 from highwater.harness.runs import parse_values
 
 CODES: Final[dict[Status, int]] = {
@@ -246,4 +247,9 @@ def summary(cluster: ClusterFacts) -> list[str]:
         )
     if len({str(broker.release) for broker in cluster.brokers}) > 1:
         lines.append("The brokers are of mixed releases; a hazard of any of them counts.")
+    if cluster.cluster_id in FAMOUS_CLUSTER_IDS:
+        lines.append(
+            f"The cluster id {cluster.cluster_id} stands in quickstarts or compose files:"
+            " other clusters may have the same, and it does not tell this one from them."
+        )
     return [*lines, *unread(cluster)]

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from highwater.checkers.judge import judge
 from highwater.checkers.spark import engine
+from highwater.console import COLOURS
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import Verdict
 from tests.histories.golden import GOLDEN, Golden
@@ -75,3 +76,20 @@ def test_verdict_is_saved_as_it_was_returned(verdicts: dict[str, Verdict], tmp_p
     run = Run(tmp_path / "saved")
     run.write("analysis/verdict.json", verdict.to_json())
     assert run.verdict() == verdict
+
+
+def test_a_loss_without_a_promise_has_its_own_word(verdicts: dict[str, Verdict]) -> None:
+    words = {
+        name: verdicts[name].word for name in ("calm", "story-of-loss", "acks-1-after-a-fault")
+    }
+    assert words == {
+        "calm": "valid",
+        "story-of-loss": "invalid",
+        "acks-1-after-a-fault": "valid, with losses",
+    }
+    summary = verdicts["acks-1-after-a-fault"].summary(None)
+    assert (summary["verdict"], summary["word"]) == ("valid", "valid, with losses")
+    lossy = [verdict for verdict in verdicts.values() if verdict.word == "valid, with losses"]
+    assert all("promise" in verdict.headline for verdict in lossy)
+    assert set(COLOURS) == {*(verdict.word for verdict in verdicts.values()), "unknown"}
+    assert COLOURS["valid, with losses"] != COLOURS["valid"]

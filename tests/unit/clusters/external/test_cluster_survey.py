@@ -2,13 +2,17 @@
 
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 
+from highwater.cli.hazards.advise import summary
 from highwater.clusters.external.cluster_survey import ClusterSurvey
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.releases.cluster_facts import OWN_TOPICS, ClusterFacts
+from highwater.harness.releases.famous_cluster_ids import FAMOUS_CLUSTER_IDS
 from tests.support.fake_broker import FakeBroker, described_cluster
+from tests.unit.checkers.hazards.clusters import cluster as by_hand
 
 _METADATA, _API_VERSIONS, _CONFIGS, _QUORUM = 3, 18, 32, 55
 
@@ -68,3 +72,10 @@ def test_an_address_that_nobody_listens_on_is_told_with_its_reason() -> None:
         ClusterSurvey("127.0.0.1:1", socket.create_connection).read()
     with pytest.raises(UsageError, match="--bootstrap 'b1' is no address"):
         ClusterSurvey("b1", socket.create_connection).read()
+
+
+@pytest.mark.parametrize("famous", [True, False])
+def test_advise_says_that_a_famous_id_is_of_many_clusters(*, famous: bool) -> None:
+    of = min(FAMOUS_CLUSTER_IDS) if famous else "7mHq0VbWTzOeR3kXy1uJNg"
+    lines = summary(replace(by_hand(), cluster_id=of))
+    assert [f"The cluster id {of} stands in" in line for line in lines].count(True) == famous

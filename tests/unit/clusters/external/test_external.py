@@ -15,7 +15,7 @@ import pytest
 from highwater.checkers.run_files import RunFiles, stage
 from highwater.cli.external import release_of
 from highwater.clusters.core.addresses import Address, _free_ports
-from highwater.clusters.external import healing
+from highwater.clusters.external import healing, identity
 from highwater.clusters.external.cluster import heal_leftovers
 from highwater.clusters.external.healing import unhealed_error
 from highwater.clusters.external.identity import _check_release, identify
@@ -139,6 +139,51 @@ def test_nobody_at_bootstrap_is_an_error_with_every_address(tmp_path: Path) -> N
     inventory = msgspec.structs.replace(inventory, bootstrap=f"127.0.0.1:{port}")
     with pytest.raises(HarnessError, match=rf"no broker .* answers: 127.0.0.1:{port}"):
         identify(inventory, "x")
+
+
+HOMES = {1: Address(host="b1", port=9092), 2: Address(host="b2", port=9092)}
+
+
+def found(cluster_id: str = "x", homes: Mapping[int, Address] = HOMES) -> ClusterIdentity:
+    return ClusterIdentity(
+        cluster_id=cluster_id, addresses=homes, topics=frozenset(), fetch_version=18, kraft=True
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        found("y"),
+        found(homes={1: HOMES[1]}),
+        found(homes={1: HOMES[1], 3: HOMES[2]}),
+        found(homes={1: HOMES[1], 2: Address(host="b3", port=9092)}),
+        found(homes={1: HOMES[1], 2: Address(host="b2", port=9093)}),
+        found(homes={1: HOMES[2], 2: HOMES[1]}),
+    ],
+)
+def test_a_code_changes_with_each_id_and_address(other: ClusterIdentity) -> None:
+    assert other.code != found().code
+    assert found(homes=dict(reversed(HOMES.items()))).code == found().code
+
+
+@pytest.mark.parametrize(
+    ("confirm", "message"),
+    [
+        (None, "has the code {}. It stands for cluster x, brokers 1=b1:9092, 2=b2:9092."),
+        ("x", "has the code {}, and its id x does not confirm it"),
+        ("12345678", "has the code {}, not 12345678. It stands for cluster x"),
+        ("", "has the code {}, not . It stands for cluster x"),
+    ],
+)
+def test_only_its_code_confirms_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, confirm: str | None, message: str
+) -> None:
+    inventory = Inventory.read(written(tmp_path, GOOD))
+    monkeypatch.setattr(identity, "recognise", lambda _: found())
+    with pytest.raises(UsageError) as caught:
+        identify(inventory, confirm)
+    assert message.format(found().code) in caught.value.message
+    assert identify(inventory, found().code) == found()
 
 
 @pytest.mark.parametrize(

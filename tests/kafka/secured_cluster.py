@@ -219,6 +219,8 @@ class Staging:
 
     Attributes:
         path: folder with the programs of the machine that Highwater runs on: its ``ssh``.
+        cluster_id: as its brokers tell it.
+        code: that confirms it.
     """
 
     def __init__(self, cluster: Secured, directory: Path) -> None:
@@ -227,13 +229,14 @@ class Staging:
         self.path = directory / "bin"
         self._ports = _free_ports(3)
         self._prepare()
-        self.cluster_id = await_condition(
+        identity = await_condition(
             lambda: recognise(Inventory.read(self.inventory())),
             what="the brokers to know each other",
             limit_s=_BOOT_S,
             passing=(HighwaterError,),
             every_s=0.5,
-        ).cluster_id
+        )
+        self.cluster_id, self.code = identity.cluster_id, identity.code
 
     @property
     def environment(self) -> dict[str, str]:

@@ -298,7 +298,7 @@ def test_a_restart_takes_one_command_or_two(commands: tuple[str, ...]) -> None:
     check_plan(rolls)
     assert rolls.command() == (
         "highwater rolling --kafka 4.3.1 --acks all --min-isr 1 --inventory s.toml --confirm abc"
-        " --for 9s"
+        " --for 9s --partitions 1"
     )
     check_plan(plan(nemesis=("restart@7", "rolling-restart"), external=target))
     alone = msgspec.structs.replace(target, commands=("start", "kill"))

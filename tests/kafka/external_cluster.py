@@ -10,6 +10,7 @@ import socketserver
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from highwater.clusters.core.addresses import Address
 from highwater.clusters.external.metadata import query_identity
 from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.errors import HighwaterError
+from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
 
 ASK: Final = (
@@ -38,7 +40,12 @@ class Landlord:
         self.cluster = cluster
         self.directory = directory
         self.socket = directory / "agent"
-        identity = query_identity(Address.parse(cluster.brokers[1].address))
+        identity = await_condition(
+            partial(query_identity, Address.parse(cluster.brokers[1].address)),
+            lambda seen: len(seen.addresses) == len(cluster.brokers),
+            what="broker 1 to list every broker, of which the code is made",
+            limit_s=60,
+        )
         self.cluster_id, self.code = identity.cluster_id, identity.code
         self.note_pids()
 

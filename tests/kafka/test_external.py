@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import threading
@@ -95,7 +94,7 @@ def test_a_random_run_is_judged_with_disks_and_leaves_all_as_it_was(
     code, out, err = finish(process)
     judged = json.loads(out)
     assert code == {"valid": 0, "invalid": 1}[judged["verdict"]]
-    assert not [line for line in err.splitlines() if not re.search(r", \d+ s$", line)]
+    assert not [line for line in err.splitlines() if not line.startswith((MODERN, "judge: "))]
     assert judged["acknowledged"] > 500
     [topic] = {path.name for path in tmp_path.glob("latest/replicas/1/highwater-*-0")}
     for broker in (1, 2, 3):

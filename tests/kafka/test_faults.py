@@ -51,6 +51,11 @@ BROKERS: Final = frozenset((1, 2, 3))
 STARTED: Final = re.compile(
     r" INFO .*started \(kafka\.server\.Kafka(?:Raft)?Server\)$", re.MULTILINE
 )
+BEGUN: Final = re.compile(
+    r" INFO (?:.*starting \(kafka\.server\.KafkaServer\)|Registered signal handlers .*)$",
+    re.MULTILINE,
+)
+"""What a process of 0.10 writes first, or one of KRaft: killed at once it writes no more."""
 _Seen = TypeVar("_Seen")
 
 
@@ -283,12 +288,21 @@ def epochs_garbage(ring: Ring) -> None:
         read_epochs(ring.segments()[0].parent / "leader-epoch-checkpoint")
 
 
-def started(times: int, ring: Ring) -> None:
-    """The victim's log says so often that it has started."""
+def started(ring: Ring) -> None:
+    """The victim's log says once that it has started."""
     ring.await_(
         lambda: STARTED.findall(ring.log_since()),
-        lambda lines: len(lines) == times,
-        f"the victim to have started {times} times",
+        lambda lines: len(lines) == 1,
+        "the victim to have started once",
+    )
+
+
+def begun(ring: Ring) -> None:
+    """The victim's log says three times that it begins."""
+    ring.await_(
+        lambda: BEGUN.findall(ring.log_since()),
+        lambda lines: len(lines) == 3,
+        "the victim to have begun 3 times",
     )
 
 
@@ -399,10 +413,10 @@ def compressed(ring: Ring) -> None:
 
 
 EFFECTS: Final[dict[str, Callable[[Ring], None]]] = {
-    "restart": partial(started, 1),
-    "crash-loop": partial(started, 3),
+    "restart": started,
+    "crash-loop": begun,
     "zombie": silent,
-    "rolling-restart": partial(started, 1),
+    "rolling-restart": started,
     "power-failure": without_tail,
     "wipe": emptied,
     "segment-deleted": no_segment,

@@ -108,7 +108,7 @@ def test_a_log_that_was_cut_has_lost_what_was_decided(run: Run, tmp_path: Path) 
     judged = verdict(changed)
     assert judged.verdict == "invalid"
     places = [anomaly.offset for anomaly in judged.anomalies if anomaly.kind == METADATA_DIVERGENCE]
-    assert places == cuts
+    assert sorted(places) == sorted(cuts)
     assert judged.counts[LOST_DECISION]
 
 

@@ -25,7 +25,7 @@ from highwater.harness.base.exit_codes import CLOSED, FAILED, INTERRUPTED, OK
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 _NAMES: Final[dict[int, str]] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
-_RECORDING: Final = frozenset(("demo", "run", "matrix", "soak", "replay", "shrink"))
+_RECORDING: Final = frozenset(("demo", "run", "rolling", "matrix", "soak", "replay", "shrink"))
 """Commands that leave something in the store before they end."""
 
 
@@ -63,6 +63,9 @@ _came: list[int] = []
 
 
 def _interrupt(number: int, _: object) -> NoReturn:
+    if not _came and any(word.startswith("--inventory") for word in sys.argv):
+        # Brokers that somebody else runs take their time; a stream may be in the midst of a line.
+        os.write(2, f"highwater: {_NAMES[number]}: the cluster is healed first\n".encode())
     _came.append(number)
     raise Interruption(_NAMES[number])
 
@@ -83,6 +86,9 @@ def main() -> None:
     sys.unraisablehook = _interrupt_again
     sys.stdout = _Output(sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors)
     warnings.showwarning = _note
+    said = logging.StreamHandler()
+    said.setFormatter(logging.Formatter("highwater: %(message)s"))
+    logging.getLogger("highwater.external").addHandler(said)
     # Py4J logs a stack for whatever happens to Spark's JVM; what matters of it is raised as well.
     logging.getLogger().addHandler(logging.NullHandler())
     try:

@@ -21,6 +21,7 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka import admin as confluent_admin
 
 from highwater.clusters.core.addresses import Address, AddressGroup
+from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.core.java_properties import to_properties
 from highwater.clusters.external.cluster_survey import ClusterSurvey
 from highwater.clusters.external.metadata import query_identity
@@ -39,7 +40,7 @@ _ZOOKEEPER: Final = "zookeeper"
 _LIMIT_S: Final = 120
 _START: Final = """\
 #!/bin/sh
-kill -0 "$(cat {pid})" 2>/dev/null && exit 0
+kill -0 "$(cat {pid} 2>/dev/null)" 2>/dev/null && exit 0
 setsid nohup {java} -Xmx256m {logging} -cp {jars} {main} {config} >>{log} 2>&1 </dev/null &
 echo $! >{pid}
 """
@@ -71,8 +72,12 @@ class OwnCluster:
     """Three nodes, with ZooKeeper or combined with the controllers.
 
     Attributes:
+        cluster_id: as its brokers tell it.
         code: that confirms it.
     """
+
+    cluster_id: str
+    code: str
 
     def __init__(self, kafka: str, directory: Path) -> None:
         self.release = release(kafka)
@@ -82,16 +87,20 @@ class OwnCluster:
         self.bootstrap = ",".join(map(str, self.brokers.values()))
         self._jars = ":".join(map(str, classpath(self.release)))
         self._prepare()
-        for name in (*(_ZOOKEEPER,) * self._on_zookeeper, *map(str, _IDS)):
-            self.start(name)
+        self.admin = API.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": "0"})
+
+    def boot(self) -> None:
+        """Start every node, and wait until a broker lists all of them."""
+        for node in (*(_ZOOKEEPER,) * self._on_zookeeper, *_IDS):
+            self.start(node)
         identity = await_condition(
             partial(query_identity, self.brokers[1]),
             lambda seen: len(seen.addresses) == len(_IDS),
             what="broker 1 to list every broker",
             limit_s=_LIMIT_S,
+            passing=(UnreachableError,),
         )
         self.cluster_id, self.code = identity.cluster_id, identity.code
-        self.admin = API.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": "0"})
 
     @property
     def _on_zookeeper(self) -> bool:
@@ -315,6 +324,7 @@ def own_cluster(kafka: str, directory: Path, *, group: bool) -> Iterator[OwnClus
     """Make a cluster that is in use, until the block ends."""
     made = OwnCluster(kafka, directory)
     try:
+        made.boot()
         made.use(group=group)
         yield made
     finally:

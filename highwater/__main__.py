@@ -86,9 +86,9 @@ def main() -> None:
     sys.unraisablehook = _interrupt_again
     sys.stdout = _Output(sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors)
     warnings.showwarning = _note
-    said = logging.StreamHandler()
-    said.setFormatter(logging.Formatter("highwater: %(message)s"))
-    logging.getLogger("highwater.external").addHandler(said)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("highwater: %(message)s"))
+    logging.getLogger("highwater.external").addHandler(handler)
     # Py4J logs a stack for whatever happens to Spark's JVM; what matters of it is raised as well.
     logging.getLogger().addHandler(logging.NullHandler())
     try:

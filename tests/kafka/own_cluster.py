@@ -91,7 +91,7 @@ class OwnCluster:
 
     def boot(self) -> None:
         """Start every node, and wait until a broker lists all of them."""
-        for node in (*(_ZOOKEEPER,) * self._on_zookeeper, *_IDS):
+        for node in self._nodes:
             self.start(node)
         identity = await_condition(
             partial(query_identity, self.brokers[1]),
@@ -105,6 +105,10 @@ class OwnCluster:
     @property
     def _on_zookeeper(self) -> bool:
         return self.release.coordination == "zookeeper"
+
+    @property
+    def _nodes(self) -> tuple[int | str, ...]:
+        return (_ZOOKEEPER, *_IDS) if self._on_zookeeper else _IDS
 
     def path(self, node: int | str, kind: str) -> Path:
         """Return a node's file: ``pid``, ``log``, ``sh`` or ``properties``; or its ``data``."""
@@ -313,8 +317,7 @@ class OwnCluster:
 
     def close(self) -> None:
         """Kill every node."""
-        nodes: tuple[int | str, ...] = (*_IDS, _ZOOKEEPER)
-        for node in nodes:
+        for node in self._nodes:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 os.kill(self.pid(node), signal.SIGKILL)
 

@@ -69,7 +69,7 @@ class Log:
         self.commits.append(Future())
         return self.commits[-1]
 
-    def bounds(self, partition: int) -> Future[tuple[int, int]]:
+    def bounds(self, topic: str, partition: int) -> Future[tuple[int, int]]:
         del partition
         return Future()
 

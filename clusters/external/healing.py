@@ -162,14 +162,14 @@ class ClusterHealer:
 
 
 def _delete(admin: AdminClient, view: MetadataView, topic: str) -> frozenset[str]:
-    """Request the deletion of a topic if it is listed; return the topics that are."""
+    """Request the deletion of a topic if it is listed; return the topics that were."""
     listed = view.topics()
     if topic not in listed:
         return listed
     [done] = admin.delete_topics([topic], operation_timeout=5, request_timeout=10).values()
     with contextlib.suppress(KafkaException):  # it is being deleted already, or is gone
         done.result()
-    return view.topics()
+    return listed
 
 
 def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> None:

@@ -1,13 +1,15 @@
 """Where the final read begins, by a reader that is not answered at first."""
 
 import time
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from highwater.harness.clients.final_read import _first_offset
-from highwater.harness.clients.libraries.interfaces import RecordConsumer
+
+if TYPE_CHECKING:
+    from highwater.harness.clients.libraries.interfaces import RecordConsumer
 
 
 class SlowToAnswer:

@@ -70,7 +70,7 @@ class Log:
         return self.commits[-1]
 
     def bounds(self, topic: str, partition: int) -> Future[tuple[int, int]]:
-        del partition
+        del topic, partition
         return Future()
 
     def group_metadata(self) -> str:

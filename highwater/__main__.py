@@ -18,13 +18,13 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
-from highwater.harness.base import cleanup
+from highwater.harness.base import cleanup, interruptions
 from highwater.harness.base.errors import HarnessError, HighwaterError, Interruption, RenamedWarning
 from highwater.harness.base.exit_codes import CLOSED, FAILED, INTERRUPTED, OK
+from highwater.harness.base.interruptions import SIGNALS
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
-_NAMES: Final[dict[int, str]] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 _RECORDING: Final = frozenset(("demo", "run", "rolling", "matrix", "soak", "replay", "shrink"))
 """Commands that leave something in the store before they end."""
 
@@ -63,11 +63,9 @@ _came: list[int] = []
 
 
 def _interrupt(number: int, _: object) -> NoReturn:
-    if not _came and any(word.startswith("--inventory") for word in sys.argv):
-        # Brokers that somebody else runs take their time; a stream may be in the midst of a line.
-        os.write(2, f"highwater: {_NAMES[number]}: the cluster is healed first\n".encode())
     _came.append(number)
-    raise Interruption(_NAMES[number])
+    interruptions.tell(number)
+    raise Interruption(SIGNALS[number])
 
 
 def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
@@ -81,7 +79,7 @@ def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
 
 def main() -> None:
     """Run the command line: no traceback for a person's mistake, and a code for scripts."""
-    for number in _NAMES:
+    for number in SIGNALS:
         signal.signal(number, _interrupt)
     sys.unraisablehook = _interrupt_again
     sys.stdout = _Output(sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors)
@@ -123,7 +121,7 @@ def _command() -> int:
         traceback.print_exc()
         code = FAILED
     if _came:
-        raise Interruption(_NAMES[_came[0]])
+        raise Interruption(SIGNALS[_came[0]])
     sys.stdout.flush()
     return code if isinstance(code, int) else OK if code is None else FAILED
 
@@ -150,7 +148,7 @@ def _note(message: Warning | str, category: type[Warning], *place: Any, **to: An
 
 
 def _ignore_signals() -> None:
-    for number in _NAMES:
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 

@@ -18,7 +18,6 @@ from highwater.nemesis.faults.registry import RESTART, FaultTarget, aimed, fault
 _STORM: Final = 3
 _SESSION_LIMIT_S: Final = 60.0
 _IN_SYNC_LIMIT_S: Final = 600.0
-_BEGIN: Final = "the restarts begin"
 
 
 @fault("kill", commands=("kill", "start"))
@@ -114,7 +113,6 @@ def _await_end(cluster: Cluster, broker: int) -> None:
 def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Restart every broker in order, one after the other, each once the last has its session."""
     with contextlib.closing(cluster.probe()) as probe:
-        aim.note(_BEGIN, None)
         for target in cluster.brokers.values():
             _require_going(aim)
             target.restart()
@@ -130,7 +128,6 @@ def rolling_in_sync(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         contextlib.closing(ReplicationView(cluster)) as view,
     ):
         _await_in_sync(view, "before the first restart")
-        aim.note(_BEGIN, None)
         for number, target in enumerate(cluster.brokers.values(), start=1):
             _require_going(aim)
             target.restart()

@@ -39,7 +39,7 @@ class FaultCounts:
         """Count the rows of ``events/faults``, in order of time."""
         notes = [row for row in rows if (row["fault"], row["phase"]) == _STEP]
         injected = [row["fault"] for row in rows if row["phase"] == "inject"]
-        times = [row["time_ns"] or 0 for row in rows if row["fault"] in injected]
+        times = [row["time_ns"] or 0 for row in rows if row["phase"] in ("inject", "heal")]
         return cls(
             faults=Counter(map(str, injected)),
             steps=sum(step_of(row) is not None for row in notes),

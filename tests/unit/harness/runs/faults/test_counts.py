@@ -55,13 +55,6 @@ def test_one_that_was_never_healed_has_no_length_and_notes_are_no_faults() -> No
     assert FaultCounts.of([]).says == "nothing"
 
 
-def test_a_rolling_restart_lasts_from_its_first_restart_on() -> None:
-    """It has taken effect when the last broker is back; its notes say when it began."""
-    begun = row(3, "rolling-in-sync", "note", "the restarts begin")
-    rows = [row(1, "step", "note"), begun, row(48, "rolling-in-sync")]
-    assert FaultCounts.of(rows).says == "rolling-in-sync once, in 45 s"
-
-
 def test_many_kinds_are_cut_short() -> None:
     assert FaultCounts.of([row(1, f"fault-{n}") for n in range(9)]).says.endswith(
         "fault-5 once, 3 faults of other kinds"

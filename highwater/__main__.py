@@ -18,14 +18,14 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
-from highwater.harness.base import cleanup
+from highwater.harness.base import cleanup, interruptions
 from highwater.harness.base.errors import HarnessError, HighwaterError, Interruption, RenamedWarning
 from highwater.harness.base.exit_codes import CLOSED, FAILED, INTERRUPTED, OK
+from highwater.harness.base.interruptions import SIGNALS
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
-_NAMES: Final[dict[int, str]] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
-_RECORDING: Final = frozenset(("demo", "run", "matrix", "soak", "replay", "shrink"))
+_RECORDING: Final = frozenset(("demo", "run", "rolling", "matrix", "soak", "replay", "shrink"))
 """Commands that leave something in the store before they end."""
 
 
@@ -64,7 +64,8 @@ _came: list[int] = []
 
 def _interrupt(number: int, _: object) -> NoReturn:
     _came.append(number)
-    raise Interruption(_NAMES[number])
+    interruptions.tell(number)
+    raise Interruption(SIGNALS[number])
 
 
 def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
@@ -78,11 +79,14 @@ def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
 
 def main() -> None:
     """Run the command line: no traceback for a person's mistake, and a code for scripts."""
-    for number in _NAMES:
+    for number in SIGNALS:
         signal.signal(number, _interrupt)
     sys.unraisablehook = _interrupt_again
     sys.stdout = _Output(sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors)
     warnings.showwarning = _note
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("highwater: %(message)s"))
+    logging.getLogger("highwater.external").addHandler(handler)
     # Py4J logs a stack for whatever happens to Spark's JVM; what matters of it is raised as well.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
@@ -117,7 +121,7 @@ def _command() -> int:
         traceback.print_exc()
         code = FAILED
     if _came:
-        raise Interruption(_NAMES[_came[0]])
+        raise Interruption(SIGNALS[_came[0]])
     sys.stdout.flush()
     return code if isinstance(code, int) else OK if code is None else FAILED
 
@@ -144,7 +148,7 @@ def _note(message: Warning | str, category: type[Warning], *place: Any, **to: An
 
 
 def _ignore_signals() -> None:
-    for number in _NAMES:
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 

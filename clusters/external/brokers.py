@@ -14,6 +14,7 @@ from highwater.clusters.external.journal import Journal
 from highwater.clusters.external.metadata import LastingConnection, answers
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.interruptions import held
 from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.releases.catalogue import release
 
@@ -105,16 +106,20 @@ class ExternalBroker:
         self.heal()
 
     def heal(self) -> None:
-        """Undo all damage that was done to it."""
+        """Undo all damage that was done to it.
+
+        Signals are held meanwhile: who heals next would run the commands again.
+        """
         damage = self.journal.entry.wounds.get(self.id)
         if damage is None:
             return
-        try:
-            self.healer.heal(self.id, damage.cures)
-        except HarnessError as error:
-            raise unhealed_error(self.journal.entry, [error.message]) from error
-        self.state = "running"
-        self.journal.record_healed(self.id)
+        with held():
+            try:
+                self.healer.heal(self.id, damage.cures)
+            except HarnessError as error:
+                raise unhealed_error(self.journal.entry, [error.message]) from error
+            self.state = "running"
+            self.journal.record_healed(self.id)
 
     def _damage(
         self,

@@ -19,16 +19,18 @@ from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import Broker, Coordinator, Probe
 from highwater.clusters.external.brokers import ExternalBroker
 from highwater.clusters.external.healing import ClusterHealer, recover
-from highwater.clusters.external.identity import identify
+from highwater.clusters.external.identity import identify, recognise
 from highwater.clusters.external.inventory import Inventory, resolved
 from highwater.clusters.external.journal import (
     ClusterDamage,
     Journal,
     folders_to_heal,
     journal_folder,
+    topics_made,
 )
 from highwater.clusters.external.metadata import ClusterIdentity, MetadataView
 from highwater.clusters.releases.software_level import Level
+from highwater.harness.base import interruptions
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import release
 
@@ -48,6 +50,38 @@ def heal_leftovers(inventory: Path, say: Callable[[str], None] = _LOG.warning) -
         finally:
             journal.release()
     return len(folders)
+
+
+def delete_left_topics(path: Path, say: Callable[[str], None]) -> None:
+    """Delete topics with the prefix that dead runs of this machine have made, and say whose.
+
+    One that none of them has made may be that of a run of another machine: it is left alone.
+
+    Raises:
+        HarnessError: no broker answers, or a run works on the cluster.
+    """
+    inventory = Inventory.read(path)
+    found = recognise(inventory)
+    left = sorted(topic for topic in found.topics if topic.startswith(inventory.prefix))
+    if not left:
+        return
+    folder = journal_folder(found.cluster_id)
+    nothing = ClusterDamage(cluster_id=found.cluster_id, inventory=str(path), addresses={})
+    journal = Journal.locked(folder, nothing)
+    healer = ClusterHealer(release(inventory.kafka), found.addresses, inventory.client)
+    made = topics_made(folder)
+    try:
+        for topic in left:
+            if topic not in made:
+                say(f"the topic {topic} stays: no run of this machine has made it")
+                continue
+            healer.delete(topic)
+            say(
+                f"the topic {topic} is deleted, made by the run {made[topic].run} at"
+                f" {made[topic].at}"
+            )
+    finally:
+        journal.release()
 
 
 def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster":
@@ -112,6 +146,7 @@ class ExternalCluster:
             for broker in sorted(inventory.brokers)
         }
         self._closed = False
+        interruptions.announce(self._steps_left)
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
@@ -143,7 +178,7 @@ class ExternalCluster:
         with contextlib.closing(self._view()) as view:
             if name in view.topics():
                 _refuse(f"the topic {name} is there already, and is not ours")
-        self._journal.record_topic(name)
+        self._journal.record_topic(name, self.directory)
         with contextlib.closing(self.probe()) as probe:
             topics.create_topic(self.release, self._addresses, probe, name, assignment, settings)
         self._refuse_others()
@@ -219,10 +254,14 @@ class ExternalCluster:
     def close(self) -> None:
         """Heal every broker, delete the topics, and unlock. Never raises; may be called twice.
 
-        What cannot be healed now stays in the journal, and is logged to standard error.
+        What cannot be healed now stays in the journal, and is logged to standard error. Signals
+        are held until the end: after a second Ctrl-C the guard would begin once more.
         """
-        if self._closed:
-            return
+        if not self._closed:
+            with interruptions.held():
+                self._close()
+
+    def _close(self) -> None:
         self._closed = True
         try:
             recover(self._journal, lambda _: None, self._healer)
@@ -235,6 +274,10 @@ class ExternalCluster:
             self._journal.release()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._guard.wait(_GUARD_ENDS_S)
+            interruptions.withdraw(self._steps_left)
+
+    def _steps_left(self) -> str:
+        return self._journal.entry.steps_left()
 
     @contextlib.contextmanager
     def _quiesced(self, broker: ExternalBroker) -> Iterator[None]:
@@ -263,7 +306,8 @@ class ExternalCluster:
             raise HarnessError(
                 f"another run works on this cluster, or was left there: it has the topic"
                 f" {', '.join(others)}",
-                hint="Wait for its end; if nobody works there, delete what it left.",
+                hint="Wait for its end. If nobody works there, highwater heal --inventory FILE"
+                " deletes what a run of this machine has left.",
             )
 
     def _require_ours(self, topic: str) -> None:

@@ -5,7 +5,6 @@ It needs nothing from the harness that did the damage.
 
 import contextlib
 import operator
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +21,7 @@ from highwater.clusters.external.journal import ClusterDamage, Journal
 from highwater.clusters.external.metadata import MetadataView, answers
 from highwater.clusters.external.security import dialer
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.interruptions import held
 from highwater.harness.base.waiting import NotYetError, SteadyCondition, await_condition
 from highwater.harness.releases.catalogue import release
 from highwater.harness.releases.release import Release
@@ -29,6 +29,10 @@ from highwater.harness.releases.release import Release
 UP_LIMIT_S: Final = 180.0
 _SESSION_LIMIT_S: Final = 30.0
 _DELETE_LIMIT_S: Final = 60.0
+_AWAY_S: Final = 3.0
+"""So long a deleted topic must stay away: brokers that create topics by themselves, as they do by
+default, make it anew when a client asks for it, and ours ask every second."""
+
 _STEADY_S: Final = 5.0
 """A resumed broker may notice only then that its session has ended: it takes up to a second and a
 half to ask ZooKeeper again, and as long until a newly elected controller sends the change."""
@@ -137,18 +141,18 @@ class ClusterHealer:
             )
 
     def delete(self, topic: str) -> None:
-        """Delete a topic and wait until no broker lists it."""
+        """Delete a topic, again if it comes back, and wait until it stays away."""
         self.settle()
         bootstrap = ",".join(map(str, self.addresses.values()))
         settings = {"bootstrap.servers": bootstrap, "log_level": "0"}
         admin = AdminClient({**settings, **self.kafka.client, **self.client})
-        deadline = time.monotonic() + _DELETE_LIMIT_S
         with contextlib.closing(self._view()) as view:
             await_condition(
                 partial(_delete, admin, view, topic),
-                lambda listed: topic not in listed,
-                what=f"the topic {topic} to be deleted (is delete.topic.enable on?)",
-                limit_s=max(1.0, deadline - time.monotonic()),
+                SteadyCondition[frozenset[str]](lambda seen: topic not in seen, for_s=_AWAY_S),
+                what=f"the topic {topic} to be deleted, and to stay away for {_AWAY_S:g} s"
+                " (is delete.topic.enable on, and does a client still ask for it?)",
+                limit_s=_DELETE_LIMIT_S,
                 every_s=0.5,
                 passing=(UnreachableError, KafkaException),
             )
@@ -158,18 +162,18 @@ class ClusterHealer:
 
 
 def _delete(admin: AdminClient, view: MetadataView, topic: str) -> frozenset[str]:
-    """Request the deletion of a topic if it is listed; return the topics that are."""
+    """Request the deletion of a topic if it is listed; return the topics that were."""
     listed = view.topics()
     if topic not in listed:
         return listed
     [done] = admin.delete_topics([topic], operation_timeout=5, request_timeout=10).values()
     with contextlib.suppress(KafkaException):  # it is being deleted already, or is gone
         done.result()
-    return view.topics()
+    return listed
 
 
 def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> None:
-    """Heal all damage that a journal lists.
+    """Heal all damage that a journal lists. Signals are held until that is done.
 
     Raises:
         UsageError: the inventory is missing or broken.
@@ -178,7 +182,12 @@ def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> 
     entry = journal.entry
     if not entry:
         return
-    healer = healer or _healer(entry)
+    with held():
+        _recover(journal, say, healer or _healer(entry))
+
+
+def _recover(journal: Journal, say: Say, healer: ClusterHealer) -> None:
+    entry = journal.entry
     failed: list[str] = []
     for damaged in entry.wounds.values():
         with _noting(failed):

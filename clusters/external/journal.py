@@ -2,7 +2,7 @@
 
 ``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` has ``lock``, which the harness and its guard
 hold, and ``open.json``, which exists as long as anything has to be healed. It has the healing
-commands, so that a person can run them, too.
+commands, so that a person can run them, too. ``topics.jsonl`` has every topic that was made there.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
@@ -26,6 +27,7 @@ from highwater.harness.base.waiting import NotYetError, await_condition
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HEALING_S: Final = 300.0
+_TOPICS: Final = "topics.jsonl"
 
 
 class DamagedBroker(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,11 +55,31 @@ class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether there is anything to heal."""
         return bool(self.wounds or self.topics)
 
+    def steps_left(self) -> str:
+        """Return what has to be done, as a part of a sentence; "" for nothing."""
+        brokers, topics = ", ".join(map(str, self.wounds)), ", ".join(self.topics)
+        steps = [f"broker {brokers} is healed"] if brokers else []
+        steps += [f"the topic {topics} is deleted"] if topics else []
+        return " and ".join(steps)
+
     def manual_steps(self) -> str:
         """Return the healing steps for a person, one a line."""
         lines = [cure.line for damaged in self.wounds.values() for cure in damaged.cures]
         lines += [f"delete the topic {topic}" for topic in self.topics]
         return "\n".join(f"  {line}" for line in lines)
+
+
+class MadeTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic that a run of this machine has made.
+
+    Attributes:
+        run: the run's directory.
+        at: when, ISO 8601.
+    """
+
+    topic: str
+    run: str
+    at: str
 
 
 class Journal:
@@ -105,8 +127,11 @@ class Journal:
             wounds = {key: damaged for key, damaged in entry.wounds.items() if key != broker}
             self.entry = replace(entry, wounds=wounds)
 
-    def record_topic(self, name: str) -> None:
-        """Record that a topic is about to be created."""
+    def record_topic(self, name: str, run: Path) -> None:
+        """Record that a topic is about to be created, and by which run."""
+        made = MadeTopic(topic=name, run=str(run), at=datetime.now(UTC).isoformat("T", "seconds"))
+        with (self.folder / _TOPICS).open("ab") as file:
+            file.write(msgspec.json.encode(made) + b"\n")
         with self._updating() as entry:
             self.entry = replace(entry, topics=(*entry.topics, name))
 
@@ -161,6 +186,17 @@ def read(folder: Path) -> ClusterDamage | None:
             f"{path} cannot be read: {error}",
             hint="It says what a dead run left broken: heal that by hand, and delete the file.",
         ) from error
+
+
+def topics_made(folder: Path) -> dict[str, MadeTopic]:
+    """Return every topic that was made on a cluster; a torn last line is left out."""
+    path = folder / _TOPICS
+    made: dict[str, MadeTopic] = {}
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        with contextlib.suppress(msgspec.MsgspecError):
+            row = msgspec.json.decode(line, type=MadeTopic)
+            made[row.topic] = row
+    return made
 
 
 def folders_to_heal(inventory: Path) -> list[Path]:

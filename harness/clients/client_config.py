@@ -57,6 +57,7 @@ def producer(plan: Plan, common_settings: Settings, *, acks: str | None = None) 
     timeout_ms = int(workload.delivery_timeout_s * 1000)
     return {
         **common_settings,
+        "allow.auto.create.topics": False,  # or it would make our topic anew as soon as it is gone
         "acks": acks,
         "enable.idempotence": workload.idempotence and acks == "all",
         "compression.type": workload.compression,

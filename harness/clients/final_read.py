@@ -9,15 +9,21 @@ Records are recorded and forgotten: a log of any length is read in the same memo
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.libraries.consumers.librdkafka_consumer import Consumer
+from highwater.harness.clients.libraries.interfaces import (
+    ReaderLibrary,
+    ReadRecord,
+    RecordConsumer,
+)
 from highwater.harness.clients.libraries.keyed import KEYED
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.operation_buffers import ReadBuffer
@@ -121,6 +127,7 @@ def final_read(
     *,
     limit_s: float,
     open_s: float | None = None,
+    library: ReaderLibrary = LIBRDKAFKA,
 ) -> tuple[PartitionRead, ...]:
     """Fence and read every partition of the plan's topic, within a limit for both together.
 
@@ -131,9 +138,11 @@ def final_read(
         fence: settings of a producer with acks=all.
         reader: settings of a consumer that reports an offset out of range instead of moving on.
         open_s: seconds after which no transaction should be open any more; None if nobody knows.
+        library: that the reader is of; another than librdkafka only without transactions, whose
+            markers it does not pass by itself.
     """
     started = time.monotonic()
-    client = Consumer({**reader, "enable.partition.eof": True})
+    client = library.consumer({**reader, "enable.partition.eof": True})
     try:
         if plan.workload.acks == "0":
             _settle(plan, recorder, client, started + limit_s / 4)
@@ -154,7 +163,7 @@ def final_read(
     )
 
 
-def _settle(plan: Plan, recorder: Recorder, client: Consumer, deadline: float) -> None:
+def _settle(plan: Plan, recorder: Recorder, client: RecordConsumer, deadline: float) -> None:
     """Wait until no partition has grown for ``_SETTLED_S``, or the deadline.
 
     Under acks=0 a record was sent as soon as it was in the socket. The broker may still have it
@@ -204,7 +213,7 @@ def _fence(
 def _read(
     plan: Plan,
     recorder: Recorder,
-    client: Consumer,
+    client: RecordConsumer,
     fences: dict[int, int | None],
     stable: LastStableOffsets,
     deadline: float,
@@ -219,9 +228,10 @@ def _read(
         recorder, process="reader", phase=FINAL, topic=topic, isolation=READ_COMMITTED
     )
     ends = {p: _last_offset(client, topic, p) if f is None else f for p, f in fences.items()}
-    with contextlib.suppress(KafkaException):
+    if isinstance(client, Consumer):
         # Asked for now, leaders are known at the assignment, not at librdkafka's next look in 1 s.
-        client.list_topics(topic, timeout=_TRY_S)
+        with contextlib.suppress(KafkaException):
+            client.list_topics(topic, timeout=_TRY_S)
     tape.moved(ASSIGN, dict.fromkeys(fences), within=False)
     tape.moved(SEEK, dict.fromkeys(fences, 0), within=False)
     begins = {p: _first_offset(client, topic, p, deadline) if plan.tiered else 0 for p in fences}
@@ -244,7 +254,7 @@ def _read(
 
 
 def _pass_ends(
-    answers: list[Message],
+    answers: Sequence[ReadRecord],
     fences: dict[int, int | None],
     reached: dict[int, int],
     stable: LastStableOffsets,
@@ -262,12 +272,12 @@ def _pass_ends(
             reached[partition] = max(reached[partition], (answer.offset() or 0) - 1)
 
 
-def _last_offset(client: Consumer, topic: str, partition: int) -> int:
+def _last_offset(client: RecordConsumer, topic: str, partition: int) -> int:
     """Return the last offset a consumer may read; -1 if there is none or it is unknown."""
     return max(_readable_end(client, topic, partition) - 1, -1)
 
 
-def _first_offset(client: Consumer, topic: str, partition: int, deadline: float) -> int:
+def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: float) -> int:
     """Return the offset at which a partition begins: a reader of an earlier one gets an error.
 
     Only a remote tier moves it: all other topics keep what they have. It is 0 if nobody tells it.
@@ -284,7 +294,7 @@ def _first_offset(client: Consumer, topic: str, partition: int, deadline: float)
     return 0
 
 
-def _readable_end(client: Consumer, topic: str, partition: int) -> int:
+def _readable_end(client: RecordConsumer, topic: str, partition: int) -> int:
     """Return the offset before which a consumer may read, as its isolation is; -1 if unknown."""
     try:
         bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S)

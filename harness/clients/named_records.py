@@ -84,6 +84,7 @@ class NamedRecords:
         self._client.flush(_LAST_S)
         self._client.purge()
         self._client.flush(_LAST_S)
+        self._client.close()
 
     def _noted(self, value: str, partition: int) -> OnDelivery:
         """Return the callback that records the outcome of a record that is sent now."""

@@ -89,10 +89,11 @@ class ProducerLoop:
         self._client.poll(POLL_S)  # or a refusal that stays would fill the history
 
     def _drain(self, limit_s: float) -> None:
-        """Wait for answers, then give up on the rest: each becomes a report that says so."""
+        """Wait for answers, then give up on the rest, and end: each gets a report that says so."""
         deadline = time.monotonic() + limit_s
         while len(self._client) and time.monotonic() < deadline:
             self._client.poll(POLL_S)
             self._tape.turn()
         self._client.purge()
         self._client.flush(_GRACE_S)
+        self._client.close()

@@ -131,12 +131,18 @@ class Sender:
                 self._producer.reach(self._topic, limit_s=_POLL_S * 20)
 
     def close(self, *, limit_s: float) -> None:
-        """Wait for outstanding answers within the limit; what is not answered is recorded so."""
+        """Wait for answers within the limit, and end; what is not answered is recorded so.
+
+        May be called twice.
+        """
+        if self._stopping:
+            return
         self._stopping = True
         with self._lock:
             self._producer.flush(limit_s)
             self._producer.purge()
             self._producer.flush(1.0)
+            self._producer.close()
 
     def _answer(self, error: ClientError | None, message: DeliveredRecord) -> SendOutcome:
         if error is not None:

@@ -10,10 +10,12 @@ from typer import Option
 from highwater import console
 from highwater.clusters.external.inventory import Inventory, resolved
 from highwater.harness.base.errors import UsageError
-from highwater.harness.releases.catalogue import MODERN
+from highwater.harness.releases.catalogue import MODERN, release
+from highwater.harness.releases.client_choice import KAFKA_PYTHON, LIBRDKAFKA, read_client
 from highwater.harness.runs.plan import External, Plan
 from highwater.runtime.preflight import EXTERNAL
 
+OFFSETS = "__consumer_offsets"
 REPLICAS = 3
 """Of each partition, where there are as many brokers."""
 
@@ -60,8 +62,10 @@ def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
         name=f"{inventory.prefix}{secrets.token_hex(4)}",
         replication_factor=min(REPLICAS, count),
     )
+    unmade = OFFSETS not in identity.topics and _read_without_groups(plan, inventory)
     return msgspec.structs.replace(
         plan,
+        reader_client=KAFKA_PYTHON if unmade else plan.reader_client,
         driver=EXTERNAL,
         kafka=inventory.kafka,
         brokers=count,
@@ -76,6 +80,21 @@ def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
     )
 
 
+def _read_without_groups(plan: Plan, inventory: Inventory) -> bool:
+    """Return whether kafka-python can read in librdkafka's place.
+
+    librdkafka asks for the coordinator of a group that nobody joins, and brokers create
+    ``__consumer_offsets`` for the answer.
+    """
+    choice = read_client(KAFKA_PYTHON, inventory.kafka)
+    return (
+        plan.reader_client == LIBRDKAFKA
+        and choice.compresses(plan.workload.compression)
+        and not choice.why_not(release(inventory.kafka))
+        and inventory.client.get("enable.ssl.certificate.verification") != "false"
+    )
+
+
 def heal(
     *,
     inventory: Annotated[Path, Option(metavar="FILE", help="Inventory of the cluster.")],
@@ -83,13 +102,17 @@ def heal(
 ) -> None:
     """Heal the faults that a dead run left on a cluster of yours, and delete its topics.
 
-    The next run does this too, and so does a guard process as soon as a run dies.
+    The next run does this too, and so does a guard process as soon as a run dies. This command also
+    looks for topics with the prefix, deletes those that runs of this machine have made, and names
+    the others.
     """
-    from highwater.clusters.external.cluster import heal_leftovers
+    from highwater.clusters.external.cluster import delete_left_topics, heal_leftovers
 
     messages: list[str] = []
-    Inventory.read(inventory)
-    heal_leftovers(resolved(inventory), messages.append)
+    path = resolved(inventory)
+    Inventory.read(path)
+    heal_leftovers(path, messages.append)
+    delete_left_topics(path, messages.append)
     if as_json:
         console.print_json({"mended": messages})
     else:

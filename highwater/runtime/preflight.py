@@ -10,7 +10,12 @@ from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release, release
-from highwater.harness.releases.client_choice import LIBRDKAFKA, ClientChoice, read_client
+from highwater.harness.releases.client_choice import (
+    KAFKA_PYTHON,
+    LIBRDKAFKA,
+    ClientChoice,
+    read_client,
+)
 from highwater.harness.runs.group_protocols import (
     CLASSIC,
     CONSUMER,
@@ -352,8 +357,10 @@ def _check_reader_library(plan: Plan) -> None:
     codec = workload.compression
     no_member = choice.why_no_member(workload.group_protocol)
     refused = {
-        "there are no readers": not workload.consumers + workload.members,
-        "an external cluster's settings of clients are librdkafka's": plan.external is not None,
+        "there are no readers": not (workload.consumers + workload.members or plan.external),
+        "an external cluster's settings of clients are librdkafka's": (
+            plan.external is not None and choice.library != KAFKA_PYTHON
+        ),
         "from which broker a reader fetches, librdkafka alone tells": plan.racks > 0,
         f"{choice.title} have no compression {codec}": not choice.compresses(codec),
         f"{choice.title} are no members of such a group: {no_member}": (

@@ -386,7 +386,13 @@ class RunningWorkload:
             settings = clients.consumer(self._common("reader"), group=self._group)
             read_group_offsets(self._plan, self._recorder, settings)
         return final_read(
-            self._plan, self._recorder, fence, reader, limit_s=limit_s, open_s=self._open_s()
+            self._plan,
+            self._recorder,
+            fence,
+            reader,
+            limit_s=limit_s,
+            open_s=self._open_s(),
+            library=LIBRDKAFKA if self._plan.external is None else self._clients.readers,
         )
 
     def _open_s(self) -> float | None:

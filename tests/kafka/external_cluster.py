@@ -106,6 +106,11 @@ class Landlord:
         return ""
 
     @property
+    def topics(self) -> frozenset[str]:
+        """The names of all topics, Kafka's own too."""
+        return query_identity(Address.parse(self.cluster.brokers[1].address)).topics
+
+    @property
     def states(self) -> set[str]:
         """Of all brokers, as the machine sees them."""
         return {broker.state for broker in self.cluster.brokers.values()}
@@ -113,8 +118,9 @@ class Landlord:
 
 @contextlib.contextmanager
 def landlord(kafka: str, directory: Path) -> Iterator[Landlord]:
-    """Three brokers of somebody's, until the block ends."""
-    cluster = open_cluster(release(kafka), directory / "theirs", brokers=3, broker_config={})
+    """Three brokers of somebody's, until the block ends; topics are made as they are by default."""
+    config = {"auto.create.topics.enable": "true"}
+    cluster = open_cluster(release(kafka), directory / "theirs", brokers=3, broker_config=config)
     with contextlib.closing(cluster):
         theirs = Landlord(cluster, directory)
 

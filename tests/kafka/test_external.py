@@ -72,8 +72,9 @@ def run(theirs: Landlord, store: Path) -> "subprocess.Popen[str]":
 
 
 def require_whole(theirs: Landlord) -> None:
-    """Nothing is hurt and nothing of ours is there."""
+    """Nothing is hurt, nothing of ours is there, and no topic of Kafka's own was made."""
     assert theirs.states == {"running"}
+    assert theirs.topics == frozenset()
     assert read(journal_folder(theirs.cluster_id)) is None
     await_condition(
         lambda: [*(theirs.cluster.directory / "replicas").glob("*/highwater-*-[01]")],
@@ -193,6 +194,36 @@ def test_an_interrupted_run_heals_before_it_ends(theirs: Landlord, tmp_path: Pat
     process.send_signal(signal.SIGINT)
     code, _, err = finish(process)
     assert (code, "interrupted" in err) == (1, True)
+    require_whole(theirs)
+
+
+@pytest.mark.parametrize("theirs", [MODERN], indirect=True)
+def test_a_second_interruption_does_not_start_a_broker_again(
+    theirs: Landlord, tmp_path: Path
+) -> None:
+    starts = tmp_path / "starts"
+    start_line = f"echo {{id}} >>{starts}; {theirs.commands['start']}"
+    words = (theirs.inventory(commands={"start": start_line}), theirs.code, tmp_path / "store")
+    process = start(*words, program=("-c", RUN.replace('"pause"', '"kill"')))
+    await_condition(
+        lambda: theirs.states,
+        lambda seen: "down" in seen,
+        what="a broker to be killed",
+        limit_s=120,
+    )
+    begun = starts.read_text() if starts.exists() else ""
+    process.send_signal(signal.SIGINT)
+    await_condition(
+        lambda: starts.read_text() if starts.exists() else "",
+        lambda seen: len(seen) > len(begun),
+        what="the broker's healing to begin",
+        limit_s=120,
+    )
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert (code, "interrupted" in err) == (1, True)
+    assert "Ctrl-C: before the end, broker" in err
+    assert len(starts.read_text()) == len(begun) + len("1\n")
     require_whole(theirs)
 
 

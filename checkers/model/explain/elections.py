@@ -86,7 +86,7 @@ def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> b
     nor what a follower has after one.
     """
     leader = trace.sample(now.leader, now.time_ns - WITHIN.log)
-    cuts = [fault for fault, offsets in observed.removals(trace.partition) if offsets]
+    cuts = [*observed.may_have_removed(trace.partition)]
     if leader is not None and any(
         cut.broker == now.leader and leader.time_ns <= cut.until_ns and cut.start_ns <= now.time_ns
         for cut in cuts

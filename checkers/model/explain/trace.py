@@ -33,6 +33,8 @@ _LEADER: Final = re.compile(
     r"to broker (?:BrokerEndPoint\((?:id=)?)?(\d+)|Current leader is (-?\d+)"
 )
 
+_ENDED_BY_OTHERS: Final = frozenset(("kill", "crash-loop"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLogLine:
@@ -340,6 +342,16 @@ class RunTraces:
         for fault in self.faults:
             for offsets in fault.removed_from(self.topic, partition):
                 yield fault, offsets
+
+    def may_have_removed(self, partition: int) -> Iterator[FaultInterval]:
+        """Yield each fault that removed records from its broker's log, or may have.
+
+        What goes with a broker that an inventory's command kills is not known: it may cut the power
+        of a machine.
+        """
+        yield from (fault for fault, offsets in self.removals(partition) if offsets)
+        if self.plan.external is not None:
+            yield from (fault for fault in self.faults if fault.name in _ENDED_BY_OTHERS)
 
     def suspect(self, values: Iterable[str]) -> None:
         """Look up the sends of some records, all in one pass."""

@@ -71,6 +71,9 @@ class RecordProducer(Protocol):
     def purge(self) -> None:
         """Give up on every record: each gets a report that says so, when callbacks are served."""
 
+    def close(self) -> object:
+        """End, after ``purge``: it asks brokers for nothing any more. May be repeated."""
+
     def __len__(self) -> int:
         """Return how many records and callbacks wait."""
 

@@ -126,6 +126,8 @@ class JavaProducer:
         """End it as a crash does: nothing is asked of its coordinator."""
         self._gateway.close_now(self._java)
 
+    close = drop
+
     def init_transactions(self, timeout: float) -> None:
         """Take the place of every producer of this ``transactional.id``."""
         self._within("initTransactions", timeout)

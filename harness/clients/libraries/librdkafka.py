@@ -1,5 +1,6 @@
 """librdkafka as a library of clients."""
 
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -19,8 +20,11 @@ class ReachingProducer(Producer):
     """A producer that knows to which brokers it is connected."""
 
     def __init__(self, settings: Settings) -> None:
-        self._up: set[int] = set()
-        super().__init__({**settings, "statistics.interval.ms": 100, "stats_cb": self._stats})
+        up: set[int] = set()
+        self._up = up
+        # No method of its own: the client holds its callback, and would then hold itself.
+        note = partial(_note_connected, up)
+        super().__init__({**settings, "statistics.interval.ms": 100, "stats_cb": note})
 
     def reach(self, topic: str, *, limit_s: float) -> None:
         """Connect to the leader of every partition; leaders may move meanwhile."""
@@ -46,10 +50,12 @@ class ReachingProducer(Producer):
         leaders = {partition.leader for partition in topic.partitions.values()}
         return set() if topic.error is not None or -1 in leaders else leaders
 
-    def _stats(self, text: str) -> None:
-        """Note which brokers are connected, from librdkafka's statistics (STATISTICS.md)."""
-        brokers = msgspec.json.decode(text)["brokers"].values()
-        self._up = {broker["nodeid"] for broker in brokers if broker["state"] == "UP"}
+
+def _note_connected(up: set[int], text: str) -> None:
+    """Note which brokers are connected, from librdkafka's statistics (STATISTICS.md)."""
+    brokers = msgspec.json.decode(text)["brokers"].values()
+    up.clear()
+    up.update(broker["nodeid"] for broker in brokers if broker["state"] == "UP")
 
 
 class DroppedShareConsumer(ShareConsumer):

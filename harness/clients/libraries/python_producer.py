@@ -131,6 +131,8 @@ class PythonProducer:
         """End it as a crash does: nothing is asked of its coordinator."""
         self._client.end()
 
+    close = drop
+
     def init_transactions(self, timeout: float) -> None:
         """Take the place of every producer of this ``transactional.id``."""
         self._within("init_transactions", timeout)

@@ -45,6 +45,16 @@ _READS: Final = {
     "fetch.error.backoff.ms": "retry_backoff_ms",
     "topic.metadata.refresh.interval.ms": "metadata_max_age_ms",
 }
+_SECURES: Final = {
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+}
 READ_AT_ONCE: Final = 5_000
 """Records that one poll returns at most."""
 
@@ -74,8 +84,11 @@ def kafka_python_consumer(settings: Settings) -> dict[str, Any]:
     """Return the settings of a ``KafkaConsumer`` of kafka-python."""
     names = {**_READS, "allow.auto.create.topics": "allow_auto_create_topics"}
     backs_off = {name: _KAFKA_PYTHON[name] for name in _KAFKA_PYTHON if "reconnect" in name}
+    protocol = settings.get("security.protocol", "plaintext")
     return {
-        **_reads(settings, {**names, **backs_off}),
+        **_reads(settings, {**names, **backs_off, **_SECURES}),
+        "security_protocol": protocol.upper(),
+        "ssl_check_hostname": settings.get("ssl.endpoint.identification.algorithm") != "none",
         "bootstrap_timeout_ms": BLOCKS_MS,
         "max_poll_records": READ_AT_ONCE,
         "metrics_enabled": False,

@@ -280,3 +280,39 @@ def test_an_interruption_in_a_callback_that_ignores_errors_comes_again() -> None
     )
     assert done.stdout == "ignored None\n"
     assert (done.returncode, done.stderr) == (INTERRUPTED, "highwater: interrupted by SIGTERM\n")
+
+
+_UNHEALED = """
+import logging, signal, sys
+from highwater import __main__ as main
+from highwater.cli import app as commands
+
+
+def wait():
+    logging.getLogger("highwater.external").warning("broker 1 is not healed")
+    signal.raise_signal(signal.SIGINT)
+
+
+commands.app = wait
+sys.argv = ["highwater", "rolling", "--inventory=staging.toml"]
+main.main()
+"""
+
+
+def test_what_a_cluster_of_one_s_own_cannot_heal_is_said() -> None:
+    """Logs of libraries are silenced, and ours are not."""
+    done = subprocess.run(
+        [sys.executable, "-c", _UNHEALED],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.splitlines()) == (
+        INTERRUPTED,
+        [
+            "highwater: broker 1 is not healed",
+            "highwater: interrupted by Ctrl-C",
+            "What was recorded so far is in the store.",
+        ],
+    )

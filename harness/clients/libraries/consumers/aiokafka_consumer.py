@@ -75,9 +75,9 @@ class AiokafkaEngine:
         places = {TopicPartition(self._topic, number): at for number, at in offsets.items()}
         return self._begin(self._commit(places))
 
-    def bounds(self, partition: int) -> Future[tuple[int, int]]:
+    def bounds(self, topic: str, partition: int) -> Future[tuple[int, int]]:
         """Return where the log of a partition begins and ends."""
-        return self._begin(self._bounds(TopicPartition(self._topic, partition)))
+        return self._begin(self._bounds(TopicPartition(topic, partition)))
 
     def group_metadata(self) -> str:
         """Return the group, which is all that aiokafka's producer takes."""

@@ -38,7 +38,10 @@ class KafkaPythonEngine:
     """
 
     def __init__(self, settings: dict[str, Any], post: Callable[[Polled], None]) -> None:
-        self._settings = settings
+        # Without a group nobody is asked for its coordinator, which would make brokers create
+        # ``__consumer_offsets``.
+        self._settings = {**settings, "group_id": None}
+        self._group = settings["group_id"]
         self._post = post
         self._consumer: Any = None
         self._prepare: Callable[[Any], None] = lambda _: None
@@ -51,13 +54,16 @@ class KafkaPythonEngine:
     def assign(self, topic: str, partitions: list[int]) -> None:
         """Read partitions, in no group."""
         self._topic = topic
-        self._settings = {**self._settings, "group_id": None}
         places = [TopicPartition(topic, number) for number in partitions]
-        self._prepare = lambda consumer: consumer.assign(places)
+        with self._opening:
+            self._prepare = lambda consumer: consumer.assign(places)
+            if self._consumer is not None:
+                self._prepare(self._consumer)
 
     def subscribe(self, topic: str, events: Events) -> None:
         """Join the group of the settings."""
         self._topic = topic
+        self._settings = {**self._settings, "group_id": self._group}
 
         def prepare(consumer: Any) -> None:  # noqa: ANN401 - kafka-python has no types
             consumer.subscribe([topic], listener=_Listener(events, consumer._net.sleep))  # noqa: SLF001 - of its event loop
@@ -92,9 +98,9 @@ class KafkaPythonEngine:
         }
         return in_thread("kafka-python-commit", lambda: self._commit(places))
 
-    def bounds(self, partition: int) -> Future[tuple[int, int]]:
+    def bounds(self, topic: str, partition: int) -> Future[tuple[int, int]]:
         """Return where the log of a partition begins and ends."""
-        place = TopicPartition(self._topic, partition)
+        place = TopicPartition(topic, partition)
         return in_thread("kafka-python-bounds", lambda: self._bounds(place))
 
     def group_metadata(self) -> Any:  # noqa: ANN401 - kafka-python has no types

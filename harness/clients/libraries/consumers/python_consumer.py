@@ -78,7 +78,7 @@ class LibraryConsumer(Protocol):
     def commit(self, offsets: Mapping[int, int]) -> Future[None]:
         """Commit."""
 
-    def bounds(self, partition: int) -> Future[tuple[int, int]]:
+    def bounds(self, topic: str, partition: int) -> Future[tuple[int, int]]:
         """Return where the log of a partition begins and ends."""
 
     def group_metadata(self) -> Any:  # noqa: ANN401 - of the library
@@ -207,7 +207,8 @@ class PythonConsumer:
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
         """Return where the log of a partition begins, and where it ends for a reader."""
-        bounds: tuple[int, int] = self._result(self._engine.bounds(partition.partition), timeout)
+        future = self._engine.bounds(partition.topic, partition.partition)
+        bounds: tuple[int, int] = self._result(future, timeout)
         return bounds
 
     def consumer_group_metadata(self) -> Any:  # noqa: ANN401 - of the library

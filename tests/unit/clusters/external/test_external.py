@@ -342,7 +342,7 @@ def test_a_journal_is_on_disk_before_anything_is_hurt_and_gone_when_all_is_whole
     path, cure = tmp_path / "s.toml", Command(what="start broker 1", line="go", limit_s=1.0)
     journal = Journal.locked(journal_folder("abc"), entry(path))
     journal.record_damage(1, (cure,))
-    journal.record_topic("highwater-1")
+    journal.record_topic("highwater-1", tmp_path)
     found = read(journal.folder)
     assert found == journal.entry
     assert found is not None

@@ -17,7 +17,7 @@ def damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journal:
     journal = Journal.locked(
         tmp_path / "c", ClusterDamage(cluster_id="c", inventory="i", addresses={})
     )
-    journal.record_topic("highwater-1")
+    journal.record_topic("highwater-1", tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO())
     return journal
 

@@ -1,12 +1,15 @@
 """Where the final read begins, by a reader that is not answered at first."""
 
 import time
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from highwater.harness.clients.final_read import _first_offset
+
+if TYPE_CHECKING:
+    from highwater.harness.clients.libraries.interfaces import RecordConsumer
 
 
 class SlowToAnswer:
@@ -27,10 +30,10 @@ class SlowToAnswer:
 
 @pytest.mark.parametrize("silent", [0, 1, 2])
 def test_a_question_that_times_out_is_asked_again(silent: int) -> None:
-    client = cast("Consumer", SlowToAnswer(silent))
+    client = cast("RecordConsumer", SlowToAnswer(silent))
     assert _first_offset(client, "tiered", 0, time.monotonic() + 60) == 7
 
 
 def test_a_partition_that_nobody_tells_of_begins_at_0() -> None:
-    client = cast("Consumer", SlowToAnswer(2))
+    client = cast("RecordConsumer", SlowToAnswer(2))
     assert _first_offset(client, "tiered", 0, time.monotonic()) == 0

@@ -169,6 +169,43 @@ def test_without_a_copy_of_the_disks_readers_tell_where_an_epoch_begins(
     assert ("the brokers' own logs" in sentence(found)) is (status == "unknown")
 
 
+def without_power(path: Path, *, external: bool) -> Run:
+    """Every broker is killed, and comes back without the last record: nobody had flushed it."""
+    run = RunBuilder(path, kafka="4.4.0", workload=Workload(acks="all"))
+    if external:
+        run.plan = msgspec.structs.replace(run.plan, external=OURS, driver="external")
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(offset, 0, f"p0-{offset}") for offset in range(3)])
+    run.send("p0-3", 3)
+    for broker in (1, 2, 3):
+        run.observe(broker, 4, 4)
+    run.tick(500)
+    for phase in ("inject", "heal"):
+        for broker in (1, 2, 3):
+            run.fault("kill", broker, "of every broker", phase=phase)
+        run.tick(3_000)
+    run.leader(1, 1, [1])
+    run.tick(1)
+    run.leader(1, 1, [1, 2, 3])
+    for broker in (1, 2, 3):
+        run.observe(broker, 3, 3)
+    run.send("p0-4", 3)
+    run.disk((1, 2, 3), [(3, 1, "p0-4")])
+    run.read("p0-4", 3)
+    built = run.write()
+    lost = {"kind": "lost-write", "topic": "events", "acks": "all", "partition": 0}
+    anomalies(built, lost | {"offset": 3, "value": "p0-3"})
+    return built
+
+
+def test_what_the_command_to_kill_took_with_it_is_not_known(tmp_path: Path) -> None:
+    """It may cut a machine's power; of a process that Highwater kills every byte stays."""
+    own = answer(without_power(tmp_path / "own", external=True))
+    assert {finding.kind: finding.verdict for finding in own.findings} == {"lost-write": "unknown"}
+    assert "was not observed" in sentence(own)
+    assert answer(without_power(tmp_path / "local", external=False)).status == "unexplained"
+
+
 def test_whoever_was_not_in_the_isr_may_have_joined_between_two_looks(tmp_path: Path) -> None:
     """Without the brokers' logs nobody knows; with them it is not allowed."""
     words = {}

@@ -1,5 +1,9 @@
 """The client that connects to leaders before its first record."""
 
+import gc
+import weakref
+from pathlib import Path
+
 import pytest
 
 from highwater.harness.base.errors import WaitTimeoutError
@@ -33,3 +37,24 @@ def test_one_that_is_not_reached_says_which_leads() -> None:
         WaitTimeoutError, match=r"every leader of events; .*'leaders': \{1\}, 'connected': \{2\}"
     ):
         Connected({1}).reach("events", limit_s=0)
+
+
+def rdkafka_threads() -> int:
+    """Count the threads of librdkafka's clients in this process."""
+    names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+    return sum(name.startswith("rdk:") for name in names)
+
+
+def test_a_producer_ends_with_its_last_reference_and_not_when_garbage_is_collected() -> None:
+    """Until it ends it asks for its topic, and a broker may make that anew."""
+    gc.collect()
+    before = rdkafka_threads()
+    gc.disable()
+    try:
+        producer = ReachingProducer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+        seen = weakref.ref(producer)
+        assert rdkafka_threads() > before
+        del producer
+        assert (seen(), rdkafka_threads()) == (None, before)
+    finally:
+        gc.enable()

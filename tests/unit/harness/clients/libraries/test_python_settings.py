@@ -72,3 +72,20 @@ def test_each_library_knows_every_setting_of_a_consumer() -> None:
         assert (made["auto_offset_reset"], made["enable_auto_commit"]) == ("none", False)
         assert (made["group_id"], made["session_timeout_ms"]) == ("g", 2_000)
         assert made["isolation_level"] == "read_committed"
+
+
+def test_a_reader_is_let_in_as_librdkafka_is() -> None:
+    access = {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "u",
+        "sasl.password": "p",
+        "ssl.ca.location": "/ca.pem",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+    common = clients.common("127.0.0.1:1", "r", logging.getLogger("test"), quirks=access)
+    ours = python_settings.kafka_python_consumer(clients.consumer(common))
+    assert set(ours) <= set(kafka.KafkaConsumer.DEFAULT_CONFIG)
+    named = ("security_protocol", "sasl_mechanism", "sasl_plain_username", "ssl_cafile")
+    assert [ours[name] for name in named] == ["SASL_SSL", "SCRAM-SHA-512", "u", "/ca.pem"]
+    assert (ours["sasl_plain_password"], ours["ssl_check_hostname"]) == ("p", False)

@@ -69,8 +69,8 @@ class Log:
         self.commits.append(Future())
         return self.commits[-1]
 
-    def bounds(self, partition: int) -> Future[tuple[int, int]]:
-        del partition
+    def bounds(self, topic: str, partition: int) -> Future[tuple[int, int]]:
+        del topic, partition
         return Future()
 
     def group_metadata(self) -> str:

@@ -21,7 +21,7 @@ from highwater.clusters.external.journal import ClusterDamage, Journal
 from highwater.clusters.external.metadata import MetadataView, answers
 from highwater.clusters.external.security import dialer
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
-from highwater.harness.base.interruptions import held
+from highwater.harness.base.interruptions import hold_signals
 from highwater.harness.base.waiting import NotYetError, SteadyCondition, await_condition
 from highwater.harness.releases.catalogue import release
 from highwater.harness.releases.release import Release
@@ -182,7 +182,7 @@ def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> 
     entry = journal.entry
     if not entry:
         return
-    with held():
+    with hold_signals():
         _recover(journal, say, healer or _healer(entry))
 
 

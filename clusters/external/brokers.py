@@ -14,7 +14,7 @@ from highwater.clusters.external.journal import Journal
 from highwater.clusters.external.metadata import LastingConnection, answers
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
-from highwater.harness.base.interruptions import held
+from highwater.harness.base.interruptions import hold_signals
 from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.releases.catalogue import release
 
@@ -113,7 +113,7 @@ class ExternalBroker:
         damage = self.journal.entry.wounds.get(self.id)
         if damage is None:
             return
-        with held():
+        with hold_signals():
             try:
                 self.healer.heal(self.id, damage.cures)
             except HarnessError as error:

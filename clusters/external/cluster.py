@@ -61,14 +61,14 @@ def delete_left_topics(path: Path, say: Callable[[str], None]) -> None:
         HarnessError: no broker answers, or a run works on the cluster.
     """
     inventory = Inventory.read(path)
-    found = recognise(inventory)
-    left = sorted(topic for topic in found.topics if topic.startswith(inventory.prefix))
+    identity = recognise(inventory)
+    left = sorted(topic for topic in identity.topics if topic.startswith(inventory.prefix))
     if not left:
         return
-    folder = journal_folder(found.cluster_id)
-    nothing = ClusterDamage(cluster_id=found.cluster_id, inventory=str(path), addresses={})
+    folder = journal_folder(identity.cluster_id)
+    nothing = ClusterDamage(cluster_id=identity.cluster_id, inventory=str(path), addresses={})
     journal = Journal.locked(folder, nothing)
-    healer = ClusterHealer(release(inventory.kafka), found.addresses, inventory.client)
+    healer = ClusterHealer(release(inventory.kafka), identity.addresses, inventory.client)
     made = topics_made(folder)
     try:
         for topic in left:
@@ -258,7 +258,7 @@ class ExternalCluster:
         are held until the end: after a second Ctrl-C the guard would begin once more.
         """
         if not self._closed:
-            with interruptions.held():
+            with interruptions.hold_signals():
                 self._close()
 
     def _close(self) -> None:

@@ -5,8 +5,10 @@ It needs nothing from the harness that did the damage.
 
 import contextlib
 import operator
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,7 +23,7 @@ from highwater.clusters.external.journal import ClusterDamage, Journal
 from highwater.clusters.external.metadata import MetadataView, answers
 from highwater.clusters.external.security import dialer
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
-from highwater.harness.base.interruptions import held
+from highwater.harness.base.interruptions import hold_signals
 from highwater.harness.base.waiting import NotYetError, SteadyCondition, await_condition
 from highwater.harness.releases.catalogue import release
 from highwater.harness.releases.release import Release
@@ -47,14 +49,25 @@ class ClusterHealer:
 
     Attributes:
         client: settings of librdkafka for access.
+        locks: held while a broker is healed, by its id.
     """
 
     kafka: Release
     addresses: Mapping[int, Address]
     client: Mapping[str, str]
+    locks: Mapping[int, threading.Lock] = field(
+        default_factory=lambda: defaultdict(threading.Lock), init=False
+    )
 
     def heal(self, broker: int, cures: tuple[Command, ...]) -> None:
-        """Run a broker's healing commands, unless it answers, and wait until it has a session."""
+        """Run a broker's healing commands, unless it answers, and wait until it has a session.
+
+        Who comes second waits, and finds it healed: no command is run twice.
+        """
+        with self.locks[broker]:
+            self._heal(broker, cures)
+
+    def _heal(self, broker: int, cures: tuple[Command, ...]) -> None:
         address = self.addresses[broker]
         if answers(address) and self._has_session(broker):
             return
@@ -182,7 +195,7 @@ def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> 
     entry = journal.entry
     if not entry:
         return
-    with held():
+    with hold_signals():
         _recover(journal, say, healer or _healer(entry))
 
 

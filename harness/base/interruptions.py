@@ -35,7 +35,7 @@ def tell(number: int) -> None:
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def hold_signals() -> Iterator[None]:
     """Hold signals that come within the block until its end; each is told about at once.
 
     They have a handler meanwhile, since children inherit what is ignored, but no handler. Only the

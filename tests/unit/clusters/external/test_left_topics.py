@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -144,6 +145,20 @@ def test_readers_ask_for_no_coordinator_where_that_would_make_a_topic(
     plan = external.onto(plan, inventory, found().code)
     assert plan.reader_client == reader
     check_plan(plan)
+
+
+def test_two_threads_that_heal_a_broker_run_its_command_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = tmp_path / "starts"
+    line = f"echo x >>{starts}; sleep 0.3"
+    cure = Command(what="start broker 1", verb="start", line=line, limit_s=30)
+    monkeypatch.setattr(healing, "answers", lambda _: starts.exists())
+    monkeypatch.setattr(ClusterHealer, "_live_brokers", lambda _: frozenset({1}))
+    theirs = ClusterHealer(CATALOGUE["4.4.0"], HOMES, {})
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda _: theirs.heal(1, (cure,)), range(3)))
+    assert starts.read_text() == "x\n"
 
 
 @pytest.fixture

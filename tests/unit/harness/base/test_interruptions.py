@@ -35,9 +35,9 @@ def test_signals_of_a_block_come_once_at_its_end_and_are_told_about_at_once(
 
     done = []
 
-    @interruptions.held()
+    @interruptions.hold_signals()
     def work() -> None:
-        with interruptions.held():
+        with interruptions.hold_signals():
             signal.raise_signal(signal.SIGTERM)
             done.append("inner")
         signal.raise_signal(signal.SIGINT)
@@ -59,7 +59,7 @@ def test_signals_of_a_block_come_once_at_its_end_and_are_told_about_at_once(
 @pytest.mark.usefixtures("interrupting")
 def test_children_do_not_ignore_what_is_held() -> None:
     line = "import signal; print(signal.getsignal(signal.SIGTERM).name)"
-    with interruptions.held():
+    with interruptions.hold_signals():
         words = [sys.executable, "-c", line]
         said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert said == "SIG_DFL\n"

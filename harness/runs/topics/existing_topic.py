@@ -39,6 +39,14 @@ _NEVER: Final[Mapping[str, str]] = {
 }
 """Settings that are never taken, and why."""
 
+_ANY_AGE: Final = str((1 << 63) - 1)
+_FIT_FOR_KEYS: Final[Mapping[str, str]] = {
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.difference.max.ms": _ANY_AGE,
+    "message.timestamp.before.max.ms": _ANY_AGE,
+}
+"""Kafka's defaults, with which a broker keeps the timestamps of 2004."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExistingTopic:
@@ -128,7 +136,9 @@ def likened(plan: Plan, existing: ExistingTopic, given: Mapping[str, str]) -> Pl
                 **{
                     name: f"{existing.settings[name]}: {why}"
                     for name, why in reasons.items()
-                    if name in existing.own or name in ALWAYS or existing.settings[name] == "true"
+                    if name not in _NEVER
+                    or name in existing.own
+                    or existing.settings[name] == "true"
                 },
                 **instead,
             },
@@ -164,7 +174,7 @@ def _why_not(plan: Plan, name: str, value: str) -> str:
         return "" if int(value) >= kept_ms else "a record that expires would look lost"
     if name == "retention.bytes" and value != "-1":
         return "a record that is deleted would look lost"
-    if name.startswith("message.timestamp.") and plan.workload.keys:
+    if plan.workload.keys and value != _FIT_FOR_KEYS.get(name, value):
         return "a tombstone of the workload has its name in its timestamp"
     return ""
 

@@ -57,10 +57,10 @@ def read_topic(kafka: Release, identity: ClusterIdentity, name: str) -> Existing
             f"the settings of topic {name} cannot be read: {why}",
             hint="The inventory's user needs DescribeConfigs on it.",
         )
-    known = {entry.name: entry for entry in result.configs if entry.value is not None}
-    own = frozenset(
+    entries = {entry.name: entry for entry in result.configs if entry.value is not None}
+    overrides = frozenset(
         key
-        for key, entry in known.items()
+        for key, entry in entries.items()
         if (entry.config_source == _OF_TOPIC if version else not entry.is_default)
     )
     return ExistingTopic(
@@ -68,10 +68,10 @@ def read_topic(kafka: Release, identity: ClusterIdentity, name: str) -> Existing
         replicas=replicas,
         settings={
             key: entry.value
-            for key, entry in known.items()
+            for key, entry in entries.items()
             if key in ALWAYS or not version or entry.config_source != _KAFKAS_DEFAULT
         },
-        own=own,
+        overrides=overrides,
     )
 
 

@@ -305,6 +305,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         )
         grouped = workload.group_protocol == CLASSIC or workload.subscribe > 0
         idempotent = workload.idempotence or not workload.transactions
+        brokers = {} if self.external else brokers
         plan = msgspec.structs.replace(self, topic=plain, broker_config=brokers)
         return grouped and idempotent and plan == self
 

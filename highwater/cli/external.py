@@ -108,6 +108,7 @@ def onto(
         driver=EXTERNAL,
         kafka=inventory.kafka,
         brokers=count,
+        broker_config={},  # those that make a cleaner of ours quick
         topic=topic,
         external=External(
             inventory=str(path),

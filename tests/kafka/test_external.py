@@ -12,11 +12,12 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka import admin as kafka_admin
 
 from highwater.cli.external import onto
 from highwater.clusters.external.journal import journal_folder, read
@@ -33,6 +34,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 KAFKAS = ("0.10.2.2", MODERN)
 LIKE_KAFKAS = ("1.0.2", "3.9.2", "3.9.2-zk")
 """One that does not tell the sources of settings, one of another line, one on ZooKeeper."""
+KAFKA: Any = kafka_admin
 POINTS = int(os.environ.get("HIGHWATER_KILL_POINTS", "0"))
 RUN = """
 import signal, sys, threading
@@ -108,8 +110,8 @@ def test_a_random_run_is_judged_with_disks_and_leaves_all_as_it_was(
 
 def described(theirs: Landlord, topic: str) -> str:
     """All that the admin API tells of a topic."""
-    admin = AdminClient({"bootstrap.servers": theirs.cluster.bootstrap})
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin = KAFKA.AdminClient({"bootstrap.servers": theirs.cluster.bootstrap})
+    resource = KAFKA.ConfigResource("topic", topic)
     configs = admin.describe_configs([resource])[resource].result(30)
     partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
     return repr(
@@ -145,7 +147,7 @@ def test_a_topic_is_made_like_theirs_which_is_only_read(theirs: Landlord, tmp_pa
     execute(plan, Store(tmp_path), stop=threading.Event(), progress=look)
     assert described(theirs, "orders") == before
     assert plan.topic.like is not None
-    assert plan.topic.like.own == ("min.insync.replicas", "segment.bytes")
+    assert plan.topic.like.overrides == ("min.insync.replicas", "segment.bytes")
     assert set(plan.topic.like.not_taken) == {"retention.ms", "unclean.leader.election.enable"}
     [made] = seen
     for name, value in (own | given | {"retention.ms": "-1"}).items():

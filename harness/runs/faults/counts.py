@@ -140,6 +140,8 @@ def requested(plan: Plan) -> str:
         return f"the story {plan.story}"
     if plan.schedule is not None:
         return "a replay of the model's schedule"
+    if plan.rolls:
+        return "every broker restarted in order"
     if plan.steps:
         return f"{count(len(plan.steps), 'step')}, one by one"
     if plan.nemesis:

@@ -55,14 +55,14 @@ class ExistingTopic:
     Attributes:
         replicas: brokers of each partition, the preferred leader first.
         settings: its own, those that its brokers give it, and those of ``ALWAYS``.
-        own: the names of its own.
+        overrides: the names of its own.
         not_taken: what an earlier plan did not take.
     """
 
     name: str
     replicas: tuple[tuple[int, ...], ...]
     settings: Mapping[str, str]
-    own: frozenset[str]
+    overrides: frozenset[str]
     not_taken: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -83,7 +83,7 @@ def of_plan(path: Path) -> ExistingTopic:
         name=topic.like.topic,
         replicas=topic.like.replicas,
         settings=topic.settings(),
-        own=frozenset(topic.like.own),
+        overrides=frozenset(topic.like.overrides),
         not_taken=topic.like.not_taken,
     )
 
@@ -106,15 +106,15 @@ def likened(plan: Plan, existing: ExistingTopic, given: Mapping[str, str]) -> Pl
         for name, value in existing.settings.items()
         if (why := _why_not(plan, name, value))
     }
-    taken = {name: value for name, value in existing.settings.items() if name not in reasons}
-    _check_records(plan, existing.name, taken)
+    carried = {name: value for name, value in existing.settings.items() if name not in reasons}
+    _check_records(plan, existing.name, carried)
     there = {**existing.settings, "partitions": str(len(existing.replicas))}
     instead = {
         name: f"{there[name]}: {_OPTIONS[name]} says {value}"
         for name, value in given.items()
         if value != there[name]
     }
-    settings = taken | {name: value for name, value in given.items() if name in taken}
+    settings = carried | {name: value for name, value in given.items() if name in carried}
     standard = Topic().settings()
     topic = msgspec.structs.replace(
         plan.topic,
@@ -130,14 +130,14 @@ def likened(plan: Plan, existing: ExistingTopic, given: Mapping[str, str]) -> Pl
         like=Likeness(
             topic=existing.name,
             replicas=replicas,
-            own=tuple(sorted(existing.own & taken.keys())),
+            overrides=tuple(sorted(existing.overrides & carried.keys())),
             not_taken={
                 **existing.not_taken,
                 **{
                     name: f"{existing.settings[name]}: {why}"
                     for name, why in reasons.items()
                     if name not in _NEVER
-                    or name in existing.own
+                    or name in existing.overrides
                     or existing.settings[name] == "true"
                 },
                 **instead,

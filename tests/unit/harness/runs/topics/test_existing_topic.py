@@ -32,7 +32,7 @@ ORDERS = ExistingTopic(
         "unclean.leader.election.enable": "true",
         "segment.bytes": "1048576",
     },
-    own=frozenset({"segment.bytes", "min.insync.replicas"}),
+    overrides=frozenset({"segment.bytes", "min.insync.replicas"}),
 )
 
 
@@ -70,8 +70,8 @@ def test_the_command_line_wins_and_that_is_said() -> None:
         "partitions": "2: --partitions says 3",
     }
     assert topic.like.says(topic.settings())[-2:] == [
-        "not like orders: min.insync.replicas=2: --min-isr says 1",
-        "not like orders: partitions=2: --partitions says 3",
+        "not like orders: min.insync.replicas, there 2: --min-isr says 1",
+        "not like orders: partitions, there 2: --partitions says 3",
     ]
 
 

@@ -34,7 +34,7 @@ class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             f"placed like {self.topic}: {'; '.join(placed[:SHOWN_MAX])}{more}",
             *([f"settings of {self.topic} itself: {_joined(overrides)}"] if overrides else []),
             *(
-                [f"settings that {self.topic} has of its brokers: {_joined(brokers)}"]
+                [f"settings of {self.topic} by its brokers' defaults: {_joined(brokers)}"]
                 * bool(brokers)
             ),
             *(

@@ -274,13 +274,10 @@ def _settings(sides: tuple[ComparedRun, ComparedRun]) -> list[tuple[Fact, Fact]]
         {fact.name: fact for fact in facts(side.plan, None, side.evidence.deeds)} for side in sides
     )
     both = [
-        (
-            left.get(name, Fact(name=name, value="none")),
-            right.get(name, Fact(name=name, value="none")),
-        )
-        for name in dict.fromkeys([*left, *right])
+        tuple(of_run.get(name, Fact(name=name, value="none")) for of_run in (left, right))
+        for name in left | right
     ]
-    return [(ours, theirs) for ours, theirs in both if ours.value != theirs.value]
+    return [(first, second) for first, second in both if first.value != second.value]
 
 
 def _rules(sides: tuple[ComparedRun, ComparedRun]) -> tuple[list[ModelSwitch], list[ModelSwitch]]:

@@ -52,8 +52,8 @@ def test_settings_partitions_and_placement_are_taken() -> None:
         "placed like orders: 0 on 3,1; 1 on 1,2",
         "settings of orders itself: min.insync.replicas=2, segment.bytes=1048576",
         (
-            "settings of orders by its brokers' defaults: cleanup.policy=delete, retention.bytes=-1,"
-            " retention.ms=604800000, unclean.leader.election.enable=true"
+            "settings of orders by its brokers' defaults: cleanup.policy=delete, "
+            "retention.bytes=-1, retention.ms=604800000, unclean.leader.election.enable=true"
         ),
     ]
 

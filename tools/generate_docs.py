@@ -23,6 +23,7 @@ from highwater.nemesis.faults.registry import faults as registered_faults
 from highwater.nemesis.schedules.fault_spec import CONTROLLER_TARGETS, TARGETS
 from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import BROKER_CONFIG
+from tools.api_page import api
 from tools.clients_page import clients
 from tools.hazards_page import hazards
 from tools.model_tables import drawings, external, model
@@ -269,6 +270,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "clients.md": clients,
     "results.md": results,
     "external.md": external,
+    "api.md": api,
     **drawings(),
 }
 

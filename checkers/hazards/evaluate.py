@@ -23,6 +23,7 @@ from highwater.harness.base.wording import count
 from highwater.harness.releases.catalogue import CATALOGUE, Release
 from highwater.harness.releases.client_choice import ClientChoice
 from highwater.harness.releases.cluster_facts import (
+    OWN_TOPICS,
     BrokerFacts,
     ClusterFacts,
     ReleaseRange,
@@ -55,6 +56,17 @@ class Advice:
     topics: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     command: str = ""
+
+    @property
+    def campaign(self) -> str:
+        """The command that shows it on the cluster, in a topic like the first; empty without one.
+
+        Not in one like Kafka's own, of which a run can have none.
+        """
+        if not self.hazard.campaign or not self.topics:
+            return self.hazard.campaign
+        like = next((topic for topic in self.topics if topic not in OWN_TOPICS), None)
+        return f"{self.hazard.campaign} --like {like}" if like else self.hazard.campaign
 
 
 def evaluate(

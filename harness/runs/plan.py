@@ -19,6 +19,7 @@ from highwater.harness.runs.group_protocols import (
     GroupProtocol,
 )
 from highwater.harness.runs.topics.derived_settings import derived
+from highwater.harness.runs.topics.likeness import Likeness
 
 SCHEMA_VERSION = 1
 
@@ -32,6 +33,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     Attributes:
         partitions: number of partitions, at the end.
         added: number of those that a story adds; the topic is created without them.
+        like: the topic after which it is made, on an external cluster.
     """
 
     name: str = "events"
@@ -41,6 +43,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     min_insync_replicas: int = 1
     unclean_leader_election: bool = False
     config: dict[str, str] = {}
+    like: Likeness | None = None
 
     def settings(self) -> dict[str, str]:
         """Return the topic's configuration as Kafka spells it.
@@ -288,23 +291,29 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             return True
         topic, workload = self.topic, self.workload
         config, brokers = derived(keys=workload.keys > 0, tiered=self.tiered)
-        plain = Topic(
-            name=topic.name if self.external else Topic().name,
-            partitions=topic.partitions,
-            replication_factor=topic.replication_factor if self.external else self.brokers,
-            min_insync_replicas=topic.min_insync_replicas,
-            unclean_leader_election=topic.unclean_leader_election,
-            config=config,
+        plain = (
+            topic
+            if topic.like
+            else Topic(
+                name=topic.name if self.external else Topic().name,
+                partitions=topic.partitions,
+                replication_factor=topic.replication_factor if self.external else self.brokers,
+                min_insync_replicas=topic.min_insync_replicas,
+                unclean_leader_election=topic.unclean_leader_election,
+                config=config,
+            )
         )
         grouped = workload.group_protocol == CLASSIC or workload.subscribe > 0
         idempotent = workload.idempotence or not workload.transactions
+        brokers = {} if self.external else brokers
         plan = msgspec.structs.replace(self, topic=plain, broker_config=brokers)
         return grouped and idempotent and plan == self
 
     def command(self) -> str:
         """Return the command that repeats this run with every setting.
 
-        Where no options say all of it, and of a replay, it is for the run's directory.
+        Where no options say all of it, of a replay, and of a topic made like another, it is for
+        the run's directory.
         """
         if not self.has_options:
             return "highwater replay plan.json"
@@ -323,6 +332,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if self.external is not None:
             words.append(f"--inventory {shlex.quote(self.external.inventory)}")
             words.append(f"--confirm {self.external.code or self.external.cluster_id}")
+            words += ["--like ./plan.json"] if self.topic.like else []
         elif self.driver != "local":
             words.append(f"--cluster {self.driver}")
         if self.story:

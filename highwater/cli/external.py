@@ -1,10 +1,13 @@
 """Runs on an external cluster, and the command that heals what such a run left broken."""
 
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 import msgspec
+from rich.text import Text
 from typer import Option
 
 from highwater import console
@@ -12,7 +15,8 @@ from highwater.clusters.external.inventory import Inventory, resolved
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.releases.client_choice import KAFKA_PYTHON, LIBRDKAFKA, read_client
-from highwater.harness.runs.plan import External, Plan
+from highwater.harness.runs.plan import External, Plan, Topic
+from highwater.harness.runs.topics.existing_topic import MIN_ISR, UNCLEAN, likened, of_plan
 from highwater.runtime.preflight import EXTERNAL
 
 OFFSETS = "__consumer_offsets"
@@ -26,6 +30,23 @@ InventoryOption = Annotated[
 ConfirmOption = Annotated[
     str | None, Option("--confirm", metavar="CODE", help="With --inventory: that cluster's code.")
 ]
+LikeOption = Annotated[
+    str | None,
+    Option(
+        "--like",
+        metavar="TOPIC",
+        help="With --inventory: make the run's topic like this one, which is only read; or like"
+        " the one of a run, ./plan.json.",
+    ),
+]
+
+
+def topic_options(
+    *, partitions: int | None, min_isr: int | None, unclean: bool | None
+) -> dict[str, str]:
+    """Return the settings of a topic that the command line gives, as Kafka spells them."""
+    given = {"partitions": partitions, MIN_ISR: min_isr, UNCLEAN: unclean}
+    return {name: str(value).lower() for name, value in given.items() if value is not None}
 
 
 def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
@@ -44,13 +65,35 @@ def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
     return named
 
 
-def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
+def require_inventory(like: str | None, inventory: Path | None) -> None:
+    """Refuse ``--like`` where there is no topic that it could mean."""
+    if like is not None and inventory is None:
+        raise UsageError(
+            f"--like {like} is a topic of a cluster of yours",
+            hint="Add --inventory FILE (docs/external.md).",
+        )
+
+
+def onto(
+    plan: Plan,
+    path: Path,
+    confirm: str | None,
+    *,
+    like: str | None = None,
+    given: Mapping[str, str] = MappingProxyType({}),
+) -> Plan:
     """Return the same plan for the cluster of an inventory, after checking the cluster's identity.
 
     Faults that a dead run left on it are healed first: without that it might not answer.
+
+    Args:
+        like: topic of that cluster after which the run's is made, or a plan's path with a slash,
+            which no topic's name has.
+        given: the topic's settings that the command line gives; see ``topic_options``.
     """
     from highwater.clusters.external.cluster import heal_leftovers
     from highwater.clusters.external.identity import identify
+    from highwater.clusters.external.topic_reader import read_topic
 
     path = resolved(path)
     inventory = Inventory.read(path)
@@ -63,12 +106,13 @@ def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
         replication_factor=min(REPLICAS, count),
     )
     unmade = OFFSETS not in identity.topics and _read_without_groups(plan, inventory)
-    return msgspec.structs.replace(
+    plan = msgspec.structs.replace(
         plan,
         reader_client=KAFKA_PYTHON if unmade else plan.reader_client,
         driver=EXTERNAL,
         kafka=inventory.kafka,
         brokers=count,
+        broker_config={},  # those that make a cleaner of ours quick
         topic=topic,
         external=External(
             inventory=str(path),
@@ -78,6 +122,18 @@ def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
             commands=tuple(sorted(inventory.commands.named())),
         ),
     )
+    if like is None:
+        return plan
+    existing = (
+        of_plan(Path(like)) if "/" in like else read_topic(release(inventory.kafka), identity, like)
+    )
+    return likened(plan, existing, given)
+
+
+def show_likeness(topic: Topic) -> None:
+    """Print on standard error what a run's topic has of another."""
+    for line in topic.like.says(topic.settings()) if topic.like else ():
+        console.err.print(Text(line))
 
 
 def _read_without_groups(plan: Plan, inventory: Inventory) -> bool:

@@ -11,7 +11,7 @@ from typer import Option
 
 from highwater import console
 from highwater.cli import external
-from highwater.cli.external import ConfirmOption
+from highwater.cli.external import ConfirmOption, LikeOption
 from highwater.cli.options.common import DEFAULT_STORE, JsonOption, StoreOption, on_spark
 from highwater.cli.options.workload import (
     AcksOption,
@@ -43,6 +43,7 @@ def rolling(  # noqa: PLR0913 - a command's options are its arguments
         Option("--inventory", metavar="FILE", help="The cluster, and how to restart a broker."),
     ],
     confirm: ConfirmOption = None,
+    like: LikeOption = None,
     kafka: Annotated[
         str | None, Option(help="Release, if the inventory is to be checked against it.")
     ] = None,
@@ -56,10 +57,16 @@ def rolling(  # noqa: PLR0913 - a command's options are its arguments
     ] = "30s",
     acks: AcksOption = "all",
     min_isr: Annotated[
-        int, Option("--min-isr", help="min.insync.replicas, 1 to the replicas of a partition.")
-    ] = 1,
-    unclean: UncleanOption = False,
-    partitions: Annotated[int, Option(help=f"Partitions, {limits.PARTITIONS.says}.")] = 3,
+        int | None,
+        Option(
+            "--min-isr",
+            help="min.insync.replicas, 1 to the replicas of a partition.  [default: 1]",
+        ),
+    ] = None,
+    unclean: UncleanOption = None,
+    partitions: Annotated[
+        int | None, Option(help=f"Partitions, {limits.PARTITIONS.says}.  [default: 3]")
+    ] = None,
     producers: Annotated[int, Option(help=f"Producers, {limits.CLIENTS.says}.")] = 3,
     consumers: ConsumersOption = 1,
     rate: RateOption = "200",
@@ -82,9 +89,9 @@ def rolling(  # noqa: PLR0913 - a command's options are its arguments
     plan = Plan(
         kafka=external.release_of(kafka, "external", inventory),
         topic=Topic(
-            partitions=partitions,
-            min_insync_replicas=min_isr,
-            unclean_leader_election=unclean,
+            partitions=3 if partitions is None else partitions,
+            min_insync_replicas=1 if min_isr is None else min_isr,
+            unclean_leader_election=bool(unclean),
         ),
         workload=Workload(
             producers=producers,
@@ -99,7 +106,9 @@ def rolling(  # noqa: PLR0913 - a command's options are its arguments
         steps=(FaultStep(fault=ROLLING, at_s=BEFORE_S, lasts_s=AFTER_S),),
         duration_s=parse_values.duration(duration),
     )
-    plan = external.onto(plan, inventory, confirm)
+    given = external.topic_options(partitions=partitions, min_isr=min_isr, unclean=unclean)
+    plan = external.onto(plan, inventory, confirm, like=like, given=given)
+    external.show_likeness(plan.topic)
     with console.progress() as progress:
         judged = perform([plan], Store(store), spark=spark, progress=progress)
     console.finish(judged, as_json=as_json)

@@ -6,7 +6,7 @@ from typer import Option
 
 from highwater import console
 from highwater.cli import external
-from highwater.cli.external import ConfirmOption, InventoryOption
+from highwater.cli.external import ConfirmOption, InventoryOption, LikeOption
 from highwater.cli.options.common import (
     DEFAULT_STORE,
     ControllersOption,
@@ -66,11 +66,15 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     seed: Annotated[int, Option(help="Seed of all random choices.")] = 0,
     acks: AcksOption = "all",
-    min_isr: Annotated[int, Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")] = 1,
-    unclean: UncleanOption = False,
+    min_isr: Annotated[
+        int | None,
+        Option("--min-isr", help="min.insync.replicas, 1 to --brokers.  [default: 1]"),
+    ] = None,
+    unclean: UncleanOption = None,
     cluster: Annotated[str, Option(help="Cluster driver: local or docker.")] = "local",
     inventory: InventoryOption = None,
     confirm: ConfirmOption = None,
+    like: LikeOption = None,
     brokers: Annotated[
         int, Option(help=f"Brokers, and replicas of each partition: {limits.BROKERS.says}.")
     ] = 3,
@@ -180,6 +184,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.nemesis.stories.registry import find_story
 
     kafka = external.release_of(kafka, cluster, inventory)
+    external.require_inventory(like, inventory)
     script = find_story(story) if story else None
     if script is not None and duration is not None:
         raise UsageError(
@@ -221,8 +226,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
             ),
             added=added,
             replication_factor=script.replicas(brokers) if script else brokers,
-            min_insync_replicas=min_isr,
-            unclean_leader_election=unclean,
+            min_insync_replicas=1 if min_isr is None else min_isr,
+            unclean_leader_election=bool(unclean),
             config=dict(script.topic_config) if script else {},
         ),
         workload=workload,
@@ -248,7 +253,9 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     )
     plans = [with_settings(plan)] * repeat
     if inventory is not None:
-        plans = [external.onto(plan, inventory, confirm) for plan in plans]
+        given = external.topic_options(partitions=partitions, min_isr=min_isr, unclean=unclean)
+        plans = [external.onto(plan, inventory, confirm, like=like, given=given) for plan in plans]
+        external.show_likeness(plans[0].topic)
     with console.progress() as progress:
         judged = perform(plans, Store(store), spark=spark, progress=progress)
     console.finish(judged, as_json=as_json)

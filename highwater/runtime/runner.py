@@ -207,14 +207,20 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]
 
     Of partitions that a story adds, too.
     """
+    assignment = _assignment(plan, cluster, probe)
+    first = assignment[: plan.topic.partitions - plan.topic.added]
+    cluster.create_topic(plan.topic.name, first, plan.topic.settings())
+    return assignment
+
+
+def _assignment(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]:
+    if plan.topic.like is not None:
+        return [[*replicas] for replicas in plan.topic.like.replicas]
     script = find_script(plan)
     ids = [*script.cast(cluster, probe)] if script else sorted(cluster.brokers)
     starts = (n % len(ids) for n in range(plan.topic.partitions))
     rings = ([*ids[start:], *ids[:start]] for start in starts)
-    assignment = [ring[: plan.topic.replication_factor] for ring in rings]
-    first = assignment[: plan.topic.partitions - plan.topic.added]
-    cluster.create_topic(plan.topic.name, first, plan.topic.settings())
-    return assignment
+    return [ring[: plan.topic.replication_factor] for ring in rings]
 
 
 def _play(plan: Plan, scene: ScheduleContext, diary: StatusKeeper) -> None:

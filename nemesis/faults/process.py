@@ -12,7 +12,7 @@ from highwater.clusters.admin.sessions import await_sessions
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.runs.faults.steps import ROLLING
+from highwater.harness.runs.faults.steps import RESTARTED, ROLLING
 from highwater.nemesis.faults.registry import RESTART, FaultTarget, aimed, fault
 
 _STORM: Final = 3
@@ -128,11 +128,12 @@ def rolling_in_sync(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         contextlib.closing(ReplicationView(cluster)) as view,
     ):
         _await_in_sync(view, "before the first restart")
+        aim.note("every replica is in sync: the brokers are restarted in order", None)
         for number, target in enumerate(cluster.brokers.values(), start=1):
             _require_going(aim)
             target.restart()
             place = f"{number} of {len(cluster.brokers)}"
-            aim.note(f"broker {target.id}, {place}, was restarted", target.id)
+            aim.note(f"broker {target.id}, {place}, {RESTARTED}", target.id)
             _await_session(cluster, probe, aim, target.id)
             _await_in_sync(view, f"after the restart of broker {target.id}")
     yield "every broker was restarted, one after the other, each once all replicas were in sync"

@@ -269,9 +269,15 @@ def _window(pairs: Sequence[Pair], parting: int | None) -> list[Pair]:
 
 
 def _settings(sides: tuple[ComparedRun, ComparedRun]) -> list[tuple[Fact, Fact]]:
-    """Return the settings in which the runs differ."""
-    both = zip(*(facts(side.plan, None, side.evidence.deeds) for side in sides), strict=True)
-    return [(left, right) for left, right in both if left.value != right.value]
+    """Return the settings in which the runs differ; some facts are of one run alone."""
+    left, right = (
+        {fact.name: fact for fact in facts(side.plan, None, side.evidence.deeds)} for side in sides
+    )
+    both = [
+        tuple(of_run.get(name, Fact(name=name, value="none")) for of_run in (left, right))
+        for name in left | right
+    ]
+    return [(first, second) for first, second in both if first.value != second.value]
 
 
 def _rules(sides: tuple[ComparedRun, ComparedRun]) -> tuple[list[ModelSwitch], list[ModelSwitch]]:

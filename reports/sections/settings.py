@@ -5,7 +5,7 @@ from typing import Final
 
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.faults.counts import FaultCounts, Happening
-from highwater.harness.runs.plan import Plan, Workload
+from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Environment
 
 _ACKS: Final = {
@@ -59,6 +59,7 @@ def facts(
             means=f"on {plan.brokers} brokers, {topic.partitions} partition"
             + ("s" if topic.partitions != 1 else ""),
         ),
+        *_likeness(plan.topic),
         Fact(name="Seed", value=str(plan.seed)),
         Fact(name="Driver", value=plan.driver, means=environment.platform if environment else ""),
         *([Fact(name="Client", value=plan.client)] if plan.client != LIBRDKAFKA else []),
@@ -70,6 +71,14 @@ def facts(
         *_groups(work),
         Fact(name="Truncation", value="", means=environment.truncation if environment else ""),
     ]
+
+
+def _likeness(topic: Topic) -> list[Fact]:
+    """Return the topic after which the run's was made, and where its settings are from."""
+    if topic.like is None:
+        return []
+    means = "; ".join(topic.like.says(topic.settings()))
+    return [Fact(name="Made like", value=topic.like.topic, means=means)]
 
 
 def _groups(work: Workload) -> list[Fact]:

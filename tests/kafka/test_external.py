@@ -12,9 +12,12 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import psutil
 import pytest
+from confluent_kafka import admin as kafka_admin
 
 from highwater.cli.external import onto
 from highwater.clusters.external.journal import journal_folder, read
@@ -29,6 +32,9 @@ from tests.support.commands import finish, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 KAFKAS = ("0.10.2.2", MODERN)
+LIKE_KAFKAS = ("1.0.2", "3.9.2", "3.9.2-zk")
+"""One that does not tell the sources of settings, one of another line, one on ZooKeeper."""
+KAFKA: Any = kafka_admin
 POINTS = int(os.environ.get("HIGHWATER_KILL_POINTS", "0"))
 RUN = """
 import signal, sys, threading
@@ -101,6 +107,66 @@ def test_a_random_run_is_judged_with_disks_and_leaves_all_as_it_was(
     for broker in (1, 2, 3):
         assert list(tmp_path.glob(f"latest/replicas/{broker}/{topic}/*.log"))
     require_whole(theirs)
+
+
+def described(theirs: Landlord, topic: str) -> str:
+    """All that the admin API tells of a topic."""
+    admin = KAFKA.AdminClient({"bootstrap.servers": theirs.cluster.bootstrap})
+    resource = KAFKA.ConfigResource("topic", topic)
+    configs = admin.describe_configs([resource])[resource].result(30)
+    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    return repr(
+        (
+            sorted((name, entry.value, entry.source) for name, entry in configs.items()),
+            [(number, state.replicas) for number, state in sorted(partitions.items())],
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [MODERN, *(pytest.param(kafka, marks=pytest.mark.nightly) for kafka in LIKE_KAFKAS)],
+    indirect=True,
+)
+def test_a_topic_is_made_like_theirs_which_is_only_read(theirs: Landlord, tmp_path: Path) -> None:
+    own = {"min.insync.replicas": "2", "segment.bytes": "2097152", "retention.ms": "60000"}
+    theirs.cluster.create_topic("orders", [[3, 1], [1, 2]], own)
+    before = described(theirs, "orders")
+    calm = msgspec.structs.replace(PLAN, nemesis=(), duration_s=0)
+    where = (theirs.inventory(), theirs.code)
+    with pytest.raises(UsageError, match="no topic order,") as caught:
+        onto(calm, *where, like="order")
+    assert "Did you mean orders?" in str(caught.value.hint)
+    seen: list[str] = []
+    given = {"unclean.leader.election.enable": "true"}
+    plan = onto(calm, *where, like="orders", given=given)
+
+    def look(step: str) -> None:
+        if not seen and step.startswith("running"):
+            seen.append(described(theirs, plan.topic.name))
+
+    execute(plan, Store(tmp_path), stop=threading.Event(), progress=look)
+    assert described(theirs, "orders") == before
+    assert plan.topic.like is not None
+    assert plan.topic.like.overrides == ("min.insync.replicas", "segment.bytes")
+    assert set(plan.topic.like.not_taken) == {"retention.ms", "unclean.leader.election.enable"}
+    [made] = seen
+    for name, value in (own | given | {"retention.ms": "-1"}).items():
+        assert f"({name!r}, {value!r}, " in made
+    assert made.endswith("[(0, [3, 1]), (1, [1, 2])])")
+    require_whole(theirs)
+    again = onto(calm, *where, like=str(tmp_path / "latest/plan.json"))
+    assert again.topic.like is not None
+    assert again.topic.like.replicas == plan.topic.like.replicas
+    assert again.topic.settings() == plan.topic.settings()
+
+
+@pytest.mark.parametrize(
+    "theirs", [pytest.param("0.10.2.2", marks=pytest.mark.nightly)], indirect=True
+)
+def test_old_brokers_do_not_tell_what_a_topic_is_like(theirs: Landlord) -> None:
+    with pytest.raises(UsageError, match="do not tell a topic's settings"):
+        onto(PLAN, theirs.inventory(), theirs.code, like="orders")
 
 
 def test_the_doctor_tells_what_to_confirm_and_hurts_nothing(theirs: Landlord) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 from highwater.harness.base.wording import count
 from highwater.harness.runs.faults.effects import step_of
+from highwater.harness.runs.faults.steps import RESTARTED, ROLLING
 from highwater.harness.runs.plan import Plan
 
 _NS: Final = 1_000_000_000
@@ -28,28 +29,39 @@ class FaultCounts:
         faults: fault to how often it was injected, in the order of their first times.
         steps: how many steps of the model's schedule were taken, a planned move among them.
         seconds: from the first fault to the end of the last.
+        restarted: how many brokers a rolling restart has restarted.
+        rolled_s: when it began and ended; None without one.
     """
 
     faults: Mapping[str, int]
     steps: int = 0
     seconds: float = 0.0
+    restarted: int = 0
+    rolled_s: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]]) -> Self:
         """Count the rows of ``events/faults``, in order of time."""
         notes = [row for row in rows if (row["fault"], row["phase"]) == _STEP]
         injected = [row["fault"] for row in rows if row["phase"] == "inject"]
-        times = [row["time_ns"] or 0 for row in rows if row["phase"] in ("inject", "heal")]
+        rolled = [row for row in rows if row["fault"] == ROLLING and row["phase"] != "heal"]
+        timed = [row for row in rows if row["phase"] != "note" or row["fault"] == ROLLING]
+        times = [row["time_ns"] or 0 for row in timed]
+        restarts = [row for row in rolled if str(row["says"]).endswith(RESTARTED)]
         return cls(
             faults=Counter(map(str, injected)),
             steps=sum(step_of(row) is not None for row in notes),
             seconds=(max(times) - min(times)) / _NS if times else 0.0,
+            restarted=len(restarts),
+            rolled_s=(rolled[0]["time_ns"] / _NS, rolled[-1]["time_ns"] / _NS)
+            if restarts
+            else None,
         )
 
     @property
     def nothing(self) -> bool:
         """True if nothing at all was done."""
-        return not (self.faults or self.steps)
+        return not (self.faults or self.steps or self.restarted)
 
     @property
     def count(self) -> int:
@@ -59,16 +71,26 @@ class FaultCounts:
     @property
     def counted(self) -> str:
         """``kill 3 times, pause once``."""
-        kinds = list(self.faults.items())[:_KINDS_MAX]
+        faults = {
+            name: number
+            for name, number in self.faults.items()
+            if not (name == ROLLING and self.restarted)
+        }
+        kinds = list(faults.items())[:_KINDS_MAX]
         words = [f"{count(self.steps, 'step')} taken"] if self.steps else []
+        if self.restarted:
+            words.append(f"{count(self.restarted, 'broker')} restarted in order")
         words += [f"{name} {_times(number)}" for name, number in kinds]
-        more = self.count - sum(number for _, number in kinds)
+        more = sum(faults.values()) - sum(number for _, number in kinds)
         words += [f"{count(more, 'fault')} of other kinds"] if more else []
         return ", ".join(words) or "nothing"
 
     @property
     def says(self) -> str:
         """``kill 3 times, pause once, in 12 s``."""
+        if self.rolled_s and not self.faults.keys() - {ROLLING}:
+            first, last = self.rolled_s
+            return f"{self.counted}, from {first:.0f} s to {last:.0f} s of the run"
         if self.seconds < _SHORT_S:
             return self.counted
         return f"{self.counted}, in {self.seconds:.{0 if self.seconds >= _WHOLE_S else 1}f} s"
@@ -118,6 +140,8 @@ def requested(plan: Plan) -> str:
         return f"the story {plan.story}"
     if plan.schedule is not None:
         return "a replay of the model's schedule"
+    if plan.rolls:
+        return "every broker restarted in order"
     if plan.steps:
         return f"{count(len(plan.steps), 'step')}, one by one"
     if plan.nemesis:

@@ -13,6 +13,9 @@ import msgspec
 ROLLING: Final = "rolling-in-sync"
 """The fault of ``highwater rolling``: every broker restarted, as an operator does it."""
 
+RESTARTED: Final = "was restarted"
+"""The end of its note about each broker."""
+
 RENAMED_FAULTS: Final[Mapping[str, str]] = {
     "mute": "partition-outbound",
     "deafen": "partition-inbound",

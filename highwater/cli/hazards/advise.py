@@ -176,7 +176,7 @@ def document(cluster: ClusterFacts, every: Sequence[Advice]) -> dict[str, Any]:
                 "cure": advice.hazard.cure,
                 "cost": advice.hazard.cost,
                 "command": advice.command or None,
-                "campaign": advice.hazard.campaign or None,
+                "campaign": advice.campaign or None,
             }
             for advice in every
         ],
@@ -218,8 +218,8 @@ def _show_loss(advice: Advice) -> None:
     say(Text(f"  cure:   {hazard.cure}"))
     say(Text(f"  costs:  {hazard.cost}"))
     say(Text(f"  see it: {advice.command}"))
-    if hazard.campaign:
-        say(Text(f"  on it:  {hazard.campaign}"))
+    if advice.campaign:
+        say(Text(f"  on it:  {advice.campaign}"))
 
 
 def summary(cluster: ClusterFacts) -> list[str]:

@@ -8,7 +8,12 @@ from highwater.harness.base import limits
 
 AcksOption = Annotated[str, Option("--acks", help="0, 1 or all.")]
 UncleanOption = Annotated[
-    bool, Option("--unclean", help="Allow unclean elections; takes no value.")
+    bool | None,
+    Option(
+        "--unclean/--clean",
+        help="Allow unclean elections, or forbid them; takes no value.  [default: clean]",
+        show_default=False,
+    ),
 ]
 ConsumersOption = Annotated[
     int, Option("--consumers", help=f"Readers during the run, {limits.CLIENTS.says}.")

@@ -53,6 +53,18 @@ def test_only_the_topics_to_which_it_applies_are_named() -> None:
     assert of(cluster(), "last-replica").reasons == ("min.insync.replicas=2",)
 
 
+def test_the_campaign_on_the_cluster_is_in_a_topic_like_the_first_that_can_lose() -> None:
+    facts = cluster(
+        "4.4.0", topic("__consumer_offsets"), topic("orders"), topic("single", replicas=1)
+    )
+    advice = of(facts, "acks-1", {"acks": "1"})
+    assert advice.campaign == f"{advice.hazard.campaign} --like orders"
+    assert advice.campaign.startswith("highwater run --inventory FILE --acks 1 --nemesis ")
+    own = of(cluster("4.4.0", topic("__consumer_offsets")), "acks-1", {"acks": "1"})
+    assert own.campaign == own.hazard.campaign
+    assert not of(facts, "elected-again").campaign
+
+
 def test_settings_that_could_not_be_read_are_asked_for() -> None:
     unread_topic = replace(topic(), settings=None)
     advice = of(cluster("4.4.0", unread_topic), "last-replica")

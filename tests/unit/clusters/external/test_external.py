@@ -34,6 +34,7 @@ from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs.faults.steps import ROLLING, FaultStep
 from highwater.harness.runs.plan import External, Plan, Topic, Workload
 from highwater.harness.runs.store import Store
+from highwater.harness.runs.topics.derived_settings import derived
 from highwater.nemesis.faults.registry import faults
 from highwater.runtime.preflight import check_plan
 
@@ -288,6 +289,13 @@ def test_a_plan_for_it_can_be_kept_and_told() -> None:
 def test_what_commands_cannot_do_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         check_plan(plan(**changes))
+
+
+def test_keys_need_no_setting_of_its_brokers() -> None:
+    topic = Topic(name="highwater-1", config=derived(keys=True, tiered=False)[0])
+    keyed = plan(workload=Workload(keys=5), topic=topic)
+    check_plan(keyed)
+    assert "--keys 5" in keyed.command()
 
 
 @pytest.mark.parametrize("commands", [("restart",), ("start", "stop")])

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -39,6 +40,17 @@ def test_a_run_never_parts_from_itself(runs: dict[str, Run]) -> None:
     html = comparison.page(runs["loss"], runs["loss"])
     assert "never part" in html
     assert "parting" not in html.split("<body>")[1]
+
+
+def test_a_setting_that_one_run_alone_has_is_a_difference(
+    runs: dict[str, Run], tmp_path: Path
+) -> None:
+    other = write_all(tmp_path, ["loss"])["loss"]
+    plan = msgspec.structs.replace(other.plan(), client="java")
+    (other.path / "plan.json").write_bytes(plan.to_json())
+    html = comparison.page(runs["loss"], other)
+    assert "Client" in html
+    assert "java" in html
 
 
 def test_the_steps_of_both_are_all_there(runs: dict[str, Run]) -> None:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from highwater.cli.app import app
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.faults.counts import FaultCounts, Happening, title
-from highwater.harness.runs.faults.steps import FaultStep
+from highwater.harness.runs.faults.steps import RESTARTED, ROLLING, FaultStep
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.schedules.generator import LEAST_S
 from highwater.reports.sections.settings import facts
@@ -53,6 +53,29 @@ def test_one_that_was_never_healed_has_no_length_and_notes_are_no_faults() -> No
     assert FaultCounts.of([row(3, "reset")]).says == "reset once"
     assert FaultCounts.of([KILLS[0]]).nothing
     assert FaultCounts.of([]).says == "nothing"
+
+
+ROLLS = [
+    row(3, ROLLING, "note", "every replica is in sync: the brokers are restarted in order"),
+    row(16, ROLLING, "note", f"broker 1, 1 of 3, {RESTARTED}"),
+    row(17, ROLLING, "note", "broker 1 had ended by itself, and was started again"),
+    row(30, ROLLING, "note", f"broker 2, 2 of 3, {RESTARTED}"),
+    row(44, ROLLING, "note", f"broker 3, 3 of 3, {RESTARTED}"),
+    row(48, ROLLING, "inject", "every broker was restarted, one after the other"),
+    row(51, ROLLING, "heal"),
+]
+
+
+def test_a_rolling_restart_is_told_by_its_brokers_also_if_it_ended_early() -> None:
+    whole = FaultCounts.of(ROLLS)
+    assert whole.counted == "3 brokers restarted in order"
+    assert whole.says == "3 brokers restarted in order, from 3 s to 48 s of the run"
+    early = FaultCounts.of(ROLLS[:4])
+    assert early.says == "2 brokers restarted in order, from 3 s to 30 s of the run"
+    assert not early.nothing
+    assert FaultCounts.of(ROLLS[:1]).nothing
+    mixed = FaultCounts.of([*ROLLS, row(60, "kill"), row(61, "kill", "heal")])
+    assert mixed.says == "3 brokers restarted in order, kill once, in 58 s"
 
 
 def test_many_kinds_are_cut_short() -> None:

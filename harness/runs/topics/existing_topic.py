@@ -1,0 +1,196 @@
+"""Make a run's topic like one that exists: its settings, its partitions and their placement."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from highwater.harness.base.errors import StoreError, UsageError
+from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.topics.likeness import Likeness
+
+MIN_ISR: Final = "min.insync.replicas"
+UNCLEAN: Final = "unclean.leader.election.enable"
+ALWAYS: Final = frozenset(Topic().settings())
+"""Settings that a run's topic has in any case: whatever they are there, they must be known."""
+
+_OPTIONS: Final = {
+    MIN_ISR: "--min-isr",
+    UNCLEAN: "--unclean or --clean",
+    "partitions": "--partitions",
+}
+_DAY_MS: Final = 86_400_000
+_RECORD_OVERHEAD: Final = 200
+"""Bytes that a batch of one record may have beside its value, by far."""
+
+_REMOTE: Final = "records of a remote tier are in no copy of a broker's disk"
+_THROTTLE: Final = "a throttle is for that topic's own traffic"
+_NEVER: Final[Mapping[str, str]] = {
+    "remote.storage.enable": _REMOTE,
+    "remote.log.copy.disable": _REMOTE,
+    "remote.log.delete.on.disable": _REMOTE,
+    "local.retention.ms": _REMOTE,
+    "local.retention.bytes": _REMOTE,
+    "leader.replication.throttled.replicas": _THROTTLE,
+    "follower.replication.throttled.replicas": _THROTTLE,
+    "message.format.version": "the format is known of brokers alone",
+}
+"""Settings that are never taken, and why."""
+
+_ANY_AGE: Final = str((1 << 63) - 1)
+_FIT_FOR_KEYS: Final[Mapping[str, str]] = {
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.difference.max.ms": _ANY_AGE,
+    "message.timestamp.before.max.ms": _ANY_AGE,
+}
+"""Kafka's defaults, with which a broker keeps the timestamps of 2004."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExistingTopic:
+    """A topic that exists, or existed when a plan was made.
+
+    Attributes:
+        replicas: brokers of each partition, the preferred leader first.
+        settings: its own, those that its brokers give it, and those of ``ALWAYS``.
+        overrides: the names of its own.
+        not_taken: what an earlier plan did not take.
+    """
+
+    name: str
+    replicas: tuple[tuple[int, ...], ...]
+    settings: Mapping[str, str]
+    overrides: frozenset[str]
+    not_taken: Mapping[str, str] = field(default_factory=dict)
+
+
+def of_plan(path: Path) -> ExistingTopic:
+    """Return the topic after which that of a plan in a file was made, as it was then."""
+    try:
+        topic = Plan.from_json(path.read_bytes()).topic
+    except OSError as error:
+        raise UsageError(
+            f"the plan {path} cannot be read: {error.strerror}",
+            hint="A run's folder has its plan.json; a topic's name has no slash.",
+        ) from error
+    except StoreError as error:
+        raise UsageError(f"{path} holds no plan: {error.message}") from error
+    if topic.like is None:
+        raise UsageError(f"the topic of {path} was made like no other")
+    return ExistingTopic(
+        name=topic.like.topic,
+        replicas=topic.like.replicas,
+        settings=topic.settings(),
+        overrides=frozenset(topic.like.overrides),
+        not_taken=topic.like.not_taken,
+    )
+
+
+def likened(plan: Plan, existing: ExistingTopic, given: Mapping[str, str]) -> Plan:
+    """Return a plan for an external cluster whose topic is made like an existing one.
+
+    Args:
+        plan: has the topic's name and the workload.
+        given: settings of the command line, and its ``partitions``, which win.
+
+    Raises:
+        UsageError: a run cannot have such a topic.
+    """
+    count = int(given.get("partitions", len(existing.replicas)))
+    replicas = tuple(existing.replicas[n % len(existing.replicas)] for n in range(count))
+    _check_placement(plan, existing)
+    reasons = {
+        name: why
+        for name, value in existing.settings.items()
+        if (why := _why_not(plan, name, value))
+    }
+    carried = {name: value for name, value in existing.settings.items() if name not in reasons}
+    _check_records(plan, existing.name, carried)
+    there = {**existing.settings, "partitions": str(len(existing.replicas))}
+    instead = {
+        name: f"{there[name]}: {_OPTIONS[name]} says {value}"
+        for name, value in given.items()
+        if value != there[name]
+    }
+    settings = carried | {name: value for name, value in given.items() if name in carried}
+    standard = Topic().settings()
+    topic = msgspec.structs.replace(
+        plan.topic,
+        partitions=count,
+        replication_factor=len(replicas[0]),
+        min_insync_replicas=int(settings[MIN_ISR]),
+        unclean_leader_election=settings[UNCLEAN] == "true",
+        config={
+            name: value
+            for name, value in settings.items()
+            if name not in {MIN_ISR, UNCLEAN} and standard.get(name) != value
+        },
+        like=Likeness(
+            topic=existing.name,
+            replicas=replicas,
+            overrides=tuple(sorted(existing.overrides & carried.keys())),
+            not_taken={
+                **existing.not_taken,
+                **{
+                    name: f"{existing.settings[name]}: {why}"
+                    for name, why in reasons.items()
+                    if name not in _NEVER
+                    or name in existing.overrides
+                    or existing.settings[name] == "true"
+                },
+                **instead,
+            },
+        ),
+    )
+    return msgspec.structs.replace(plan, topic=topic)
+
+
+def _check_placement(plan: Plan, existing: ExistingTopic) -> None:
+    ours = set(plan.broker_ids)
+    if foreign := sorted({broker for on in existing.replicas for broker in on} - ours):
+        raise UsageError(
+            f"topic {existing.name} has replicas on broker {foreign[0]}, which the inventory does"
+            " not name",
+            hint=f"Add [brokers.{foreign[0]}], so that its disk is copied, or take another topic.",
+        )
+    sizes = sorted({len(on) for on in existing.replicas})
+    if len(sizes) > 1:
+        raise UsageError(
+            f"the partitions of topic {existing.name} have {sizes[0]} to {sizes[-1]} replicas",
+            hint="Take a topic whose partitions have the same number, or wait for a reassignment.",
+        )
+
+
+def _why_not(plan: Plan, name: str, value: str) -> str:
+    """Return why a setting is not taken; empty if it is."""
+    if name in _NEVER:
+        return _NEVER[name]
+    if name == "retention.ms" and value != "-1":
+        kept_ms = _DAY_MS + plan.duration_s * 1000
+        if plan.workload.keys:
+            return "tombstones of the workload have timestamps of 2004"
+        return "" if int(value) >= kept_ms else "a record that expires would look lost"
+    if name == "retention.bytes" and value != "-1":
+        return "a record that is deleted would look lost"
+    if plan.workload.keys and value != _FIT_FOR_KEYS.get(name, value):
+        return "a tombstone of the workload has its name in its timestamp"
+    return ""
+
+
+def _check_records(plan: Plan, name: str, settings: Mapping[str, str]) -> None:
+    """Refuse a topic that takes no record of the workload."""
+    compacted = "compact" in settings.get("cleanup.policy", "")
+    if compacted and not plan.workload.keys:
+        raise UsageError(
+            f"topic {name} is compacted, and takes no record without a key",
+            hint="Add --keys 100, say.",
+        )
+    most = settings.get("max.message.bytes")
+    if most is not None and plan.workload.record_bytes + _RECORD_OVERHEAD > int(most):
+        raise UsageError(
+            f"topic {name} takes no records of {plan.workload.record_bytes} bytes:"
+            f" its max.message.bytes is {most}",
+            hint="Give less as --record-bytes.",
+        )

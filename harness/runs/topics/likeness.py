@@ -1,0 +1,52 @@
+"""The likeness of a run's topic to one that existed: what was taken of it, and what was not."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+SHOWN_MAX = 6
+"""Placements that are listed one by one."""
+
+
+class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The existing topic after which a run's topic was made.
+
+    Attributes:
+        topic: its name.
+        replicas: brokers of each partition of the run's topic, the preferred leader first.
+        overrides: settings that were taken and are the topic's own; the others are its brokers'.
+        not_taken: what the run's topic has otherwise: the value there, and why it was not taken.
+    """
+
+    topic: str
+    replicas: tuple[tuple[int, ...], ...]
+    overrides: tuple[str, ...] = ()
+    not_taken: dict[str, str] = {}
+
+    def says(self, settings: Mapping[str, str]) -> list[str]:
+        """Return where each of a topic's settings is from, a line for each source."""
+        here = {name: value for name, value in settings.items() if name not in self.not_taken}
+        overrides = {name: value for name, value in here.items() if name in self.overrides}
+        brokers = {name: value for name, value in here.items() if name not in self.overrides}
+        placed = [f"{number} on {_listed(on)}" for number, on in enumerate(self.replicas)]
+        more = f" and {len(placed) - SHOWN_MAX} more" if len(placed) > SHOWN_MAX else ""
+        return [
+            f"placed like {self.topic}: {'; '.join(placed[:SHOWN_MAX])}{more}",
+            *([f"settings of {self.topic} itself: {_joined(overrides)}"] if overrides else []),
+            *(
+                [f"settings of {self.topic} by its brokers' defaults: {_joined(brokers)}"]
+                * bool(brokers)
+            ),
+            *(
+                f"not like {self.topic}: {name}, there {why}"
+                for name, why in self.not_taken.items()
+            ),
+        ]
+
+
+def _joined(settings: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))
+
+
+def _listed(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers))

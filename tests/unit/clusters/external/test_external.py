@@ -29,7 +29,7 @@ from highwater.clusters.external.journal import (
 )
 from highwater.clusters.external.metadata import ClusterIdentity
 from highwater.clusters.external.security import dialer
-from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.base.errors import HarnessError, UsageError, WaitTimeoutError
 from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs.faults.steps import ROLLING, FaultStep
 from highwater.harness.runs.plan import External, Plan, Topic, Workload
@@ -374,8 +374,25 @@ def test_a_second_run_on_a_cluster_is_refused_and_a_dead_one_is_not(tmp_path: Pa
         assert other.stdout.readline() == b"held\n"
         with pytest.raises(HarnessError, match=f"another run works .*process {other.pid}"):
             Journal.locked(folder, entry(tmp_path))
+        (folder / "lock").write_text('{"pid": 4194305}')  # no process here has that number
+        with pytest.raises(HarnessError, match="another run works .*process 4194305"):
+            Journal.locked(folder, entry(tmp_path))
         other.kill()
     Journal.locked(folder, entry(tmp_path)).release()
+
+
+def test_a_guard_is_waited_for_whatever_the_number_of_its_harness_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have got it, or another container has one of that number."""
+    journal = Journal.locked(journal_folder("abc"), entry(tmp_path))
+    inherited = os.dup(journal.lock)
+    journal.release()
+    monkeypatch.setattr("highwater.clusters.external.journal._HEALING_S", 0.2)
+    with pytest.raises(WaitTimeoutError, match="the guard of a dead run to heal the cluster"):
+        Journal.locked(journal.folder, entry(tmp_path))
+    os.close(inherited)
+    Journal.locked(journal.folder, entry(tmp_path)).release()
 
 
 def test_a_broken_journal_is_no_traceback(tmp_path: Path) -> None:

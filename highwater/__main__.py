@@ -8,7 +8,6 @@ import _thread
 import contextlib
 import errno
 import io
-import logging
 import os
 import signal
 import sys
@@ -83,8 +82,6 @@ def main() -> None:
     sys.unraisablehook = _interrupt_again
     sys.stdout = _Output(sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors)
     warnings.showwarning = _note
-    # Py4J logs a stack for whatever happens to Spark's JVM; what matters of it is raised as well.
-    logging.getLogger().addHandler(logging.NullHandler())
     try:
         code = _command()
     except HighwaterError as error:

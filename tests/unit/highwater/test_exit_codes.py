@@ -280,3 +280,17 @@ def test_an_interruption_in_a_callback_that_ignores_errors_comes_again() -> None
     )
     assert done.stdout == "ignored None\n"
     assert (done.returncode, done.stderr) == (INTERRUPTED, "highwater: interrupted by SIGTERM\n")
+
+
+def test_what_could_not_be_healed_is_said_on_the_terminal() -> None:
+    """Py4J's complaints are left out by a filter of their own, and nobody else's with them."""
+    program = (
+        "from highwater import __main__ as program\n"
+        "from highwater.clusters.external import cluster\n"
+        "program._command = lambda: cluster._LOG.warning('broker 2 is still paused') or 0\n"
+        "program.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "broker 2 is still paused\n")

@@ -130,8 +130,8 @@ def junit(summaries: Sequence[RunSummary]) -> str:
                     [*run_summary.verdict.reasons, *_anomalies(run_summary), _repeat(run_summary)]
                 )
             )
-        said = f"{run_summary.verdict.word}: {run_summary.verdict.headline}"
-        ET.SubElement(case, "system-out").text = _text(f"{said}\n{_model_sentence(run_summary)}")
+        outcome = f"{run_summary.verdict.word}: {run_summary.verdict.headline}"
+        ET.SubElement(case, "system-out").text = _text(f"{outcome}\n{_model_sentence(run_summary)}")
     ET.indent(suites)
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 

@@ -138,7 +138,7 @@ def _operations(case: RunFiles, place_set: set[Place], values: set[str]) -> list
 
 
 def _faults(case: RunFiles) -> list[Row]:
-    """Return the rows of faults; an injection is dated as the schedule began it, where that is told.
+    """Return the rows of faults; an injection is dated as the schedule began it, if known.
 
     Its row is written once it has taken effect, and its consequences may have been seen before.
     """

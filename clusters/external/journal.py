@@ -1,8 +1,8 @@
 """Journal of all damage and topics on an external cluster, on disk before they happen.
 
 ``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` has ``lock``, which the harness and its guard
-hold, ``running``, which the harness alone holds, and ``open.json``, which exists as long as anything has to be healed. It has the healing
-commands, so that a person can run them, too.
+hold, ``running``, which the harness alone holds, and ``open.json``, which exists as long as
+anything has to be healed. It has the healing commands, so that a person can run them, too.
 """
 
 import contextlib

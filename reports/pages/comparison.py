@@ -175,15 +175,15 @@ def _headline(
     ]
     if unknown:
         return f"It is not known whether {' or '.join(unknown)} lost anything"
-    found = any(verdict.ledger.lost or any(verdict.counts.values()) for verdict in verdicts)
-    placed = " that has a known offset" if found else ""
+    unplaced = any(verdict.ledger.lost or any(verdict.counts.values()) for verdict in verdicts)
+    placed = " that has a known offset" if unplaced else ""
     return f"Neither {left} nor {right} lost anything{placed}"
 
 
 def _replicas(pairs: Sequence[Pair], side: int) -> set[int]:
     """Return the brokers whose replicas were observed in one of the runs."""
-    shown = (pair.frames[side] for pair in pairs)
-    return {lane.broker for run in shown if run is not None for lane in _observed(run.frame)}
+    runs = (pair.frames[side] for pair in pairs)
+    return {lane.broker for run in runs if run is not None for lane in _observed(run.frame)}
 
 
 def _subject(verdict: Verdict) -> Anomaly | None:

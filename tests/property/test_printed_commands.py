@@ -222,7 +222,8 @@ _OTHER: Mapping[type[msgspec.Struct], Mapping[str, Any]] = {
     Plan: {
         "kafka": "3.9.2", "driver": "docker", "brokers": 5, "controllers": 3, "story": "loss",
         "nemesis": ("pause",), "budget": {"kill": 1}, "overlap": 2,
-        "steps": (FaultStep(fault="kill", at_s=0.0, lasts_s=1.0),), "schedule": {"name": "s", "model": "m"},
+        "steps": (FaultStep(fault="kill", at_s=0.0, lasts_s=1.0),),
+        "schedule": {"name": "s", "model": "m"},
         "duration_s": 31.0, "seed": 1, "broker_config": {"num.io.threads": "2"}, "wire": True,
         "wire_clients": True, "to": ("3.9.2",), "protocol": "3.9", "format": "0.10.0",
         "trace_flushes": True, "log_dirs": 2, "racks": 2, "tiered": True, "client": "java",

@@ -109,5 +109,5 @@ def _target(row: Mapping[str, Any]) -> object:
     """Return what the injection and the healing of one fault have in common."""
     if row["broker"] is not None:
         return row["broker"]
-    found = _MESSAGE.fullmatch(row["says"]) if row["fault"] in MESSAGE_FAULTS else None
-    return row["fault"], found and (found[1] or found[2])
+    message = _MESSAGE.fullmatch(row["says"]) if row["fault"] in MESSAGE_FAULTS else None
+    return row["fault"], message and (message[1] or message[2])

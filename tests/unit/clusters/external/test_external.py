@@ -375,7 +375,7 @@ def test_a_second_run_on_a_cluster_is_refused_and_a_dead_one_is_not(tmp_path: Pa
         with pytest.raises(HarnessError, match=f"another run works .*process {other.pid}"):
             Journal.locked(folder, entry(tmp_path))
         (folder / "lock").write_text('{"pid": 4194305}')  # no process here has that number
-        with pytest.raises(HarnessError, match="another run works .*process 4194305"):
+        with pytest.raises(HarnessError, match=r"another run works .*process 4194305"):
             Journal.locked(folder, entry(tmp_path))
         other.kill()
     Journal.locked(folder, entry(tmp_path)).release()

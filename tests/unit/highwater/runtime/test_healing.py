@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -27,7 +27,7 @@ def heal(path: Path, error: HighwaterError, done: list[str]) -> Run:
     keeper = StatusKeeper(run, lambda _: None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "_quiesce", lambda *_: done.append("quiesced"))
-        runner._heal(cast("Plan", None), scene, workload, keeper)
+        runner._heal(Plan(kafka="4.4.0"), scene, workload, keeper)
     return run
 
 

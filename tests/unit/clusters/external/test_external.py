@@ -14,7 +14,7 @@ import pytest
 
 from highwater.checkers.run_files import RunFiles, stage
 from highwater.cli.external import release_of
-from highwater.clusters.core.addresses import Address, _free_ports
+from highwater.clusters.core.addresses import Address
 from highwater.clusters.external import healing, identity
 from highwater.clusters.external.cluster import heal_leftovers
 from highwater.clusters.external.healing import unhealed_error
@@ -36,6 +36,7 @@ from highwater.harness.runs.plan import External, Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.nemesis.faults.registry import faults
 from highwater.runtime.preflight import check_plan
+from tests.support.free_ports import free_ports
 
 GOOD = """
 bootstrap = "127.0.0.1:1"
@@ -134,7 +135,7 @@ def test_a_cluster_that_cannot_be_met_is_refused(
 
 
 def test_nobody_at_bootstrap_is_an_error_with_every_address(tmp_path: Path) -> None:
-    [port] = _free_ports(1)
+    [port] = free_ports(1)
     inventory = Inventory.read(written(tmp_path, GOOD))
     inventory = msgspec.structs.replace(inventory, bootstrap=f"127.0.0.1:{port}")
     with pytest.raises(HarnessError, match=rf"no broker .* answers: 127.0.0.1:{port}"):
@@ -435,7 +436,7 @@ def test_a_restart_is_repeated_only_if_the_broker_does_not_come_up(
     monkeypatch.setattr(healing, "answers", lambda _: False)
     monkeypatch.setattr(healing.ClusterHealer, "_comes_up", lambda *_: comes_up)
     monkeypatch.setattr(healing.ClusterHealer, "_await_up", lambda *_: None)
-    [port] = _free_ports(1)
+    [port] = free_ports(1)
     addresses = {1: Address(host="127.0.0.1", port=port)}
     healing.ClusterHealer(CATALOGUE["4.3.1"], addresses, {}).heal(1, (cure,))
     assert repeated.exists() is not comes_up

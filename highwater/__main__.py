@@ -8,7 +8,6 @@ import _thread
 import contextlib
 import errno
 import io
-import logging
 import os
 import signal
 import sys
@@ -87,8 +86,6 @@ def main() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("highwater: %(message)s"))
     logging.getLogger("highwater.external").addHandler(handler)
-    # Py4J logs a stack for whatever happens to Spark's JVM; what matters of it is raised as well.
-    logging.getLogger().addHandler(logging.NullHandler())
     try:
         code = _command()
     except HighwaterError as error:

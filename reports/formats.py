@@ -14,7 +14,7 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, RunStatus
-from highwater.harness.runs.verdict import INVALID, UNKNOWN, Verdict
+from highwater.harness.runs.verdict import INVALID, LOSSY, UNKNOWN, VALID, Verdict
 from highwater.reports import model_text
 from highwater.reports.markdown import escape, table
 from highwater.reports.text import plain
@@ -25,7 +25,12 @@ LISTED_MAX: Final = 20
 _NO_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What is no character of XML 1.0, section 2.2."""
 
-_MARKS: Final = {"valid": "✓ valid", "invalid": "✕ **invalid**", "unknown": "? unknown"}
+_MARKS: Final = {
+    VALID: "✓ valid",
+    LOSSY: f"◐ {LOSSY}",
+    INVALID: "✕ **invalid**",
+    UNKNOWN: "? unknown",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +91,7 @@ def _row(run_summary: RunSummary) -> tuple[str, ...]:
         escape(verdict.kafka),
         escape(run_summary.what),
         escape(verdict.acks),
-        _MARKS[verdict.verdict],
+        _MARKS[verdict.word],
         _lost(verdict),
         model_text.WORDS[model.status] if model else "not asked",
         escape(run_summary.run.name),
@@ -125,7 +130,8 @@ def junit(summaries: Sequence[RunSummary]) -> str:
                     [*run_summary.verdict.reasons, *_anomalies(run_summary), _repeat(run_summary)]
                 )
             )
-        ET.SubElement(case, "system-out").text = _text(_model_sentence(run_summary))
+        outcome = f"{run_summary.verdict.word}: {run_summary.verdict.headline}"
+        ET.SubElement(case, "system-out").text = _text(f"{outcome}\n{_model_sentence(run_summary)}")
     ET.indent(suites)
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -141,7 +147,7 @@ def _section(summary: RunSummary) -> str:
     verdict = summary.verdict
     lines = [
         f"## {escape(summary.run.name)}\n",
-        f"{_MARKS[verdict.verdict]}: {escape(verdict.headline)}\n",
+        f"{_MARKS[verdict.word]}: {escape(verdict.headline)}\n",
         *(f"- {escape(reason)}" for reason in verdict.reasons),
         *([f"- happened: {escape(verdict.happened)}"] if verdict.happened else []),
         *([f"- {verdict.sums}"] if verdict.sums else []),

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 
 from highwater.harness.base.files import write_whole
 from highwater.harness.base.wording import count
+from highwater.harness.runs.verdict import LOSSY
 from highwater.reports.model_text import rule_says, rule_word
 from highwater.reports.text import logged, plain, seconds, short
 
@@ -60,9 +61,14 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(seconds=seconds, short=short, count=count)
+    made.filters.update(seconds=seconds, short=short, count=count, look=_look)
     made.filters.update(whole=_whole, logged=logged, rule_says=rule_says, rule_word=rule_word)
     return made
+
+
+def _look(word: str) -> str:
+    """Return the class of the style sheet that shows a verdict's word."""
+    return "lossy" if word == LOSSY else word
 
 
 def _whole(words: object) -> Markup:

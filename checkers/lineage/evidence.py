@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,8 @@ from highwater.checkers.anomalies.record_outcomes import PartitionLedger
 from highwater.checkers.inspection.replica_extents import LogExtent
 from highwater.checkers.run_files import RunFiles, plain
 from highwater.checkers.run_tables import Tables
-from highwater.harness.runs.history import OPERATIONS_TABLE, TABLES
+from highwater.harness.runs.faults.times import begun, strikes
+from highwater.harness.runs.history import OPERATIONS_TABLE, STEPS_TABLE, TABLES
 from highwater.harness.runs.partition_trace import PartitionTrace, partition_traces
 
 Row = dict[str, Any]
@@ -36,7 +38,7 @@ class RecordEvidence:
     Attributes:
         operations: sends and reads of these records, and at their offsets, in order of time.
         traces: leaders and replicas over time, by partition.
-        faults: rows of ``events/faults`` in order of time.
+        faults: rows of ``events/faults`` in order of time, which is the begin of an injection.
         log_lines: rows of ``events/log_lines`` about truncations, and about retention in the remote
             tier, in order of time.
         disk: what every broker's disk holds at these offsets: (broker, leader epoch, record id).
@@ -98,7 +100,7 @@ def _of_run(
             for (topic, partition), trace in partition_traces(*seen).items()
             if topic == case.plan.topic.name
         },
-        faults=_rows(_read(case, "events/faults")),
+        faults=_faults(case),
         log_lines=_rows(_read(case, "events/log_lines", here & _TELLING)),
         disk={
             place: [
@@ -133,6 +135,20 @@ def _operations(case: RunFiles, place_set: set[Place], values: set[str]) -> list
         for row in rows
         if row["value"] in values or (row["partition"], row["offset"]) in place_set
     ]
+
+
+def _faults(case: RunFiles) -> list[Row]:
+    """Return the rows of faults; an injection is dated as the schedule began it, if known.
+
+    Its row is written once it has taken effect, and its consequences may have been seen before.
+    """
+    unread = any(file.path.startswith(f"{STEPS_TABLE}.") for file in case.unread)
+    schedule = {} if unread else strikes(case.run)
+    rows = _rows(_read(case, "events/faults"))
+    for row in rows:
+        if row["phase"] == "inject":
+            row["time_ns"] = begun(schedule, row["fault"], row["broker"], row["time_ns"])
+    return sorted(rows, key=itemgetter("time_ns"))
 
 
 def _read(case: RunFiles, name: str, where: pc.Expression | None = None) -> pa.Table:

@@ -268,13 +268,11 @@ def _end(gateway: Any, guard: subprocess.Popen[bytes]) -> None:  # noqa: ANN401 
     workers: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):
         workers = psutil.Process(gateway.proc.pid).children(recursive=True)
-    logging.disable(logging.ERROR)  # py4j tells the root logger of a JVM that has gone already
     with contextlib.suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark's own, of a JVM that was interrupted
         if (session := running()) is not None:
             session.stop()
         gateway.shutdown()
-    logging.disable(logging.NOTSET)
     gateway.proc.kill()
     gateway.proc.wait()
     guard.kill()

@@ -7,7 +7,9 @@ processes needs neither.
 import contextlib
 import errno
 import os
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +17,8 @@ from highwater.harness.base.errors import HarnessError
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 Client = Any  # docker.DockerClient, which ships no types
+_IN_A_CONTAINER = (Path("/.dockerenv"), Path("/run/.containerenv"))
+"""Files that Docker and Podman put into their containers."""
 _INSTALL = (
     "Install and start it (Debian: apt-get install docker.io iptables; elsewhere Docker Desktop or "
     "Docker Engine), or run on local processes: --cluster local."
@@ -36,6 +40,7 @@ def connected() -> Iterator[Client]:
         with contextlib.closing(client):
             client.ping()
             _require_here(client.api.base_url)
+            _require_same_machine(client)
             yield client
 
 
@@ -59,6 +64,17 @@ def _require_here(url: str) -> None:
             f"Docker's daemon is on another machine ({url})",
             hint="Its containers would have neither the folders nor the addresses of this one:"
             " unset DOCKER_HOST, or run on local processes: --cluster local.",
+        )
+
+
+def _require_same_machine(client: Client) -> None:
+    """Raise a HarnessError within a container whose host's daemon would start the brokers."""
+    inside = any(marker.exists() for marker in _IN_A_CONTAINER)
+    if inside and client.info().get("Name") != socket.gethostname():
+        raise HarnessError(
+            "Docker's daemon runs outside of this container",
+            hint="Its containers would have neither the folders nor the addresses of this one:"
+            " run Highwater outside, or on local processes: --cluster local.",
         )
 
 

@@ -24,6 +24,9 @@ _COORDINATION_HOST = 5
 _RELAY_HOST = 100
 _QUORUM_PORT, _ELECTION_PORT = 2888, 3888
 _GROUPS = 250 * 250
+_BLOCK = 128
+_BLOCKS = range(20_000, 32_000, _BLOCK)
+"""First ports of blocks of one cluster each, below those that systems give out themselves."""
 
 
 class Connector(Protocol):
@@ -93,7 +96,7 @@ class AddressGroup:
 
     Where all of 127.0.0.0/8 answers (Linux), a cluster takes a free group 127.x.y.0/24 and every
     node has its own address with the well-known port. Elsewhere (macOS) all share 127.0.0.1 and
-    each has a free port.
+    each has a port of a free block.
 
     Attributes:
         brokers: broker id (from 1) to address.
@@ -123,7 +126,7 @@ class AddressGroup:
             }
         else:
             self.ensemble_hosts = {}
-            ports = iter(_free_ports(2 * brokers + 3 * controllers))
+            ports = iter(self._claim_ports(2 * brokers + 3 * controllers))
             self.brokers = {i: Address(host="127.0.0.1", port=next(ports)) for i in ids}
             self.peers = {i: Address(host="127.0.0.1", port=next(ports)) for i in ids}
             self.coordination = {i: Address(host="127.0.0.1", port=next(ports)) for i in voters}
@@ -137,15 +140,32 @@ class AddressGroup:
         for attempt in range(_GROUPS):
             high, low = divmod((start + attempt) % _GROUPS, 250)
             group = f"127.{high + 2}.{low + 2}"
-            claim = socket.socket()
-            try:
-                claim.bind((f"{group}.1", _CLAIM_PORT))
-            except OSError:
-                claim.close()
-                continue
-            self._claim = claim
-            return group
+            if self._claimed(f"{group}.1", _CLAIM_PORT):
+                return group
         raise HarnessError("no free loopback group is left in 127.0.0.0/8")
+
+    def _claim_ports(self, count: int) -> range:
+        """Claim a block of ports by its first, so that no other cluster takes them meanwhile."""
+        assert count < _BLOCK, count
+        for attempt in range(len(_BLOCKS)):
+            first = _BLOCKS[(os.getpid() * 7 + attempt) % len(_BLOCKS)]
+            ports = range(first + 1, first + 1 + count)
+            if self._claimed("127.0.0.1", first):
+                if all(map(_is_free, ports)):
+                    return ports
+                self.close()
+        raise HarnessError(f"no free ports are left from {_BLOCKS.start} to {_BLOCKS.stop}")
+
+    def _claimed(self, host: str, port: int) -> bool:
+        """Bind the claim to an address; return whether nobody else has it."""
+        claim = socket.socket()
+        try:
+            claim.bind((host, port))
+        except OSError:
+            claim.close()
+            return False
+        self._claim = claim
+        return True
 
     def close(self) -> None:
         """Release the group."""
@@ -208,9 +228,11 @@ def _whole_loopback_answers() -> bool:
     return True
 
 
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in sockets:
-            listener.bind(("127.0.0.1", 0))
-        return [listener.getsockname()[1] for listener in sockets]
+def _is_free(port: int) -> bool:
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

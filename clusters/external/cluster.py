@@ -104,8 +104,8 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
     with contextlib.ExitStack() as undo:
         undo.callback(journal.release)
         recover(journal, _LOG.warning)  # damage by a run with another inventory
-        ours = Journal(journal.folder, entry, journal.lock)
-        opened = ExternalCluster(inventory, identity, ours, directory)
+        journal.entry = entry
+        opened = ExternalCluster(inventory, identity, journal, directory)
         undo.pop_all()
         undo.callback(opened.close)
         opened.check()

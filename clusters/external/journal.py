@@ -1,8 +1,9 @@
 """Journal of all damage and topics on an external cluster, on disk before they happen.
 
 ``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` has ``lock``, which the harness and its guard
-hold, and ``open.json``, which exists as long as anything has to be healed. It has the healing
-commands, so that a person can run them, too. ``topics.jsonl`` has every topic that was made there.
+hold, ``running``, which the harness alone holds, and ``open.json``, which exists as long as
+anything has to be healed. It has the healing commands, so that a person can run them, too.
+``topics.jsonl`` has every topic that was made there.
 """
 
 import contextlib
@@ -17,11 +18,10 @@ from pathlib import Path
 from typing import Final, Self
 
 import msgspec
-import psutil
 from msgspec.structs import replace
 
 from highwater.clusters.external.inventory import Command
-from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.user_dirs import state_directory
 from highwater.harness.base.waiting import NotYetError, await_condition
 
@@ -90,21 +90,24 @@ class Journal:
         lock: descriptor that holds the lock; a process that inherits it holds the lock, too.
     """
 
-    def __init__(self, folder: Path, entry: ClusterDamage, lock: int) -> None:
+    def __init__(self, folder: Path, entry: ClusterDamage, lock: int, running: int = -1) -> None:
         self.folder = folder
         self.entry = entry
         self.lock = lock
+        self._running = running
         self._thread = threading.Lock()
 
     @classmethod
     def locked(cls, folder: Path, entry: ClusterDamage) -> Self:
         """Lock and read the journal of a cluster; ``entry`` is used if it has none."""
         folder.mkdir(parents=True, exist_ok=True)
-        lock = _lock_file(folder / "lock")
+        running = os.open(folder / "running", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = -1
         try:
-            return cls(folder, read(folder) or entry, lock)
+            lock = _lock_file(folder / "lock", running)
+            return cls(folder, read(folder) or entry, lock, running)
         except BaseException:
-            os.close(lock)
+            _close(lock, running)
             raise
 
     @classmethod
@@ -143,9 +146,8 @@ class Journal:
 
     def release(self) -> None:
         """Release the lock; a guard that inherited it still holds it. May be called twice."""
-        if self.lock >= 0:
-            os.close(self.lock)
-            self.lock = -1
+        _close(self.lock, self._running)
+        self.lock = self._running = -1
 
     @contextlib.contextmanager
     def _updating(self) -> Iterator[ClusterDamage]:
@@ -213,8 +215,12 @@ def _clusters() -> Path:
     return state_directory() / "clusters"
 
 
-def _lock_file(path: Path) -> int:
-    """Lock a file; if a dead harness's guard still has it, wait until that has healed."""
+def _lock_file(path: Path, running: int) -> int:
+    """Lock a file; if a dead harness's guard still has it, wait until that has healed.
+
+    The harness that has it also locks ``running``, which no guard inherits. A process id would not
+    tell whether it still runs: it may be of another container, or another process's by now.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def acquire() -> None:
@@ -222,12 +228,16 @@ def _lock_file(path: Path) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = _holder(descriptor)
-            if holder and psutil.pid_exists(holder):
+            try:
+                fcntl.flock(running, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
                 raise HarnessError(
                     f"another run works on this cluster (process {holder})",
                     hint="Two at once would heal each other's faults. Wait for its end.",
                 ) from None
-            raise NotYetError(f"its lock, of process {holder or '?'}, which has ended") from error
+            fcntl.flock(running, fcntl.LOCK_UN)
+            raise NotYetError(f"its lock, of process {holder}, which has ended") from error
+        fcntl.flock(running, fcntl.LOCK_EX)  # whoever only asks has it for a moment
 
     try:
         await_condition(
@@ -235,7 +245,7 @@ def _lock_file(path: Path) -> int:
             what="the guard of a dead run to heal the cluster",
             limit_s=_HEALING_S,
         )
-    except (HarnessError, WaitTimeoutError):
+    except BaseException:
         os.close(descriptor)
         raise
     os.truncate(descriptor, 0)
@@ -243,8 +253,15 @@ def _lock_file(path: Path) -> int:
     return descriptor
 
 
-def _holder(descriptor: int) -> int:
+def _holder(descriptor: int) -> int | str:
+    """Return the process id of a lock's holder, for a person."""
     try:
         return int(json.loads(os.pread(descriptor, 100, 0))["pid"])
     except (ValueError, KeyError):
-        return 0
+        return "?"
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        if descriptor >= 0:
+            os.close(descriptor)

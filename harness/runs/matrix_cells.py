@@ -23,7 +23,7 @@ from highwater.harness.base.files import is_file, write_whole
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.plan import SCHEMA_VERSION, Acks, Plan, Workload
 from highwater.harness.runs.store import Run, Store
-from highwater.harness.runs.verdict import Verdict
+from highwater.harness.runs.verdict import Verdict, in_words
 
 MATRIX: Final = "matrix.json"
 Delivery: TypeAlias = Literal["plain", "idempotent", "transactional"]
@@ -162,6 +162,11 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
     model: str | None = None
     counted: bool = True
     others: str = ""
+
+    @property
+    def word(self) -> str:
+        """The verdict for a person, as a run's own page has it."""
+        return in_words(self.verdict, self.lost if self.counted else 0)
 
     @property
     def losses(self) -> str:

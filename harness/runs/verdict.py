@@ -11,11 +11,18 @@ from highwater.harness.runs.plan import SCHEMA_VERSION
 VALID: Literal["valid"] = "valid"
 INVALID: Literal["invalid"] = "invalid"
 UNKNOWN: Literal["unknown"] = "unknown"
+LOSSY: Final = "valid, with losses"
+"""The word for a valid run that lost records: nothing promised to keep them."""
 
 
 Account = Literal["whole", "begun", "none"]
 """How far a run's records can be accounted for: to the final read; as far as they were sent when
 the run was cut short; or not at all, because its history cannot be read."""
+
+
+def in_words(verdict: str, lost: int) -> str:
+    """Return a verdict's word for a person: ``LOSSY`` for a valid run that lost records."""
+    return LOSSY if verdict == VALID and lost else verdict
 
 
 class UnusedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,8 +168,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def word(self) -> str:
         """The verdict for a person: a valid run that lost records is told from one that did not."""
-        lossy = self.verdict == "valid" and self.ledger.lost > 0
-        return "valid, with losses" if lossy else self.verdict
+        return in_words(self.verdict, self.ledger.lost)
 
     @property
     def sums(self) -> str:

@@ -249,5 +249,5 @@ def _cell(rows: Sequence[MatrixRow]) -> Text:
         odd = " UNKNOWN" if row.verdict == "unknown" else odd
         others = f"\n{row.others}" if row.others else ""
         words = f"{row.losses.replace(' ', '')}{forked}{odd}{others}"
-        axes.append(Text(words, style=console.COLOURS[row.verdict]))
+        axes.append(Text(words, style=console.COLOURS[row.word]))
     return Text("\n").join(axes) if axes else Text("-")

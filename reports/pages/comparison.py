@@ -18,7 +18,7 @@ from highwater.checkers.model.report_types import Reconciliation
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
-from highwater.harness.runs.verdict import Anomaly, Verdict
+from highwater.harness.runs.verdict import UNKNOWN, Anomaly, Verdict
 from highwater.reports import model_text
 from highwater.reports.drawings import frame_strip
 from highwater.reports.drawings.replica_frames import FAULT_NS, Frame, Lane, Moment, places, states
@@ -144,11 +144,46 @@ def page(left: Run, right: Run) -> str:
         pairs=window,
         left_out=len(pairs) - len(window),
         parting=parting,
+        headline=_headline(sides, subject, pairs, parting),
         settings=_settings(sides),
         decisive=decisive,
         others=others,
         missing=[f"{side.run.name}: {missing}" for side in sides for missing in side.missing],
     )
+
+
+def _headline(
+    sides: tuple[ComparedRun, ComparedRun],
+    subject: Anomaly | None,
+    pairs: Sequence[Pair],
+    parting: int | None,
+) -> str:
+    """Return where the runs part, or what is known of that; nothing unobserved is called equal."""
+    left, right = names = [f"Kafka {side.plan.software}" for side in sides]
+    if parting is not None:
+        return f"{left} and {right} part at step {parting}"
+    if subject is not None:
+        first, second = (_replicas(pairs, side) for side in (0, 1))
+        if first and len(first) == len(second):
+            return f"{left} and {right} never part"
+        return f"Where {left} and {right} part was not observed"
+    verdicts = [side.verdict for side in sides]
+    unknown = [
+        name
+        for name, verdict in zip(names, verdicts, strict=True)
+        if verdict.verdict == UNKNOWN or verdict.account != "whole"
+    ]
+    if unknown:
+        return f"It is not known whether {' or '.join(unknown)} lost anything"
+    unplaced = any(verdict.ledger.lost or any(verdict.counts.values()) for verdict in verdicts)
+    placed = " that has a known offset" if unplaced else ""
+    return f"Neither {left} nor {right} lost anything{placed}"
+
+
+def _replicas(pairs: Sequence[Pair], side: int) -> set[int]:
+    """Return the brokers whose replicas were observed in one of the runs."""
+    runs = (pair.frames[side] for pair in pairs)
+    return {lane.broker for run in runs if run is not None for lane in _observed(run.frame)}
 
 
 def _subject(verdict: Verdict) -> Anomaly | None:
@@ -241,14 +276,18 @@ def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int
 def _differ(left: Frame | None, right: Frame | None, part_of: Mapping[int, int]) -> bool:
     """Tell whether a log was truncated or has a different record in one run only.
 
-    A different log end is not a difference: no two runs are equally fast.
+    A different log end is not a difference: no two runs are equally fast. Nor is a replica that
+    was observed in one run only.
     """
     if left is None or right is None:
         return False
-    there = {lane.broker: _harm(lane) for lane in right.lanes}
-    return any(
-        _harm(lane) != there.get(part_of.get(lane.broker, lane.broker)) for lane in left.lanes
-    )
+    there = {lane.broker: _harm(lane) for lane in _observed(right)}
+    both = [(lane, part_of.get(lane.broker, lane.broker)) for lane in _observed(left)]
+    return any(_harm(lane) != there[twin] for lane, twin in both if twin in there)
+
+
+def _observed(frame: Frame) -> list[Lane]:
+    return [lane for lane in frame.lanes if lane.leo is not None]
 
 
 def _harm(lane: Lane) -> tuple[bool, bool]:

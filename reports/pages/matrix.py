@@ -10,7 +10,7 @@ from urllib.parse import quote
 from highwater.harness.base.wording import count
 from highwater.harness.releases.release import version_order
 from highwater.harness.runs.matrix_cells import Matrix, MatrixRow, MatrixSetting, SkippedCombination
-from highwater.harness.runs.verdict import INVALID, UNKNOWN, VALID
+from highwater.harness.runs.verdict import INVALID, LOSSY, UNKNOWN, VALID
 from highwater.reports.html import render, save
 from highwater.reports.model_text import COLOURS, GOOD, WORDS
 from highwater.reports.pages.matrix_changes import MatrixChanges, changes
@@ -24,14 +24,12 @@ class RunInCell:
     """One run in its cell.
 
     Attributes:
-        colour: the verdict, or ``allowed`` if the lost records were not promised to be kept.
         notes: further remarks, a word or two each.
         foretold: the word of rules and model; empty if they have none.
         odd: colour of ``foretold`` if it disagrees with the run; else empty.
     """
 
     row: MatrixRow
-    colour: str
     link: str
     notes: tuple[str, ...]
     foretold: str
@@ -40,15 +38,13 @@ class RunInCell:
     @classmethod
     def of(cls, row: MatrixRow) -> "RunInCell":
         """Return a row as the page shows it."""
-        allowed = row.verdict == VALID and bool(row.lost)
         notes = [f"{row.divergent:,} forked"] if row.divergent else []
         notes += [f"{row.unseen:,} unseen"] if row.unseen and row.counted else []
         notes += [row.others] if row.others else []
-        notes += ["as allowed"] if allowed else []
+        notes += ["as allowed"] if row.word == LOSSY else []
         foretold, odd = _foretold(row)
         return cls(
             row=row,
-            colour="allowed" if allowed else row.verdict,
             link=quote(row.report),
             notes=tuple(notes),
             foretold=foretold,
@@ -89,7 +85,7 @@ def write(
         shown=[RunInCell.of(row) for row in rows],
         headline=headline(rows),
         sums=sums(rows, matrix),
-        worst=worst(row.verdict for row in rows),
+        worst=worst(row.word for row in rows),
         failures=[row for row in rows if row.problem],
         missing=len(matrix.cells) - len(rows) if matrix else 0,
         skipped=_reasons(skipped),
@@ -152,9 +148,9 @@ def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
 
 
 def worst(verdicts: Iterable[str]) -> str:
-    """Return the overall verdict: invalid if any is, else unknown if any is, else valid."""
+    """Return the overall verdict: invalid if any is, else unknown, else with losses, else valid."""
     words = set(verdicts)
-    return next((word for word in (INVALID, UNKNOWN) if word in words), VALID)
+    return next((word for word in (INVALID, UNKNOWN, LOSSY) if word in words), VALID)
 
 
 def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]:

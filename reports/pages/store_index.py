@@ -10,6 +10,7 @@ from highwater.harness.base.errors import NotThereError, StoreError
 from highwater.harness.base.files import is_file
 from highwater.harness.runs.matrix_cells import MatrixFolder
 from highwater.harness.runs.store import Run, Store
+from highwater.harness.runs.verdict import INVALID, LOSSY, UNKNOWN
 from highwater.reports import model_text
 from highwater.reports.html import render
 
@@ -25,6 +26,7 @@ class RunListing:
     """One run as the index lists it.
 
     Attributes:
+        verdict: its word for a person; None of a run that was not judged.
         why: the problem of a run that was not judged or cannot be read.
         lost: lost records; None if they could not be counted.
         model: the word for the model's status; empty if it was not asked.
@@ -54,8 +56,9 @@ def page(root: Path) -> str:
         entries=entries,
         left_out=len(names) - len(entries),
         pages=list(_pages(root)),
-        invalid=sum(entry.verdict == "invalid" for entry in entries),
-        open=sum(entry.verdict not in ("valid", "invalid") for entry in entries),
+        invalid=sum(entry.verdict == INVALID for entry in entries),
+        open=sum(entry.verdict in (None, UNKNOWN) for entry in entries),
+        lossy=sum(entry.verdict == LOSSY for entry in entries),
     )
 
 
@@ -93,7 +96,7 @@ def _entry(root: Path, name: str) -> RunListing:
         return replace(listing, why=f"{error.filename or name} cannot be read: {error.strerror}")
     return replace(
         listing,
-        verdict=verdict.verdict,
+        verdict=verdict.word,
         lost=verdict.ledger.lost if verdict.account == "whole" else None,
         acknowledged=verdict.ledger.acknowledged,
         model=model_text.WORDS[model.status] if model else "",

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.clusters.core.addresses import Address, AddressGroup, _free_ports
+from highwater.clusters.core.addresses import Address, AddressGroup
 from highwater.clusters.core.java_properties import to_properties
 from highwater.clusters.external.identity import recognise
 from highwater.clusters.external.inventory import Inventory
@@ -31,6 +31,7 @@ from highwater.harness.base.errors import HarnessError, HighwaterError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
 from tests.kafka.external_cluster import ASK
+from tests.support.free_ports import free_ports
 
 EXAMPLES: Final = Path(__file__).parents[2] / "docs" / "examples" / "inventories"
 STAND_INS: Final = Path(__file__).with_name("stand_ins")
@@ -227,7 +228,7 @@ class Staging:
         self.cluster = cluster
         self.directory = directory
         self.path = directory / "bin"
-        self._ports = _free_ports(3)
+        self._ports = free_ports(3)
         self._prepare()
         identity = await_condition(
             lambda: recognise(Inventory.read(self.inventory())),

@@ -20,8 +20,9 @@ from highwater.campaigns.soak_results import Soak
 from highwater.campaigns.soak_run import Bounds
 from highwater.cli.app import app
 from highwater.harness.releases.catalogue import CATALOGUE
+from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.nightly_cells import NEMESIS_S, NightlyCell
-from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.plan import External, Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.nemesis.faults.registry import faults
@@ -215,6 +216,46 @@ def test_what_no_option_says_is_replayed_from_the_plan_itself(
     folder = tmp_path_factory.mktemp("run")
     (folder / "plan.json").write_bytes(plan.to_json())
     assert plan_again(str(folder / "plan.json"), Store(folder), by="broker") == plan
+
+
+_OTHER: Mapping[type[msgspec.Struct], Mapping[str, Any]] = {
+    Plan: {
+        "kafka": "3.9.2", "driver": "docker", "brokers": 5, "controllers": 3, "story": "loss",
+        "nemesis": ("pause",), "budget": {"kill": 1}, "overlap": 2,
+        "steps": (FaultStep(fault="kill", at_s=0.0, lasts_s=1.0),),
+        "schedule": {"name": "s", "model": "m"},
+        "duration_s": 31.0, "seed": 1, "broker_config": {"num.io.threads": "2"}, "wire": True,
+        "wire_clients": True, "to": ("3.9.2",), "protocol": "3.9", "format": "0.10.0",
+        "trace_flushes": True, "log_dirs": 2, "racks": 2, "tiered": True, "client": "java",
+        "reader_client": "java",
+        "external": External(inventory="i.toml", cluster_id="c", brokers=(1,), commands=()),
+    },
+    Topic: {
+        "name": "mine", "partitions": 2, "replication_factor": 1, "min_insync_replicas": 3,
+        "unclean_leader_election": True, "config": {"segment.bytes": "1000000"}, "added": 1,
+    },
+    Workload: {
+        "producers": 4, "consumers": 2, "acks": "1", "idempotence": True, "rate": 201.0,
+        "record_bytes": 65, "compression": "zstd", "delivery_timeout_s": 31.0,
+        "transactions": True, "aborts": 0.3, "transform": True, "isolation": ("read_uncommitted",),
+        "subscribe": 1, "group_protocol": "consumer", "share": 1, "churn_s": 3.0, "keys": 1,
+        "tombstones": 0.2,
+    },
+}  # fmt: skip
+"""For each setting of a plan a value that is not the default one."""
+
+
+@pytest.mark.parametrize("of", _OTHER)
+def test_every_setting_of_a_plan_is_in_its_command(of: type[msgspec.Struct]) -> None:
+    """Or options cannot say it, and the plan's own file is replayed; a new setting fails here."""
+    plan = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=30.0)
+    parts: dict[type[msgspec.Struct], str] = {Topic: "topic", Workload: "workload"}
+    assert {*of.__struct_fields__} - {"schema", *parts.values()} == {*_OTHER[of]}
+    for name, value in _OTHER[of].items():
+        changed = {name: value}
+        if part := parts.get(of):
+            changed = {part: msgspec.structs.replace(getattr(plan, part), **changed)}
+        assert msgspec.structs.replace(plan, **changed).command() != plan.command(), name
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 10_000))

@@ -1,5 +1,6 @@
 """Faults over time: each from its injection to its healing, read from ``events/faults``."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -24,6 +25,9 @@ MESSAGE_FAULTS: Final = frozenset(
     ("hold-message", "drop-message", "repeat-message", "delay-message")
 )
 """Faults of single messages, which are drawn as these, for as long as the wire had each in hand."""
+
+_MESSAGE: Final = re.compile(r"to be \w+: (.+)|the message (.+) is mended")
+"""How rows say which message a fault is about: where it is injected, and where it is healed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +95,7 @@ def fault_intervals(
         if row["phase"] == "note":
             notes.append(fault)
             continue
-        target = name if broker is None else broker
+        target = _target(row)
         if (before := open_.pop(target, None)) is not None:
             healed = row["says"] if row["phase"] == "heal" else ""
             faults[before] = replace(faults[before], end_ns=time_ns, healed=healed)
@@ -99,3 +103,11 @@ def fault_intervals(
             open_[target] = len(faults)
             faults.append(fault)
     return faults, notes
+
+
+def _target(row: Mapping[str, Any]) -> object:
+    """Return what the injection and the healing of one fault have in common."""
+    if row["broker"] is not None:
+        return row["broker"]
+    message = _MESSAGE.fullmatch(row["says"]) if row["fault"] in MESSAGE_FAULTS else None
+    return row["fault"], message and (message[1] or message[2])

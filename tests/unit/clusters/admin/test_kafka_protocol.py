@@ -1,6 +1,7 @@
 """A port that is no broker's is unreachable, and a request is repeated knowingly."""
 
 import contextlib
+import errno
 import socket
 import struct
 import threading
@@ -63,6 +64,25 @@ def test_a_port_that_is_no_brokers_is_unreachable(answer: bytes) -> None:
                 connection.ask(request)
         finally:
             connection.close()
+
+
+def test_a_connection_that_was_reset_at_once_is_unreachable() -> None:
+    """On macOS its options cannot be set any more (EINVAL)."""
+
+    class Reset:
+        def setsockopt(self, *_: object) -> None:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+        def sendall(self, _: bytes) -> None:
+            raise ConnectionResetError
+
+    reset: Any = Reset()
+    address = Address(host="127.0.0.1", port=1, dial=lambda *_: reset)
+    request: Any = ApiVersionsRequest(
+        version=3, client_software_name="highwater", client_software_version="1"
+    )
+    with pytest.raises(UnreachableError):
+        BrokerConnection(address, timeout_s=5.0).ask(request)
 
 
 class Once:

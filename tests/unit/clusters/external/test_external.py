@@ -14,7 +14,7 @@ import pytest
 
 from highwater.checkers.run_files import RunFiles, stage
 from highwater.cli.external import release_of
-from highwater.clusters.core.addresses import Address, _free_ports
+from highwater.clusters.core.addresses import Address
 from highwater.clusters.external import healing, identity
 from highwater.clusters.external.cluster import heal_leftovers
 from highwater.clusters.external.healing import unhealed_error
@@ -29,7 +29,7 @@ from highwater.clusters.external.journal import (
 )
 from highwater.clusters.external.metadata import ClusterIdentity
 from highwater.clusters.external.security import dialer
-from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.base.errors import HarnessError, UsageError, WaitTimeoutError
 from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs.faults.steps import ROLLING, FaultStep
 from highwater.harness.runs.plan import External, Plan, Topic, Workload
@@ -37,6 +37,7 @@ from highwater.harness.runs.store import Store
 from highwater.harness.runs.topics.derived_settings import derived
 from highwater.nemesis.faults.registry import faults
 from highwater.runtime.preflight import check_plan
+from tests.support.free_ports import free_ports
 
 GOOD = """
 bootstrap = "127.0.0.1:1"
@@ -135,7 +136,7 @@ def test_a_cluster_that_cannot_be_met_is_refused(
 
 
 def test_nobody_at_bootstrap_is_an_error_with_every_address(tmp_path: Path) -> None:
-    [port] = _free_ports(1)
+    [port] = free_ports(1)
     inventory = Inventory.read(written(tmp_path, GOOD))
     inventory = msgspec.structs.replace(inventory, bootstrap=f"127.0.0.1:{port}")
     with pytest.raises(HarnessError, match=rf"no broker .* answers: 127.0.0.1:{port}"):
@@ -382,8 +383,25 @@ def test_a_second_run_on_a_cluster_is_refused_and_a_dead_one_is_not(tmp_path: Pa
         assert other.stdout.readline() == b"held\n"
         with pytest.raises(HarnessError, match=f"another run works .*process {other.pid}"):
             Journal.locked(folder, entry(tmp_path))
+        (folder / "lock").write_text('{"pid": 4194305}')  # no process here has that number
+        with pytest.raises(HarnessError, match=r"another run works .*process 4194305"):
+            Journal.locked(folder, entry(tmp_path))
         other.kill()
     Journal.locked(folder, entry(tmp_path)).release()
+
+
+def test_a_guard_is_waited_for_whatever_the_number_of_its_harness_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have got it, or another container has one of that number."""
+    journal = Journal.locked(journal_folder("abc"), entry(tmp_path))
+    inherited = os.dup(journal.lock)
+    journal.release()
+    monkeypatch.setattr("highwater.clusters.external.journal._HEALING_S", 0.2)
+    with pytest.raises(WaitTimeoutError, match="the guard of a dead run to heal the cluster"):
+        Journal.locked(journal.folder, entry(tmp_path))
+    os.close(inherited)
+    Journal.locked(journal.folder, entry(tmp_path)).release()
 
 
 def test_a_broken_journal_is_no_traceback(tmp_path: Path) -> None:
@@ -426,7 +444,7 @@ def test_a_restart_is_repeated_only_if_the_broker_does_not_come_up(
     monkeypatch.setattr(healing, "answers", lambda _: False)
     monkeypatch.setattr(healing.ClusterHealer, "_comes_up", lambda *_: comes_up)
     monkeypatch.setattr(healing.ClusterHealer, "_await_up", lambda *_: None)
-    [port] = _free_ports(1)
+    [port] = free_ports(1)
     addresses = {1: Address(host="127.0.0.1", port=port)}
     healing.ClusterHealer(CATALOGUE["4.3.1"], addresses, {}).heal(1, (cure,))
     assert repeated.exists() is not comes_up

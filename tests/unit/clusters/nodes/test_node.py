@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from highwater.clusters.brokers.real_cluster import RealBroker, RealCluster
-from highwater.clusters.core.addresses import Address, _free_ports
+from highwater.clusters.core.addresses import Address
 from highwater.clusters.local import driver
 from highwater.clusters.local.driver import LocalSite
 from highwater.clusters.nodes import node
@@ -18,6 +18,7 @@ from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
+from tests.support.free_ports import free_ports
 
 LISTENER = """
 import socket, sys, time
@@ -37,7 +38,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
     site = LocalSite(release("0.10.2.2"), 1, ())
 
     def begin(program: str) -> Node:
-        [port] = _free_ports(1)
+        [port] = free_ports(1)
         address = Address(host="127.0.0.1", port=port)
         plan = NodePlan(
             name="broker-7",

@@ -1,6 +1,7 @@
 """Two runs side by side: paired by their schedule, and parted where the replicas part."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +13,7 @@ from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.runs.store import Run
 from highwater.reports.pages import comparison
 from highwater.reports.pages.comparison import ComparedRun
-from tests.browser.samples import write_all
+from tests.browser.samples import SAMPLES, write_all
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,52 @@ def test_a_setting_that_one_run_alone_has_is_a_difference(
     html = comparison.page(runs["loss"], other)
     assert "Client" in html
     assert "java" in html
+
+
+def heading(html: str) -> str:
+    return html.split("<h1>")[1].split("</h1>", maxsplit=1)[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "Neither Kafka 4.3.1 nor Kafka 4.3.1 lost anything"),
+        ({"verdict": "unknown"}, "It is not known whether Kafka 4.3.1 lost anything"),
+        ({"account": "begun"}, "It is not known whether Kafka 4.3.1 lost anything"),
+        ({"verdict": "invalid", "counts": {"lost-write": 1}}, "lost anything that has a known"),
+        ({"verdict": "invalid", "counts": {"G1a": 1}}, "lost anything that has a known"),
+    ],
+)
+def test_nothing_lost_is_said_of_runs_that_are_known_to_have_lost_nothing(
+    tmp_path: Path, fields: dict[str, Any], words: str
+) -> None:
+    calm, other = SAMPLES["valid"](), SAMPLES["valid"]()
+    other.verdict = msgspec.structs.replace(other.verdict, run="other", anomalies=(), **fields)
+    html = comparison.page(other.write(tmp_path), calm.write(tmp_path))
+    assert words in heading(html)
+
+
+@pytest.mark.parametrize("blind", [0, 1])
+def test_runs_of_which_one_was_not_observed_are_not_said_to_agree(
+    tmp_path: Path, blind: int
+) -> None:
+    both = [SAMPLES["loss"](), SAMPLES["loss"]()]
+    both[0].verdict = msgspec.structs.replace(both[0].verdict, run="other")
+    both[blind].replicas = {}
+    html = comparison.page(*(sample.write(tmp_path) for sample in both))
+    assert heading(html) == "Where Kafka 0.10.2.2 and Kafka 0.10.2.2 part was not observed"
+
+
+def test_a_replica_that_was_observed_in_one_run_only_is_no_difference(tmp_path: Path) -> None:
+    both = [SAMPLES["loss"](), SAMPLES["loss"]()]
+    both[0].verdict = msgspec.structs.replace(both[0].verdict, run="other")
+    observed = both[1].replicas
+    leader = both[1].partitions[0][1]
+    spare = next(broker for broker in sorted(observed, reverse=True) if broker != leader)
+    del observed[spare]
+    both[1].disks.pop(spare, None)
+    html = comparison.page(*(sample.write(tmp_path) for sample in both))
+    assert "part at step" not in heading(html)
 
 
 def test_the_steps_of_both_are_all_there(runs: dict[str, Run]) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from highwater.harness.runs.faults.intervals import NEVER, fault_intervals
 
 
@@ -37,6 +39,30 @@ def test_a_kill_ends_the_pause_of_its_broker() -> None:
         ("pause", 1, 4, ""),
         ("kill", 4, 8, "kill heal 1"),
     ]
+
+
+@pytest.mark.parametrize("end_first", [True, False])
+def test_two_messages_held_at_once_end_each_by_its_own_healing(end_first: bool) -> None:
+    """As an intercept of a story says so, and a fault of a schedule."""
+    held = ("EndTxn client:*>broker-1", "Produce client:a>*: once")
+
+    def says(at: int, phase: str, message: str) -> dict[str, Any]:
+        words = f"to be held: {message}"
+        healed = f"the message {message} is mended"
+        sentence = words if phase == "inject" else healed
+        return row(at, "hold-message", phase, None) | {"says": sentence}
+
+    ends = held if end_first else held[::-1]
+    faults, _ = fault_intervals(
+        [
+            *(says(at, "inject", message) for at, message in enumerate(held)),
+            *(says(at, "heal", message) for at, message in zip((2, 8), ends, strict=True)),
+        ],
+        {},
+    )
+    times = [(0, 2), (1, 8)] if end_first else [(0, 8), (1, 2)]
+    assert [(f.start_ns, f.end_ns) for f in faults] == times
+    assert [f.healed for f in faults] == [f"the message {message} is mended" for message in held]
 
 
 def test_a_fault_begins_when_the_schedule_began_to_inject_it() -> None:

@@ -40,7 +40,7 @@ _DRAWING_SUFFIXES = (".html", ".svg")
 _REPLICAS_ONLY = (
     *("acks", "brokers", "records", "failures", "moves", "late", "min_isr", "unclean", "by"),
     *("by_hand", "batch", "failovers", "wipes", "joins", "reassignments"),
-    *("stops", "old_format", "walks", "depth", "seed"),
+    *("stops", "old_format"),
 )
 """Options of ``explore`` that the model of transactions does not have."""
 
@@ -132,9 +132,6 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         str | None, Option(help="Give up after this long: 300s.", show_default=False)
     ] = None,
     jobs: Annotated[int, Option(min=1, max=64, help="Threads that search.")] = 1,
-    walks: Annotated[int, Option(min=0, help="Walk at random so often instead of searching.")] = 0,
-    depth: Annotated[int, Option(min=1, help="Moves of a walk at most.")] = 100,
-    seed: Annotated[int, Option(min=0, help="Seed of the walks.")] = 0,
     out: Annotated[
         Path | None, Option(help="Write the counterexample there.", show_default=False)
     ] = None,
@@ -183,18 +180,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         require_writable(out, "--out")
     with _limits(memory, limit) as limits, console.progress() as progress:
         watch = _watch(progress, kafka)
-        if walks:
-            answer = result.stroll(
-                setting,
-                invariant_names,
-                walks=walks,
-                depth=depth,
-                seed=seed,
-                limits=limits,
-                watch=watch,
-            )
-        else:
-            answer = result.search(setting, invariant_names, limits=limits, jobs=jobs, watch=watch)
+        answer = result.search(setting, invariant_names, limits=limits, jobs=jobs, watch=watch)
     written = [*_write(answer, out, draw), *_write(answer, report, draw)]
     if as_json:
         console.print_all_json([of_invariant.summary() for of_invariant in answer])

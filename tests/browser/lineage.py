@@ -6,7 +6,7 @@ from highwater.checkers.model.protocol.moves import Move
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.schedules.counterexample import Counterexample, counterexample
 from highwater.checkers.model.search.kafka_model import ModelSettings
-from highwater.checkers.model.search.random_walks import play
+from highwater.checkers.model.search.paths import play
 
 A, B, C = 0, 1, 2
 LOSS: Final = (

@@ -14,7 +14,7 @@ from highwater.checkers.model.protocol.step_sentences import says
 from highwater.checkers.model.schedules.model_file import FORMAT, ModelFile
 from highwater.checkers.model.search.kafka_model import ModelSettings
 from highwater.checkers.model.search.paths import PathStep
-from highwater.checkers.model.search.random_walks import replayed
+from highwater.checkers.model.search.paths import replayed
 
 _SETTINGS: Final = ("acks", "min_isr")
 _ALWAYS: Final = (*_SETTINGS, "brokers", "records", "failures", "moves", "late")

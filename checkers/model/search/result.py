@@ -1,7 +1,6 @@
-"""The answer of a search or of random walks about one invariant."""
+"""The answer of a search about one invariant."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -15,11 +14,7 @@ from highwater.checkers.model.search.breadth_first import (
     SearchProgress,
     explore,
 )
-from highwater.checkers.model.search.fingerprints import collisions
 from highwater.checkers.model.search.kafka_model import ModelSettings
-from highwater.checkers.model.search.random_walks import RandomWalkResult, walk
-
-Method = Literal["search", "walks"]
 
 
 class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,9 +23,9 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         holds: true if no state within the scope breaks it; false if one does; null if it is not
             known, because not every state was reached.
-        reason: why it is not known: ``memory``, ``time``, ``stopped``, or ``walks`` (random walks
-            meet some states); null where it is.
-        states: distinct states reached by the whole search, or steps of all walks.
+        reason: why it is not known: ``memory``, ``time``, ``stopped`` or ``overflow``; null where
+            it is.
+        states: distinct states reached by the whole search.
         depth: moves from the initial state to the farthest state that was met.
         seconds: of searching; ``compile_seconds`` went before, for machine code.
         rate: states per second of searching.
@@ -44,11 +39,10 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     switched: dict[str, bool]
     invariant: str
     says: str
-    method: Method
     holds: bool | None
-    reason: Reason | Literal["walks"] | None
+    reason: Reason | None
     states: int
-    transitions: int | None
+    transitions: int
     depth: int
     seconds: float
     compile_seconds: float
@@ -78,60 +72,23 @@ def search(
     return tuple(_answer(setting, name, outcome) for name in invariants)
 
 
-def stroll(
-    setting: ModelSettings,
-    invariants: Sequence[str],
-    *,
-    walks: int,
-    depth: int,
-    seed: int,
-    limits: Limits,
-    watch: Callable[[SearchProgress], None] = lambda _: None,
-) -> tuple[SearchAnswer, ...]:
-    """Walk at random, for bounds too large to search; a result each. As ``random_walks.walk``."""
-    outcome = walk(
-        setting.machine(),
-        invariants,
-        walks=walks,
-        depth=depth,
-        seed=seed,
-        limits=limits,
-        watch=watch,
-    )
-    return tuple(_answer(setting, name, outcome) for name in invariants)
-
-
-def _answer(
-    setting: ModelSettings, name: str, outcome: SearchOutcome | RandomWalkResult
-) -> SearchAnswer:
-    if isinstance(outcome, SearchOutcome):
-        method: Method = "search"
-        holds = True if outcome.exhausted else None
-        reason: Reason | Literal["walks"] | None = outcome.reason
-        peak: int | None = outcome.peak_bytes
-        states, transitions = outcome.states, outcome.transitions
-    else:
-        method, holds, reason, peak = "walks", None, outcome.reason or "walks", None
-        states = transitions = outcome.steps
-    path = outcome.paths.get(name)
+def _answer(setting: ModelSettings, name: str, outcome: SearchOutcome) -> SearchAnswer:
+    path, holds = outcome.paths.get(name), True if outcome.exhausted else None
     return SearchAnswer(
         kafka=setting.kafka,
         scope=setting.scope,
         switched=dict(setting.switched),
         invariant=name,
         says=INVARIANTS[name].says,
-        method=method,
         holds=holds if path is None else False,
-        reason=reason if path is None and holds is None else None,
-        states=states,
-        transitions=transitions,
+        reason=outcome.reason if path is None and holds is None else None,
+        states=outcome.states,
+        transitions=outcome.transitions,
         depth=outcome.depth,
         seconds=outcome.seconds,
         compile_seconds=outcome.compile_seconds,
-        rate=states / max(outcome.seconds, 1e-9),
-        peak_bytes=peak,
-        collision=collisions(states) if method == "search" else 0.0,
-        counterexample=None
-        if path is None
-        else counterexample(setting, name, path, shortest=method == "search"),
+        rate=outcome.states / max(outcome.seconds, 1e-9),
+        peak_bytes=outcome.peak_bytes,
+        collision=outcome.collision,
+        counterexample=None if path is None else counterexample(setting, name, path, shortest=True),
     )

@@ -7,7 +7,7 @@ import msgspec
 
 from highwater.checkers.model.schedules.model_file import FORMAT, ModelFile
 from highwater.checkers.model.search.paths import PathStep
-from highwater.checkers.model.search.random_walks import replayed
+from highwater.checkers.model.search.paths import replayed
 from highwater.checkers.model.transactions.transaction_invariants import TRANSACTION_INVARIANTS
 from highwater.checkers.model.transactions.transaction_machine import TransactionSettings
 from highwater.checkers.model.transactions.transaction_moves import TransactionMove

@@ -10,7 +10,7 @@ from highwater.checkers.model.protocol.rules_by_release import SWITCHES
 from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.search.breadth_first import Limits, half_of_free_memory
 from highwater.checkers.model.search.kafka_model import ModelSettings
-from highwater.checkers.model.search.random_walks import play
+from highwater.checkers.model.search.paths import play
 from highwater.checkers.model.search.result import SearchAnswer, search
 from highwater.cli.model_rules import says, source
 from highwater.cli.options.model import bounds, holdings, settings

@@ -11,7 +11,7 @@ from highwater.checkers.model.schedules.counterexample import Counterexample, co
 from highwater.checkers.model.schedules.schedule import OLD_FORMAT, Schedule, ScheduleStep
 from highwater.checkers.model.schedules.script import foretell
 from highwater.checkers.model.search.kafka_model import ModelSettings
-from highwater.checkers.model.search.random_walks import play
+from highwater.checkers.model.search.paths import play
 from highwater.harness.base.errors import UsageError
 from tests.browser.lineage import lost
 from tests.support.model_dsl import row_of

@@ -12,13 +12,17 @@ from typer.testing import CliRunner
 
 from highwater.checkers.model.protocol.compiled import State
 from highwater.checkers.model.protocol.scope import Scope
-from highwater.checkers.model.schedules.counterexample import Counterexample
-from highwater.checkers.model.schedules.model_file import FORMAT
 from highwater.checkers.model.search.breadth_first import Limits, explore
 from highwater.checkers.model.search.fingerprints import new_table
-from highwater.checkers.model.search.kafka_model import PROMISES, ModelSettings, invariants
+from highwater.checkers.model.search.kafka_model import (
+    PROMISES,
+    Counterexample,
+    ModelSettings,
+    invariants,
+)
 from highwater.checkers.model.search.kernels import Problem, kernels
 from highwater.checkers.model.search.machine import Machine
+from highwater.checkers.model.search.model_file import FORMAT
 from highwater.checkers.model.search.paths import successors
 from highwater.checkers.model.search.result import SearchAnswer, search
 from highwater.cli.app import app
@@ -225,7 +229,7 @@ def test_names_that_nobody_knows() -> None:
 
 def test_the_words_show_each_step_and_who_holds_what() -> None:
     found = counterexample()
-    lines = steps(found)
+    lines = steps(found, holdings)
     assert len(lines) == 2 * len(found.steps)
     assert lines[0].startswith("   1. ")
     assert holdings(found.steps[0].after).count("[") == 3

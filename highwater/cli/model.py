@@ -182,18 +182,18 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         question = ModelSettings(kafka=kafka, scope=scope, switched=_switched(rule or []))
         names = invariants(parse_values.names(invariant))
     question.rules()
-    shown = model.words_of(question)
-    _check_drawn(report, shown.drawings)
+    words = model.words_of(question)
+    _check_drawn(report, words.drawings)
     if out is not None:
         require_writable(out, "--out")
     with _limits(memory, limit) as limits, console.progress() as progress:
         watch = _watch(progress, kafka)
         answers = search(question, names, limits=limits, jobs=jobs, watch=watch)
-    written = [made for path in (out, report) for made in _write(answers, path, shown.draw)]
+    written = [made for path in (out, report) for made in _write(answers, path, words.draw)]
     if as_json:
         console.print_all_json([answer.summary() for answer in answers])
     else:
-        model.show(answers, shown, written)
+        model.show(answers, words, written)
     raise typer.Exit(exit_code(answers))
 
 

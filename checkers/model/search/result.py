@@ -20,7 +20,7 @@ File_co = TypeVar("File_co", covariant=True)
 
 
 class Question(Protocol[File_co]):
-    """What a search needs of a model: that of replication, or that of transactions."""
+    """A question that a search can answer, of the model of replication or of transactions."""
 
     @property
     def kafka(self) -> str:

@@ -44,7 +44,7 @@ _MB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """How the answers of a model are put into words.
+    """The words for the answers of a model.
 
     Attributes:
         heading: of its question. legend: how to read a state. state: the line of one.
@@ -142,9 +142,9 @@ def steps(
     counterexample: Counterexample | TransactionCounterexample, state: Callable[[Any], str]
 ) -> list[str]:
     """Return a counterexample's steps, each with a line of the state after it."""
-    taken: tuple[CounterexampleStep | TransactionStep, ...] = counterexample.steps
+    path: tuple[CounterexampleStep | TransactionStep, ...] = counterexample.steps
     lines = []
-    for number, step in enumerate(taken, start=1):
+    for number, step in enumerate(path, start=1):
         lines.append(f"{number:>4}. {step.says}")
         lines.append(f"      {state(step.after)}")
     return lines

@@ -11,11 +11,11 @@ from highwater.checkers.model.explain.explanations import EXPLANATIONS, NOT_EXPL
 from highwater.checkers.model.explain.observations import SOURCES
 from highwater.checkers.model.protocol.invariants import INVARIANTS
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, rules_of
-from highwater.checkers.model.schedules.counterexample import Counterexample
-from highwater.checkers.model.transactions.transaction_counterexample import (
+from highwater.checkers.model.search.kafka_model import Counterexample
+from highwater.checkers.model.transactions.transaction_invariants import TRANSACTION_INVARIANTS
+from highwater.checkers.model.transactions.transaction_machine import (
     TransactionCounterexample,
 )
-from highwater.checkers.model.transactions.transaction_invariants import TRANSACTION_INVARIANTS
 from highwater.checkers.model.transactions.transaction_rules import CLIENTS
 from highwater.cli.model_rules import ORDER, alike, ranges, says, source, transaction_table
 from highwater.harness.base.wording import count

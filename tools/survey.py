@@ -14,7 +14,12 @@ from typing import Any, Final
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, Rules, rules_of
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.search.breadth_first import Limits, half_of_free_memory
-from highwater.checkers.model.search.kafka_model import PROMISES, ModelSettings, invariants
+from highwater.checkers.model.search.kafka_model import (
+    PROMISES,
+    Counterexample,
+    ModelSettings,
+    invariants,
+)
 from highwater.checkers.model.search.result import SearchAnswer, search
 from tools.model_tables import RESULTS
 
@@ -156,7 +161,7 @@ def _searched(names: list[str], scope: Scope) -> Rows:
     return [{"kafka": name, **row} for name in names]
 
 
-def _broken(answer: SearchAnswer) -> Mapping[str, Any] | None:
+def _broken(answer: SearchAnswer[Counterexample]) -> Mapping[str, Any] | None:
     if answer.counterexample is None:
         return None
     return {"depth": len(answer.counterexample.steps)}
@@ -165,13 +170,15 @@ def _broken(answer: SearchAnswer) -> Mapping[str, Any] | None:
 @functools.cache
 def _searches(
     kafka: str, scope: Scope, switched: frozenset[tuple[str, bool]], names: tuple[str, ...]
-) -> tuple[SearchAnswer, ...]:
+) -> tuple[SearchAnswer[Counterexample], ...]:
     setting = ModelSettings(kafka=kafka, scope=scope, switched=dict(switched))
     limits = Limits(memory=half_of_free_memory(), seconds=_LIMIT_S)
     return search(setting, invariants(names), limits=limits)
 
 
-def _search(setting: ModelSettings, names: tuple[str, ...]) -> tuple[SearchAnswer, ...]:
+def _search(
+    setting: ModelSettings, names: tuple[str, ...]
+) -> tuple[SearchAnswer[Counterexample], ...]:
     """Search; what was asked before is remembered."""
     return _searches(setting.kafka, setting.scope, frozenset(setting.switched.items()), names)
 
@@ -197,7 +204,7 @@ def _mutated(switch: str, kafka: str, base: Mapping[str, bool]) -> dict[str, Any
     return _mutation(name, switch, None, None, states, None)
 
 
-def _steps(answer: SearchAnswer) -> int:
+def _steps(answer: SearchAnswer[Counterexample]) -> int:
     return len(answer.counterexample.steps) if answer.counterexample else 0
 
 

@@ -11,9 +11,9 @@ from rich.table import Table
 from highwater import console
 from highwater.api import JudgedRun, Progress, perform_groups
 from highwater.checkers.model.schedules.compile import compile_for
-from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.schedules.schedule import Schedule
-from highwater.checkers.model.transactions.transaction_counterexample import (
+from highwater.checkers.model.search.kafka_model import Counterexample
+from highwater.checkers.model.transactions.transaction_machine import (
     TransactionCounterexample,
 )
 from highwater.harness.base.errors import StoreError, UsageError

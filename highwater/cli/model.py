@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from highwater.checkers.model.protocol.scope import By
     from highwater.checkers.model.search.breadth_first import Limits, SearchProgress
     from highwater.checkers.model.search.result import SearchAnswer
-    from highwater.checkers.model.transactions.transaction_search import TransactionAnswer
 
 app = typer.Typer(
     name="model",
@@ -40,7 +39,7 @@ _DRAWING_SUFFIXES = (".html", ".svg")
 _REPLICAS_ONLY = (
     *("acks", "brokers", "records", "failures", "moves", "late", "min_isr", "unclean", "by"),
     *("by_hand", "batch", "failovers", "wipes", "joins", "reassignments"),
-    *("stops", "old_format", "walks", "depth", "seed"),
+    *("stops", "old_format"),
 )
 """Options of ``explore`` that the model of transactions does not have."""
 
@@ -132,9 +131,6 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         str | None, Option(help="Give up after this long: 300s.", show_default=False)
     ] = None,
     jobs: Annotated[int, Option(min=1, max=64, help="Threads that search.")] = 1,
-    walks: Annotated[int, Option(min=0, help="Walk at random so often instead of searching.")] = 0,
-    depth: Annotated[int, Option(min=1, help="Moves of a walk at most.")] = 100,
-    seed: Annotated[int, Option(min=0, help="Seed of the walks.")] = 0,
     out: Annotated[
         Path | None, Option(help="Write the counterexample there.", show_default=False)
     ] = None,
@@ -144,63 +140,61 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Search all interleavings of a small cluster for the shortest way to break a promise."""
-    _only_for_this_model(context, transactions=transactions)
-    if transactions:
-        _explore_transactions(
-            kafka, client, bound or [], rule or [], invariant, (memory, limit, jobs), (out, report),
-            as_json=as_json,
-        )  # fmt: skip
     from highwater.checkers.model.protocol.scope import Scope
-    from highwater.checkers.model.search import result
     from highwater.checkers.model.search.kafka_model import ModelSettings, invariants
-    from highwater.cli.options import model
-    from highwater.reports.pages.counterexample import write as draw
-
-    scope = Scope(
-        brokers=brokers,
-        records=records,
-        failures=failures,
-        moves=moves,
-        late=late,
-        batch=batch,
-        failovers=failovers,
-        wipes=wipes,
-        joins=joins,
-        reassignments=reassignments,
-        acks=parse_values.acks(acks),
-        min_isr=min_isr,
-        unclean=unclean,
-        by_hand=by_hand,
-        by=_step(by),
-        stops=stops,
-        old_format=old_format,
+    from highwater.checkers.model.search.result import search
+    from highwater.checkers.model.transactions.transaction_machine import (
+        TransactionSettings,
+        transaction_invariants,
     )
-    setting = ModelSettings(kafka=kafka, scope=scope, switched=_switched(rule or []))
-    setting.rules()
-    invariant_names = invariants(parse_values.names(invariant))
-    _check_drawn(report)
+    from highwater.cli.options import model
+
+    _only_for_this_model(context, transactions=transactions)
+    question: ModelSettings | TransactionSettings
+    if transactions:
+        question = TransactionSettings(
+            kafka=kafka,
+            client=client,
+            scope=model.transaction_scope(bound or []),
+            switched=_switched(rule or []),
+        )
+        names = transaction_invariants(parse_values.names(invariant))
+    else:
+        scope = Scope(
+            brokers=brokers,
+            records=records,
+            failures=failures,
+            moves=moves,
+            late=late,
+            batch=batch,
+            failovers=failovers,
+            wipes=wipes,
+            joins=joins,
+            reassignments=reassignments,
+            acks=parse_values.acks(acks),
+            min_isr=min_isr,
+            unclean=unclean,
+            by_hand=by_hand,
+            by=_step(by),
+            stops=stops,
+            old_format=old_format,
+        )
+        question = ModelSettings(kafka=kafka, scope=scope, switched=_switched(rule or []))
+        names = invariants(parse_values.names(invariant))
+    question.rules()
+    words = model.words_of(question)
+    _check_drawn(report, words.drawings)
     if out is not None:
         require_writable(out, "--out")
     with _limits(memory, limit) as limits, console.progress() as progress:
         watch = _watch(progress, kafka)
-        if walks:
-            answer = result.stroll(
-                setting,
-                invariant_names,
-                walks=walks,
-                depth=depth,
-                seed=seed,
-                limits=limits,
-                watch=watch,
-            )
-        else:
-            answer = result.search(setting, invariant_names, limits=limits, jobs=jobs, watch=watch)
-    written = [*_write(answer, out, draw), *_write(answer, report, draw)]
+        answers = search(question, names, limits=limits, jobs=jobs, watch=watch)
+    written = [made for path in (out, report) for made in _write(answers, path, words.draw)]
     if as_json:
-        console.print_all_json([of_invariant.summary() for of_invariant in answer])
+        console.print_all_json([answer.summary() for answer in answers])
     else:
-        model.show(answer, written)
-    raise typer.Exit(exit_code(answer))
+        model.show(answers, words, written)
+    raise typer.Exit(exit_code(answers))
 
 
 def _only_for_this_model(context: typer.Context, *, transactions: bool) -> None:
@@ -218,48 +212,6 @@ def _only_for_this_model(context: typer.Context, *, transactions: bool) -> None:
                 f"{option} says nothing without --transactions",
                 hint="Add --transactions, or leave it out.",
             )
-
-
-def _explore_transactions(
-    kafka: str,
-    client: str,
-    bound: Sequence[str],
-    rule: Sequence[str],
-    invariant: str,
-    effort: tuple[str | None, str | None, int],
-    files: tuple[Path | None, Path | None],
-    *,
-    as_json: bool,
-) -> None:
-    """Search the model of transactions, show the answers, and exit as ``explore`` does."""
-    from highwater.checkers.model.transactions.transaction_machine import (
-        TransactionSettings,
-        transaction_invariants,
-    )
-    from highwater.checkers.model.transactions.transaction_search import search_transactions
-    from highwater.cli.options import model_transactions as shown
-
-    settings = TransactionSettings(
-        kafka=kafka, client=client, scope=shown.scope_of(bound), switched=_switched(rule)
-    )
-    settings.rules()
-    names = transaction_invariants(parse_values.names(invariant))
-    memory, limit, jobs = effort
-    paths = [path for path in files if path is not None]
-    for path in paths:
-        require_writable(path, "--out" if path is files[0] else "--report")
-    if files[1] is not None and files[1].suffix != ".svg":
-        raise UsageError(f"{files[1]} is no drawing", hint="Call it FILE.svg.")
-    with _limits(memory, limit) as limits, console.progress() as progress:
-        answers = search_transactions(
-            settings, names, limits=limits, jobs=jobs, watch=_watch(progress, kafka)
-        )
-    written = [made for path in files for made in _write(answers, path, shown.draw_transactions)]
-    if as_json:
-        console.print_all_json([answer.summary() for answer in answers])
-    else:
-        shown.show_transactions(answers, written)
-    raise typer.Exit(exit_code(answers))
 
 
 @app.command()
@@ -346,14 +298,15 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     raise typer.Exit(work.exit_code(judged))
 
 
-def _check_drawn(report: Path | None) -> None:
-    if report and report.suffix not in _DRAWING_SUFFIXES:
-        raise UsageError(f"{report} is no page", hint="Call it FILE.html, or FILE.svg.")
+def _check_drawn(report: Path | None, suffixes: Sequence[str] = _DRAWING_SUFFIXES) -> None:
+    if report and report.suffix not in suffixes:
+        names = ", or ".join(f"FILE{suffix}" for suffix in suffixes)
+        raise UsageError(f"{report} is no page", hint=f"Call it {names}.")
     if report is not None:
         require_writable(report, "--report")
 
 
-def exit_code(answers: "Sequence[SearchAnswer | TransactionAnswer]") -> int:
+def exit_code(answers: "Sequence[SearchAnswer[Any]]") -> int:
     """Return 1 if an invariant is broken, 3 if one is unknown, else 0."""
     if any(answer.holds is False for answer in answers):
         return BROKEN
@@ -418,7 +371,7 @@ def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[Searc
 
 
 def _write(
-    answers: "Sequence[SearchAnswer | TransactionAnswer]",
+    answers: "Sequence[SearchAnswer[Any]]",
     out: Path | None,
     draw: Callable[[Any, Path], object],
 ) -> list[Path]:

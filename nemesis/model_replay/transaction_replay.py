@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from highwater.checkers.model.transactions.transaction_counterexample import (
+from highwater.checkers.model.transactions.transaction_machine import (
     TransactionCounterexample,
 )
 from highwater.checkers.model.transactions.transaction_rules import transaction_client

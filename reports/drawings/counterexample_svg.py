@@ -10,7 +10,7 @@ from highwater.reports.drawings.model_frames import ModelFrame, model_frames, su
 from highwater.reports.drawings.svg import join, rect, svg, tag, text
 
 if TYPE_CHECKING:
-    from highwater.checkers.model.schedules.counterexample import Counterexample
+    from highwater.checkers.model.search.kafka_model import Counterexample
     from highwater.harness.runs.verdict import Anomaly
 
 WIDE: Final = 1150.0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from highwater.checkers.model.protocol.readable_state import ModelReplica, State
-    from highwater.checkers.model.schedules.counterexample import Counterexample
+    from highwater.checkers.model.search.kafka_model import Counterexample
 
 OFFSETS_LEAST: Final = 2
 """Narrower drawings have no room for the words below HW and LEO."""

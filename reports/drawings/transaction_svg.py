@@ -9,7 +9,7 @@ from markupsafe import Markup
 from highwater.reports.drawings.svg import join, rect, svg, tag, text
 
 if TYPE_CHECKING:
-    from highwater.checkers.model.transactions.transaction_counterexample import (
+    from highwater.checkers.model.transactions.transaction_machine import (
         TransactionCounterexample,
         TransactionStep,
     )

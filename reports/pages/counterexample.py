@@ -21,7 +21,7 @@ from highwater.reports.sections.replay_steps import ReplayStep, cast, foreseen
 from highwater.reports.sections.settings import Fact
 
 if TYPE_CHECKING:
-    from highwater.checkers.model.schedules.counterexample import Counterexample
+    from highwater.checkers.model.search.kafka_model import Counterexample
 
 _PHRASES: Final = {
     "acked-kept": "can lose an acknowledged record",

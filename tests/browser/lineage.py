@@ -4,9 +4,8 @@ from typing import Final
 
 from highwater.checkers.model.protocol.moves import Move
 from highwater.checkers.model.protocol.scope import Scope
-from highwater.checkers.model.schedules.counterexample import Counterexample, counterexample
-from highwater.checkers.model.search.kafka_model import ModelSettings
-from highwater.checkers.model.search.random_walks import play
+from highwater.checkers.model.search.kafka_model import Counterexample, ModelSettings
+from highwater.checkers.model.search.paths import play
 
 A, B, C = 0, 1, 2
 LOSS: Final = (
@@ -33,7 +32,7 @@ def found(moves: tuple[tuple[Move, int, int], ...], invariant: str) -> Counterex
     leaps = play(machine, rows, machine.invariants[invariant])
     assert leaps is not None
     assert len(leaps) == len(moves)
-    return counterexample(setting, invariant, leaps, shortest=True)
+    return Counterexample.of(setting, invariant, leaps)
 
 
 def lost() -> Counterexample:

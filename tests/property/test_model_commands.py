@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 from highwater.checkers.model.protocol.invariants import INVARIANTS
 from highwater.checkers.model.protocol.rules_by_release import Rules
 from highwater.checkers.model.protocol.scope import ACKS, BOUNDS, Scope
-from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.search import result
-from highwater.checkers.model.search.kafka_model import ModelSettings
+from highwater.checkers.model.search.kafka_model import Counterexample, ModelSettings
 from highwater.cli.app import app
 
 

@@ -28,7 +28,6 @@ from highwater.checkers.model.protocol.state_layout import (
 )
 from highwater.checkers.model.protocol.step_sentences import NAMES, says
 from highwater.checkers.model.schedules.compile_messages import compile_by_message, names_of
-from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.schedules.schedule import (
     OLD_FORMAT,
     Action,
@@ -36,6 +35,7 @@ from highwater.checkers.model.schedules.schedule import (
     Schedule,
     ScheduleStep,
 )
+from highwater.checkers.model.search.kafka_model import Counterexample
 from highwater.harness.base.errors import UsageError
 
 Row = tuple[int, int, int]

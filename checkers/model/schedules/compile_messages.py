@@ -31,7 +31,6 @@ from highwater.checkers.model.protocol.state_layout import (
     newest,
 )
 from highwater.checkers.model.protocol.step_sentences import NAMES, says
-from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.schedules.schedule import (
     OLD_FORMAT,
     Action,
@@ -39,6 +38,7 @@ from highwater.checkers.model.schedules.schedule import (
     Schedule,
     ScheduleStep,
 )
+from highwater.checkers.model.search.kafka_model import Counterexample
 from highwater.harness.base.errors import UsageError
 
 Row = tuple[int, int, int]

@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Literal
 import msgspec
 
 from highwater.checkers.model.protocol.scope import By
-from highwater.checkers.model.schedules.model_file import FORMAT, ModelFile
+from highwater.checkers.model.search.model_file import FORMAT, ModelFile
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.plan import Acks
 

@@ -25,7 +25,7 @@ from highwater.checkers.model.search.fingerprints import (
 )
 from highwater.checkers.model.search.kernels import Expansion, Kernels, Problem, kernels
 from highwater.checkers.model.search.machine import Machine
-from highwater.checkers.model.search.paths import PathStep, follow
+from highwater.checkers.model.search.paths import PathStep, follow, overflows
 
 Reason = Literal["memory", "time", "stopped", "overflow"]
 """Why a search ended early: its memory or time was used up, it was told to stop, or a state within
@@ -141,11 +141,6 @@ def explore(
         compile_seconds=compile_seconds,
         peak_bytes=search.peak,
     )
-
-
-def overflows(machine: Machine, path: Sequence[PathStep]) -> bool:
-    """Return whether a path ends in a state of which nothing is known."""
-    return bool(path) and machine.overflowed(path[-1].after)
 
 
 def compile_all(machine: Machine) -> float:

@@ -1,18 +1,32 @@
-"""The model of a release as a machine that can be searched, and the questions to ask of it."""
+"""The model of replication: a question to a release, and the file of what was found."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import permutations
-from typing import Final
+from typing import ClassVar, Final, Self
 
+import msgspec
 import numpy as np
 
 from highwater.checkers.model.protocol.compiled import State
 from highwater.checkers.model.protocol.invariants import INVARIANTS, broken, overflowed
-from highwater.checkers.model.protocol.moves import apply, apply_alone, moves, possible
+from highwater.checkers.model.protocol.moves import (
+    OF_TWO,
+    ROUNDS,
+    Move,
+    apply,
+    apply_alone,
+    moves,
+    possible,
+)
+from highwater.checkers.model.protocol.readable_state import State as ReadableState
+from highwater.checkers.model.protocol.readable_state import decode
 from highwater.checkers.model.protocol.rules_by_release import Rules, rules_of
 from highwater.checkers.model.protocol.scope import Scope, constants, initial
+from highwater.checkers.model.protocol.step_sentences import says
 from highwater.checkers.model.search.machine import Machine, MachineFunctions
+from highwater.checkers.model.search.model_file import FORMAT, ModelFile
+from highwater.checkers.model.search.paths import PathStep, replayed
 from highwater.checkers.model.search.questions import invariants_by_name, switch
 from highwater.checkers.model.search.symmetry import canonical, rename
 from highwater.harness.base.errors import UsageError
@@ -28,6 +42,10 @@ _LAWS: Final = {
 
 PROMISES: Final = tuple(name for name, invariant in INVARIANTS.items() if invariant.promise)
 
+_SETTINGS: Final = ("acks", "min_isr")
+_ALWAYS: Final = (*_SETTINGS, "brokers", "records", "failures", "moves", "late")
+"""Bounds that the command names whatever they are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
@@ -41,6 +59,11 @@ class ModelSettings:
     kafka: str
     scope: Scope = field(default_factory=Scope)
     switched: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def client(self) -> msgspec.UnsetType:
+        """The library of the producers does not matter here."""
+        return msgspec.UNSET
 
     def rules(self) -> Rules:
         """Return the rules that hold.
@@ -69,6 +92,121 @@ class ModelSettings:
             renamed=_renamer(self.scope.brokers),
         )
 
+    def says(self, invariant: str) -> str:
+        """Return an invariant as a sentence."""
+        return INVARIANTS[invariant].says
+
+    def counterexample(self, invariant: str, path: Sequence[PathStep]) -> "Counterexample":
+        """Put the shortest way to break an invariant into words."""
+        return Counterexample.of(self, invariant, path)
+
+
+class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One move.
+
+    Attributes:
+        move: its kind, as ``moves.Move`` calls it, in lower case.
+        brokers: the broker of the move, and the other broker that it names, if any, or of a batch
+            the number of records; in a round all that run; of a reassignment the new replicas.
+        after: the state after it.
+    """
+
+    move: str
+    brokers: tuple[int, ...]
+    says: str
+    after: ReadableState
+
+    def numbers(self) -> tuple[int, int, int]:
+        """Its kind and brokers, as arguments of the rules."""
+        kind = Move[self.move.upper()]
+        if kind in ROUNDS or kind == Move.REASSIGN:
+            mask = sum(1 << broker for broker in set(self.brokers))
+            return int(kind), mask, self.brokers[0] if kind == Move.REASSIGN else 0
+        a, b = (*self.brokers, 0, 0)[:2]
+        return int(kind), a, b
+
+
+class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A way to break an invariant of a release within a scope.
+
+    Attributes:
+        kafka: the release whose rules hold.
+        switched: rules changed from those of the release.
+        invariant: broken by the last step, and by no step before it.
+        says: the invariant as a sentence.
+        shortest: whether a search has shown that there is no shorter one.
+    """
+
+    kind: ClassVar[str] = "counterexample"
+    found_by: ClassVar[str] = "highwater model explore --out FILE"
+
+    format: int = FORMAT
+    kafka: str
+    scope: Scope
+    switched: Mapping[str, bool] = {}
+    invariant: str
+    says: str
+    shortest: bool
+    steps: tuple[CounterexampleStep, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its schedule."""
+        return f"{self.invariant} on {self.kafka}"
+
+    @property
+    def settings(self) -> ModelSettings:
+        """The model of its search."""
+        return ModelSettings(kafka=self.kafka, scope=self.scope, switched=self.switched)
+
+    @property
+    def command(self) -> str:
+        """The command that finds it again."""
+        words = ["highwater model explore", f"--kafka {self.kafka}"]
+        words += [f"--invariant {self.invariant}"]
+        for bound in sorted(fields(Scope), key=lambda field: field.name not in _SETTINGS):
+            value, option = getattr(self.scope, bound.name), bound.name.replace("_", "-")
+            if value is True or value is False:
+                words += [] if value is bound.default else [f"--{'' if value else 'no-'}{option}"]
+            elif value != bound.default or bound.name in _ALWAYS:
+                words.append(f"--{option} {value}")
+        words += [f"--rule {name}={'on' if on else 'off'}" for name, on in self.switched.items()]
+        return " ".join(words)
+
+    def replay(self) -> tuple[PathStep, ...] | None:
+        """Return its states by the rules of today; None if it no longer breaks the invariant.
+
+        Raises:
+            UsageError: a release, rule, move or invariant that the model does not know.
+        """
+        return replayed(self.settings.machine(), self.steps, self.invariant)
+
+    @classmethod
+    def of(cls, setting: ModelSettings, invariant: str, path: Sequence[PathStep]) -> Self:
+        """Put a path into words."""
+        machine = setting.machine()
+        before, steps = machine.initial, []
+        for leap in path:
+            kind, a, b = leap.move
+            steps.append(
+                CounterexampleStep(
+                    move=Move(kind).name.lower(),
+                    brokers=_brokers(Move(kind), a, b),
+                    says=says(kind, a, b, before, leap.after),
+                    after=decode(leap.after, machine.constants),
+                )
+            )
+            before = leap.after
+        return cls(
+            kafka=setting.kafka,
+            scope=setting.scope,
+            switched=dict(setting.switched),
+            invariant=invariant,
+            says=setting.says(invariant),
+            shortest=True,
+            steps=tuple(steps),
+        )
+
 
 def invariants(text: Iterable[str]) -> tuple[str, ...]:
     """Return invariants by name; ``promises`` are those that clients rely on.
@@ -88,3 +226,13 @@ def _renamer(brokers: int) -> Callable[[State], Iterator[State]]:
             yield other
 
     return every
+
+
+def _brokers(kind: Move, a: int, b: int) -> tuple[int, ...]:
+    if kind in ROUNDS:
+        return tuple(number for number in range(8) if (a >> number) & 1)
+    if kind == Move.REASSIGN:
+        return (b, *(number for number in range(8) if (a >> number) & 1 and number != b))
+    if kind == Move.FAILOVER:
+        return ()
+    return (a, b) if kind in OF_TWO or kind == Move.BATCH else (a,)

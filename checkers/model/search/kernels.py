@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import numba
 import numpy as np
 
-from highwater.checkers.model.protocol.compiled import Constants, copy_state, rule
+from highwater.checkers.model.protocol.compiled import Constants, rule
 from highwater.checkers.model.search.fingerprints import Table, Words, copy_all, fingerprint, insert
 from highwater.checkers.model.search.machine import MachineFunctions, Moves
 from highwater.checkers.spark.numba_cache import cached_compilation
@@ -52,14 +52,11 @@ class Kernels:
             ``out`` may not hold the successors of the next state. Holds no GIL.
         identify: ``(state, constants)``: the fingerprint of a state's canonical form.
         grow: ``(old table, new table)``: copies all entries.
-        walk: ``(state, problem, depth, seed, path)``: steps at random from a state, in place, and
-            writes the moves' indices to ``path``; how many, negative if the last broke something.
     """
 
     expand: Callable[[Words, int, Words, Table, Problem, Words], Expansion]
     identify: Callable[[np.ndarray[Any, np.dtype[np.int8]], Constants], int]
     grow: Callable[[Table, Table], None]
-    walk: Callable[..., int]
 
 
 @functools.cache
@@ -70,7 +67,6 @@ def kernels(laws: MachineFunctions) -> Kernels:
             expand=_expander(laws),
             identify=_identifier(laws),
             grow=_compiled(_grow),
-            walk=_walker(laws),
         )
 
 
@@ -169,33 +165,3 @@ def _expander(laws: MachineFunctions) -> Callable[..., Expansion]:  # noqa: C901
         return Expansion(row, new, moves_taken)
 
     return _compiled(expand)
-
-
-def _walker(laws: MachineFunctions) -> Callable[..., int]:
-    apply, broken = laws.apply, laws.broken
-
-    def walk(state: Any, problem: Problem, depth: int, seed: Any, path: Any) -> int:  # noqa: ANN401
-        constants, moves, bits = problem
-        order = np.arange(moves.shape[0])
-        work = np.empty_like(state)
-        for step in range(depth):
-            left = moves.shape[0]
-            while left:
-                seed = seed * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-                pick = np.intp((seed >> np.uint64(33)) % np.uint64(left))
-                left -= 1
-                move = order[pick]
-                order[pick], order[left] = order[left], move
-                copy_state(state, work)
-                if apply(work, constants, moves[move, 0], moves[move, 1], moves[move, 2]):
-                    left = -1
-                    break
-            if left == 0:
-                return step
-            copy_state(work, state)
-            path[step] = move
-            if broken(state, constants) & bits:
-                return -(step + 1)
-        return depth
-
-    return _compiled(walk)

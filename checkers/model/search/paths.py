@@ -1,12 +1,13 @@
-"""From fingerprints back to states: the moves along a chain that a search has found."""
+"""The moves of a path and the states along it: found by a search, or stored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from highwater.checkers.model.protocol.compiled import State
 from highwater.checkers.model.search.kernels import kernels
 from highwater.checkers.model.search.machine import Machine
-from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.errors import HarnessError, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,6 +37,49 @@ def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
         if machine.overflowed(state):
             break
     return tuple(leaps)
+
+
+def overflows(machine: Machine, path: Sequence[PathStep]) -> bool:
+    """Return whether a path ends in a state of which nothing is known."""
+    return bool(path) and machine.overflowed(path[-1].after)
+
+
+def play(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[PathStep, ...] | None:
+    """Take the moves that can be taken, up to the first state that breaks an invariant.
+
+    Returns:
+        The path to it; None if no state on the path breaks it.
+    """
+    state, leaps = machine.initial, []
+    for kind, a, b in moves:
+        after = state.copy()
+        if machine.laws.apply(after, machine.constants, kind, a, b):
+            leaps.append(PathStep(move=(kind, a, b), after=after))
+            state = after
+            if machine.laws.broken(after, machine.constants) >> bit & 1:
+                return tuple(leaps)
+    return None
+
+
+class _Numbered(Protocol):
+    def numbers(self) -> tuple[int, int, int]: ...
+
+
+def replayed(
+    machine: Machine, steps: Sequence[_Numbered], invariant: str
+) -> tuple[PathStep, ...] | None:
+    """Return the states of stored steps; None if not the last of them breaks the invariant.
+
+    Raises:
+        UsageError: a move or an invariant that the model does not know.
+    """
+    try:
+        moves = [step.numbers() for step in steps]
+        bit = machine.invariants[invariant]
+    except KeyError as error:
+        raise UsageError(f"the model does not know {error}") from error
+    path = play(machine, moves, bit)
+    return None if path is None or len(path) < len(moves) or overflows(machine, path) else path
 
 
 def _alike(machine: Machine, state: State, shape: bytes, leaps: list[PathStep]) -> State:

@@ -1,13 +1,10 @@
-"""The answer of a search or of random walks about one invariant."""
+"""The answer of a search about one invariant."""
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from highwater.checkers.model.protocol.invariants import INVARIANTS
-from highwater.checkers.model.protocol.scope import Scope
-from highwater.checkers.model.schedules.counterexample import Counterexample, counterexample
 from highwater.checkers.model.search.breadth_first import (
     Limits,
     Reason,
@@ -15,123 +12,119 @@ from highwater.checkers.model.search.breadth_first import (
     SearchProgress,
     explore,
 )
-from highwater.checkers.model.search.fingerprints import collisions
-from highwater.checkers.model.search.kafka_model import ModelSettings
-from highwater.checkers.model.search.random_walks import RandomWalkResult, walk
+from highwater.checkers.model.search.machine import Machine
+from highwater.checkers.model.search.paths import PathStep
 
-Method = Literal["search", "walks"]
+File_co = TypeVar("File_co", covariant=True)
+"""The file of a counterexample."""
 
 
-class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class Question(Protocol[File_co]):
+    """A question that a search can answer, of the model of replication or of transactions."""
+
+    @property
+    def kafka(self) -> str:
+        """The release whose rules hold."""
+
+    @property
+    def client(self) -> str | msgspec.UnsetType:
+        """The library of the producers, in a model in which it matters."""
+
+    @property
+    def scope(self) -> Any:  # noqa: ANN401 - each model has bounds of its own
+        """The bounds."""
+
+    @property
+    def switched(self) -> Mapping[str, bool]:
+        """Rules changed from those of the release."""
+
+    def machine(self) -> Machine:
+        """Return the model as a machine."""
+
+    def says(self, invariant: str) -> str:
+        """Return an invariant as a sentence."""
+
+    def counterexample(self, invariant: str, path: Sequence[PathStep]) -> File_co:
+        """Put the shortest way to break an invariant into words."""
+
+
+class SearchAnswer(msgspec.Struct, Generic[File_co], frozen=True, kw_only=True):
     """The answer to one question: can this invariant be broken within this scope?
 
     Attributes:
+        client: as ``Question`` has it.
         holds: true if no state within the scope breaks it; false if one does; null if it is not
             known, because not every state was reached.
-        reason: why it is not known: ``memory``, ``time``, ``stopped``, or ``walks`` (random walks
-            meet some states); null where it is.
-        states: distinct states reached by the whole search, or steps of all walks.
+        reason: why it is not known: ``memory``, ``time``, ``stopped`` or ``overflow``; null where
+            it is.
+        states: distinct states reached by the whole search.
         depth: moves from the initial state to the farthest state that was met.
         seconds: of searching; ``compile_seconds`` went before, for machine code.
         rate: states per second of searching.
-        peak_bytes: most memory that the process held; null where it was not measured.
+        peak_bytes: most memory that the process held.
         collision: how likely it is, at most, that a state was missed for its fingerprint.
         counterexample: steps that break it; null where none was found.
     """
 
     kafka: str
-    scope: Scope
-    switched: dict[str, bool]
+    client: str | msgspec.UnsetType = msgspec.UNSET
+    scope: Any
+    switched: Mapping[str, bool]
     invariant: str
     says: str
-    method: Method
     holds: bool | None
-    reason: Reason | Literal["walks"] | None
+    reason: Reason | None
     states: int
-    transitions: int | None
+    transitions: int
     depth: int
     seconds: float
     compile_seconds: float
     rate: float
-    peak_bytes: int | None
+    peak_bytes: int
     collision: float
-    counterexample: Counterexample | None
+    counterexample: File_co | None
 
     def summary(self) -> dict[str, object]:
         """Return the object of ``model explore --json``: the counterexample is its steps."""
-        plain: dict[str, object] = msgspec.to_builtins(self)
+        plain: dict[str, Any] = msgspec.to_builtins(self)
         if self.counterexample is not None:
-            plain["counterexample"] = msgspec.to_builtins(self.counterexample.steps)
+            plain["counterexample"] = plain["counterexample"]["steps"]
         return plain
 
 
 def search(
-    setting: ModelSettings,
+    question: Question[File_co],
     invariants: Sequence[str],
     *,
     limits: Limits,
     jobs: int = 1,
     watch: Callable[[SearchProgress], None] = lambda _: None,
-) -> tuple[SearchAnswer, ...]:
-    """Search for the shortest way to break each invariant; a result each. As ``explore``."""
-    outcome = explore(setting.machine(), invariants, limits=limits, jobs=jobs, watch=watch)
-    return tuple(_answer(setting, name, outcome) for name in invariants)
-
-
-def stroll(
-    setting: ModelSettings,
-    invariants: Sequence[str],
-    *,
-    walks: int,
-    depth: int,
-    seed: int,
-    limits: Limits,
-    watch: Callable[[SearchProgress], None] = lambda _: None,
-) -> tuple[SearchAnswer, ...]:
-    """Walk at random, for bounds too large to search; a result each. As ``random_walks.walk``."""
-    outcome = walk(
-        setting.machine(),
-        invariants,
-        walks=walks,
-        depth=depth,
-        seed=seed,
-        limits=limits,
-        watch=watch,
-    )
-    return tuple(_answer(setting, name, outcome) for name in invariants)
+) -> tuple[SearchAnswer[File_co], ...]:
+    """Search for the shortest way to break each invariant; an answer each. As ``explore``."""
+    outcome = explore(question.machine(), invariants, limits=limits, jobs=jobs, watch=watch)
+    return tuple(_answer(question, name, outcome) for name in invariants)
 
 
 def _answer(
-    setting: ModelSettings, name: str, outcome: SearchOutcome | RandomWalkResult
-) -> SearchAnswer:
-    if isinstance(outcome, SearchOutcome):
-        method: Method = "search"
-        holds = True if outcome.exhausted else None
-        reason: Reason | Literal["walks"] | None = outcome.reason
-        peak: int | None = outcome.peak_bytes
-        states, transitions = outcome.states, outcome.transitions
-    else:
-        method, holds, reason, peak = "walks", None, outcome.reason or "walks", None
-        states = transitions = outcome.steps
-    path = outcome.paths.get(name)
+    question: Question[File_co], name: str, outcome: SearchOutcome
+) -> SearchAnswer[File_co]:
+    path, holds = outcome.paths.get(name), True if outcome.exhausted else None
     return SearchAnswer(
-        kafka=setting.kafka,
-        scope=setting.scope,
-        switched=dict(setting.switched),
+        kafka=question.kafka,
+        client=question.client,
+        scope=question.scope,
+        switched=dict(question.switched),
         invariant=name,
-        says=INVARIANTS[name].says,
-        method=method,
+        says=question.says(name),
         holds=holds if path is None else False,
-        reason=reason if path is None and holds is None else None,
-        states=states,
-        transitions=transitions,
+        reason=outcome.reason if path is None and holds is None else None,
+        states=outcome.states,
+        transitions=outcome.transitions,
         depth=outcome.depth,
         seconds=outcome.seconds,
         compile_seconds=outcome.compile_seconds,
-        rate=states / max(outcome.seconds, 1e-9),
-        peak_bytes=peak,
-        collision=collisions(states) if method == "search" else 0.0,
-        counterexample=None
-        if path is None
-        else counterexample(setting, name, path, shortest=method == "search"),
+        rate=outcome.states / max(outcome.seconds, 1e-9),
+        peak_bytes=outcome.peak_bytes,
+        collision=outcome.collision,
+        counterexample=None if path is None else question.counterexample(name, path),
     )

@@ -1,19 +1,23 @@
-"""The model of transactions as a machine that can be searched."""
+"""The model of transactions: a question to a release, and the file of what was found."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final, Literal, Self
 
-from highwater.checkers.model.protocol.compiled import Constants, State, copy_state, rule
+import msgspec
+
 from highwater.checkers.model.search.machine import Machine, MachineFunctions
+from highwater.checkers.model.search.model_file import FORMAT, ModelFile
+from highwater.checkers.model.search.paths import PathStep, replayed
 from highwater.checkers.model.search.questions import invariants_by_name, switch
 from highwater.checkers.model.transactions.transaction_invariants import (
     TRANSACTION_INVARIANTS,
     broken_of,
     overflowed,
 )
-from highwater.checkers.model.transactions.transaction_messages import sort_messages
+from highwater.checkers.model.transactions.transaction_messages import in_form
 from highwater.checkers.model.transactions.transaction_moves import (
+    TransactionMove,
     is_possible,
     take,
     transaction_moves,
@@ -28,14 +32,11 @@ from highwater.checkers.model.transactions.transaction_scope import (
     transaction_constants,
     transaction_initial,
 )
-
-
-@rule
-def in_form(s: State, out: State, k: Constants) -> None:  # noqa: ARG001 - of all machines
-    """Write ``s`` to ``out`` with its messages in the order of their connections."""
-    copy_state(s, out)
-    sort_messages(out)
-
+from highwater.checkers.model.transactions.transaction_sentences import says_transaction
+from highwater.checkers.model.transactions.transaction_state import (
+    TransactionState,
+    decode_transactions,
+)
 
 TRANSACTION_LAWS: Final = MachineFunctions(
     apply=take, canonical=in_form, broken=broken_of, possible=is_possible
@@ -73,6 +74,107 @@ class TransactionSettings:
             initial=transaction_initial(),
             invariants={name: invariant.bit for name, invariant in TRANSACTION_INVARIANTS.items()},
             overflowed=overflowed,
+        )
+
+    def says(self, invariant: str) -> str:
+        """Return an invariant as a sentence."""
+        return TRANSACTION_INVARIANTS[invariant].says
+
+    def counterexample(
+        self, invariant: str, path: Sequence[PathStep]
+    ) -> "TransactionCounterexample":
+        """Put the shortest way to break an invariant into words."""
+        return TransactionCounterexample.of(self, invariant, path)
+
+
+class TransactionStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One move: its kind as ``TransactionMove`` has it, its arguments, and the state after it."""
+
+    move: str
+    arguments: tuple[int, int]
+    says: str
+    after: TransactionState
+
+    def numbers(self) -> tuple[int, int, int]:
+        """Its kind and arguments, as arguments of the rules."""
+        return (int(TransactionMove[self.move.upper()]), *self.arguments)
+
+
+class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A way to break an invariant with a release and a client, within a scope.
+
+    Attributes:
+        model: tells such a file from a counterexample of replication.
+        switched: rules changed from those of the release and the client.
+        invariant: broken by the last step, and by no step before it.
+        says: the invariant as a sentence.
+        shortest: whether a search has shown that there is no shorter one.
+    """
+
+    kind: ClassVar[str] = "counterexample of transactions"
+    found_by: ClassVar[str] = "highwater model explore --transactions --out FILE"
+
+    model: Literal["transactions"] = "transactions"
+    format: int = FORMAT
+    kafka: str
+    client: str
+    scope: TransactionScope
+    switched: Mapping[str, bool] = {}
+    invariant: str
+    says: str
+    shortest: bool
+    steps: tuple[TransactionStep, ...]
+
+    @property
+    def settings(self) -> TransactionSettings:
+        """The model of its search."""
+        return TransactionSettings(
+            kafka=self.kafka, client=self.client, scope=self.scope, switched=self.switched
+        )
+
+    @property
+    def headline(self) -> str:
+        """The broken invariant, where, and in how many steps."""
+        return f"{self.invariant} on Kafka {self.kafka} with {self.client}"
+
+    def replay(self) -> tuple[PathStep, ...] | None:
+        """Return its states by the rules of today; None if it no longer breaks the invariant.
+
+        Raises:
+            UsageError: a release, rule, move or invariant that the model does not know.
+        """
+        return replayed(self.settings.machine(), self.steps, self.invariant)
+
+    @classmethod
+    def of(
+        cls,
+        setting: TransactionSettings,
+        invariant: str,
+        path: Sequence[PathStep],
+    ) -> Self:
+        """Put a path into words."""
+        machine = setting.machine()
+        before, steps = machine.initial, []
+        for leap in path:
+            kind, a, b = leap.move
+            steps.append(
+                TransactionStep(
+                    move=TransactionMove(kind).name.lower(),
+                    arguments=(a, b),
+                    says=says_transaction(kind, a, b, before, leap.after),
+                    after=decode_transactions(leap.after, machine.constants),
+                )
+            )
+            before = leap.after
+        return cls(
+            kafka=setting.kafka,
+            client=setting.client,
+            scope=setting.scope,
+            switched=dict(setting.switched),
+            invariant=invariant,
+            says=setting.says(invariant),
+            shortest=True,
+            steps=tuple(steps),
         )
 
 

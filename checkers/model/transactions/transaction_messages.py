@@ -1,6 +1,6 @@
 """Requests on their way: sent, given up, and taken out in the order of their connection."""
 
-from highwater.checkers.model.protocol.compiled import State, rule
+from highwater.checkers.model.protocol.compiled import Constants, State, copy_state, rule
 from highwater.checkers.model.transactions import transaction_layout as layout
 from highwater.checkers.model.transactions.transaction_layout import (
     message,
@@ -76,3 +76,10 @@ def sort_messages(s: State) -> None:
                 set_message(s, slot, field, message(s, slot - 1, field))
                 set_message(s, slot - 1, field, value)
             slot -= 1
+
+
+@rule
+def in_form(s: State, out: State, k: Constants) -> None:  # noqa: ARG001 - of all machines
+    """Write ``s`` to ``out`` with its messages in the order of their connections."""
+    copy_state(s, out)
+    sort_messages(out)

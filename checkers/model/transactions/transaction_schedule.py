@@ -12,9 +12,6 @@ import msgspec
 
 from highwater.checkers.model.protocol.compiled import State
 from highwater.checkers.model.transactions import transaction_layout as layout
-from highwater.checkers.model.transactions.transaction_counterexample import (
-    TransactionCounterexample,
-)
 from highwater.checkers.model.transactions.transaction_invariants import (
     PUBLISHED,
     UNDECIDED,
@@ -31,7 +28,10 @@ from highwater.checkers.model.transactions.transaction_layout import (
     message,
     producer,
 )
-from highwater.checkers.model.transactions.transaction_machine import TransactionSettings
+from highwater.checkers.model.transactions.transaction_machine import (
+    TransactionCounterexample,
+    TransactionSettings,
+)
 from highwater.checkers.model.transactions.transaction_moves import TransactionMove, take
 from highwater.checkers.model.transactions.transaction_rules import transaction_rules_of
 from highwater.checkers.model.transactions.transaction_scope import (

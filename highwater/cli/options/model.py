@@ -1,8 +1,9 @@
 """The model's answer as text: a verdict per invariant, and counterexamples step by step."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -10,35 +11,88 @@ from highwater import console
 from highwater.checkers.model.protocol.readable_state import ModelReplica, State
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.protocol.step_sentences import NAMES
-from highwater.checkers.model.schedules.counterexample import Counterexample
+from highwater.checkers.model.search.kafka_model import (
+    Counterexample,
+    CounterexampleStep,
+    ModelSettings,
+)
 from highwater.checkers.model.search.result import SearchAnswer
+from highwater.checkers.model.transactions.transaction_machine import (
+    TransactionCounterexample,
+    TransactionSettings,
+    TransactionStep,
+)
+from highwater.checkers.model.transactions.transaction_scope import (
+    TRANSACTION_BOUNDS,
+    TransactionScope,
+)
+from highwater.checkers.model.transactions.transaction_state import TransactionState
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
 from highwater.harness.base.wording import count
+from highwater.reports.pages.counterexample import write as draw
 
 _REASONS: Final = {
     "memory": "memory was used up before every state was met: see --memory, --spark-master",
     "time": "the time was up before every state was met",
     "stopped": "it was stopped before every state was met",
-    "overflow": "within these bounds there are more decisions than the model holds: lower one",
-    "walks": "random walks met nothing that breaks it, which proves nothing",
+    "overflow": "within these bounds there is more than a state of the model holds: lower one",
 }
 _WORDS: Final = {True: ("HOLDS", "green"), False: ("BROKEN", "red"), None: ("UNKNOWN", "yellow")}
 _MB: Final = 1 << 20
-_LEGEND: Final = (
-    "Each replica's log is in brackets, | is its high watermark, * takes itself for the leader."
-)
 
 
-def show(answers: Sequence[SearchAnswer], written: Sequence[Path]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """The words for the answers of a model.
+
+    Attributes:
+        heading: of its question. legend: how to read a state. state: the line of one.
+        draw: writes a counterexample as a page, whose suffix is one of ``drawings``.
+    """
+
+    heading: str
+    legend: str
+    state: Callable[[Any], str]
+    draw: Callable[[Any, Path], object]
+    drawings: tuple[str, ...]
+
+
+def words_of(question: ModelSettings | TransactionSettings) -> Words:
+    """Return the words of a question's model."""
+    if isinstance(question, TransactionSettings):
+        counted = asdict(question.scope).items()
+        limits = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in counted)
+        return Words(
+            heading=f"Kafka {question.kafka} with {question.client}; at most {limits}",
+            legend="Each log is in brackets; c and a are markers that commit and abort, and what"
+            " stands behind | is in a transaction that is open.",
+            state=logs_in_words,
+            draw=_draw_transactions,
+            drawings=(".svg",),
+        )
+    scope = question.scope
+    return Words(
+        heading=f"Kafka {question.kafka}, {settings(scope)}; {bounds(scope)}",
+        legend="Each replica's log is in brackets, | is its high watermark, * takes itself for the"
+        " leader.",
+        state=holdings,
+        draw=draw,
+        drawings=(".html", ".svg"),
+    )
+
+
+def show(answers: Sequence[SearchAnswer[Any]], words: Words, written: Sequence[Path]) -> None:
     """Print the scope, the verdict of each invariant, and the effort of the search."""
     first = answers[0]
-    console.out.print(f"Kafka {first.kafka}, {settings(first.scope)}; {bounds(first.scope)}")
+    console.out.print(words.heading)
     if first.switched:
         switches = [f"{name} {'on' if on else 'off'}" for name, on in first.switched.items()]
         console.out.print(f"rules of its own: {', '.join(switches)}")
-    for search_answer in answers:
-        _verdict(search_answer)
+    for answer in answers:
+        _verdict(answer, words)
     if any(answer.counterexample for answer in answers):
-        console.out.print(_LEGEND, style="dim")
+        console.out.print(words.legend, style="dim")
     console.out.print(effort(first))
     for path in written:
         console.out.print(f"counterexample: {path}")
@@ -74,28 +128,25 @@ def bounds(scope: Scope) -> str:
     return "at most " + ", ".join(parts)
 
 
-def effort(answer: SearchAnswer) -> str:
+def effort(answer: SearchAnswer[Any]) -> str:
     """Return the effort of the search, and its probability of a missed state."""
-    if answer.method == "walks":
-        return (
-            f"{answer.states:,} steps of random walks in {answer.seconds:.1f} s;"
-            f" {answer.compile_seconds:.1f} s before for machine code"
-        )
-    memory = f" {answer.peak_bytes // _MB:,} MB;" if answer.peak_bytes else ""
     return (
         f"{answer.states:,} states up to {answer.depth} moves deep in {answer.seconds:.1f} s,"
         f" {answer.rate:,.0f} a second; {answer.compile_seconds:.1f} s before for machine code;"
-        f"{memory}"
+        f" {answer.peak_bytes // _MB:,} MB;"
         f" a state was missed with a probability below {answer.collision:.0e}"
     )
 
 
-def steps(counterexample: Counterexample) -> list[str]:
-    """Return a counterexample's steps, each with the log of every replica after it."""
+def steps(
+    counterexample: Counterexample | TransactionCounterexample, state: Callable[[Any], str]
+) -> list[str]:
+    """Return a counterexample's steps, each with a line of the state after it."""
+    path: tuple[CounterexampleStep | TransactionStep, ...] = counterexample.steps
     lines = []
-    for number, step in enumerate(counterexample.steps, start=1):
+    for number, step in enumerate(path, start=1):
         lines.append(f"{number:>4}. {step.says}")
-        lines.append(f"      {holdings(step.after)}")
+        lines.append(f"      {state(step.after)}")
     return lines
 
 
@@ -107,6 +158,42 @@ def holdings(state: State) -> str:
     )
 
 
+def logs_in_words(state: TransactionState) -> str:
+    """Format every log and the coordinator: ``[m1 c | m2], ongoing``."""
+    logs = []
+    for leader in state.leaders:
+        entries = [{"commit": "c", "abort": "a"}.get(entry, entry) for entry in leader.log]
+        if leader.open_from is not None:
+            entries.insert(leader.open_from, "|")
+        logs.append(f"[{' '.join(entries)}]")
+    return f"{' '.join(logs)} {state.coordinator}"
+
+
+def transaction_scope(texts: Sequence[str]) -> TransactionScope:
+    """Return the bounds that ``--bound NAME=NUMBER`` gives, others as usual.
+
+    Raises:
+        UsageError: no such bound, no number, or more than the model holds.
+    """
+    bounds = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name not in TRANSACTION_BOUNDS:
+            hint = nearest(name, TRANSACTION_BOUNDS)
+            raise UsageError(f"no bound of transactions is called {name!r}", hint=hint)
+        if not value.isdecimal():
+            raise UsageError(f"{text!r} bounds nothing", hint=f"Write {name}=2.")
+        bounds[name] = int(value)
+    return TransactionScope(**bounds)
+
+
+def _draw_transactions(counterexample: TransactionCounterexample, path: Path) -> None:
+    from highwater.reports.drawings.transaction_svg import whole_transactions
+    from highwater.reports.html import drawing_css, save
+
+    save(path, whole_transactions(counterexample, drawing_css()))
+
+
 def _replica(name: str, replica: ModelReplica, *, leads: bool) -> str:
     records = [entry.record for entry in replica.log]
     log = " ".join(records[: replica.hw]) + "|" + " ".join(records[replica.hw :])
@@ -115,18 +202,15 @@ def _replica(name: str, replica: ModelReplica, *, leads: bool) -> str:
     return f"{name}{mark}{process} [{log}]"
 
 
-def _verdict(answer: SearchAnswer) -> None:
+def _verdict(answer: SearchAnswer[Any], words: Words) -> None:
     word, colour = _WORDS[answer.holds]
-    tail = ""
+    tail = " within these bounds" if answer.holds else ""
     if answer.counterexample is not None:
-        count = len(answer.counterexample.steps)
-        tail = f" in {count:,} steps" + (", the fewest" if answer.counterexample.shortest else "")
-    elif answer.holds:
-        tail = " within these bounds"
+        tail = f" in {count(len(answer.counterexample.steps), 'step')}, the fewest"
     console.out.print(
         Text(word, style=f"bold {colour}"), Text(f"{answer.invariant}{tail}: {answer.says}")
     )
     if answer.reason is not None:
         console.out.print(Text(f"  {_REASONS[answer.reason]}"))
-    for line in steps(answer.counterexample) if answer.counterexample else ():
+    for line in steps(answer.counterexample, words.state) if answer.counterexample else ():
         console.out.print(Text(line))

@@ -7,10 +7,9 @@ from typing import Final
 
 from highwater.campaigns.model_schedules import Source, Tally, check_finding
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES
-from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.search.breadth_first import Limits, half_of_free_memory
-from highwater.checkers.model.search.kafka_model import ModelSettings
-from highwater.checkers.model.search.random_walks import play
+from highwater.checkers.model.search.kafka_model import Counterexample, ModelSettings
+from highwater.checkers.model.search.paths import play
 from highwater.checkers.model.search.result import SearchAnswer, search
 from highwater.cli.model_rules import says, source
 from highwater.cli.options.model import bounds, holdings, settings
@@ -30,7 +29,7 @@ class Mend:
     """
 
     rule: str
-    answer: SearchAnswer | None
+    answer: SearchAnswer[Counterexample] | None
 
 
 def mends(counterexample: Counterexample) -> tuple[Mend, ...]:
@@ -124,7 +123,7 @@ def _rank(mend: Mend) -> int:
     return 2 if mend.answer is None else int(mend.answer.holds is not True)
 
 
-def _effect(answer: SearchAnswer | None) -> str:
+def _effect(answer: SearchAnswer[Counterexample] | None) -> str:
     if answer is None:
         return "the same steps break it"
     if answer.holds:

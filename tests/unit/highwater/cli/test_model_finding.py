@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from highwater.campaigns.model_schedules import Source, Tally, check_finding
+from highwater.checkers.model.search.kafka_model import Counterexample
 from highwater.checkers.model.search.result import SearchAnswer
 from highwater.cli.options.model_finding import Mend, text, write_finding
 from highwater.harness.base.errors import UsageError
@@ -13,7 +14,7 @@ FILES = Path(__file__).parents[4] / "docs" / "counterexamples"
 MISSED = Source.load(FILES / "missed-decisions-3.9.2-zk.json")
 
 
-def answered(*, holds: bool | None, states: int) -> SearchAnswer:
+def answered(*, holds: bool | None, states: int) -> SearchAnswer[Counterexample]:
     content = check_finding(MISSED)
     return SearchAnswer(
         kafka=content.kafka,
@@ -21,7 +22,6 @@ def answered(*, holds: bool | None, states: int) -> SearchAnswer:
         switched={"elected_again_is_new": True},
         invariant=content.invariant,
         says=content.says,
-        method="search",
         holds=holds,
         reason=None if holds is not None else "time",
         states=states,
@@ -30,7 +30,7 @@ def answered(*, holds: bool | None, states: int) -> SearchAnswer:
         seconds=1.0,
         compile_seconds=0.0,
         rate=1.0,
-        peak_bytes=None,
+        peak_bytes=0,
         collision=0.0,
         counterexample=None if holds is not False else content,
     )

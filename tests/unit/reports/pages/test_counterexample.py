@@ -10,7 +10,7 @@ import pytest
 import typer.main
 from msgspec.structs import replace
 
-from highwater.checkers.model.schedules.counterexample import Counterexample
+from highwater.checkers.model.search.kafka_model import Counterexample
 from highwater.cli.model import app as model_app
 from highwater.reports.drawings.counterexample_svg import WIDE, whole
 from highwater.reports.drawings.model_frames import Harm, harm

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.schedules.schedule import Schedule
+from highwater.checkers.model.search.kafka_model import Counterexample
 from highwater.harness.runs.faults.missed_step import MissedStep, StateDifference
 from highwater.harness.runs.store import Run, RunStatus
 from highwater.reports.drawings import frame_strip

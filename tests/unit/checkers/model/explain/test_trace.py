@@ -10,7 +10,7 @@ from highwater.checkers.model.explain.elections import wrong_elections
 from highwater.checkers.model.explain.software import Software, SoftwareHistory
 from highwater.checkers.model.explain.tolerances import SECOND
 from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces, Trace
-from highwater.checkers.model.transactions.transaction_counterexample import (
+from highwater.checkers.model.transactions.transaction_machine import (
     TransactionCounterexample,
 )
 from highwater.harness.runs.history import OPERATIONS

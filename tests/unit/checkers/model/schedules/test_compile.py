@@ -7,11 +7,10 @@ import pytest
 from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.schedules.compile import compile_for
-from highwater.checkers.model.schedules.counterexample import Counterexample, counterexample
 from highwater.checkers.model.schedules.schedule import OLD_FORMAT, Schedule, ScheduleStep
 from highwater.checkers.model.schedules.script import foretell
-from highwater.checkers.model.search.kafka_model import ModelSettings
-from highwater.checkers.model.search.random_walks import play
+from highwater.checkers.model.search.kafka_model import Counterexample, ModelSettings
+from highwater.checkers.model.search.paths import play
 from highwater.harness.base.errors import UsageError
 from tests.browser.lineage import lost
 from tests.support.model_dsl import row_of
@@ -32,7 +31,7 @@ def found(script: str, invariant: str, kafka: str, **bounds: Any) -> Counterexam
     leaps = play(machine, rows, machine.invariants[invariant])
     assert leaps is not None
     assert [leap.move for leap in leaps] == rows
-    return counterexample(setting, invariant, leaps, shortest=True)
+    return Counterexample.of(setting, invariant, leaps)
 
 
 def brief(step: ScheduleStep) -> tuple[object, ...]:

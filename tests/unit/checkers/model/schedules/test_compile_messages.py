@@ -6,9 +6,9 @@ import pytest
 
 from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.model.schedules.compile import compile_for
-from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.checkers.model.schedules.script import foretell
+from highwater.checkers.model.search.kafka_model import Counterexample
 from highwater.harness.base.errors import UsageError
 
 FILES = Path(__file__).parents[5] / "docs/counterexamples"

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from highwater.checkers.model.schedules.model_file import FORMAT
 from highwater.checkers.model.schedules.schedule import Expect, Schedule, ScheduleStep
+from highwater.checkers.model.search.model_file import FORMAT
 from highwater.harness.base.errors import StoreError, UsageError
 from tests.support.schedules import LOSS, two_moves
 

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from highwater.campaigns.model_schedules import Source
-from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.schedules.schedule import Schedule
-from highwater.checkers.model.transactions.transaction_counterexample import (
+from highwater.checkers.model.search.kafka_model import Counterexample
+from highwater.checkers.model.transactions.transaction_machine import (
     TransactionCounterexample,
 )
 from highwater.harness.base.errors import UsageError

@@ -14,7 +14,6 @@ from highwater.checkers.model.search.breadth_first import BLOCK, Limits, SearchP
 from highwater.checkers.model.search.fingerprints import ancestors, collisions, new_table
 from highwater.checkers.model.search.kernels import kernels
 from highwater.checkers.model.search.paths import follow, successors
-from highwater.checkers.model.search.random_walks import play, shrink, walk
 from highwater.harness.base.errors import HarnessError
 from tests.unit.checkers.model.search.toys import counters, jugs, multisets
 
@@ -125,37 +124,6 @@ def test_fingerprints_are_xxhash_and_murmur_by_the_book() -> None:
 def test_a_fingerprint_that_was_never_met_has_no_ancestors() -> None:
     with pytest.raises(KeyError):
         ancestors(new_table(8), 7)
-
-
-def test_walks_follow_from_the_seed_and_shrink_to_what_matters() -> None:
-    def four(seed: int) -> list[tuple[int, int, int]]:
-        found = walk(jugs(), ["first"], walks=5000, depth=100, seed=seed, limits=PLENTY)
-        assert found.reason is None
-        return [leap.move for leap in found.paths["first"]]
-
-    assert four(1) == four(1)
-    assert play(jugs(), four(1), 0) is not None
-    assert all(len(four(seed)) in {6, 7, 8} for seed in range(5))
-
-
-def test_walks_that_find_nothing_say_so() -> None:
-    found = walk(jugs(), ["never"], walks=10, depth=20, seed=0, limits=PLENTY)
-    assert (found.paths, found.reason, found.walks, found.steps) == ({}, None, 10, 200)
-    stopped = walk(
-        jugs(), ["never"], walks=10**9, depth=9, seed=0, limits=Limits(memory=1, seconds=0)
-    )
-    assert stopped.reason == "time"
-
-
-def test_a_walk_ends_where_no_move_is_left() -> None:
-    found = walk(counters(2, 2, named=True), ["never"], walks=1, depth=99, seed=0, limits=PLENTY)
-    assert found.steps == found.depth == 4
-
-
-def test_shrinking_keeps_nothing_that_can_be_spared() -> None:
-    machine = counters(9, 5, named=True)
-    long = [(0, counter, 0) for counter in (0, 1, 0, 2)]
-    assert len(shrink(machine, long, machine.invariants["three"])) == 3
 
 
 def test_successors_are_the_moves_that_can_be_taken() -> None:

@@ -12,15 +12,19 @@ from typer.testing import CliRunner
 
 from highwater.checkers.model.protocol.compiled import State
 from highwater.checkers.model.protocol.scope import Scope
-from highwater.checkers.model.schedules.counterexample import Counterexample
-from highwater.checkers.model.schedules.model_file import FORMAT
 from highwater.checkers.model.search.breadth_first import Limits, explore
 from highwater.checkers.model.search.fingerprints import new_table
-from highwater.checkers.model.search.kafka_model import PROMISES, ModelSettings, invariants
+from highwater.checkers.model.search.kafka_model import (
+    PROMISES,
+    Counterexample,
+    ModelSettings,
+    invariants,
+)
 from highwater.checkers.model.search.kernels import Problem, kernels
 from highwater.checkers.model.search.machine import Machine
+from highwater.checkers.model.search.model_file import FORMAT
 from highwater.checkers.model.search.paths import successors
-from highwater.checkers.model.search.result import SearchAnswer, search, stroll
+from highwater.checkers.model.search.result import SearchAnswer, search
 from highwater.cli.app import app
 from highwater.cli.model import exit_code
 from highwater.cli.options.model import holdings, steps
@@ -139,18 +143,6 @@ def test_a_rule_that_is_switched_off_is_missed() -> None:
     assert "epochs" in refused.value.hint
 
 
-def test_a_walk_finds_it_too_and_longer_ways_are_shrunk() -> None:
-    (found,) = stroll(TWO_MOVES, ["acked-kept"], walks=20_000, depth=60, seed=3, limits=PLENTY)
-    assert found.counterexample is not None
-    assert not found.counterexample.shortest
-    assert found.method == "walks"
-    (shortest,) = search(TWO_MOVES, ["acked-kept"], limits=PLENTY)
-    assert shortest.counterexample is not None
-    assert len(found.counterexample.steps) >= len(shortest.counterexample.steps)
-    (nothing,) = stroll(TWO_MOVES, ["type-ok"], walks=5, depth=9, seed=3, limits=PLENTY)
-    assert (nothing.holds, nothing.reason, exit_code([nothing])) == (None, "walks", 3)
-
-
 def test_more_decisions_than_a_state_holds_are_not_known() -> None:
     """One broker may lag behind nine moves, each with decisions of its own."""
     scope = Scope(brokers=2, records=1, failures=0, moves=9)
@@ -165,11 +157,6 @@ def test_a_breach_before_there_is_no_room_is_found() -> None:
     found = search(ModelSettings(kafka="0.10.2.2", scope=scope), PROMISES, limits=PLENTY)
     assert found[0].holds is False
     assert {one.reason for one in found if one.holds is None} <= {"overflow"}
-    (walked,) = stroll(
-        ModelSettings(kafka="4.4.0", scope=scope),
-        ["acked-kept"], walks=300, depth=100, seed=3, limits=PLENTY,
-    )  # fmt: skip
-    assert (walked.holds, walked.reason) == (None, "walks")
 
 
 def test_too_little_memory_ends_with_what_was_found() -> None:
@@ -242,7 +229,7 @@ def test_names_that_nobody_knows() -> None:
 
 def test_the_words_show_each_step_and_who_holds_what() -> None:
     found = counterexample()
-    lines = steps(found)
+    lines = steps(found, holdings)
     assert len(lines) == 2 * len(found.steps)
     assert lines[0].startswith("   1. ")
     assert holdings(found.steps[0].after).count("[") == 3

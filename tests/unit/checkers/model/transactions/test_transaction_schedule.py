@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from highwater.campaigns.model_schedules import Source
-from highwater.checkers.model.transactions.transaction_counterexample import (
+from highwater.checkers.model.transactions.transaction_machine import (
     TransactionCounterexample,
 )
 from highwater.checkers.model.transactions.transaction_schedule import (

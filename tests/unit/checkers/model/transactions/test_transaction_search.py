@@ -7,11 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater.checkers.model.search.breadth_first import Limits, explore
-from highwater.checkers.model.transactions.transaction_counterexample import (
-    TransactionCounterexample,
-)
+from highwater.checkers.model.search.result import search
 from highwater.checkers.model.transactions.transaction_invariants import TRANSACTION_INVARIANTS
 from highwater.checkers.model.transactions.transaction_machine import (
+    TransactionCounterexample,
     TransactionSettings,
     transaction_invariants,
 )
@@ -21,9 +20,8 @@ from highwater.checkers.model.transactions.transaction_rules import (
     TRANSACTION_SWITCHES,
 )
 from highwater.checkers.model.transactions.transaction_scope import TransactionScope
-from highwater.checkers.model.transactions.transaction_search import search_transactions
 from highwater.cli.app import app
-from highwater.cli.options.model_transactions import logs_in_words
+from highwater.cli.options.model import logs_in_words
 from highwater.harness.base.errors import UsageError
 from tests.support.plain_transactions import survey
 
@@ -38,7 +36,7 @@ COUNTEREXAMPLES = Path(__file__).parents[5] / "docs" / "counterexamples"
 def broken(kafka: str, client: str, scope: TransactionScope, **switched: bool) -> dict[str, int]:
     """The invariants that can be broken, and in how many steps."""
     setting = TransactionSettings(kafka=kafka, client=client, scope=scope, switched=switched)
-    answers = search_transactions(setting, list(TRANSACTION_INVARIANTS), limits=PLENTY)
+    answers = search(setting, list(TRANSACTION_INVARIANTS), limits=PLENTY)
     return {
         answer.invariant: len(answer.counterexample.steps)
         for answer in answers
@@ -49,7 +47,7 @@ def broken(kafka: str, client: str, scope: TransactionScope, **switched: bool) -
 def told(kafka: str, client: str, scope: TransactionScope, name: str) -> list[str]:
     """The sentences of the shortest way to break an invariant."""
     setting = TransactionSettings(kafka=kafka, client=client, scope=scope)
-    (answer,) = search_transactions(setting, [name], limits=PLENTY)
+    (answer,) = search(setting, [name], limits=PLENTY)
     assert answer.counterexample is not None
     assert answer.counterexample.replay() is not None
     return [step.says for step in answer.counterexample.steps]
@@ -174,11 +172,11 @@ def agree(chance: random.Random, scope: TransactionScope, *, states_most: int) -
     assert survey(setting.scope, setting.rules()) == (found.states, found.depth, lengths)
 
 
-def test_a_scope_that_does_not_fit_is_refused() -> None:
+def test_of_a_scope_that_does_not_fit_nothing_is_known() -> None:
     scope = TransactionScope(records=6, transactions=4, late=3, late_controls=3)
     setting = TransactionSettings(kafka="4.4.0", client="java-v1", scope=scope)
-    with pytest.raises(UsageError, match="more messages or entries"):
-        search_transactions(setting, ["written-once"], limits=PLENTY)
+    (answer,) = search(setting, ["written-once"], limits=PLENTY)
+    assert (answer.holds, answer.reason) == (None, "overflow")
 
 
 def test_what_the_model_does_not_know_is_refused() -> None:

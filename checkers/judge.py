@@ -106,8 +106,8 @@ def _pass(tables: Tables) -> _Pass:
     done = _Pass(anomalies=tables.engine.table(SCHEMA.empty_table()))
     for checker in all_checkers():
         try:
-            if (found := checker.find(tables)) is not None:
-                finds[checker.names] = found
+            if (anomalies := checker.find(tables)) is not None:
+                finds[checker.names] = anomalies
             for case in tables.cases:
                 if why := checker.idle(tables, case):
                     done.idle.setdefault(case.key, {}).update(dict.fromkeys(checker.names, why))

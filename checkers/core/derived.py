@@ -10,13 +10,13 @@ from typing import Any, Protocol, TypeVar
 _Result = TypeVar("_Result")
 
 
-class Source(Protocol):
-    """What tables are derived from, and those that were: ``Tables``, or one ``ClientHistory``."""
+class DerivedFrom(Protocol):
+    """The source of derived tables, which keeps them: ``Tables``, or one ``ClientHistory``."""
 
     derived: dict[object, Any]
 
 
-_Source = TypeVar("_Source", bound=Source)
+_Source = TypeVar("_Source", bound=DerivedFrom)
 
 
 def derived(make: Callable[[_Source], _Result]) -> Callable[[_Source], _Result]:

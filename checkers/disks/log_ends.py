@@ -1,4 +1,4 @@
-"""How far each replica's log goes on its disk, and its leader epochs."""
+"""The extent of each replica's log on its disk, and its leader epochs."""
 
 from highwater.checkers.core.derived import derived
 from highwater.checkers.inspection import replica_extents

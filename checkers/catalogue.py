@@ -7,45 +7,40 @@ decorator lists them in order.
 from collections.abc import Iterable
 from typing import Final
 
-from highwater.checkers.anomalies.client_checkers import (
-    clients,
-    groups,
-    keys,
-    loops,
-    operations,
-    records,
-    skips,
-    transactions,
-)
-from highwater.checkers.anomalies.coordinator_topics import coordinator_divergence
-from highwater.checkers.anomalies.corrupt import corrupt
-from highwater.checkers.anomalies.divergence import divergence
-from highwater.checkers.anomalies.hanging_transactions import hanging_transaction
-from highwater.checkers.anomalies.leader_epochs import shared_epoch
-from highwater.checkers.anomalies.replica_files import (
-    checkpoint,
-    epochs,
-    missing,
-    repeated_sequence,
-)
+from highwater.checkers.anomalies.client_checkers import clients, operations, records, skips
+from highwater.checkers.compaction.last_values import resurrected_values
 from highwater.checkers.compaction.replica_values import stale_replica
 from highwater.checkers.core.anomaly_kinds import Kind, Severity
 from highwater.checkers.core.checker import Checker
 from highwater.checkers.core.jepsen_kinds import FOREIGN
 from highwater.checkers.core.promises import never
+from highwater.checkers.disks.coordinator_topics import coordinator_divergence
+from highwater.checkers.disks.corrupt import corrupt
+from highwater.checkers.disks.divergence import divergence
+from highwater.checkers.disks.replica_files import (
+    checkpoint,
+    epochs,
+    missing,
+    repeated_sequence,
+)
 from highwater.checkers.groups.commits import commits
 from highwater.checkers.groups.ownership import two_owners
 from highwater.checkers.groups.share_groups import share_groups
+from highwater.checkers.groups.undelivered import undelivered_records
+from highwater.checkers.metadata.leader_epochs import shared_epoch
 from highwater.checkers.metadata.lost_decisions import lost_decision
 from highwater.checkers.metadata.metadata_divergence import metadata_divergence
-from highwater.checkers.remote_divergence import remote_divergence
+from highwater.checkers.tiers.remote_divergence import remote_divergence
+from highwater.checkers.transactions.atomicity import torn_transactions
+from highwater.checkers.transactions.exactly_once import loops
+from highwater.checkers.transactions.hanging_transactions import hanging_transaction
 from highwater.harness.base import extensions
 from highwater.harness.base.errors import HarnessError
 
 CHECKERS: Final = (
     records,
     divergence,
-    keys,
+    resurrected_values,
     stale_replica,
     remote_divergence,
     coordinator_divergence,
@@ -55,13 +50,13 @@ CHECKERS: Final = (
     checkpoint,
     repeated_sequence,
     hanging_transaction,
-    transactions,
+    torn_transactions,
     shared_epoch,
     metadata_divergence,
     lost_decision,
     skips,
     clients,
-    groups,
+    undelivered_records,
     loops,
     two_owners,
     commits,

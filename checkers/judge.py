@@ -2,15 +2,20 @@
 
 import contextlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from highwater.checkers import anomaly_files
+from highwater.checkers.anomalies import record_outcomes
+from highwater.checkers.anomalies.find import tell
 from highwater.checkers.catalogue import all_checkers, all_kinds
 from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.disks.log_ends import log_ends
+from highwater.checkers.history.findings import FINDING
+from highwater.checkers.history.view import client_view
 from highwater.checkers.lineage.evidence import RecordEvidence, gather
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
@@ -101,18 +106,19 @@ def _pass(tables: Tables) -> _Pass:
     done = _Pass(anomalies=tables.engine.table(SCHEMA.empty_table()))
     for checker in all_checkers():
         try:
-            finds[checker.names] = checker.find(tables)
+            if (anomalies := checker.find(tables)) is not None:
+                finds[checker.names] = anomalies
             for case in tables.cases:
                 if why := checker.idle(tables, case):
                     done.idle.setdefault(case.key, {}).update(dict.fromkeys(checker.names, why))
         except Exception as error:  # noqa: BLE001 - a crashed checker is a finding of its own
             done.crashed |= dict.fromkeys(checker.names, first_line(error))
     try:
-        done.anomalies = anomaly_files.gather(tables.engine, finds.values())
+        done.anomalies = _gathered(tables, finds.values())
     except Exception:  # noqa: BLE001 - whose fault it is will be seen when each runs alone
-        _gather_each(tables.engine, finds, done)
+        _gather_each(tables, finds, done)
     try:
-        ledgers = tables.ledgers
+        ledgers = record_outcomes.ledgers(tables, done.anomalies)
         done.lost = _lost(tables)
     except Exception as error:  # noqa: BLE001 - the verdict says that there is no ledger
         done.crashed.setdefault("ledger", first_line(error))
@@ -121,9 +127,23 @@ def _pass(tables: Tables) -> _Pass:
     return done
 
 
+def _gathered(tables: Tables, finds: Iterable[anomaly_files.Finds]) -> Rows:
+    """Return the anomalies of some checkers; of those in clients' histories with their words."""
+    findings: list[Rows] = []
+    anomalies: list[anomaly_files.Finds] = []
+    for source in finds:
+        if isinstance(source, Rows) and source.schema.equals(FINDING):
+            findings.append(source)
+        else:
+            anomalies.append(source)
+    if findings:
+        anomalies.append(tell(client_view(tables), findings))
+    return anomaly_files.gather(tables.engine, anomalies)
+
+
 def _lost(tables: Tables) -> dict[str, str]:
     """Return, by run, a sentence where fewer rows of its history were judged than were recorded."""
-    judged = tables.view.judged
+    judged = client_view(tables).judged
     return {
         case.key: f"has {case.operations:,} rows, of which {judged.get(case.key, 0):,} were judged"
         for case in tables.cases
@@ -132,12 +152,12 @@ def _lost(tables: Tables) -> dict[str, str]:
 
 
 def _gather_each(
-    engine: Engine, finds: Mapping[tuple[str, ...], anomaly_files.Finds], done: _Pass
+    tables: Tables, finds: Mapping[tuple[str, ...], anomaly_files.Finds], done: _Pass
 ) -> None:
     """Return the anomalies of every checker that does not crash."""
     for names, source in finds.items():
         try:
-            done.anomalies = done.anomalies.union(anomaly_files.gather(engine, [source]))
+            done.anomalies = done.anomalies.union(_gathered(tables, [source]))
         except Exception as error:  # noqa: BLE001 - for the same reason
             done.crashed |= dict.fromkeys(names, first_line(error))
 
@@ -192,7 +212,7 @@ def _half_read(tables: Tables) -> dict[str, list[str]]:
     """Return, by run, the verified replicas that the system could not read to their ends."""
     replicas: dict[str, list[str]] = {}
     with contextlib.suppress(Exception):  # a crash of every checker of the disks, which say so
-        for end in tables.ends:
+        for end in log_ends(tables):
             if end.unread:
                 path = f"replicas/{end.broker}/{end.topic}-{end.partition}"
                 replicas.setdefault(end.run, []).append(path)

@@ -1,7 +1,8 @@
 """Many runs' tables as one: the columns of ``harness.runs.history``, and ``run`` beside them.
 
 ``run`` holds the key of a case (``r0``, ``r1``, …), which unlike a directory's name is unique and
-safe in a path. Tables that several checkers read are computed once and persisted.
+safe in a path. What is derived from these tables is in the folders of those who derive it
+(``core.derived``).
 """
 
 import re
@@ -9,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -17,25 +18,12 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from highwater.checkers.anomalies import record_outcomes
-from highwater.checkers.anomalies.find import OF_RUNS, findings, tell
-from highwater.checkers.compaction.last_values import (
-    LastValues,
-    last_values,
-    replaced_of,
-    without_skips,
-)
-from highwater.checkers.groups.undelivered import undelivered
-from highwater.checkers.history.findings import FINDING
-from highwater.checkers.history.view import ClientHistory, from_here, in_order
 from highwater.checkers.inspection import replica_extents
-from highwater.checkers.metadata.controller_logs import ControllerLog, read_logs
 from highwater.checkers.run_files import RunFiles, plain, stage
+from highwater.checkers.run_rows import from_here, in_order
 from highwater.checkers.spark import kafka_log
 from highwater.checkers.spark.binary_files import literal
-from highwater.checkers.spark.engine import Engine, Rows
-from highwater.checkers.transactions import atomicity
-from highwater.checkers.transactions.exactly_once import exactly_once
+from highwater.checkers.spark.engine import Engine
 from highwater.harness.base.scratch import scratch
 from highwater.harness.runs.history import OPERATIONS_TABLE, TABLES
 from highwater.harness.runs.store import Run
@@ -54,6 +42,7 @@ class Tables:
         self.engine = engine
         self.spark = engine.spark
         self.cases = tuple(cases)
+        self.derived: dict[object, Any] = {}
         for case in self.cases:
             stage(case, Path(tempfile.mkdtemp(dir=folder)))
 
@@ -116,90 +105,14 @@ class Tables:
         log = kafka_log.read_segments(self.spark, segments, replica_extents.SOURCE)
         return self.engine.keep(replica_extents.records(log))
 
-    @cached_property
-    def ends(self) -> list[replica_extents.LogExtent]:
-        """The beginning and the end of each replica's log on disk."""
-        return replica_extents.ends(self.spans)
-
-    @cached_property
-    def spans(self) -> list[replica_extents.Span]:
-        """The leader epochs of each replica's log."""
-        return replica_extents.spans(self.log)
-
-    @cached_property
-    def controller_logs(self) -> dict[str, list[ControllerLog]]:
-        """The metadata log of each KRaft controller, by run."""
-        return {case.key: read_logs(case) for case in self.cases}
-
-    @cached_property
-    def books(self) -> list[record_outcomes.PartitionLedger]:
-        """The ledger of every partition, and how far the final read came in it."""
-        return record_outcomes.books(self.view, self.cases)
-
-    @cached_property
-    def view(self) -> ClientHistory:
-        """The clients' view of the runs."""
-        size = sum(case.operations for case in self.cases)
-        return ClientHistory(self.engine, self._scan(OPERATIONS_TABLE), size, final_read=True)
-
-    @cached_property
-    def client_anomalies(self) -> Rows:
-        """The anomalies of clients and of records' outcomes, computed together, once."""
-        values = self._last_values
-        replaced = None if values is None else values.replaced
-        kinds_found = [
-            record_outcomes.decided(self.view, self.cases, self.books, replaced),
-            *findings(self.view, OF_RUNS),
-        ]
-        if any(case.plan.workload.transactions for case in self.cases):
-            kinds_found += self._of_transactions()
-        if (of_groups := undelivered(self.view)) is not None:
-            kinds_found.append(of_groups)
-        if values is not None:
-            kinds_found.append(values.resurrected)
-        return without_skips(tell(self.view, kinds_found), self.cases).persist()
-
-    @cached_property
-    def _last_values(self) -> LastValues | None:
-        return last_values(self.view, self.cases)
-
-    def _of_transactions(self) -> list[Rows]:
-        """Return what is wrong with transactions as a whole, in ``findings.FINDING``.
-
-        Compaction removes records of a transaction one by one.
-        """
-        cases = [case for case in self.cases if not case.compacted]
-        runs = {case.key for case in cases}
-        books = [book for book in self.books if book.run in runs]
-        limits = record_outcomes.limits(self.view.names, cases, books)
-        sendings = atomicity.sendings(self.view, limits)
-        torn = sendings.by(["deed"], atomicity.torn, FINDING)
-        landed = sendings.not_null("there").distinct(["deed"])["deed"]
-        of_loops = exactly_once(self.view, landed)
-        return [torn] if of_loops is None else [torn, of_loops]
-
-    @cached_property
-    def grouped(self) -> frozenset[str]:
-        """The runs in which clients have joined groups that the history names."""
-        return self.view.grouped
-
-    @cached_property
-    def ledgers(self) -> dict[str, dict[str, int]]:
-        """The ledger of every run: the fields of ``harness.runs.verdict.Ledger``."""
-        counted = self.client_anomalies.counts(["run", "kind"]).to_pylist()
-        counts = {(row["run"], row["kind"]): row["count"] for row in counted}
-        replaced = {} if self._last_values is None else replaced_of(self.view, self._last_values)
-        return record_outcomes.ledger(self.books, counts, replaced)
-
     def local(self, table: pa.Table) -> DataFrame:
         """Return a small table of this process for Spark to join with."""
         return self.engine.given(table)
 
     def _read(self, name: str) -> DataFrame:
-        scan = self._scan(name)
-        return scan.select("run", *(column.name for column in TABLES[name]))
+        return self.numbered(name).select("run", *(column.name for column in TABLES[name]))
 
-    def _scan(self, name: str) -> DataFrame:
+    def numbered(self, name: str) -> DataFrame:
         """Return a table of all runs, with ``run`` and the number ``at`` of each row in its run."""
         columns = [field.with_type(plain(field.type)) for field in TABLES[name]]
         schema = from_arrow_schema(pa.schema(columns))

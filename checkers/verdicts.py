@@ -24,12 +24,12 @@ from highwater.checkers.core.anomaly_kinds import (
     UNDELIVERED,
     UNPROCESSED,
 )
-from highwater.checkers.core.policy import Promise, decide, elections, promised
 from highwater.checkers.lineage import client_steps
 from highwater.checkers.lineage.evidence import RecordEvidence, Row
 from highwater.checkers.lineage.sentences import sentence
 from highwater.checkers.lineage.story import witnesses
 from highwater.checkers.lineage.subject import Subject
+from highwater.checkers.policy import Promise, decide, elections, promised
 from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.faults.counts import FaultCounts, Happening, requested

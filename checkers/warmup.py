@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from highwater.checkers.spark.session import SparkStarter
 from highwater.harness.base.scratch import scratch
+from highwater.harness.base.spark_options import HERE, SparkOptions
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.history import TABLES
 from highwater.harness.runs.plan import Plan
@@ -30,9 +32,19 @@ _BATCH: Final = bytearray.fromhex(
 _EPOCH_AT: Final = 12
 
 
+def start_session(options: SparkOptions = HERE, *, heavy: bool = False) -> SparkStarter:
+    """Start the session at once; until it is needed, one on this machine is warmed up.
+
+    Args:
+        options: of the session.
+        heavy: whether more than ``HEAVY_BYTES`` will be judged.
+    """
+    return SparkStarter(options, heavy=heavy, warm_up=warm_up)
+
+
 def warm_up(spark: "SparkSession") -> None:
     """Judge a made-up run in which one record is lost and one offset differs."""
-    from highwater.checkers.judge import judge  # noqa: PLC0415 - the judge needs a session, not the other way
+    from highwater.checkers.judge import judge  # noqa: PLC0415 - it is not needed where a session runs already
 
     folder = scratch("warm-up")
     try:

@@ -9,9 +9,12 @@ from functools import partial
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from highwater.checkers.anomalies.find import findings
+from highwater.checkers.anomalies.record_outcomes import outcomes
+from highwater.checkers.anomalies.step_checks import step_findings
 from highwater.checkers.core import anomaly_kinds
-from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import Kind, Severity
 from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import (
@@ -23,10 +26,12 @@ from highwater.checkers.core.promises import (
     if_acknowledged_is_kept,
     if_committed_is_kept,
     if_idempotent,
-    if_members_are_fenced,
     never,
 )
 from highwater.checkers.cycles import cycles
+from highwater.checkers.history.findings import FINDING
+from highwater.checkers.history.steps import wrong_steps
+from highwater.checkers.history.view import client_view
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
@@ -171,28 +176,7 @@ STEPS: Final = (
 )
 def records(tables: Tables) -> Rows:
     """Return records with a wrong outcome."""
-    return tables.client_anomalies.only("kind", *records.names)
-
-
-def _without_keys(_tables: Tables, case: RunFiles) -> str:
-    return "" if case.plan.workload.keys else "records had no keys"
-
-
-@checker(
-    Kind(
-        anomaly_kinds.RESURRECTED,
-        guarantee="A value that was deleted from a compacted topic does not come back.",
-        singular="value came back that a tombstone had deleted",
-        plural="values came back that tombstones had deleted",
-        severity=Severity.CRITICAL,
-        promise="compaction: a tombstone goes after all that it deletes (KIP-354)",
-        breaks=if_acknowledged_is_kept,
-    ),
-    idle=_without_keys,
-)
-def keys(tables: Tables) -> Rows:
-    """Return deleted values that the final read returned."""
-    return tables.client_anomalies.only("kind", *keys.names)
+    return outcomes(tables)
 
 
 def _compacted(_tables: Tables, case: RunFiles) -> str:
@@ -201,14 +185,24 @@ def _compacted(_tables: Tables, case: RunFiles) -> str:
 
 @checker(*SKIPS, idle=_compacted)
 def skips(tables: Tables) -> Rows:
-    """Return the records that our runs' readers stepped over."""
-    return tables.client_anomalies.only("kind", *skips.names)
+    """Return the records that our runs' readers stepped over.
+
+    Those of compacted topics may have been removed: the final read tells which were lost.
+    """
+    view = client_view(tables)
+    steps = wrong_steps(view)
+    if compacted := [case.key for case in tables.cases if case.compacted]:
+        slots = view.names.filter(pc.is_in(view.names["run"], pa.array(compacted)))
+        steps = steps.join(view.engine.table(slots.select(["slot"])), ["slot"], "anti")
+    return step_findings(view, steps, frozenset(skips.names))
 
 
 @checker(*CONTENTS, *STEPS)
 def clients(tables: Tables) -> Rows:
     """Return the anomalies that the clients of our runs saw, by record and by step."""
-    return tables.client_anomalies.only("kind", *clients.names)
+    view = client_view(tables)
+    none = view.engine.table(FINDING.empty_table())
+    return none.union(*findings(view, frozenset(clients.names)))
 
 
 @checker(
@@ -225,89 +219,7 @@ def clients(tables: Tables) -> Rows:
         guarantee="No such circle includes the order of real time.",
     ),
 )
-def operations(tables: Tables) -> Rows | pa.Table:
+def operations(tables: Tables) -> Rows | None:
     """Return the cycles of operations in our runs."""
-    anomalies = cycles.find(tables.view, ww=False) if tables.view.entangled else None
-    return SCHEMA.empty_table() if anomalies is None else anomalies
-
-
-def _without_groups(tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge: no client has joined a group."""
-    return "" if case.key in tables.grouped else "no client joined a group"
-
-
-@checker(
-    Kind(
-        anomaly_kinds.UNDELIVERED,
-        guarantee="A group is given every acknowledged record that is sent while it reads.",
-        singular="acknowledged record was never given to a group that read its topic",
-        plural="acknowledged records were never given to a group that read their topic",
-        severity=Severity.SERIOUS,
-        promise="at least once: a group is given every record (KIP-932, KIP-1327)",
-        breaks=if_committed_is_kept,
-        absence=True,
-    ),
-    idle=_without_groups,
-)
-def groups(tables: Tables) -> Rows:
-    """Return the records that were withheld from groups."""
-    return tables.client_anomalies.only("kind", *groups.names)
-
-
-def _without_transactions(_tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge: no transactions, or only what is left of them."""
-    if case.compacted:
-        return "compaction may remove records of a transaction"
-    return "" if case.plan.workload.transactions else "no producer has transactions"
-
-
-def _without_loops(_tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge: no transaction reads."""
-    return "" if case.plan.workload.transform else "no transaction reads (--transform)"
-
-
-@checker(
-    Kind(
-        anomaly_kinds.TORN,
-        guarantee="Of a transaction all records are there, or none.",
-        singular="transaction is there in part",
-        plural="transactions are there in part",
-        severity=Severity.CRITICAL,
-        promise="atomicity: a transaction is all or nothing (KIP-98)",
-        breaks=if_committed_is_kept,
-        absence=True,
-    ),
-    idle=_without_transactions,
-)
-def transactions(tables: Tables) -> Rows:
-    """Return transactions of which a part is there."""
-    return tables.client_anomalies.only("kind", *transactions.names)
-
-
-_loops = partial(
-    Kind,
-    severity=Severity.SERIOUS,
-    promise="exactly once: offsets and records of a transaction are committed together (KIP-447)",
-    breaks=if_members_are_fenced,
-)
-
-
-@checker(
-    _loops(
-        anomaly_kinds.PROCESSED_TWICE,
-        guarantee="A record is read by one transaction of a group that takes effect, not by two.",
-        singular="record was processed twice by a group",
-        plural="records were processed twice by a group",
-    ),
-    _loops(
-        anomaly_kinds.UNPROCESSED,
-        guarantee="A group's transactions go past no acknowledged record that none of them read.",
-        singular="acknowledged record was left out by a group's transactions",
-        plural="acknowledged records were left out by a group's transactions",
-        absence=True,
-    ),
-    idle=_without_loops,
-)
-def loops(tables: Tables) -> Rows:
-    """Return the records that loops of reading and writing did twice, or not at all."""
-    return tables.client_anomalies.only("kind", *loops.names)
+    view = client_view(tables)
+    return cycles.find(view, ww=False) if view.entangled else None

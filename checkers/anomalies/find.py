@@ -22,9 +22,6 @@ from highwater.checkers.spark.engine import Rows
 KINDS: Final = frozenset({*CONTENTS, INCONSISTENT, *STEPS, VANISHED})
 """All kinds but the cycles."""
 
-OF_RUNS: Final = KINDS - {"lost-write", "unseen", "duplicate", VANISHED}
-"""Those that are searched in our own runs; ``record_outcomes`` finds the other kinds there."""
-
 
 def find(view: ClientHistory, kinds: frozenset[str] = KINDS) -> Rows:
     """Return the anomalies of these kinds, in ``checkers.core.anomaly.SCHEMA``."""

@@ -7,7 +7,6 @@ return, or returned at two offsets, are read again.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from highwater.checkers.anomalies.missing_records import missing_records
+from highwater.checkers.compaction.last_values import keyed_values, replaced_of
 from highwater.checkers.core.anomaly_kinds import DUPLICATE, LOST, UNSEEN
 from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
@@ -27,17 +27,18 @@ from highwater.checkers.history.columns import (
     grouped,
     look_up_columns,
     numbers,
-    schema,
 )
 from highwater.checkers.history.findings import COPY, FINDING, SUBJECT, findings, reference
+from highwater.checkers.history.partition_ledgers import PartitionLedger, limits, partition_ledgers
 from highwater.checkers.history.record_summaries import (
     DOUBTFUL,
     OF_FINAL_READS,
     bits,
     read_at_the_end,
 )
-from highwater.checkers.history.view import ClientHistory
+from highwater.checkers.history.view import ClientHistory, client_view
 from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
 _LEDGER: Final = {LOST: "lost", UNSEEN: "unseen"}
@@ -45,51 +46,12 @@ _LEDGER: Final = {LOST: "lost", UNSEEN: "unseen"}
 
 _READ_NOTE: Final = "a reader met it"
 
-LIMIT: Final = schema("slot", "reach", "complete", complete=pa.bool_())
-"""How far the final read came in a slot, and whether that is all of it. The slot of records without
-a known partition is complete if all partitions are."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionLedger:
-    """The ledger of one partition, and how far the final read came in it.
-
-    Attributes:
-        partition: None for the records whose partition their producer never learned.
-        read: acknowledged records that the final read returned.
-        missing: acknowledged records that it did not return.
-        again: records that it returned at several offsets.
-        last: the greatest offset that it read; None when it read nothing.
-        complete: whether it read the partition's fence, and so everything before it.
-    """
-
-    run: str
-    topic: str
-    partition: int | None
-    sent: int = 0
-    acknowledged: int = 0
-    failed: int = 0
-    unknown: int = 0
-    read: int = 0
-    missing: int = 0
-    again: int = 0
-    last: int | None = None
-    complete: bool = False
-
-
-def books(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLedger]:
-    """Return the ledger of every partition of every run in which anything was sent or read."""
-    topics = {case.key: case.plan.topic for case in cases}
-    names = ("sent", "acknowledged", "failed", "unknown", "read", "missing", "again", "complete")
-    rows = view.names.join(view.sums, "slot", join_type="inner").to_pylist()
-    return [
-        PartitionLedger(
-            **{name: row[name] for name in ("run", "topic", "partition", *names)}, last=row["reach"]
-        )
-        for row in rows
-        if (topic := topics[row["run"]]).name == row["topic"]
-        and (row["partition"] is None or row["partition"] < topic.partitions)
-    ]
+def outcomes(tables: Tables) -> Rows:
+    """Return the records of our runs that are lost, unseen, or there several times."""
+    values = keyed_values(tables)
+    replaced = None if values is None else values.replaced
+    return decided(client_view(tables), tables.cases, partition_ledgers(tables), replaced)
 
 
 def decided(
@@ -164,6 +126,15 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
     )
 
 
+def ledgers(tables: Tables, anomalies: Rows) -> dict[str, dict[str, int]]:
+    """Return the ledger of every run, given all anomalies: fields of ``Ledger`` by its key."""
+    counted = anomalies.only("kind", *_LEDGER).counts(["run", "kind"]).to_pylist()
+    counts = {(row["run"], row["kind"]): row["count"] for row in counted}
+    values = keyed_values(tables)
+    replaced = {} if values is None else replaced_of(client_view(tables), values)
+    return ledger(partition_ledgers(tables), counts, replaced)
+
+
 def ledger(
     books: Sequence[PartitionLedger],
     counts: Mapping[tuple[str, str], int],
@@ -214,25 +185,3 @@ def _copies(
     columns = {name: record[name] for name in ("key", "client", "at")}
     copy = choose(columns | {"offset": offset, "place": place}, chosen & (place != NONE))
     return findings(kind, copy.pop("key"), part=COPY, note=note, **copy)
-
-
-def limits(
-    names: pa.Table, cases: Sequence[RunFiles], books: Sequence[PartitionLedger]
-) -> pa.Table:
-    """Return how far the final read came in each slot, in ``LIMIT``."""
-    limits = {(book.run, book.topic, book.partition): (book.last, book.complete) for book in books}
-    complete = Counter(book.run for book in books if book.partition is not None and book.complete)
-    for case in cases:
-        topic = case.plan.topic
-        if case.compacted:  # what replaced a record may lie behind all that was read
-            limits |= {
-                place: (None, whole) for place, (_, whole) in limits.items() if place[0] == case.key
-            }
-        limits[case.key, topic.name, None] = (None, complete[case.key] >= topic.partitions)
-    rows = []
-    for name in names.to_pylist():
-        place = (name["run"], name["topic"], name["partition"])
-        if place in limits:
-            reach, whole = limits[place]
-            rows.append({"slot": name["slot"], "reach": reach, "complete": whole})
-    return pa.Table.from_pylist(rows, LIMIT)

@@ -30,7 +30,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from highwater.checkers.core.anomaly_kinds import RESURRECTED
+from highwater.checkers.core.anomaly_kinds import RESURRECTED, Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.derived import derived
+from highwater.checkers.core.promises import if_acknowledged_is_kept
 from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NONE,
@@ -46,8 +49,9 @@ from highwater.checkers.history.columns import (
 )
 from highwater.checkers.history.findings import FINDING, OF_LAST, mix, reference, steps
 from highwater.checkers.history.record_summaries import read_at_the_end
-from highwater.checkers.history.view import ClientHistory
+from highwater.checkers.history.view import ClientHistory, client_view
 from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 from highwater.harness.runs.topics.derived_settings import DELETE_RETENTION
 from highwater.harness.runs.topics.record_keys import DELETES, WRITES
@@ -70,8 +74,6 @@ KEYED: Final = schema(
 SPAN: Final = schema("slot", "begun", "ended")
 LIMIT: Final = schema("slot", "begun", "ended", "retention_ns")
 """The time of the final read of a slot, and for how long a tombstone stays there."""
-
-SKIPS: Final = ("poll-skip", "int-poll-skip")
 
 REPLACED: Final = schema("key")
 _KEY: Final = rf"^k(?P<key>[0-9]+)(?P<deed>[{WRITES}{DELETES}])"
@@ -107,27 +109,40 @@ def last_values(view: ClientHistory, cases: Sequence[RunFiles]) -> LastValues | 
     )
 
 
+@derived
+def keyed_values(tables: Tables) -> LastValues | None:
+    """Return the findings about all keyed runs under judgement; None if there are none."""
+    return last_values(client_view(tables), tables.cases)
+
+
+def _without_keys(_tables: Tables, case: RunFiles) -> str:
+    return "" if case.plan.workload.keys else "records had no keys"
+
+
+@checker(
+    Kind(
+        RESURRECTED,
+        guarantee="A value that was deleted from a compacted topic does not come back.",
+        singular="value came back that a tombstone had deleted",
+        plural="values came back that tombstones had deleted",
+        severity=Severity.CRITICAL,
+        promise="compaction: a tombstone goes after all that it deletes (KIP-354)",
+        breaks=if_acknowledged_is_kept,
+    ),
+    idle=_without_keys,
+)
+def resurrected_values(tables: Tables) -> Rows | None:
+    """Return deleted values that the final read returned."""
+    values = keyed_values(tables)
+    return None if values is None else values.resurrected
+
+
 def replaced_of(view: ClientHistory, values: LastValues) -> dict[str, int]:
     """Return how many records of each run compaction may have removed."""
     rows = view.everything.select(["run", "key", "fact"]).where(flags.SENT)
     gone = rows.join(values.replaced, ["key"], "semi").distinct(["run", "key"])
     counts = gone.group_by("run").aggregate([([], "count_all")]).to_pylist()
     return {row["run"]: row["count_all"] for row in counts}
-
-
-def without_skips(anomalies: Rows, cases: Sequence[RunFiles]) -> Rows:
-    """Return anomalies without skipped records of compacted topics: these may have been removed.
-
-    The final read tells which were lost.
-    """
-    runs = [case.key for case in cases if case.compacted]
-    for kind in SKIPS if runs else ():
-        other = [anomalies.but("kind", kind)]
-        others = [case.key for case in cases if not case.compacted]
-        if others:
-            other.append(anomalies.only("kind", kind).only("run", *others))
-        anomalies = other[0].union(*other[1:])
-    return anomalies
 
 
 def retention_ms(case: RunFiles) -> int:

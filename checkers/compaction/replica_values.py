@@ -24,11 +24,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from highwater.checkers.anomalies.divergence import REPLICA_ROWS, ComparedReplica, compared_replicas
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import STALE_REPLICA, Kind, Severity
 from highwater.checkers.core.checker import checker, without_disks
 from highwater.checkers.core.promises import AGREED, always
+from highwater.checkers.disks.divergence import REPLICA_ROWS, ComparedReplica, compared_replicas
 from highwater.checkers.history.columns import (
     NONE,
     Numbers,

@@ -12,8 +12,12 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
-Find: TypeAlias = Callable[[Tables], DataFrame | Rows | pa.Table]
-"""A function that returns anomalies, in columns of ``anomaly.SCHEMA``."""
+Find: TypeAlias = Callable[[Tables], DataFrame | Rows | pa.Table | None]
+"""A function that returns anomalies in columns of ``anomaly.SCHEMA``, or None if there are none.
+
+Instead it may return ``Rows`` in ``history.findings.FINDING``, which name the rows of the history
+that show anomalies: the judge looks up the words of all of these together.
+"""
 
 Idle: TypeAlias = Callable[[Tables, RunFiles], str]
 """A function that returns why a checker has nothing to judge in a run, the end of a sentence.

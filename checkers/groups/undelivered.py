@@ -24,7 +24,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from highwater.checkers.core.anomaly_kinds import UNDELIVERED
+from highwater.checkers.core.anomaly_kinds import UNDELIVERED, Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import if_committed_is_kept
 from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NEVER,
@@ -43,7 +45,9 @@ from highwater.checkers.history.columns import (
 from highwater.checkers.history.findings import COPY, FINDING, findings, mix, steps
 from highwater.checkers.history.record_summaries import read_at_the_end
 from highwater.checkers.history.rows import ROW
-from highwater.checkers.history.view import ClientHistory
+from highwater.checkers.history.view import ClientHistory, client_view
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 from highwater.harness.runs.history import SUBSCRIBE
 
@@ -60,6 +64,29 @@ MOVED_TO: Final = 2
 PLACE: Final = schema("slot", "group", "what", "client", "at", "offset", "invoke_ns", "complete_ns")
 """A row about a partition and a group: a RECORD that the group was not given, one that it was
 GIVEN, or an offset that a member sought, MOVED_TO."""
+
+
+def _without_groups(tables: Tables, case: RunFiles) -> str:
+    """Return why there is nothing to judge: no client has joined a group."""
+    return "" if case.key in client_view(tables).grouped else "no client joined a group"
+
+
+@checker(
+    Kind(
+        UNDELIVERED,
+        guarantee="A group is given every acknowledged record that is sent while it reads.",
+        singular="acknowledged record was never given to a group that read its topic",
+        plural="acknowledged records were never given to a group that read their topic",
+        severity=Severity.SERIOUS,
+        promise="at least once: a group is given every record (KIP-932, KIP-1327)",
+        breaks=if_committed_is_kept,
+        absence=True,
+    ),
+    idle=_without_groups,
+)
+def undelivered_records(tables: Tables) -> Rows | None:
+    """Return the records that were withheld from groups."""
+    return undelivered(client_view(tables))
 
 
 def undelivered(view: ClientHistory) -> Rows | None:

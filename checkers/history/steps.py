@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from highwater.checkers.core.derived import derived
 from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NONE,
@@ -65,6 +66,7 @@ _SEQUENCE: Final = ("client", "slot", "sent")
 _SINGLE: Final = ("client", "slot", "op", "at", "offset", "fact")
 
 
+@derived
 def wrong_steps(view: ClientHistory) -> Rows:
     """Return every wrong step that no move excuses, in ``STEP``."""
     offset_runs = known_runs(view)

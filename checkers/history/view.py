@@ -7,18 +7,16 @@ or the few rows that they name.
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from highwater.checkers.core.derived import derived
 from highwater.checkers.history import record_summaries
 from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
@@ -34,29 +32,15 @@ from highwater.checkers.history.columns import (
 from highwater.checkers.history.offset_runs import COUNTED, INPUT, OFFSET_RUN, offset_runs
 from highwater.checkers.history.record_summaries import DOUBTFUL, DOUBTS, RECORD, SLOT, SUMS, TALLY
 from highwater.checkers.history.rows import NAMES, OF_SLOT, ROW, WORDS, named, numbered
-from highwater.checkers.run_files import plain
+from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Engine, Rows, collected
+from highwater.harness.runs.history import OPERATIONS_TABLE
 
 _WORDS_HERE: Final = 1_000_000
 """Rows at most whose words come to this process in the same query as their numbers."""
 
 _ALL: Final = pa.unify_schemas([ROW, NAMES, WORDS, schema("word")])
 _ADRIFT: Final = schema("key", "seen", "there", seen=pa.bool_())
-
-
-def in_order(operations: DataFrame) -> DataFrame:
-    """Operations as just read from Parquet, one file a run, with the order of their rows."""
-    return operations.withColumn("at", F.col("_metadata.row_index"))
-
-
-def from_here(
-    engine: Engine, path: Path, run: str, names: Sequence[str] | None = None
-) -> DataFrame:
-    """Return columns of a run's file that only this machine may have, with ``run`` and ``at``."""
-    table = pq.read_table(path, columns=names)
-    table = table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
-    table = table.append_column("at", pa.array(np.arange(len(table))))
-    return engine.given(table).withColumn("run", F.lit(run))
 
 
 class ClientHistory:
@@ -75,6 +59,7 @@ class ClientHistory:
         self.engine = engine
         self.operations = operations
         self.size = size
+        self.derived: dict[object, Any] = {}
         ignored = () if final_read else record_summaries.OF_FINAL_READS
         self._doubts = record_summaries.bits(*(name for name in DOUBTS if name not in ignored))
 
@@ -247,6 +232,14 @@ class ClientHistory:
         words = self.engine.table(rows.where(flags.ADRIFT).distinct(["word"]))
         touched = rows.where(flags.SENT | flags.SEEN).join(words, ["word"], "semi")
         return touched.by(["word"], _adrift, _ADRIFT).table()
+
+
+@derived
+def client_view(tables: Tables) -> ClientHistory:
+    """Return the clients' view of the runs."""
+    size = sum(case.operations for case in tables.cases)
+    operations = tables.numbered(OPERATIONS_TABLE)
+    return ClientHistory(tables.engine, operations, size, final_read=True)
 
 
 def _proven(rows: pa.Table) -> pa.Table:

@@ -20,13 +20,14 @@ from highwater.checkers.anomalies.find import find
 from highwater.checkers.anomalies.root_causes import caused, stretches
 from highwater.checkers.anomaly_files import gather
 from highwater.checkers.core.anomaly import SCHEMA
-from highwater.checkers.core.policy import Word
 from highwater.checkers.cycles import cycles
-from highwater.checkers.history.view import ClientHistory, from_here, in_order
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.jepsen.final_coverage import short
 from highwater.checkers.jepsen.history_file import History, Read
 from highwater.checkers.jepsen.jepsen_fields import CYCLES, entry, key
 from highwater.checkers.jepsen.untold import judged
+from highwater.checkers.policy import Word
+from highwater.checkers.run_rows import from_here, in_order
 from highwater.checkers.spark.engine import Engine, Rows
 from highwater.harness.runs.history import OK, SEND
 

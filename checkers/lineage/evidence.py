@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame
 
-from highwater.checkers.anomalies.record_outcomes import PartitionLedger
+from highwater.checkers.disks.log_ends import log_ends
+from highwater.checkers.history.partition_ledgers import PartitionLedger, partition_ledgers
 from highwater.checkers.inspection.replica_extents import LogExtent
 from highwater.checkers.run_files import RunFiles, plain
 from highwater.checkers.run_tables import Tables
@@ -115,10 +116,10 @@ def _of_run(
         }
         if case.plan.tiered
         else None,
-        ends=[end for end in tables.ends if end.run == case.key],
+        ends=[end for end in log_ends(tables) if end.run == case.key],
         reach={
             book.partition: book
-            for book in tables.books
+            for book in partition_ledgers(tables)
             if book.run == case.key and book.partition is not None and book.last is not None
         },
     )

@@ -15,10 +15,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.checkers.core.derived import derived
 from highwater.checkers.inspection.replica_extents import ORDINARY, TORN, UNREADABLE
 from highwater.checkers.kafka_files.reader import SCHEMA, read_file, read_segment
 from highwater.checkers.kafka_files.segment_files import SEGMENT, Segment, limited
 from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
 from highwater.harness.base.files import open_regular
 
 TOPIC: Final = "__cluster_metadata"
@@ -103,6 +105,12 @@ class ControllerLog:
 
 
 _OF_EPOCHS: Final = ("leader_epoch", "offset_min", "offset_max")
+
+
+@derived
+def controller_logs(tables: Tables) -> dict[str, list[ControllerLog]]:
+    """Return the metadata log of each KRaft controller, by run."""
+    return {case.key: read_logs(case) for case in tables.cases}
 
 
 def read_logs(case: RunFiles) -> list[ControllerLog]:

@@ -26,7 +26,7 @@ from highwater.checkers.core.anomaly_kinds import LOST_DECISION, Kind, Severity
 from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import if_controllers_keep_disks
 from highwater.checkers.kafka_files.metadata_records import MetadataRecordError
-from highwater.checkers.metadata.controller_logs import ControllerLog, Row
+from highwater.checkers.metadata.controller_logs import ControllerLog, Row, controller_logs
 from highwater.checkers.metadata.decided_state import DecidedState, Registration, replay
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
@@ -47,7 +47,7 @@ def _says(row: Row) -> str:
 
 
 def _idle(tables: Tables, case: RunFiles) -> str:
-    logs = tables.controller_logs[case.key]
+    logs = controller_logs(tables)[case.key]
     if logs and all(log.damage or log.unread for log in logs):
         return "no metadata log of a controller could be read to its end"
     decisions = _table(case, DECISIONS_TABLE)
@@ -85,7 +85,7 @@ def lost_decision(tables: Tables) -> pa.Table:
             "copies": [{"partition": partition, "note": instead}],
         }
         for case in tables.cases
-        for subject, partition, decided, instead in _losses(case, tables.controller_logs[case.key])
+        for subject, partition, decided, instead in _losses(case, controller_logs(tables)[case.key])
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 

@@ -35,7 +35,13 @@ from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import if_controllers_keep_disks
 from highwater.checkers.inspection.compare import Extent, ReplicaLogs, compare
 from highwater.checkers.kafka_files import metadata_records
-from highwater.checkers.metadata.controller_logs import TOPIC, VOTERS_RECORD, ControllerLog, Row
+from highwater.checkers.metadata.controller_logs import (
+    TOPIC,
+    VOTERS_RECORD,
+    ControllerLog,
+    Row,
+    controller_logs,
+)
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Engine
@@ -94,7 +100,7 @@ def _controllers(nodes: Sequence[int]) -> str:
 
 
 def _idle(tables: Tables, case: RunFiles) -> str:
-    logs = tables.controller_logs[case.key]
+    logs = controller_logs(tables)[case.key]
     if not logs:
         return "no metadata log of a KRaft controller was frozen"
     if len(logs) == 1:
@@ -121,7 +127,7 @@ def metadata_divergence(tables: Tables) -> pa.Table:
     rows: list[Row] = []
     pairs: list[_Pair] = []
     for case in tables.cases:
-        logs = tables.controller_logs[case.key]
+        logs = controller_logs(tables)[case.key]
         committed = _committed(case)
         rows += [row for log in logs for row in _by_itself(log, committed.get(log.controller, 0))]
         pairs += [pair for pair in _pairs(logs, committed) if pair.differs]

@@ -31,7 +31,7 @@ def flags(java_home: Path) -> Flags:
 
 def _rehearse(sharing: Flags) -> None:
     """Judge a made-up run in a process of its own, which ends with this one if that comes first."""
-    command = [sys.executable, "-m", "highwater.checkers.spark.archive_training", *sharing]
+    command = [sys.executable, "-m", "highwater.checkers.archive_training", *sharing]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet) as child:
         try:

@@ -6,6 +6,7 @@ server (``checkers.spark.connect``), or the caller's own.
 
 import contextlib
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Final, Self
@@ -14,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from highwater.checkers.spark import classic, connect
 from highwater.checkers.spark.workers import prepare
-from highwater.checkers.warmup import warm_up
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.spark_options import HERE, SparkOptions
 
@@ -59,13 +59,23 @@ def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> SparkSession:
 class SparkStarter:
     """Starts the session at once, and returns it when it is needed.
 
-    ``with SparkStarter() as starter: ...; session = starter.session()``. Until it is needed, a
-    session on this machine judges a tiny run of its own, because a JVM's first judgement is several
-    times slower than its second. Leaving the block does not stop the session, which ends with the
-    process.
+    ``with SparkStarter() as starter: ...; session = starter.session()``. Leaving the block does not
+    stop the session, which ends with the process.
+
+    Args:
+        options: of the session.
+        heavy: whether more than ``HEAVY_BYTES`` will be judged.
+        warm_up: called with a new session on this machine that is not needed yet.
     """
 
-    def __init__(self, options: SparkOptions = HERE, *, heavy: bool = False) -> None:
+    def __init__(
+        self,
+        options: SparkOptions = HERE,
+        *,
+        heavy: bool = False,
+        warm_up: Callable[[SparkSession], None] | None = None,
+    ) -> None:
+        self._warm_up = warm_up
         self._future: Future[SparkSession] = Future()
         self._needed = threading.Event()
         # On a thread of its own also because Spark puts its own Ctrl-C handler on a main thread.
@@ -97,10 +107,12 @@ class SparkStarter:
             self._future.set_exception(error)
             return
         self._future.set_result(session)
-        if running is None and not self._needed.is_set() and classic.is_local(session):
+        if not (running or self._needed.is_set() or self._warm_up is None) and classic.is_local(
+            session
+        ):
             # It runs in the background: where it fails, the first judgement will say why.
             with contextlib.suppress(Exception):
-                warm_up(session)
+                self._warm_up(session)
 
 
 def _running(options: SparkOptions) -> SparkSession | None:

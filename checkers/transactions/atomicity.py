@@ -12,7 +12,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from highwater.checkers.core.anomaly_kinds import TORN
+from highwater.checkers.core.anomaly_kinds import TORN, Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.derived import derived
+from highwater.checkers.core.promises import if_committed_is_kept
 from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NONE,
@@ -24,9 +27,12 @@ from highwater.checkers.history.columns import (
     numbers,
     schema,
 )
-from highwater.checkers.history.findings import COPY, OF_LAST, findings, reference, steps
+from highwater.checkers.history.findings import COPY, FINDING, OF_LAST, findings, reference, steps
+from highwater.checkers.history.partition_ledgers import limits, partition_ledgers
 from highwater.checkers.history.record_summaries import DOUBTFUL, read_at_the_end
-from highwater.checkers.history.view import ClientHistory
+from highwater.checkers.history.view import ClientHistory, client_view
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
 SENDING: Final = schema("deed", "slot", "client", "at", "offset", "there", "gone", gone=pa.bool_())
@@ -34,12 +40,53 @@ SENDING: Final = schema("deed", "slot", "client", "at", "offset", "there", "gone
 final read returned the record (``there``; null: nowhere), and whether it is surely not there."""
 
 
+def _without_transactions(_tables: Tables, case: RunFiles) -> str:
+    """Return why there is nothing to judge: no transactions, or only what is left of them."""
+    if case.compacted:
+        return "compaction may remove records of a transaction"
+    return "" if case.plan.workload.transactions else "no producer has transactions"
+
+
+@checker(
+    Kind(
+        TORN,
+        guarantee="Of a transaction all records are there, or none.",
+        singular="transaction is there in part",
+        plural="transactions are there in part",
+        severity=Severity.CRITICAL,
+        promise="atomicity: a transaction is all or nothing (KIP-98)",
+        breaks=if_committed_is_kept,
+        absence=True,
+    ),
+    idle=_without_transactions,
+)
+def torn_transactions(tables: Tables) -> Rows | None:
+    """Return transactions of which a part is there."""
+    rows = unknown_sends(tables)
+    return None if rows is None else rows.by(["deed"], torn, FINDING)
+
+
+@derived
+def unknown_sends(tables: Tables) -> Rows | None:
+    """Return the sends of our runs' transactions whose outcome nobody knows, in ``SENDING``.
+
+    None if no run has transactions. Compaction removes records of a transaction one by one.
+    """
+    if not any(case.plan.workload.transactions for case in tables.cases):
+        return None
+    view = client_view(tables)
+    cases = [case for case in tables.cases if not case.compacted]
+    runs = {case.key for case in cases}
+    ledgers = [ledger for ledger in partition_ledgers(tables) if ledger.run in runs]
+    return sendings(view, limits(view.names, cases, ledgers))
+
+
 def sendings(view: ClientHistory, limits: pa.Table) -> Rows:
     """Return the sends of transactions whose outcome nobody knows, in ``SENDING``.
 
     Args:
         view: of the runs.
-        limits: how far the final read came, as ``record_outcomes.limits`` has it.
+        limits: how far the final read came, as ``partition_ledgers.limits`` has it.
     """
     rows = view.doubtful.where(flags.SENT_INFO, "facts")
     return rows.by(["key"], partial(whereabouts, limits=limits), SENDING).persist()

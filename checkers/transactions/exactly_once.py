@@ -21,7 +21,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from highwater.checkers.core.anomaly_kinds import PROCESSED_TWICE, UNPROCESSED
+from highwater.checkers.core.anomaly_kinds import PROCESSED_TWICE, UNPROCESSED, Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import if_members_are_fenced
 from highwater.checkers.groups.undelivered import first_behind, subscriptions
 from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
@@ -40,8 +42,11 @@ from highwater.checkers.history.columns import (
 from highwater.checkers.history.findings import COPY, FINDING, findings, mix, reference, steps
 from highwater.checkers.history.record_summaries import read_at_the_end
 from highwater.checkers.history.rows import ROW
-from highwater.checkers.history.view import ClientHistory
+from highwater.checkers.history.view import ClientHistory, client_view
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
+from highwater.checkers.transactions.atomicity import unknown_sends
 
 MEMBER: Final = schema("client", "group", "name", name=pa.string())
 """A client and the group that it joined: a number, and what its clients call it."""
@@ -54,6 +59,43 @@ PLACE: Final = schema(
 )
 """A RECORD that is there (``group``: null), or a read of one by a transaction of a group that took
 effect (DONE) or may have (MAYBE)."""
+
+
+def _without_loops(_tables: Tables, case: RunFiles) -> str:
+    """Return why there is nothing to judge: no transaction reads."""
+    return "" if case.plan.workload.transform else "no transaction reads (--transform)"
+
+
+_loops = partial(
+    Kind,
+    severity=Severity.SERIOUS,
+    promise="exactly once: offsets and records of a transaction are committed together (KIP-447)",
+    breaks=if_members_are_fenced,
+)
+
+
+@checker(
+    _loops(
+        PROCESSED_TWICE,
+        guarantee="A record is read by one transaction of a group that takes effect, not by two.",
+        singular="record was processed twice by a group",
+        plural="records were processed twice by a group",
+    ),
+    _loops(
+        UNPROCESSED,
+        guarantee="A group's transactions go past no acknowledged record that none of them read.",
+        singular="acknowledged record was left out by a group's transactions",
+        plural="acknowledged records were left out by a group's transactions",
+        absence=True,
+    ),
+    idle=_without_loops,
+)
+def loops(tables: Tables) -> Rows | None:
+    """Return the records that loops of reading and writing did twice, or not at all."""
+    sends = unknown_sends(tables)
+    if sends is None:
+        return None
+    return exactly_once(client_view(tables), sends.not_null("there").distinct(["deed"])["deed"])
 
 
 def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:

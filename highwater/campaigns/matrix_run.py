@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from highwater.api import Progress, judge_all
 from highwater.campaigns.matrix_plan import grouped, plan_of
-from highwater.checkers.spark.session import SparkStarter
+from highwater.checkers.warmup import start_session
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs.matrix_cells import Matrix, MatrixCell, MatrixFolder, MatrixRow
@@ -53,7 +53,7 @@ def perform(
         failed=done.failed,
         done=done.count,
     )
-    with SparkStarter(spark) as starter:
+    with start_session(spark) as starter:
         done.tell()
         try:
             with campaign:
@@ -85,7 +85,7 @@ def judge_cells(
 
 def recheck(folder: MatrixFolder, *, spark: SparkOptions) -> list[MatrixRow]:
     """Judge every run of a matrix again, and write rows and page."""
-    with SparkStarter(spark) as starter:
+    with start_session(spark) as starter:
         return judge_cells(folder, starter.session(), afresh=True)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from highwater.api import Progress, judge_all
 from highwater.campaigns.soak_plan import SHARED
 from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow, number_of
-from highwater.checkers.spark.session import SparkStarter
+from highwater.checkers.warmup import start_session
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs.store import Run
 from highwater.runtime.campaign import Campaign, PlannedRun
@@ -80,7 +80,7 @@ def perform(
                 shutil.rmtree(judged.run.path)
         on_rows(folder.rows())
 
-    with SparkStarter(spark) as starter, campaign:
+    with start_session(spark) as starter, campaign:
         judge(folder.unjudged())
         for performed in campaign.perform(_portions(folder, soak, bounds)):
             judge([run for _, run in performed if run is not None])

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from highwater.checkers.anomalies.hanging_transactions import hanging_transaction
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Engine
+from highwater.checkers.transactions.hanging_transactions import hanging_transaction
 from highwater.harness.runs.plan import Topic
 from tests.histories.hanging import (
     ABORTED,

@@ -19,9 +19,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from highwater.checkers.anomalies.record_outcomes import LIMIT
 from highwater.checkers.core.anomaly_kinds import PROCESSED_TWICE, TORN, UNPROCESSED
 from highwater.checkers.history.findings import FINDING
+from highwater.checkers.history.partition_ledgers import LIMIT
 from highwater.checkers.transactions import atomicity
 from highwater.checkers.transactions.exactly_once import exactly_once
 from highwater.harness.runs.history import FENCE, FINAL, READ, RUN, SEND, SUBSCRIBE

@@ -19,11 +19,12 @@ from pyspark.sql import SparkSession
 from highwater.checkers.anomalies.find import find
 from highwater.checkers.anomaly_files import gather
 from highwater.checkers.cycles import cycles
-from highwater.checkers.history.view import ClientHistory, in_order
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.jepsen import untold
 from highwater.checkers.jepsen.history_file import History, Read
 from highwater.checkers.jepsen.jepsen_fields import CYCLES, entry
 from highwater.checkers.jepsen.judge import allowed
+from highwater.checkers.run_rows import in_order
 from highwater.checkers.spark.engine import Engine
 from tests.property.draft import put
 from tests.property.generate import history

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow.parquet as pq
 import typer
 
-from highwater.checkers.anomalies import record_outcomes
+from highwater.checkers.history import partition_ledgers
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.judge import judge
 from highwater.checkers.run_files import RunFiles
@@ -53,16 +53,16 @@ def judging(
 
 def mark(path: Path) -> None:
     """Have a file made when the books are."""
-    books = record_outcomes.books
+    books = partition_ledgers.books
 
     def marked(
         view: ClientHistory, cases: Sequence[RunFiles]
-    ) -> list[record_outcomes.PartitionLedger]:
+    ) -> list[partition_ledgers.PartitionLedger]:
         found = books(view, cases)
         path.touch()
         return found
 
-    record_outcomes.books = marked
+    partition_ledgers.books = marked
 
 
 app = typer.Typer(add_completion=False)

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from highwater.checkers.anomalies import record_outcomes
-from highwater.checkers.anomalies.record_outcomes import PartitionLedger
+from highwater.checkers.history import partition_ledgers
+from highwater.checkers.history.partition_ledgers import PartitionLedger
 from tests.support.plain_records import Plain
 from tests.support.seeds import seeds
 from tests.support.small_views import (
@@ -47,7 +48,7 @@ def history(*words: str) -> list[Row]:
 def told(rows: list[Row], partitions: int = 2) -> list[tuple[Any, ...]]:
     view, cases = view_of(rows), [case(partitions)]
     found = anomalies(
-        view, [record_outcomes.decided(view, cases, record_outcomes.books(view, cases))]
+        view, [record_outcomes.decided(view, cases, partition_ledgers.books(view, cases))]
     )
     names = ("kind", "partition", "value", "offset", "acks")
     return sorted(
@@ -107,7 +108,7 @@ def test_what_became_of_records(lines: tuple[str, ...], expected: list[tuple[Any
 def test_partitions_that_the_topic_does_not_have_are_in_no_books() -> None:
     rows = history("p run 7:a@1", "p run 7:b@2", "c final 7:b@2")
     assert told(rows) == []
-    assert record_outcomes.books(view_of(rows), [case(2)]) == []
+    assert partition_ledgers.books(view_of(rows), [case(2)]) == []
 
 
 def test_books_and_ledger() -> None:
@@ -115,7 +116,7 @@ def test_books_and_ledger() -> None:
         *("p run 0:a@1", "p run 0:b@2", "p run 0:c@3 fail", "p run 0:d@4 info", "c final 0:b@2"),
         *("p run ?:e@?", "c final 1:e@0"),
     )
-    books = record_outcomes.books(view_of(rows), [case(2)])
+    books = partition_ledgers.books(view_of(rows), [case(2)])
     of_zero = next(each for each in books if each.partition == 0)
     counted: Row = {
         "sent": 4,
@@ -139,8 +140,8 @@ def test_as_plain_loops_decide(seed: int) -> None:
     cases = [case(1 + seed % 2)]
     for rows in (operations, shuffled(pa.array(operations), seed).to_pylist()):
         view = view_of(rows)
-        books = record_outcomes.books(view, cases)
-        table = record_outcomes.limits(view.names, cases, books).to_pylist()
+        books = partition_ledgers.books(view, cases)
+        table = partition_ledgers.limits(view.names, cases, books).to_pylist()
         limits = {row["slot"]: (row["reach"], row["complete"]) for row in table}
         found = references(record_outcomes.decided(view, cases, books).table())
         asked = any(each.missing or each.again for each in books)

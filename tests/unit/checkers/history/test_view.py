@@ -11,7 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.history.row_flags import PROOF, PROVEN, SEEN, SENT, SENT_FAIL, SENT_OK
 from highwater.checkers.history.rows import numbered
-from highwater.checkers.history.view import ClientHistory, in_order
+from highwater.checkers.history.view import ClientHistory
+from highwater.checkers.run_rows import in_order
 from highwater.checkers.spark.engine import HERE_ROWS, Engine
 from highwater.harness.runs.history import ADDED, OPERATIONS
 from tests.histories.clients import rows

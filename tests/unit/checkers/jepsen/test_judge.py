@@ -14,10 +14,11 @@ import pytest
 
 from highwater.checkers.anomalies.find import find
 from highwater.checkers.cycles import cycles
-from highwater.checkers.history.view import ClientHistory, in_order
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.jepsen.history_file import History
 from highwater.checkers.jepsen.jepsen_fields import entry
 from highwater.checkers.jepsen.judge import MEANS
+from highwater.checkers.run_rows import in_order
 from highwater.checkers.spark.engine import Engine
 from highwater.checkers.spark.session import spark
 

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from highwater.checkers.anomalies.record_outcomes import PartitionLedger
+from highwater.checkers.history.partition_ledgers import PartitionLedger
 from highwater.checkers.inspection.replica_extents import LogExtent
 from highwater.checkers.lineage.evidence import RecordEvidence
 from highwater.checkers.lineage.sentences import sentence

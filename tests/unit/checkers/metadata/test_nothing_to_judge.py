@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from highwater.checkers.metadata.controller_logs import read_logs
 from highwater.checkers.metadata.lost_decisions import lost_decision
 from highwater.checkers.metadata.metadata_divergence import metadata_divergence
 from highwater.checkers.run_files import RunFiles, stage
@@ -82,6 +81,6 @@ def test_only_what_is_there_is_judged(
     case = RunFiles.of(build(tmp_path / "run"), "r0")
     stage(case, tmp_path)
     tables = Tables.__new__(Tables)
-    tables.controller_logs = {case.key: read_logs(case)}
+    tables.cases, tables.derived = (case,), {}
     assert metadata_divergence.idle(tables, case) == divergence
     assert lost_decision.idle(tables, case) == lost

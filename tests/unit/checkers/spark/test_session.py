@@ -110,7 +110,7 @@ def test_the_jvm_starts_from_an_archive_of_its_classes(spark: SparkSession) -> N
 @pytest.mark.slow
 def test_a_rehearsal_ends_with_who_asked_for_it() -> None:
     rehearsal = subprocess.Popen(
-        [sys.executable, "-m", "highwater.checkers.spark.archive_training"],
+        [sys.executable, "-m", "highwater.checkers.archive_training"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -8,7 +8,7 @@ import pytest
 
 from highwater.checkers import catalogue
 from highwater.checkers.core.anomaly_kinds import Severity
-from highwater.checkers.core.policy import decide, promised
+from highwater.checkers.policy import decide, promised
 from highwater.harness.base import extensions
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.plan import Plan

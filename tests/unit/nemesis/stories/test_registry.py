@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from highwater.checkers.core.policy import Word, promised
+from highwater.checkers.policy import Word, promised
 from highwater.clusters.core.interfaces import Cluster, Probe, ReplicaState, UnreachableError
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, release

@@ -15,6 +15,7 @@ from highwater.checkers.core.anomaly import SCHEMA, anomalies
 from highwater.checkers.core.anomaly_kinds import ABOVE, BELOW, DIVERGENCE, Kind, Severity
 from highwater.checkers.core.checker import checker, without_disks
 from highwater.checkers.core.promises import AGREED, always
+from highwater.checkers.disks.log_ends import log_ends
 from highwater.checkers.inspection.compare import EVERYTHING, Extent, ReplicaLogs, compare
 from highwater.checkers.inspection.replica_extents import LogExtent
 from highwater.checkers.kafka_files.checkpoints import CheckpointError, read_offsets
@@ -129,7 +130,7 @@ def compared_replicas(tables: Tables) -> list[ComparedReplica]:
     """Return every replica of every partition that has records on a disk."""
     cases = {case.key: case for case in tables.cases}
     partitions: dict[tuple[str, str, int], list[LogExtent]] = {}
-    for end in tables.ends:
+    for end in log_ends(tables):
         partitions.setdefault((end.run, end.topic, end.partition), []).append(end)
     replicas: list[ComparedReplica] = []
     for part, ((run, *_), ends) in enumerate(partitions.items()):

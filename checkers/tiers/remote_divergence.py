@@ -12,17 +12,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from highwater.checkers.anomalies.divergence import (
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import REMOTE_DIVERGENCE, Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import AGREED, always
+from highwater.checkers.disks.divergence import (
     REPLICA,
     REPLICA_ROWS,
     ComparedReplica,
     compared_replicas,
     replica_logs,
 )
-from highwater.checkers.core.anomaly import SCHEMA
-from highwater.checkers.core.anomaly_kinds import REMOTE_DIVERGENCE, Kind, Severity
-from highwater.checkers.core.checker import checker
-from highwater.checkers.core.promises import AGREED, always
 from highwater.checkers.inspection.compare import EVERYTHING, compare
 from highwater.checkers.inspection.replica_extents import ORDINARY, ends, spans
 from highwater.checkers.kafka_files.segment_files import Segment

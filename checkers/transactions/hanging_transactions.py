@@ -20,6 +20,7 @@ from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import HANGING, Kind, Severity
 from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import if_committed_is_kept
+from highwater.checkers.disks.log_ends import log_ends
 from highwater.checkers.kafka_files.segment_files import Segment, inside, limited
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
@@ -88,7 +89,7 @@ def hanging_transaction(tables: Tables) -> pa.Table:
     cases = {case.key: case for case in tables.cases if _tells(case)}
     if not cases:
         return SCHEMA.empty_table()
-    unsound = {(end.run, end.topic, end.partition) for end in tables.ends if end.damaged}
+    unsound = {(end.run, end.topic, end.partition) for end in log_ends(tables) if end.damaged}
     opened = [
         row
         for row in (row.asDict(recursive=True) for row in _open(tables.log, cases).collect())

@@ -8,6 +8,7 @@ from highwater.checkers.core.anomaly import SCHEMA, anomalies
 from highwater.checkers.core.anomaly_kinds import CORRUPT, Kind, Severity
 from highwater.checkers.core.checker import checker, without_disks
 from highwater.checkers.core.promises import always
+from highwater.checkers.disks.log_ends import log_ends, log_spans
 from highwater.checkers.inspection.replica_extents import ORDINARY, TORN, UNREADABLE
 from highwater.checkers.run_tables import Tables
 
@@ -30,7 +31,7 @@ def corrupt(tables: Tables) -> DataFrame | pa.Table:
     The torn end that a kill leaves is no damage, and a file that the system cannot read is no
     evidence (``checkers.verdicts``).
     """
-    if not any(span.marked for span in tables.spans):
+    if not any(span.marked for span in log_spans(tables)):
         return SCHEMA.empty_table()
     last = tables.local(_last_segments(tables))
     ordinary = F.col("damage").isin(*ORDINARY, UNREADABLE)
@@ -76,6 +77,6 @@ def _last_segments(tables: Tables) -> pa.Table:
             "partition": end.partition,
             "last_segment": end.segment,
         }
-        for end in tables.ends
+        for end in log_ends(tables)
     ]
     return pa.Table.from_pylist(rows, schema=schema)

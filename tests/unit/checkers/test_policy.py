@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from highwater.checkers.core.policy import decide, promised
+from highwater.checkers.policy import decide, promised
 from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Plan, Topic, Workload
 

@@ -17,6 +17,8 @@ from highwater.checkers.core.anomaly import SCHEMA, anomalies
 from highwater.checkers.core.anomaly_kinds import Kind, Severity
 from highwater.checkers.core.checker import checker, without_disks
 from highwater.checkers.core.promises import always, if_idempotent, never
+from highwater.checkers.disks.log_ends import log_ends, log_spans
+from highwater.checkers.history.partition_ledgers import partition_ledgers
 from highwater.checkers.inspection.log_dirs import LogDir
 from highwater.checkers.inspection.log_tables import Row
 from highwater.checkers.inspection.producers import repeats
@@ -60,7 +62,7 @@ def missing(tables: Tables) -> pa.Table:
     replicas that could be read. A consumer gets nothing above the leader's high watermark, which
     every member of the ISR has reached (Partition.maybeIncrementLeaderHW).
     """
-    ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
+    ends = {(end.run, end.broker, end.topic, end.partition): end for end in log_ends(tables)}
     compared = {case.key: _compared(case) for case in tables.cases}
     begins = _last_begins(tables.cases)
     rows = []
@@ -100,7 +102,7 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
     }
     reach = {
         (book.run, book.topic, book.partition): book.last
-        for book in tables.books
+        for book in partition_ledgers(tables)
         if book.run in quiesced and book.complete and book.last is not None
     }
     for run in sorted(quiesced):
@@ -128,7 +130,7 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
 def epochs(tables: Tables) -> pa.Table:
     """Replicas whose records and leader-epoch-checkpoint (KIP-101) tell different epochs."""
     facts = _facts(tables)
-    for epoch_span in tables.spans:
+    for epoch_span in log_spans(tables):
         key: Key = (epoch_span.run, epoch_span.broker, epoch_span.topic, epoch_span.partition)
         if epoch_span.epoch is not None and key in facts:
             copy = {"epoch": epoch_span.epoch, "first": epoch_span.first, "last": epoch_span.last}
@@ -156,7 +158,7 @@ def checkpoint(tables: Tables) -> pa.Table:
     Damaged logs are left out: they are findings of ``corrupt``.
     """
     damaged = {
-        (end.run, end.broker, end.topic, end.partition) for end in tables.ends if end.damaged
+        (end.run, end.broker, end.topic, end.partition) for end in log_ends(tables) if end.damaged
     }
     facts = {key: fact for key, fact in _facts(tables).items() if key not in damaged}
     return _finding_rows("checkpoint", facts, beyond)
@@ -177,7 +179,7 @@ def checkpoint(tables: Tables) -> pa.Table:
 )
 def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
     """Return records of one producer id, epoch and sequence number at two offsets (KIP-98)."""
-    if not any(span.numbered for span in tables.spans):
+    if not any(span.numbered for span in log_spans(tables)):
         return SCHEMA.empty_table()
     note = F.format_string(
         "sequence number %d of producer %d stands at offset %d and again at %d.",
@@ -203,7 +205,7 @@ def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
 
 def _facts(tables: Tables) -> dict[Key, Facts]:
     """Every replica of the runs' own topics, with where its log ends."""
-    ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
+    ends = {(end.run, end.broker, end.topic, end.partition): end for end in log_ends(tables)}
     facts = {}
     for case in tables.cases:
         moved = _moved_starts(case)

@@ -1,0 +1,1 @@
+"""Anomalies that the disks of replicas show."""

@@ -1,0 +1,17 @@
+"""The extent of each replica's log on its disk, and its leader epochs."""
+
+from highwater.checkers.core.derived import derived
+from highwater.checkers.inspection import replica_extents
+from highwater.checkers.run_tables import Tables
+
+
+@derived
+def log_spans(tables: Tables) -> list[replica_extents.Span]:
+    """Return the leader epochs of each replica's log."""
+    return replica_extents.spans(tables.log)
+
+
+@derived
+def log_ends(tables: Tables) -> list[replica_extents.LogExtent]:
+    """Return the beginning and the end of each replica's log."""
+    return replica_extents.ends(log_spans(tables))

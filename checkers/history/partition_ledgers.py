@@ -1,0 +1,88 @@
+"""The ledger of each partition, and how far the final read came in it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from highwater.checkers.core.derived import derived
+from highwater.checkers.history.columns import schema
+from highwater.checkers.history.view import ClientHistory, client_view
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
+
+LIMIT: Final = schema("slot", "reach", "complete", complete=pa.bool_())
+"""How far the final read came in a slot, and whether that is all of it. The slot of records without
+a known partition is complete if all partitions are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLedger:
+    """The ledger of one partition, and how far the final read came in it.
+
+    Attributes:
+        partition: None for the records whose partition their producer never learned.
+        read: acknowledged records that the final read returned.
+        missing: acknowledged records that it did not return.
+        again: records that it returned at several offsets.
+        last: the greatest offset that it read; None when it read nothing.
+        complete: whether it read the partition's fence, and so everything before it.
+    """
+
+    run: str
+    topic: str
+    partition: int | None
+    sent: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    unknown: int = 0
+    read: int = 0
+    missing: int = 0
+    again: int = 0
+    last: int | None = None
+    complete: bool = False
+
+
+def books(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLedger]:
+    """Return the ledger of every partition of every run in which anything was sent or read."""
+    topics = {case.key: case.plan.topic for case in cases}
+    names = ("sent", "acknowledged", "failed", "unknown", "read", "missing", "again", "complete")
+    rows = view.names.join(view.sums, "slot", join_type="inner").to_pylist()
+    return [
+        PartitionLedger(
+            **{name: row[name] for name in ("run", "topic", "partition", *names)}, last=row["reach"]
+        )
+        for row in rows
+        if (topic := topics[row["run"]]).name == row["topic"]
+        and (row["partition"] is None or row["partition"] < topic.partitions)
+    ]
+
+
+@derived
+def partition_ledgers(tables: Tables) -> list[PartitionLedger]:
+    """Return the ledger of every partition of the runs under judgement."""
+    return books(client_view(tables), tables.cases)
+
+
+def limits(
+    names: pa.Table, cases: Sequence[RunFiles], books: Sequence[PartitionLedger]
+) -> pa.Table:
+    """Return how far the final read came in each slot, in ``LIMIT``."""
+    limits = {(book.run, book.topic, book.partition): (book.last, book.complete) for book in books}
+    complete = Counter(book.run for book in books if book.partition is not None and book.complete)
+    for case in cases:
+        topic = case.plan.topic
+        if case.compacted:  # what replaced a record may lie behind all that was read
+            limits |= {
+                place: (None, whole) for place, (_, whole) in limits.items() if place[0] == case.key
+            }
+        limits[case.key, topic.name, None] = (None, complete[case.key] >= topic.partitions)
+    rows = []
+    for name in names.to_pylist():
+        place = (name["run"], name["topic"], name["partition"])
+        if place in limits:
+            reach, whole = limits[place]
+            rows.append({"slot": name["slot"], "reach": reach, "complete": whole})
+    return pa.Table.from_pylist(rows, LIMIT)

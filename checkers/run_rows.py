@@ -1,0 +1,28 @@
+"""The rows of tables with their order, which Parquet itself keeps and Spark forgets."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from highwater.checkers.run_files import plain
+from highwater.checkers.spark.engine import Engine
+
+
+def in_order(operations: DataFrame) -> DataFrame:
+    """Operations as just read from Parquet, one file a run, with the order of their rows."""
+    return operations.withColumn("at", F.col("_metadata.row_index"))
+
+
+def from_here(
+    engine: Engine, path: Path, run: str, names: Sequence[str] | None = None
+) -> DataFrame:
+    """Return columns of a run's file that only this machine may have, with ``run`` and ``at``."""
+    table = pq.read_table(path, columns=names)
+    table = table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
+    table = table.append_column("at", pa.array(np.arange(len(table))))
+    return engine.given(table).withColumn("run", F.lit(run))

@@ -1,0 +1,1 @@
+"""Anomalies of the remote tier (KIP-405)."""

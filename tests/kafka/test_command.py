@@ -158,37 +158,6 @@ def test_a_hold_that_never_matches_is_unknown_and_one_without_an_end_is_released
     assert judged["lost"] == judged["unseen"] == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["run", "--kafka", "0.10.2.1", "--story", "loss"], "0.10.2.2"),
-        (["run", "--kafka", MODERN, "--acks", "2"], "0, 1 or all"),
-        (["run", "--kafka", MODERN, "--for", "soon"], "60s"),
-        (["run", "--kafka", MODERN, "--rate", "fast"], "max"),
-        (["run", "--kafka", MODERN, "--story", "los"], "loss"),
-        (["run", "--kafka", MODERN, "--nemesis", "kil"], "kill"),
-        (["run", "--kafka", MODERN, "--message", "hold EndTxm"], "EndTxn"),
-        (["run", "--kafka", "0.10.2.2", "--message", "hold EndTxn"], "it came with 0.11"),
-        (["run"], "--kafka"),
-        (["ran"], "ran"),
-    ],
-)
-def test_wrong_usage_is_refused_at_once_with_a_hint(
-    words: list[str], message: str, tmp_path: Path
-) -> None:
-    code, out, err = finish(start(*words, "--store", tmp_path))
-    assert code == 2
-    assert message in err
-    assert out == ""
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_missing_run_is_a_clear_error(tmp_path: Path) -> None:
-    code, _, err = finish(start("check", "nowhere", "--store", tmp_path))
-    assert code == 2
-    assert "nowhere is not a run directory" in err
-
-
 @pytest.mark.skipif(
     os.geteuid() != 0 or sys.platform != "linux",
     reason="mounting a small tmpfs needs Linux and root",

@@ -62,7 +62,7 @@ def await_replicas(
         lambda: {broker: probe.replica(broker, topic, 0) for broker in brokers},
         lambda states: set(states.values()) == {expected},
         what=f"each replica of {topic} to be {expected}",
-        limit_s=20,
+        limit_s=60,
         passing=(UnreachableError,),
     )
 
@@ -92,7 +92,7 @@ def await_gone(pids: set[int] | frozenset[int]) -> None:
         lambda: [pid for pid in pids if psutil.pid_exists(pid)],
         lambda left: not left,
         what=f"{sorted(pids)} to be gone",
-        limit_s=10,
+        limit_s=60,
     )
 
 
@@ -131,7 +131,7 @@ def test_follower_learns_the_high_watermark_late(cluster: Cluster, probe: Probe)
         again,
         lambda seen: seen[1].hw < seen[1].leo,
         what="a follower to have a record above its HW",
-        limit_s=20,
+        limit_s=60,
         passing=(UnreachableError,),
     )
     assert leader == ReplicaState(leo=leader.leo, hw=leader.leo)

@@ -104,7 +104,7 @@ def test_a_broker_that_dies_by_itself_is_down(client: Client, tmp_path: Path) ->
             lambda: broker.state,
             lambda state: state == "down",
             what="it to be down",
-            limit_s=10,
+            limit_s=60,
         )
         broker.start()
         assert broker.state == "running"

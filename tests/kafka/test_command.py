@@ -16,7 +16,7 @@ import pytest
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.store import Store
-from tests.support.commands import finish, start
+from tests.support.commands import finish, perform, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -104,7 +104,7 @@ def test_a_killed_run_leaves_no_process_and_is_judged_unknown(tmp_path: Path) ->
     killed, _, _ = finish(process)
     assert killed == -signal.SIGKILL
     await_gone(family)
-    code, out, _ = finish(start("check", str(tmp_path / "latest"), "--json", "--store", tmp_path))
+    code, out = perform("check", tmp_path / "latest", "--json", "--store", tmp_path)
     assert code == 3
     judged = json.loads(out)
     assert judged["verdict"] == "unknown"
@@ -124,7 +124,7 @@ def test_a_seeded_random_run_ends_by_itself_and_accounts_for_every_record(tmp_pa
     assert judged["acknowledged"] > 1000
     assert judged["unseen"] == 0
     assert code == {"valid": 0, "invalid": 1}[judged["verdict"]]
-    again, out, _ = finish(start("check", judged["run"], "--json", "--store", tmp_path))
+    again, out = perform("check", judged["run"], "--json", "--store", tmp_path)
     assert again == code
     assert json.loads(out) == judged
 

@@ -15,7 +15,7 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.matrix_cells import MatrixCell, MatrixFolder
 from highwater.harness.runs.store import Run
 from tests.kafka.test_command import await_gone
-from tests.support.commands import finish, start
+from tests.support.commands import finish, perform, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 WORDS = ("matrix", "--kafka", "0.10.2.2", "--story", "loss", "--acks", "0,1,all", "--name", "m")
@@ -91,7 +91,7 @@ def test_an_interrupted_matrix_goes_on_where_it_was_and_every_form_agrees(tmp_pa
 def assert_rewritten(folder: MatrixFolder, store: Path) -> None:
     page = folder.page.read_bytes()
     folder.page.unlink()
-    code, out, _ = finish(start("report", "m", "--store", store))
+    code, out = perform("report", "m", "--store", store)
     assert (code, Path(out.strip())) == (0, folder.page)
     assert folder.page.read_bytes() == page
 
@@ -104,7 +104,7 @@ def assert_a_killed_cell_is_unknown_not_lost(
     assert run is not None
     shutil.rmtree(run.replicas)
     run.write("status.json", b'{"phase": "running"}')
-    code, out, _ = finish(start("check", str(folder.path), "--json", "--store", store))
+    code, out = perform("check", folder.path, "--json", "--store", store)
     again = json.loads(out)
     assert again[0]["verdict"] == "unknown"
     assert again[0]["problem"] == "harness failed while running"

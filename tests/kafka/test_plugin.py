@@ -176,7 +176,8 @@ def test_a_package_adds_a_fault_and_a_checker(tmp_path: Path) -> None:
     # Who does not have the package can report its runs all the same.
     command = [sys.executable, "-m", "highwater", "report", str(tmp_path / "store" / "latest")]
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (again.returncode, again.stderr) == (0, "")
+    told = [line for line in again.stderr.splitlines() if not line.startswith("writing pages ")]
+    assert (again.returncode, told) == (0, [])  # it says so after a while, on a busy machine
 
 
 def test_ctrl_c_leaves_nothing_and_a_broker_that_dies_at_start_is_an_error(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 ACTIONLINT := $(BIN)/actionlint
 S3_SERVER := $(BIN)/versitygw
-# Two processes share the tests, whatever the machine has: brokers are waited for more than they work,
-# but a third cluster at once makes all of them late. tests/support/xdist_groups.py says which tests stay together.
-BESIDE := --numprocesses 2
+# Three processes share the tests, whatever the machine has: brokers are waited for more than they work,
+# but a third cluster at once makes all of them late, so that only two of the three start any.
+# tests/support/xdist_groups.py says which tests stay together.
+BESIDE := --numprocesses 3
 FOR := 12h
 SEED := 0
 JOBS := 1

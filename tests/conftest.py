@@ -41,7 +41,7 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Two processes share the tests by our groups."""
+    """Processes share the tests by our groups."""
     from tests.support.xdist_groups import ByGroup  # noqa: PLC0415 - not every environment has pytest-xdist
 
     config.option.loadscopereorder = False

@@ -35,8 +35,15 @@ VIEWS: Final = (
 PAPER: Final = {"upright": 703, "across": 1032}
 """CSS pixels between the margins of A4, by how a page is laid."""
 WCAG: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa")
+AT_NIGHT: Final = ("divergence", "valid", "cut-short", "forked")
+"""Pages of a kind that others are, too."""
 ALIKE: Final = ("valid", "hostile", "big")
 """Pages that have no element that others have not; axe takes seconds for each."""
+NAMES: Final = [
+    pytest.param(name, marks=[pytest.mark.nightly] if name in AT_NIGHT else [], id=name)
+    for name in PAGES
+]
+every_page: Final = pytest.mark.parametrize("name", NAMES)
 
 _WORDS: Final = "document.body.innerText.replace(/\\s+/g, '')"
 _CUT_OFF: Final = """() => {
@@ -70,7 +77,7 @@ _FOCUSED: Final = """() => {
 }"""
 
 
-@pytest.mark.parametrize("name", PAGES)
+@every_page
 def test_a_page_is_whole_however_it_is_looked_at(
     name: str, browser: Browser, pages: dict[str, Path]
 ) -> None:
@@ -89,7 +96,7 @@ def test_a_page_is_whole_however_it_is_looked_at(
     assert len(words) == 1, "other words where the window or the colours are others"
 
 
-@pytest.mark.parametrize("name", PAGES)
+@every_page
 def test_a_page_fits_on_paper(name: str, browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages[name], width=1280, scheme="dark") as (page, _):
         page.emulate_media(media="print")
@@ -102,7 +109,7 @@ def test_a_page_fits_on_paper(name: str, browser: Browser, pages: dict[str, Path
         assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
 
 
-@pytest.mark.parametrize("name", [one for one in PAGES if one not in ALIKE])
+@pytest.mark.parametrize("name", [one for one in NAMES if one.values[0] not in ALIKE])
 def test_axe_finds_no_breach_of_the_accessibility_guidelines(
     name: str, browser: Browser, pages: dict[str, Path]
 ) -> None:
@@ -118,7 +125,7 @@ def test_axe_finds_no_breach_of_the_accessibility_guidelines(
             assert found.violations_count == 0, found.generate_report()
 
 
-@pytest.mark.parametrize("name", PAGES)
+@every_page
 def test_a_colour_says_nothing_that_words_do_not(
     name: str, browser: Browser, pages: dict[str, Path]
 ) -> None:
@@ -131,7 +138,7 @@ def test_a_colour_says_nothing_that_words_do_not(
         assert {words: found for words, found in colours.items() if len(found) > 1} == {}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@every_page
 def test_the_keyboard_reaches_everything_in_order_and_shows_where_it_is(
     name: str, browser: Browser, pages: dict[str, Path]
 ) -> None:

@@ -200,7 +200,7 @@ class Secured:
             environment=jvm.environment(),
         )
         self._processes[node] = process
-        await_condition(lambda: process.pid, bool, what="a process", limit_s=10)
+        await_condition(lambda: process.pid, bool, what="a process", limit_s=60)
         self._file(node, "pid").write_text(str(process.pid))
 
     def _await_port(self, node: int) -> None:
@@ -268,7 +268,7 @@ class Staging:
                 await_condition(
                     partial(_dial, Address(host="127.0.0.1", port=port)),
                     what=f"sshd to listen ({self.directory / 'sshd.log'} has what it said)",
-                    limit_s=10,
+                    limit_s=60,
                     passing=(OSError,),
                 )
             yield

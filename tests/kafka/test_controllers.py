@@ -133,14 +133,14 @@ def await_caught_up(cluster: RealCluster, probe: Probe, controller: int) -> None
     end = await_condition(
         lambda: end_of_log(cluster, probe, leader_of(probe)),
         what="the leader to tell how long its log is",
-        limit_s=20,
+        limit_s=60,
         passing=(UnreachableError,),
     )
     await_condition(
         partial(end_of_log, cluster, probe, controller),
         lambda seen: seen >= end,
         what=f"controller {controller} to have the log up to {end}",
-        limit_s=20,
+        limit_s=60,
         passing=(UnreachableError,),
     )
 

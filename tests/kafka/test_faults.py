@@ -394,7 +394,7 @@ def more_segments(ring: Ring) -> None:
         return len(ring.segments())
 
     await_condition(
-        again, lambda count: count > before, what="a new segment", limit_s=20, every_s=1.1
+        again, lambda count: count > before, what="a new segment", limit_s=60, every_s=1.1
     )
 
 
@@ -409,7 +409,7 @@ def compressed(ring: Ring) -> None:
         [*_, row] = [row for batch in read_segment(newest) for row in batch.to_pylist()]
         return str(row["compression"])
 
-    await_condition(again, lambda codec: codec == "gzip", what="a batch in gzip", limit_s=20)
+    await_condition(again, lambda codec: codec == "gzip", what="a batch in gzip", limit_s=60)
 
 
 EFFECTS: Final[dict[str, Callable[[Ring], None]]] = {

@@ -143,7 +143,7 @@ def test_no_process_outlives_a_harness_that_is_killed(tmp_path: Path) -> None:
             lambda: [each.pid for each in psutil.process_iter() if _is_of(each, token)],
             lambda left: not left,
             what="every process to end with its harness",
-            limit_s=20,
+            limit_s=60,
         )
 
 

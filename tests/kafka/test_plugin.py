@@ -44,8 +44,7 @@ def run(words: Sequence[str], *, folder: Path, python: Path) -> tuple[int, str]:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of a new environment that has Highwater from a built wheel.
 
-    Everything else comes from this environment, so as not to fetch half a gigabyte again. The last
-    test that uses it adds a package.
+    Everything else comes from this environment, so as not to fetch half a gigabyte again.
     """
     room = tmp_path_factory.mktemp("installed")
     folder = room / "venv"
@@ -62,7 +61,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-@pytest.mark.nightly  # `make test` has a package with a fault of its own beside the wheel
+@pytest.mark.nightly  # `make test` has another project beside the wheel
 def test_the_example_works_from_a_wheel_outside_the_checkout(
     installed: Path, tmp_path: Path
 ) -> None:
@@ -150,15 +149,23 @@ def test_the_wheel_has_one_package(installed: Path) -> None:
     assert {name for name in names if not name.endswith(".dist-info")} == {"highwater"}
 
 
-def test_a_package_adds_a_fault_and_a_checker(installed: Path, tmp_path: Path) -> None:
-    extension = tmp_path / "extension"
+def test_a_package_adds_a_fault_and_a_checker(tmp_path: Path) -> None:
+    extension, packages = tmp_path / "extension", tmp_path / "packages"
     shutil.copytree(ROOT / "docs" / "examples" / "extension", extension)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    where = ["--python", str(installed), "install", "--no-deps", str(extension)]
-    subprocess.run([*pip, *where], check=True)
+    subprocess.run(
+        [*pip, "install", "--no-deps", "--target", str(packages), str(extension)], check=True
+    )
     words = f"run --kafka {MODERN} --partitions 3 --nemesis stumble --for 8s --store store"
-    command = [str(installed), "-m", "highwater", *words.split()]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "highwater", *words.split()]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1, done.stderr
     judged = Run(tmp_path / "store" / "latest").verdict()
     assert (judged.verdict, judged.counts["late-acknowledgement"] > 0) == ("invalid", True)
@@ -169,7 +176,8 @@ def test_a_package_adds_a_fault_and_a_checker(installed: Path, tmp_path: Path) -
     # Who does not have the package can report its runs all the same.
     command = [sys.executable, "-m", "highwater", "report", str(tmp_path / "store" / "latest")]
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (again.returncode, again.stderr) == (0, "")
+    told = [line for line in again.stderr.splitlines() if not line.startswith("writing pages ")]
+    assert (again.returncode, told) == (0, [])  # it says so after a while, on a busy machine
 
 
 def test_ctrl_c_leaves_nothing_and_a_broker_that_dies_at_start_is_an_error(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def committed(cluster: RealCluster, *, last: bytes) -> list[bytes | None]:
         lambda: found.extend(each.value() for each in reader.consume(10, 0.2)),
         lambda _: last in found,
         what=f"a reader to get {last!r}",
-        limit_s=20,
+        limit_s=60,
     )
     reader.close()
     return found

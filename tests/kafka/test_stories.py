@@ -42,25 +42,25 @@ TELLING = (Cell("loss"), Cell("divergence"))
 BY_DAY = {
     "0.10.2.2": (
         *TELLING,
-        Cell("cut-off"),
-        Cell("leader-kill", "1"),
         Cell("unclean", unclean=True),
     ),
     MODERN: (
-        *TELLING,
+        Cell("loss"),
         Cell("held-fetch"),
         Cell("power-failure"),
-        Cell("rolling-restart"),
         Cell("torn-transaction"),
-        Cell("reused-sequence"),
-        Cell("hanging-transaction"),
         Cell("late-produce"),
     ),
 }
 AT_NIGHT = {
     "0.9.0.1": TELLING,
     "0.11.0.3": TELLING,
-    "0.10.2.2": (Cell("added-partition"), Cell("earliest-partition")),
+    "0.10.2.2": (
+        Cell("cut-off"),
+        Cell("leader-kill", "1"),
+        Cell("added-partition"),
+        Cell("earliest-partition"),
+    ),
     "2.8.2": (
         *TELLING,
         Cell("replaced-disk"),
@@ -70,6 +70,10 @@ AT_NIGHT = {
         Cell("fenced-produce"),
     ),
     MODERN: (
+        Cell("divergence"),
+        Cell("rolling-restart"),
+        Cell("reused-sequence"),
+        Cell("hanging-transaction"),
         Cell("power-failure", min_isr=2),
         Cell("fenced-transaction"),
         Cell("flushed-abort"),

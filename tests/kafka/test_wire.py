@@ -359,5 +359,5 @@ def test_no_wire_outlives_the_harness(tmp_path: Path, how: signal.Signals) -> No
         left = psutil.Process(harness.pid).children(recursive=True)
         assert any("highwater.clusters.relay" in one.cmdline() for one in left)
         harness.send_signal(how)
-        _, alive = psutil.wait_procs(left, timeout=20)
+        _, alive = psutil.wait_procs(left, timeout=60)
         assert not alive

@@ -134,15 +134,14 @@ class Stage:
         return values
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param("0.9.0.1", marks=pytest.mark.nightly),  # the oldest with clients on the wire
-        "0.11.0.2",  # the oldest with transactions
-        pytest.param("2.8.0", marks=pytest.mark.nightly),  # the oldest with AlterPartition
-        MODERN,
-    ],
+OLD: Final = (
+    pytest.param("0.9.0.1", marks=pytest.mark.nightly),  # the oldest with clients on the wire
+    pytest.param("0.11.0.2", marks=pytest.mark.nightly),  # the oldest with transactions
+    pytest.param("2.8.0", marks=pytest.mark.nightly),  # the oldest with AlterPartition
 )
+
+
+@pytest.fixture(scope="module", params=[OLD[0], "0.11.0.2", OLD[2], MODERN])
 def stage(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:
@@ -392,6 +391,7 @@ def test_every_fault_of_clients_and_messages_is_tested() -> None:
     assert set(FAULTS) == {one.name for one in faults().values() if one.family in families}
 
 
+@pytest.mark.parametrize("stage", [*OLD, MODERN], indirect=True)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_takes_effect_and_heals(stage: Stage, fault: str) -> None:
     message, answered, least_s, count = FAULTS[fault]

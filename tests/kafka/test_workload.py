@@ -75,7 +75,14 @@ def is_fully_read(sent: list[Row], read: list[Row]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("acks", "rate"), [("0", 500.0), ("1", 500.0), ("all", 500.0), ("1", 0.0), ("all", 0.0)]
+    ("acks", "rate"),
+    [
+        ("0", 500.0),
+        ("1", 500.0),
+        ("all", 0.0),
+        pytest.param("1", 0.0, marks=pytest.mark.nightly),
+        pytest.param("all", 500.0, marks=pytest.mark.nightly),
+    ],
 )
 def test_the_books_balance_when_nothing_breaks(
     cluster: RealCluster, tmp_path: Path, acks: Acks, rate: float

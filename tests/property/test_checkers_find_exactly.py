@@ -4,7 +4,6 @@ Every example is a batch of runs, because a judgement of many takes hardly longe
 ``HIGHWATER_HISTORIES`` is how many runs there are, about.
 """
 
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,11 @@ from pyspark.sql import SparkSession
 from highwater.checkers.judge import judge
 from highwater.harness.runs.store import Run
 from tests.support.run_builder import RunBuilder
+from tests.support.seeds import histories
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-COUNT = int(os.environ.get("HIGHWATER_HISTORIES", "48"))
+COUNT = histories(24, 240)
 TOGETHER = min(max(COUNT // 2, 1), 60)
 
 FATES = (

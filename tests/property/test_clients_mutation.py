@@ -28,11 +28,11 @@ from tests.property.draft import Anomaly, put
 from tests.property.generate import Op, history, table
 from tests.property.inject import INJECTIONS
 from tests.property.inject_cycles import BY_READS, BY_THE_LOG
-from tests.support.seeds import FIRST
+from tests.support.seeds import FIRST, histories
 
 pytestmark = [pytest.mark.drawn, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(14_400)]
 
-COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "40"))
+COUNT: Final = histories(20, 400)
 HERE: Final = int(os.environ.get("HIGHWATER_HERE", HERE_ROWS))
 TOGETHER: Final = 1000
 """Histories whose every mutation is judged in one pass of Spark."""

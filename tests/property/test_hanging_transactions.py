@@ -3,7 +3,6 @@
 ``HIGHWATER_HISTORIES`` is how many logs, ``HIGHWATER_SEED`` the first one's seed.
 """
 
-import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,11 +32,11 @@ from tests.histories.hanging import (
 )
 from tests.support.logdirs import Broker
 from tests.support.run_builder import RunBuilder
-from tests.support.seeds import FIRST
+from tests.support.seeds import FIRST, histories
 
 pytestmark = [pytest.mark.drawn, pytest.mark.spark, pytest.mark.slow]
 
-COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "40"))
+COUNT: Final = histories(20, 400)
 PARTITIONS: Final = 2
 MARKERS: Final = ("abort", "commit")
 
@@ -225,15 +224,15 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
     return anomalies
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
-def test_what_a_coordinator_ends_or_has_open_is_no_anomaly(seed: int, found: Found) -> None:
-    assert found[f"valid-{seed}"] == []
+def test_what_a_coordinator_ends_or_has_open_is_no_anomaly(found: Found) -> None:
+    for seed in range(FIRST, FIRST + COUNT):
+        assert found[f"valid-{seed}"] == [], seed
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
-def test_what_is_open_after_its_end_is_found(seed: int, mutation: Mutation, found: Found) -> None:
-    assert found[f"{mutation.__name__}-{seed}"] == mutated(seed, mutation).late
+def test_what_is_open_after_its_end_is_found(mutation: Mutation, found: Found) -> None:
+    for seed in range(FIRST, FIRST + COUNT):
+        assert found[f"{mutation.__name__}-{seed}"] == mutated(seed, mutation).late, seed
 
 
 def test_each_change_is_made_often() -> None:

@@ -39,31 +39,26 @@ def answers(
 
 
 @pytest.mark.parametrize("kafka", KAFKAS)
-@pytest.mark.parametrize("seed", SEEDS)
 def test_an_honest_run_is_explained(
-    kafka: str,
-    seed: int,
-    answers: dict[tuple[str, str, int], tuple[str, Reconciliation]],
+    kafka: str, answers: dict[tuple[str, str, int], tuple[str, Reconciliation]]
 ) -> None:
-    _, answer = answers[kafka, HONEST, seed]
-    assert answer.status == "explained", answer.findings
-    assert {one.kind for one in answer.findings} == {"lost-write"}
-    for finding in answer.findings:
-        rules = [link.rule for link in finding.because]
-        assert rules[0] == "acks=1"
-        assert "elections" in rules
-        assert all(link.event for link in finding.because)
+    for seed in SEEDS:
+        _, answer = answers[kafka, HONEST, seed]
+        assert answer.status == "explained", answer.findings
+        assert {one.kind for one in answer.findings} == {"lost-write"}, seed
+        for finding in answer.findings:
+            rules = [link.rule for link in finding.because]
+            assert rules[0] == "acks=1", seed
+            assert "elections" in rules, seed
+            assert all(link.event for link in finding.because), seed
 
 
 @pytest.mark.parametrize("kafka", KAFKAS)
 @pytest.mark.parametrize("lie", TOLD)
-@pytest.mark.parametrize("seed", SEEDS)
 def test_a_lie_is_never_explained(
-    kafka: str,
-    lie: str,
-    seed: int,
-    answers: dict[tuple[str, str, int], tuple[str, Reconciliation]],
+    kafka: str, lie: str, answers: dict[tuple[str, str, int], tuple[str, Reconciliation]]
 ) -> None:
-    told, answer = answers[kafka, lie, seed]
-    assert answer.status == "unexplained", told
-    assert answer.unexplained > 0
+    for seed in SEEDS:
+        told, answer = answers[kafka, lie, seed]
+        assert answer.status == "unexplained", told
+        assert answer.unexplained > 0, seed

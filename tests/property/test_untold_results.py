@@ -5,7 +5,6 @@ left out. ``HIGHWATER_HISTORIES`` is how many histories, ``HIGHWATER_SEED`` the 
 """
 
 import logging
-import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,12 +30,12 @@ from tests.property.generate import history
 from tests.property.inject import INJECTIONS
 from tests.property.inject_cycles import BY_READS
 from tests.support.edn_histories import Written, written
+from tests.support.seeds import FIRST, histories
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(14_400)]
+pytestmark = [pytest.mark.drawn, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(14_400)]
 
 LOG: Final = logging.getLogger(__name__)
-COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "100"))
-FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
+COUNT: Final = histories(100, 2000)
 SHARES: Final = (0.03, 0.1, 0.3, 1.0)
 INJECTED: Final = [None, *(INJECTIONS | BY_READS).values()]
 

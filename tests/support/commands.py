@@ -1,9 +1,11 @@
-"""The command as a process of its own, which a test may watch, interrupt or kill."""
+"""The command in a process that a test may watch, interrupt or kill, or in the test's own."""
 
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from typer.testing import CliRunner
 
 
 def start(
@@ -27,3 +29,12 @@ def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
     out, err = process.communicate(timeout=400)
     assert "Traceback" not in err
     return process.returncode, out, err
+
+
+def perform(*words: str | Path) -> tuple[int, str]:
+    """Run it in this process, whose Spark session judges; return its exit code and its output."""
+    from highwater.cli.app import app  # noqa: PLC0415 - it imports nearly all there is
+
+    done = CliRunner().invoke(app, [*map(str, words)])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout

@@ -7,30 +7,54 @@ Python for each would take two CPU seconds, nearly all of them for imports.
 import contextlib
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
-from typing import Literal, NamedTuple, NoReturn
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, NoReturn
 
-Output = Literal["nobody", "full", "closed"]
-"""A pipe that nobody reads; a device without room; nowhere special, and no folder may be written
-but those that permissions open."""
+ROOT: Final = Path(__file__).parents[2]
+
+Output = Literal["kept", "nobody", "full", "closed"]
+"""A file that is read afterwards; a pipe that nobody reads; a device without room; nowhere special,
+and no folder may be written but those that permissions open."""
 
 
 class Outcome(NamedTuple):
-    """How a command ended, and what it said on standard error."""
+    """How a command ended, and what it said on standard error, and on output that is kept."""
 
     code: int
     said: str
+    out: str
+
+
+def outcomes(
+    cases: Sequence[tuple[Sequence[str], Output]], cwd: Path | None = None
+) -> list[Outcome]:
+    """Return how each command ended."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.forked", json.dumps(cases)],
+        cwd=cwd,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
+    )
+    return [Outcome(*one) for one in json.loads(done.stdout)]
 
 
 def main() -> None:
-    """Read cases from standard input, as JSON, and print the outcome of each."""
+    """Read cases from an argument, as JSON, and print the outcome of each."""
     import highwater.checkers.model.search.kafka_model  # noqa: PLC0415 - so that no fork has to
     import highwater.cli.app  # noqa: F401, PLC0415
 
-    cases = json.load(sys.stdin)
+    cases = json.loads(sys.argv[1])
     json.dump([_outcome(words, output) for words, output in cases], sys.stdout)
 
 
@@ -42,7 +66,11 @@ def _outcome(words: list[str], output: Output) -> Outcome:
             _become(words, output)
         _, status = os.waitpid(child, 0)
         said.seek(0)
-        return Outcome(os.waitstatus_to_exitcode(status), said.read())
+        out = ""
+        if output == "kept":
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            out = os.read(descriptor, 1 << 20).decode()
+        return Outcome(os.waitstatus_to_exitcode(status), said.read(), out)
 
 
 @contextlib.contextmanager
@@ -50,6 +78,8 @@ def _standard_output(output: Output) -> Iterator[int]:
     if output == "nobody":
         read, write = os.pipe()
         os.close(read)
+    elif output == "kept":
+        write = os.memfd_create("output")
     else:
         write = os.open("/dev/full" if output == "full" else os.devnull, os.O_WRONLY)
     yield write

@@ -1,4 +1,4 @@
-"""Seeds of generated tests: the first are quick tests, `make test` has the others too.
+"""Seeds of generated tests: the first few are for every day, all of them for the night.
 
 ``HIGHWATER_SEED`` is the first one, and hypothesis' too. Without it every run has the same
 examples; each night has its own.
@@ -12,17 +12,23 @@ import pytest
 FIRST: Final = int(os.environ.get("HIGHWATER_SEED") or "0")
 """The first seed."""
 
-HISTORIES: Final = int(os.environ.get("HIGHWATER_HISTORIES") or (600 if FIRST else 150))
+
+def histories(day: int, night: int) -> int:
+    """Return how many histories a test draws: ``HIGHWATER_HISTORIES``, or what the time allows."""
+    return int(os.environ.get("HIGHWATER_HISTORIES") or (night if FIRST else day))
+
+
+HISTORIES: Final = histories(150, 600)
 """Small histories of a generated test; of new ones so many that no kind of change is missing."""
 
 QUICK = 30
-"""So many seeds are enough while one works on the code."""
+"""So many seeds are enough by day; each night has others."""
 
 
 def seeds(count: int) -> list[Any]:
-    """Return so many seeds as parameters; those beyond the first few are marked ``slow``."""
-    slow = [pytest.mark.drawn, pytest.mark.slow]
+    """Return so many seeds as parameters; those beyond the first few are for the night."""
+    more = [pytest.mark.drawn, pytest.mark.nightly]
     return [
-        pytest.param(FIRST + place, marks=slow if place >= QUICK else pytest.mark.drawn)
+        pytest.param(FIRST + place, marks=more if place >= QUICK else pytest.mark.drawn)
         for place in range(count)
     ]

@@ -1,10 +1,11 @@
-"""Which tests stay in one process when two share them, and in which order they are taken."""
+"""Which tests stay in one process when three share them, and in which order they are taken."""
 
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 ROOT: Final = Path(__file__).parents[2]
 DOCKER: Final = tuple(
@@ -21,12 +22,25 @@ DOCKER: Final = tuple(
 )
 """Files with tests that start containers, some of which count what there is before and after."""
 
+CLUSTERS_MAX: Final = 2
+"""So many processes may have brokers, for which they mostly wait; more make all of them late."""
+
 
 class ByGroup(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     """Hands out whole groups, in the order in which they were collected."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid.partition("::")[0])
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Give a process the next group; beyond the first two, the next that has no brokers."""
+        if self.nodes.index(node) >= CLUSTERS_MAX:
+            calm = next((scope for scope in self.workqueue if not _has_brokers(scope)), None)
+            if calm is None:
+                node.shutdown()
+                return
+            self.workqueue.move_to_end(calm, last=False)
+        super()._assign_work_unit(node)
 
 
 @cache
@@ -45,10 +59,11 @@ def group(path: str) -> str:
 
 def rank(path: str) -> int:
     """The longest come first, so that nothing long is left when all else is done."""
-    if group(path) in ("spark", "docker"):
+    named = group(path)
+    if named == "docker":
         return 0
-    return 1 if _has_brokers(path) else 2
+    return 1 if _has_brokers(path) else 2 if named == "spark" else 3
 
 
-def _has_brokers(path: str) -> bool:
-    return path.startswith("tests/kafka/")
+def _has_brokers(scope: str) -> bool:
+    return scope == "docker" or scope.startswith("tests/kafka/")

@@ -34,7 +34,7 @@ def drawn(file: Path, seed: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_seed_draws_other_examples_and_the_same_again(tmp_path: Path) -> None:
     runs = {"none": "", "again": "", "seven": "7", "seven-again": "7", "eight": "8"}
     started = [drawn(tmp_path / name, seed) for name, seed in runs.items()]

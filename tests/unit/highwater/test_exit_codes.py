@@ -1,7 +1,6 @@
 """Exit code 1 is a verdict's alone: commands into closed pipes, full devices, closed folders."""
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -9,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import psutil
 import pytest
@@ -18,9 +17,10 @@ import typer.main
 from highwater.cli.app import app
 from highwater.harness.base.exit_codes import CLOSED, FAILED, INTERRUPTED
 from highwater.harness.base.waiting import await_condition
+from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.store import Run
 from tests.browser.samples import SAMPLES
-from tests.support.forked import Output
+from tests.support.forked import Output, outcomes
 
 pytestmark = pytest.mark.slow
 
@@ -76,14 +76,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def highwater(
     *words: str,
     stdout: int = subprocess.PIPE,
-    cwd: Path | None = None,
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [*HIGHWATER, *words],
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=cwd,
         timeout=120,
         check=False,
     )
@@ -105,10 +103,7 @@ def words(command: tuple[str, ...], store: Path, new: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     "output",
-    [
-        pytest.param(one, marks=[] if one == "full" else [pytest.mark.nightly])
-        for one in get_args(Output)
-    ],
+    ["full", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("nobody", "closed"))],
 )
 def test_what_keeps_output_back_is_no_broken_promise(
     output: Output, store: Path, tmp_path: Path
@@ -116,15 +111,7 @@ def test_what_keeps_output_back_is_no_broken_promise(
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
     cases = [(words(command, store, closed / "new"), output) for command in COMMANDS]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.forked"],
-        input=json.dumps(cases),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    for (given, _), (code, said) in zip(cases, json.loads(done.stdout), strict=True):
+    for (given, _), (code, said, _) in zip(cases, outcomes(cases), strict=True):
         assert code in (0, 2, 3, FAILED, CLOSED), f"{given}: {code}, {said}"
         assert "Traceback" not in said, f"{given}: {said}"
         assert said or code in (0, 3, CLOSED), f"{given} failed silently"
@@ -135,31 +122,47 @@ def test_what_is_written_to_nobody_ends_quietly(nobody: int) -> None:
     assert (done.returncode, done.stderr) == (CLOSED, "")
 
 
-@pytest.mark.parametrize(
-    ("given", "code", "says"),
-    [
-        (("check", "vald"), 2, "Did you mean valid?"),
-        (("report", "nowhere"), 2, "nowhere is not a run directory"),
-        (("serve", "--store", "/nowhere"), 2, "there is no store at /nowhere"),
-        (("check", "valid", "--driver-memory", "lots"), 2, "Write 512m, 2g"),
-        (("check", "valid", "--spark-master", "foo://bar"), 2, "not a Spark master"),
-        (("inspect", ".", "--html", "."), 2, "--html . is a folder, not a file"),
-        (("compare", "valid", "loss", "--out", "."), 2, "--out . is a folder, not a file"),
-        (("compare", "valid", "loss", "--out", "/proc/x/page.html"), FAILED, "cannot be written"),
-        (("model", "explore", "--kafka", "4.3.1", "--out", "."), 2, "--out . is a folder"),
-        (("model", "explore", "--kafka", "4.3.1", "--report", "/proc/x.html"), FAILED, "/proc/x"),
-        (("run", "--kafka", "4.3.1", "--partitions", "2000000000"), 2, "2,000,000,000 partitions"),
-    ],
+NEWEST: Final = ("run", "--kafka", MODERN)
+WRONG: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
+    (("check", "vald"), 2, "Did you mean valid?"),
+    (("check", "nowhere"), 2, "nowhere is not a run directory"),
+    (("report", "nowhere"), 2, "nowhere is not a run directory"),
+    (("serve", "--store", "/nowhere"), 2, "there is no store at /nowhere"),
+    (("check", "valid", "--driver-memory", "lots"), 2, "Write 512m, 2g"),
+    (("check", "valid", "--spark-master", "foo://bar"), 2, "not a Spark master"),
+    (("inspect", ".", "--html", "."), 2, "--html . is a folder, not a file"),
+    (("compare", "valid", "loss", "--out", "."), 2, "--out . is a folder, not a file"),
+    (("compare", "valid", "loss", "--out", "/proc/x/page.html"), FAILED, "cannot be written"),
+    (("model", "explore", "--kafka", "4.3.1", "--out", "."), 2, "--out . is a folder"),
+    (("model", "explore", "--kafka", "4.3.1", "--report", "/proc/x.html"), FAILED, "/proc/x"),
+    (("run", "--kafka", "4.3.1", "--partitions", "2000000000"), 2, "2,000,000,000 partitions"),
+    (("run", "--kafka", "0.10.2.1", "--story", "loss"), 2, "0.10.2.2"),
+    ((*NEWEST, "--acks", "2"), 2, "0, 1 or all"),
+    ((*NEWEST, "--for", "soon"), 2, "60s"),
+    ((*NEWEST, "--rate", "fast"), 2, "max"),
+    ((*NEWEST, "--story", "los"), 2, "loss"),
+    ((*NEWEST, "--nemesis", "kil"), 2, "kill"),
+    ((*NEWEST, "--message", "hold EndTxm"), 2, "EndTxn"),
+    (("run", "--kafka", "0.10.2.2", "--message", "hold EndTxn"), 2, "it came with 0.11"),
+    (("run",), 2, "--kafka"),
+    (("ran",), 2, "ran"),
 )
-def test_wrong_usage_is_told_in_a_sentence_before_any_work(
-    given: tuple[str, ...], code: int, says: str, store: Path
-) -> None:
-    elsewhere = "--store" in given or given[0] in ("inspect", "model")
-    done = highwater(*given, *([] if elsewhere else ["--store", str(store)]), cwd=store)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not [*store.rglob("*.partial")]
+
+
+def test_wrong_usage_is_told_in_a_sentence_before_any_work(store: Path) -> None:
+    def is_elsewhere(given: tuple[str, ...]) -> bool:
+        return "--store" in given or given[0] in ("inspect", "model", "ran")
+
+    cases: list[tuple[tuple[str, ...], Output]] = [
+        (given if is_elsewhere(given) else (*given, "--store", str(store)), "kept")
+        for given, *_ in WRONG
+    ]
+    before = [*store.rglob("*")]
+    for (given, code, says), (ended, said, out) in zip(WRONG, outcomes(cases, store), strict=True):
+        assert (ended, out) == (code, ""), f"{given}: {said}"
+        assert says in said, given
+        assert "Traceback" not in said, given
+    assert [*store.rglob("*")] == before
 
 
 def test_one_broken_run_keeps_back_no_report(store: Path, tmp_path: Path) -> None:

@@ -47,12 +47,12 @@ def plain(rows: list[Row]) -> Ends:
     return found
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_ends_that_nobody_reached(seed: int) -> None:
-    rows = history(seed)
-    expected = plain(rows)
-    Random(seed).shuffle(rows)  # noqa: S311 - for the same reason
-    assert short(view_of(rows)) == expected
+def test_ends_that_nobody_reached() -> None:
+    for seed in range(200):
+        rows = history(seed)
+        expected = plain(rows)
+        Random(seed).shuffle(rows)  # noqa: S311 - for the same reason
+        assert short(view_of(rows)) == expected, seed
 
 
 def test_the_foremost_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:

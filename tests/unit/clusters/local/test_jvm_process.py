@@ -59,7 +59,7 @@ def start(log: Path, tmp_path: Path) -> Iterator[Starter]:
     yield begin
     for child in started:
         child.release()
-        assert child.wait(10)
+        assert child.wait(60)
 
 
 def await_up(log: Path) -> None:
@@ -67,7 +67,7 @@ def await_up(log: Path) -> None:
         log.read_text,
         lambda text: "up" in text,
         what="a sign of life",
-        limit_s=10,
+        limit_s=60,
         passing=(FileNotFoundError,),
     )
 
@@ -101,13 +101,13 @@ def test_termination_is_graceful_or_reported(start: Starter, log: Path) -> None:
     log.unlink()
     second = start(SLEEPER)
     await_up(log)
-    assert second.terminate(limit_s=10)
+    assert second.terminate(limit_s=60)
     assert second.status == -signal.SIGTERM
 
 
 def test_verbs_on_a_dead_child_do_nothing(start: Starter) -> None:
     child = start(["/bin/sh", "-c", "exit 3"])
-    assert child.wait(10)
+    assert child.wait(60)
     for verb in (child.pause, child.resume, child.kill):
         verb()
     assert child.terminate(limit_s=1)
@@ -116,7 +116,7 @@ def test_verbs_on_a_dead_child_do_nothing(start: Starter) -> None:
 
 def test_a_missing_program_is_told_in_the_log(start: Starter, log: Path) -> None:
     child = start(["/no/such/java"])
-    assert child.wait(10)
+    assert child.wait(60)
     assert child.status == 127
     assert "/no/such/java: No such file or directory" in log.read_text()
 
@@ -132,7 +132,7 @@ def test_letting_go_kills_even_a_paused_child(start: Starter) -> None:
     child.pause()
     pid = child.pid
     child.release()
-    assert child.wait(10)
+    assert child.wait(60)
     assert status_of(pid) in GONE
 
 
@@ -155,7 +155,7 @@ def test_the_child_dies_with_harness_or_warden(
                 partial(status_of, gone),
                 lambda status: status in GONE,
                 what=f"{gone} to be gone",
-                limit_s=10,
+                limit_s=60,
             )
         harness.kill()
 

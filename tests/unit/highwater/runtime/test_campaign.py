@@ -14,7 +14,7 @@ from highwater.harness.runs.store import Run, Store
 from highwater.runtime import campaign as module
 from highwater.runtime.campaign import Campaign, PlannedRun
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @dataclass

@@ -65,7 +65,7 @@ def observed(folder: Path, cluster: FakeCluster, looks: int) -> list[tuple[objec
                 lambda: cluster.looks,
                 lambda made: made >= looks,
                 what=f"{looks} looks at the quorum",
-                limit_s=10,
+                limit_s=60,
             )
         observer.check()
     names = ("node", "voter", "leo", "leader", "epoch", "hw")

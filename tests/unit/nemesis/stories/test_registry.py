@@ -3,6 +3,7 @@
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,19 +35,15 @@ def predicted(story: str, kafka: str, *, acks: Acks, unclean: bool = False) -> P
     return find_story(story).predict(release(kafka), plan)
 
 
-@pytest.mark.parametrize("unclean", [False, True])
-@pytest.mark.parametrize("acks", ACKS)
-@pytest.mark.parametrize("kafka", CATALOGUE)
-def test_the_truncation_rule_alone_decides_the_two_stories(
-    kafka: str, acks: Acks, unclean: bool
-) -> None:
-    expected = (LOST, FORKED, FORKED, LOST) if kafka in OLD else (Prediction(),) * 4
-    assert expected == (
-        predicted("loss", kafka, acks=acks, unclean=unclean),
-        predicted("divergence", kafka, acks=acks, unclean=unclean),
-        predicted("cut-off", kafka, acks=acks, unclean=unclean),
-        predicted("held-fetch", kafka, acks=acks, unclean=unclean),
-    )
+def test_the_truncation_rule_alone_decides_the_two_stories() -> None:
+    for kafka, acks, unclean in product(CATALOGUE, ACKS, [False, True]):
+        expected = (LOST, FORKED, FORKED, LOST) if kafka in OLD else (Prediction(),) * 4
+        assert expected == (
+            predicted("loss", kafka, acks=acks, unclean=unclean),
+            predicted("divergence", kafka, acks=acks, unclean=unclean),
+            predicted("cut-off", kafka, acks=acks, unclean=unclean),
+            predicted("held-fetch", kafka, acks=acks, unclean=unclean),
+        ), (kafka, acks, unclean)
 
 
 @pytest.mark.parametrize(
@@ -95,55 +92,59 @@ def test_with_the_old_format_a_leader_that_lives_has_no_answer(kafka: str, lost:
     assert predicted == (LOST if lost else Prediction())
 
 
-@pytest.mark.parametrize("kafka", CATALOGUE)
-def test_the_canaries_lose_on_every_release(kafka: str) -> None:
-    for acks in ACKS:
-        expected = LOST if acks != "all" else Prediction()
-        assert predicted("leader-kill", kafka, acks=acks) == expected
-        assert predicted("unclean", kafka, acks=acks) == Prediction()
-        heeded = release(kafka).elects_unclean
-        assert predicted("unclean", kafka, acks=acks, unclean=True) == (
-            LOST if heeded else Prediction()
+def test_the_canaries_lose_on_every_release() -> None:
+    for kafka in CATALOGUE:
+        for acks in ACKS:
+            expected = LOST if acks != "all" else Prediction()
+            assert predicted("leader-kill", kafka, acks=acks) == expected, kafka
+            assert predicted("unclean", kafka, acks=acks) == Prediction(), kafka
+            heeded = release(kafka).elects_unclean
+            assert predicted("unclean", kafka, acks=acks, unclean=True) == (
+                LOST if heeded else Prediction()
+            ), kafka
+
+
+def test_a_power_failure_costs_the_last_replica_standing_its_tail() -> None:
+    for kafka, min_isr in product([name for name in CATALOGUE if name not in OLD], [1, 2]):
+        story = find_story("power-failure")
+        plan = story.plan(kafka)
+        topic = msgspec.structs.replace(plan.topic, min_insync_replicas=min_isr)
+        plan = msgspec.structs.replace(plan, topic=topic)
+        check_plan(plan)
+        eligible = min_isr > 1 and release(kafka).number >= (4, 1)  # KIP-966
+        assert story.predict(release(kafka), plan) == (Prediction() if eligible else LOST), (
+            kafka,
+            min_isr,
         )
 
 
-@pytest.mark.parametrize("min_isr", [1, 2])
-@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if name not in OLD])
-def test_a_power_failure_costs_the_last_replica_standing_its_tail(kafka: str, min_isr: int) -> None:
-    story = find_story("power-failure")
-    plan = story.plan(kafka)
-    topic = msgspec.structs.replace(plan.topic, min_insync_replicas=min_isr)
-    plan = msgspec.structs.replace(plan, topic=topic)
-    check_plan(plan)
-    eligible = min_isr > 1 and release(kafka).number >= (4, 1)  # KIP-966
-    assert story.predict(release(kafka), plan) == (Prediction() if eligible else LOST)
+def test_restarts_in_order_lose_nothing_on_any_release() -> None:
+    for kafka, acks in product(CATALOGUE, ACKS):
+        story = find_story("rolling-restart")
+        outcome = story.foretell(release(kafka), story.plan(kafka, acks=acks))
+        assert outcome.logs == dict.fromkeys("ABC", ("m0", "m1", "m2", "m3", "m4", "m5")), (
+            kafka,
+            acks,
+        )
+        assert predicted("rolling-restart", kafka, acks=acks) == Prediction(), (kafka, acks)
 
 
-@pytest.mark.parametrize("acks", ACKS)
-@pytest.mark.parametrize("kafka", CATALOGUE)
-def test_restarts_in_order_lose_nothing_on_any_release(kafka: str, acks: Acks) -> None:
-    story = find_story("rolling-restart")
-    outcome = story.foretell(release(kafka), story.plan(kafka, acks=acks))
-    assert outcome.logs == dict.fromkeys("ABC", ("m0", "m1", "m2", "m3", "m4", "m5"))
-    assert predicted("rolling-restart", kafka, acks=acks) == Prediction()
-
-
-@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).idempotence])
-def test_what_librdkafka_does_with_transactions_is_one_on_every_release(kafka: str) -> None:
-    endings = {
-        "torn-transaction": Prediction(others=frozenset({("G1a", "m3")})),
-        "fenced-transaction": Prediction(),
-        "reused-sequence": LOST,
-        "flushed-abort": Prediction(),
-        "late-produce": replace(LOST, others=frozenset({("G1a", "m2")})),
-    }
-    for name, ending in endings.items():
-        plan = find_story(name).plan(kafka)
-        check_plan(plan)
-        assert wired(plan)
-        assert plan.wire_clients
-        assert plan.workload.transactions
-        assert find_story(name).predict(release(kafka), plan) == ending
+def test_what_librdkafka_does_with_transactions_is_one_on_every_release() -> None:
+    for kafka in [name for name in CATALOGUE if release(name).idempotence]:
+        endings = {
+            "torn-transaction": Prediction(others=frozenset({("G1a", "m3")})),
+            "fenced-transaction": Prediction(),
+            "reused-sequence": LOST,
+            "flushed-abort": Prediction(),
+            "late-produce": replace(LOST, others=frozenset({("G1a", "m2")})),
+        }
+        for name, ending in endings.items():
+            plan = find_story(name).plan(kafka)
+            check_plan(plan)
+            assert wired(plan), kafka
+            assert plan.wire_clients, kafka
+            assert plan.workload.transactions, kafka
+            assert find_story(name).predict(release(kafka), plan) == ending, kafka
 
 
 @pytest.mark.parametrize(
@@ -179,36 +180,44 @@ def test_the_client_decides_stories_about_clients(
     assert (find_story(story).predict(release(kafka), plan) != Prediction()) == broken
 
 
-@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).idempotence])
-def test_a_late_produce_hangs_where_no_leader_asks_the_coordinator(kafka: str) -> None:
-    hangs = Prediction(others=frozenset({("hanging-transaction", "m2")}))
-    before = release(kafka).number < (3, 6)
-    ending = hangs if before else Prediction()
-    assert predicted("hanging-transaction", kafka, acks="all") == ending
-    aborted = Prediction(others=frozenset({("G1a", "m2")}))
-    assert predicted("fenced-produce", kafka, acks="all") == (aborted if before else Prediction())
+def test_a_late_produce_hangs_where_no_leader_asks_the_coordinator() -> None:
+    for kafka in [name for name in CATALOGUE if release(name).idempotence]:
+        hangs = Prediction(others=frozenset({("hanging-transaction", "m2")}))
+        before = release(kafka).number < (3, 6)
+        ending = hangs if before else Prediction()
+        assert predicted("hanging-transaction", kafka, acks="all") == ending, kafka
+        aborted = Prediction(others=frozenset({("G1a", "m2")}))
+        assert predicted("fenced-produce", kafka, acks="all") == (
+            aborted if before else Prediction()
+        ), kafka
 
 
-@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).number >= (2, 7)])
-def test_an_emptied_replica_leads_where_no_controller_asks_for_its_start(kafka: str) -> None:
-    gone = Prediction(lost=frozenset({"m0", "m1", "m2", "m3"}))
-    leads = release(kafka).coordination == "zookeeper" or release(kafka).number < (3, 5)
-    assert predicted("replaced-disk", kafka, acks="all") == (gone if leads else Prediction())
+def test_an_emptied_replica_leads_where_no_controller_asks_for_its_start() -> None:
+    for kafka in [name for name in CATALOGUE if release(name).number >= (2, 7)]:
+        gone = Prediction(lost=frozenset({"m0", "m1", "m2", "m3"}))
+        leads = release(kafka).coordination == "zookeeper" or release(kafka).number < (3, 5)
+        assert predicted("replaced-disk", kafka, acks="all") == (gone if leads else Prediction()), (
+            kafka
+        )
 
 
-@pytest.mark.parametrize("min_isr", [1, 2, 3])
-@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).number >= (2, 8)])
-def test_a_late_answer_truncates_where_epochs_are_not_compared(kafka: str, min_isr: int) -> None:
-    story = find_story("late-answer")
-    fixed = kafka in {"3.9.2", "3.9.2-zk"} or (4, 0) < release(kafka).number != (4, 0, 0)
-    for acks in ACKS:
-        plan = story.plan(kafka, acks=acks)
-        topic = msgspec.structs.replace(plan.topic, min_insync_replicas=min_isr)
-        plan = msgspec.structs.replace(plan, topic=topic)
-        check_plan(plan)
-        assert wired(plan)
-        lost = (set() if fixed else {"m3"}) | (set() if acks == "all" else {"x"})
-        assert story.predict(release(kafka), plan) == Prediction(lost=frozenset(lost))
+def test_a_late_answer_truncates_where_epochs_are_not_compared() -> None:
+    for kafka, min_isr in product(
+        [name for name in CATALOGUE if release(name).number >= (2, 8)], [1, 2, 3]
+    ):
+        story = find_story("late-answer")
+        fixed = kafka in {"3.9.2", "3.9.2-zk"} or (4, 0) < release(kafka).number != (4, 0, 0)
+        for acks in ACKS:
+            plan = story.plan(kafka, acks=acks)
+            topic = msgspec.structs.replace(plan.topic, min_insync_replicas=min_isr)
+            plan = msgspec.structs.replace(plan, topic=topic)
+            check_plan(plan)
+            assert wired(plan), (kafka, min_isr)
+            lost = (set() if fixed else {"m3"}) | (set() if acks == "all" else {"x"})
+            assert story.predict(release(kafka), plan) == Prediction(lost=frozenset(lost)), (
+                kafka,
+                min_isr,
+            )
 
 
 def test_a_late_answer_needs_a_second_partition_and_answers_that_tell_where_to_truncate() -> None:
@@ -224,57 +233,57 @@ def test_a_late_answer_needs_a_second_partition_and_answers_that_tell_where_to_t
 SKIPPED = Prediction(others=frozenset(("undelivered", value) for value in ("m1", "m2", "m3")))
 
 
-@pytest.mark.parametrize("acks", ACKS)
-@pytest.mark.parametrize("kafka", CATALOGUE)
-def test_decisions_are_missed_with_zookeeper_alone(kafka: str, acks: Acks) -> None:
-    plan = find_story("missed-decisions").plan(kafka, acks=acks)
-    assert (plan.brokers, plan.topic.replication_factor) == (4, 3)
-    assert wired(plan)
-    if release(kafka).coordination == "kraft" or kafka in OLD:
-        why = "end themselves" if kafka in OLD else "read every decision in the metadata log"
-        with pytest.raises(UsageError, match=why):
-            check_plan(plan)
-        return
-    check_plan(plan)
-    assert find_story("missed-decisions").predict(release(kafka), plan) == LOST
-    with pytest.raises(UsageError, match="needs 4 brokers"):
-        check_plan(msgspec.structs.replace(plan, brokers=3))
+def test_decisions_are_missed_with_zookeeper_alone() -> None:
+    for kafka, acks in product(CATALOGUE, ACKS):
+        plan = find_story("missed-decisions").plan(kafka, acks=acks)
+        assert (plan.brokers, plan.topic.replication_factor) == (4, 3), (kafka, acks)
+        assert wired(plan), (kafka, acks)
+        if release(kafka).coordination == "kraft" or kafka in OLD:
+            why = "end themselves" if kafka in OLD else "read every decision in the metadata log"
+            with pytest.raises(UsageError, match=why):
+                check_plan(plan)
+            continue
+        check_plan(plan)
+        assert find_story("missed-decisions").predict(release(kafka), plan) == LOST, (kafka, acks)
+        with pytest.raises(UsageError, match="needs 4 brokers"):
+            check_plan(msgspec.structs.replace(plan, brokers=3))
 
 
-@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).number >= (3, 9)])
-@pytest.mark.parametrize("acks", ["1", "all"])
-def test_a_new_leader_counts_twice_up_to_4_3(kafka: str, acks: Acks) -> None:
-    gone = Prediction(lost=frozenset({"m0", "m1"}))
-    counts_twice = release(kafka).number < (4, 4)
-    ending = gone if counts_twice else Prediction()
-    assert predicted("tiered-new-leader", kafka, acks=acks) == ending
-    plan = find_story("tiered-new-leader").plan(kafka, acks=acks)
-    assert plan.tiered
-    kept = int(plan.topic.config["retention.bytes"])
-    assert 8 * plan.workload.record_bytes < kept  # the records, and two fences
-    with pytest.raises(UsageError, match="share no folder"):
-        check_plan(msgspec.structs.replace(plan, driver="docker"))
+def test_a_new_leader_counts_twice_up_to_4_3() -> None:
+    for kafka, acks in product(
+        [name for name in CATALOGUE if release(name).number >= (3, 9)], ACKS[1:]
+    ):
+        gone = Prediction(lost=frozenset({"m0", "m1"}))
+        counts_twice = release(kafka).number < (4, 4)
+        ending = gone if counts_twice else Prediction()
+        assert predicted("tiered-new-leader", kafka, acks=acks) == ending, (kafka, acks)
+        plan = find_story("tiered-new-leader").plan(kafka, acks=acks)
+        assert plan.tiered, (kafka, acks)
+        kept = int(plan.topic.config["retention.bytes"])
+        assert 8 * plan.workload.record_bytes < kept, (kafka, acks)  # the records, and two fences
+        with pytest.raises(UsageError, match="share no folder"):
+            check_plan(msgspec.structs.replace(plan, driver="docker"))
 
 
-@pytest.mark.parametrize("acks", ACKS)
-@pytest.mark.parametrize("kafka", CATALOGUE)
-def test_a_group_that_begins_at_the_latest_skips_a_new_partition_on_every_release(
-    kafka: str, acks: Acks
-) -> None:
-    for unclean in (False, True):
-        assert predicted("added-partition", kafka, acks=acks, unclean=unclean) == SKIPPED
-    assert predicted("earliest-partition", kafka, acks=acks) == Prediction()
+def test_a_group_that_begins_at_the_latest_skips_a_new_partition_on_every_release() -> None:
+    for kafka, acks in product(CATALOGUE, ACKS):
+        for unclean in (False, True):
+            assert predicted("added-partition", kafka, acks=acks, unclean=unclean) == SKIPPED, (
+                kafka,
+                acks,
+            )
+        assert predicted("earliest-partition", kafka, acks=acks) == Prediction(), (kafka, acks)
 
 
-@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if release(name).number >= (4, 2)])
-def test_a_share_group_skips_a_new_partition_before_4_4(kafka: str) -> None:
-    plan = find_story("added-partition-share").plan(kafka)
-    check_plan(plan)
-    assert (plan.topic.partitions, plan.topic.added) == (2, 1)
-    assert "a group that reads is given every record" in promised(plan, faults=0).says
-    ending = SKIPPED if release(kafka).number < (4, 4) else Prediction()
-    assert predicted("added-partition-share", kafka, acks="all") == ending
-    assert predicted("earliest-share", kafka, acks="all") == Prediction()
+def test_a_share_group_skips_a_new_partition_before_4_4() -> None:
+    for kafka in [name for name in CATALOGUE if release(name).number >= (4, 2)]:
+        plan = find_story("added-partition-share").plan(kafka)
+        check_plan(plan)
+        assert (plan.topic.partitions, plan.topic.added) == (2, 1), kafka
+        assert "a group that reads is given every record" in promised(plan, faults=0).says, kafka
+        ending = SKIPPED if release(kafka).number < (4, 4) else Prediction()
+        assert predicted("added-partition-share", kafka, acks="all") == ending, kafka
+        assert predicted("earliest-share", kafka, acks="all") == Prediction(), kafka
 
 
 def test_a_plan_has_as_many_added_partitions_as_its_story_adds() -> None:

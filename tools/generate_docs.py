@@ -4,7 +4,10 @@
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +28,7 @@ from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import BROKER_CONFIG
 from tools.clients_page import clients
 from tools.hazards_page import hazards
-from tools.model_tables import drawings, external, model
+from tools.model_tables import drawings, explanations, external, model, model_results, model_rules
 from tools.model_tables import table as _table
 from tools.results_page import results
 
@@ -34,59 +37,54 @@ _Command = typer.core.TyperCommand | typer.core.TyperGroup
 DOCS: Final = Path(__file__).parent.parent / "docs"
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
 _FAULTS_INTRO: Final = (
-    "`highwater run --nemesis kill,pause` mixes faults at random, from `--seed`; `--story NAME`"
-    " plays a schedule. To add one see [adding-a-fault.md](adding-a-fault.md).\n\n"
-    "In `kill@leader=3,power-failure@all` the first fault hits the leader, and is drawn three times"
-    " as often; without a target the leader, a follower or any broker of a partition is drawn. No"
-    " two faults are open on one broker, and steps that would overlap are left out. Every replica"
-    " must be in sync before the first fault; at the end everything is healed, and every replica"
-    " must be in sync again. The first fault is injected within `--for`, which is 1.5 s at least;"
-    " if none is (its target is missing, or the budget is used up), the verdict is `unknown`.\n\n"
-    "`--trace-flushes` runs brokers under strace, so that `torn-files` knows what was not flushed"
-    " ([findings](findings.md#small-files-that-no-one-flushed-kafka-37-and-a-power-failure))."
-    " `--log-dirs 2` gives each broker several log directories, the first below `replicas/`, the"
-    " others below `log-dirs/` until the run ends; `log-dir-failure` makes one of these fail. Both"
-    " are for local clusters.\n\n"
-    "`--to 0.11.0.3,1.1.1,2.8.2` names the releases to which `upgrade` takes the brokers, step by"
-    " step: for each release first its jars, then its protocol, then its message format if it has a"
-    " new one, each on one broker after the other. A story is played when all of that is done;"
-    " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
-    " ZooKeeper stays at the version of the first release. On KRaft"
-    f" (`--kafka 3.9.2 --to {MODERN}`) controllers get the jars before the brokers do, and then"
-    " the cluster metadata.version and the other features of the release, without a restart;"
-    " `--protocol 3.9` keeps those of 3.9."
-    " Faults that elect leaders from outside the ISR need `--unclean`, because such a run promises"
-    " less.\n\n"
-    "Faults had other names up to 0.1, which are still read: "
+    "What can be injected, whom it hits, and what each story comes to. `highwater run --nemesis"
+    " kill,pause` mixes faults at random, from `--seed`; `--story NAME` plays a schedule."
+    " [schedules.md](schedules.md) explains how to limit, replay, write and shrink one,"
+    " [adding-a-fault.md](adding-a-fault.md) how to add a fault.\n\n"
+    "- In `kill@leader=3,power-failure@all` the first fault hits the leader, and is drawn three"
+    " times as often; without a target the leader, a follower or any broker of a partition is"
+    " drawn. No two faults are open on one broker; steps that would overlap are left out.\n"
+    "- Every replica must be in sync before the first fault, and again at the end, when everything"
+    " is healed. If no fault was injected (its target is missing, or the budget is used up), the"
+    " verdict is `unknown`. `--for` is 1.5 s at least.\n"
+    "- `--trace-flushes` runs brokers under strace, so that `torn-files` knows what was not flushed"
+    " ([why](findings/torn-files.md)). `--log-dirs 2` gives each broker several log directories,"
+    " the first below `replicas/`, the others below `log-dirs/`; `log-dir-failure` makes one of"
+    " these fail. Both are for local clusters.\n"
+    "- `--to 0.11.0.3,2.8.2` names the releases to which `upgrade` takes the brokers: for each"
+    " first the jars, then the protocol, then a new message format, broker by broker. A story"
+    " is played when all of that is done; `--protocol` and `--format` stop it on the way, or start"
+    " brokers below their own level. ZooKeeper stays at the first release.\n"
+    f"- On KRaft (`--kafka 3.9.2 --to {MODERN}`) controllers get the jars before the brokers do,"
+    " and then the cluster metadata.version and the release's other features, without a restart;"
+    " `--protocol 3.9` keeps those of 3.9.\n"
+    "- Faults that elect leaders from outside the ISR need `--unclean`, because such a run promises"
+    " less.\n"
+    "- Names up to 0.1 are still read: "
     + ", ".join(f"`{old}` is `{new}`" for old, new in RENAMED_FAULTS.items())
     + ".\n\n"
-    "[schedules.md](schedules.md) explains how to limit, replay, write and shrink a schedule.\n"
+    "Faults of the disk kill their broker first; healing starts it on the changed files. After"
+    " *External* are the commands that [a cluster of your own](external.md) needs for a fault; the"
+    " others need a cluster that Highwater starts. What is assigned or set there needs KRaft.\n"
 )
 _TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
 _CONTROLLERS_NOTE: Final = (
     "`--controllers 3` starts three KRaft controllers or ZooKeepers, with the ids 100, 101 and 102;"
-    " the data of each is in `coordination/controller-100/` (`coordination/zookeeper-100/`) and so"
-    " on, also after the run. Faults of the coordination have these targets then, and an id is one,"
-    " too: `controller-kill@101`; without a target the leader, a follower or any is drawn. One such"
-    " fault is open at a time, on as many of them as its target says. While a majority is down or"
-    " cut off, nothing can be decided: leaders stay leaders, ISRs stay as they are, no topic is"
-    " created. It goes on when the fault is healed, which waits until each node that was started"
-    " follows or leads.\n\n"
-    "After `controller-disk-loss` a voter has forgotten what it acknowledged. What only it and the"
-    " leader had is lost if it then elects a leader without that: KIP-853 gives each voter's disk"
-    " an id for this reason, which counts only where voters are added and removed at run time."
-    " That is so if `controller-leave` or `controller-replace` is among a run's faults (from 3.9"
-    " on, kraft.version 1): the metadata log has the voters then, not the settings."
-    " `controller-leave` removes a running one and adds it again; `controller-replace` kills one,"
-    " removes it, and adds it with a new disk, which has another id. `controller-disk-loss` keeps"
-    " the id there.\n\n"
+    " the data of each stays in `coordination/controller-100/` (`coordination/zookeeper-100/`) and"
+    " so on. Faults of the coordination have these targets, and ids, too: `controller-kill@101`;"
+    " without a target the leader, a follower or any is drawn. One such fault is open at a time."
+    " While a majority is down or cut off nothing is decided; healing waits until each node that"
+    " was started follows or leads.\n\n"
+    "`controller-disk-loss` keeps the voter's id, and the voter has forgotten what it acknowledged:"
+    " what only it and the leader had may be lost. KIP-853 gives each voter's disk an id for this,"
+    " which counts only where voters are added and removed at run time: in runs with"
+    " `controller-leave` or `controller-replace` (from 3.9 on, kraft.version 1).\n\n"
     "Under `controller-isolate` brokers still reach the controller: a leader that is cut off from"
-    " the others goes on to answer them until it resigns, or hears of its successor.\n"
+    " the others goes on to answer them until it resigns, or learns of its successor.\n"
 )
 _WHERE_NOTE: Final = (
-    "How many of the releases that a driver can run have a fault, and why the others have not."
-    " Faults of the disk kill their broker first; healing starts it on the changed files."
-    " The last column has the commands that [a cluster of your own](external.md) needs.\n"
+    "A driver has every fault on every release that it can run, but for these: on how many it is"
+    " missing, and why.\n"
 )
 
 
@@ -107,19 +105,29 @@ _STORIES_NOTE: Final = (
     " makes the verdict `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
-    "A checker finds anomalies; `breaks` in its decorator decides whether one breaks a promise of"
-    " the run's settings (`checkers/core/promises.py`). To add one see"
-    " [adding-a-checker.md](adding-a-checker.md). Kinds that clients see have the names and"
-    " definitions of Jepsen's Kafka workload; where ours differ on purpose, their modules in"
-    " `checkers/anomalies/` say so.\n"
+    "Every anomaly that a run can be found to have, by the promise that it breaks. `breaks` in a"
+    " checker's decorator decides whether it does, by the run's settings"
+    " (`checkers/core/promises.py`). To add one see [adding-a-checker.md](adding-a-checker.md)."
+    " Kinds that clients see have the names and definitions of Jepsen's Kafka workload; where ours"
+    " differ on purpose, their modules in `checkers/anomalies/` say so. The sentence says what holds"
+    " without the anomaly.\n"
 )
 _FOREIGN: Final = (
     "\nJepsen's histories have no fence and no disk. There, lost-write is a record that was never"
     " read although a reader went further, unseen is *late* (no reader went as far) or"
     " *undecidable* (its offset is not known), and these are found too:\n"
 )
+_COMMON: Final = 4
+"""An option of so many commands is shown once."""
+_COMMANDS_INTRO: Final = (
+    "Every command and option. Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3"
+    " unknown, 4 the harness itself failed, 130 interrupted, 141 the reader of the output has"
+    " ended. Only a verdict gives exit code 1. Options of many commands, which each of them names"
+    " at its end:\n"
+)
 _VERSIONS_INTRO: Final = (
-    "`highwater versions` lists them; `--json` has the whole catalogue. Releases that run on"
+    "Every release that can be played, and what tells it apart. `highwater versions` lists them;"
+    " `--json` has the whole catalogue. Releases that run on"
     " `local` alone lack `inter.broker.listener.name`, without which a broker in a container cannot"
     " have one address for the others and one for the outside. To add a release see"
     " [adding-a-version.md](adding-a-version.md).\n"
@@ -129,10 +137,13 @@ _VERSIONS_INTRO: Final = (
 def faults() -> str:
     """docs/faults.md."""
     every = registered_faults().values()
-    rows = [(f"`{fault.name}`", fault.family, fault.scope, fault.summary) for fault in every]
+    refused: dict[tuple[str, ...], list[str]] = {}
+    for fault in every:
+        refused.setdefault(tuple(_had(fault, name) for name in DRIVERS), []).append(fault.name)
     where = [
-        (f"`{fault.name}`", *(_had(fault, name) for name in DRIVERS), _outside(fault))
-        for fault in every
+        (", ".join(f"`{name}`" for name in names), *limits)
+        for limits, names in refused.items()
+        if any(limits)
     ]
     targets = [(f"`{name}`", says) for name, says in TARGETS.items()]
     voters = [(f"`{name}`", says) for name, says in CONTROLLER_TARGETS.items()]
@@ -142,10 +153,10 @@ def faults() -> str:
             "# Faults and stories\n",
             _NOTE,
             _FAULTS_INTRO,
-            _table(("fault", "family", "scope", "what it does"), rows),
-            "\n## Where they are available\n",
+            *_families(every),
+            "\n## Where they are not available\n",
             _WHERE_NOTE,
-            _table(("fault", *DRIVERS, "external: commands of the inventory"), where),
+            _table(("fault", *DRIVERS), where),
             "\n## Targets\n",
             _TARGETS_NOTE,
             _table(("target", "whom it means when its moment has come"), targets),
@@ -160,91 +171,101 @@ def faults() -> str:
     )
 
 
-def _outside(fault: Fault) -> str:
-    """Return what a fault needs on an external cluster."""
-    if fault.commands is None:
-        return "none would do"
-    requests = [fault.why_not(release, "external") for release in CATALOGUE.values()]
-    limits = "; ".join(dict.fromkeys(filter(None, requests)))
-    words = ", ".join(f"`{verb}`" for verb in sorted(fault.commands)) or "none is needed"
-    if RESTART in fault.commands:
+def _families(every: Iterable[Fault]) -> Iterator[str]:
+    """Yield a list of each family's faults, with what a cluster of one's own needs for them."""
+    for family, faults_ in groupby(every, key=lambda fault: fault.family):
+        yield f"\n**{family}**\n"
+        for fault in faults_:
+            scope = "" if fault.scope == "broker" else f" ({fault.scope})"
+            needed = "" if fault.commands is None else f" External: {_outside(fault.commands)}."
+            yield f"- `{fault.name}`{scope}: {fault.summary}{needed}"
+
+
+def _outside(commands: frozenset[str]) -> str:
+    """Return the commands that a fault needs on an external cluster."""
+    words = ", ".join(f"`{verb}`" for verb in sorted(commands)) or "no command"
+    if RESTART in commands:
         words += ", or " + " and ".join(f"`{verb}`" for verb in sorted(RESTARTS))
-    return f"{words} (not on ZooKeeper: {limits})" if limits else words
+    return words
 
 
 def _had(fault: Fault, driver: str) -> str:
-    """On how many releases a fault can be had by a driver, and why not on the others."""
+    """Return on how many releases a driver lacks a fault, and why; empty where none does."""
     able = [release for release in CATALOGUE.values() if driver in release.drivers]
     reasons = [fault.why_not(release, driver) for release in able]
     refused = list(dict.fromkeys(filter(None, reasons)))
-    count = reasons.count("")
-    if not refused:
-        return f"all {count}"
-    return f"{count or 'none'} of {len(able)}: {'; '.join(refused)}"
+    count = len(reasons) - reasons.count("")
+    return f"{count} of {len(able)}: {'; '.join(refused)}" if count else ""
 
 
 def checkers() -> str:
     """docs/checkers.md."""
-    rows = [
-        (f"`{kind.name}`", kind.guarantee, kind.severity, kind.promise)
-        for kind in all_kinds().values()
-    ]
-    others = [(f"`{kind.name}`", kind.severity, kind.promise) for kind in FOREIGN]
-    heads = ("severity", "the promise that it breaks")
-    return "\n".join(
-        [
-            "# Checkers\n",
-            _NOTE,
-            _CHECKERS_INTRO,
-            _table(("anomaly", "what holds without it", *heads), rows),
-            _FOREIGN,
-            _table(("anomaly", *heads), others),
-        ]
-    )
+    promises: dict[str, list[str]] = {}
+    for kind in all_kinds().values():
+        line = f"- `{kind.name}` ({kind.severity}): {kind.guarantee}"
+        promises.setdefault(kind.promise, []).append(line)
+    lists = [f"**{promise}**\n\n" + "\n".join(lines) for promise, lines in promises.items()]
+    others = [f"- `{kind.name}` ({kind.severity}): {kind.promise}" for kind in FOREIGN]
+    intro = ["# Checkers\n", _NOTE, _CHECKERS_INTRO]
+    return "\n".join([*intro, "\n\n".join(lists), _FOREIGN, *others]) + "\n"
 
 
 def versions() -> str:
     """docs/versions.md."""
-    rows = [tuple(release.row().values()) for release in CATALOGUE.values()]
-    heads = tuple(next(iter(CATALOGUE.values())).row())
+    rows = [(*release.row().values(), _note(release)) for release in CATALOGUE.values()]
+    heads = (*next(iter(CATALOGUE.values())).row(), "note")
     rules = [(f"`{rule}`", rule.explanation) for rule in Truncation]
-    notes = [
-        (
-            release.name,
-            release.note,
-            _settings({**release.client, **release.config}),
-            _wire(release),
-        )
-        for release in CATALOGUE.values()
-    ]
     return "\n".join(
         [
             "# Kafka releases\n",
             _NOTE,
             _VERSIONS_INTRO,
             _table(heads, rows),
-            "\n## How a new follower cuts its log\n",
+            "\n## How a new follower truncates its log\n",
             _table(("rule", "what it does"), rules),
-            "\n## What else to know\n",
-            _table(("kafka", "note", "settings of its own", "requests of the probe"), notes),
         ]
     )
+
+
+def _note(release: Release) -> str:
+    """Return what else to know of a release, and the settings that it needs."""
+    settings = {**release.client, **release.config}
+    needed = ", ".join(f"`{name}={value}`" for name, value in settings.items())
+    return f"{release.note} Needs {needed}." if needed else release.note
 
 
 def commands() -> str:
     """docs/commands.md."""
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
-    parts = ["# The command `highwater`\n", _NOTE]
-    parts.append(
-        "Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness"
-        " itself failed, 130 interrupted, 141 the reader of the output has ended. Only a verdict"
-        " gives exit code 1.\n"
-    )
-    for name, command in _commands(group):
-        context = typer.Context(command, info_name=f"highwater {name}", terminal_width=100)
-        parts += [f"## {name}\n", f"```\n{command.get_help(context)}\n```\n"]
+    every = [(name, command, _options(command)) for name, command in _commands(group)]
+    counts = Counter(chain.from_iterable(options for _, _, options in every))
+    common = {key for key, count in counts.items() if count >= _COMMON}
+    shared = {key: o for _, _, options in every for key, o in options.items() if key in common}
+    parts = ["# The command `highwater`\n", _NOTE, _COMMANDS_INTRO]
+    many = copy(every[0][1])
+    many.help, many.params = "", [*shared.values()]
+    parts.append(f"```\n{_help('COMMAND', many)}\n```\n")
+    for name, command, options in every:
+        own = copy(command)
+        apart = [option for key, option in options.items() if key in common]
+        own.params = [one for one in command.params if one not in apart]
+        also = f"\nAlso {', '.join(f'`{one.opts[0]}`' for one in apart)}.\n" if apart else ""
+        parts.append(f"## {name}\n\n```\n{_help(name, own)}\n```\n{also}")
     return "\n".join(parts)
+
+
+def _help(name: str, command: _Command) -> str:
+    """Return the help of a command, without the option that prints it."""
+    command.add_help_option = False
+    context = typer.Context(command, info_name=f"highwater {name}", terminal_width=100)
+    return str(command.get_help(context))
+
+
+def _options(command: _Command) -> dict[str, typer.core.TyperOption]:
+    """Return the options of a command by what those of the same meaning have in common."""
+    options = [one for one in command.params if isinstance(one, typer.core.TyperOption)]
+    return {f"{one.opts} {one.help} {one.default}": one for one in options}
 
 
 def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, _Command]]:
@@ -265,22 +286,15 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "versions.md": versions,
     "commands.md": commands,
     "model.md": model,
+    "model-rules.md": model_rules,
+    "model-results.md": model_results,
+    "explanations.md": explanations,
     "hazards.md": hazards,
     "clients.md": clients,
     "results.md": results,
     "external.md": external,
     **drawings(),
 }
-
-
-def _wire(release: Release) -> str:
-    """Versions of the requests that tell of a replica."""
-    wire = release.wire
-    return f"Fetch v{wire.fetch} as {wire.fetch_as}, ListOffsets v{wire.list_offsets}"
-
-
-def _settings(config: Mapping[str, str]) -> str:
-    return "<br>".join(f"`{name}={value}`" for name, value in config.items())
 
 
 def main() -> None:

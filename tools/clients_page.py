@@ -41,7 +41,7 @@ A transaction has a record that was written, and one that cannot be: the broker 
 without a look at the future or the report of each record. An error is right; *works* means that the
 client has sent the record again, and it was written. *committed without it*: the commit was
 acknowledged, and the transaction is there without that record. With such a client an application
-has to look at every future before it commits ([findings.md](findings.md)).
+has to look at every future before it commits ([why](findings/partial-commit.md)).
 """
 
 

@@ -109,8 +109,8 @@ _CHECKERS_INTRO: Final = (
     " checker's decorator decides whether it does, by the run's settings"
     " (`checkers/core/promises.py`). To add one see [adding-a-checker.md](adding-a-checker.md)."
     " Kinds that clients see have the names and definitions of Jepsen's Kafka workload; where ours"
-    " differ on purpose, their modules in `checkers/anomalies/` say so. The sentence says what holds"
-    " without the anomaly.\n"
+    " differ on purpose, their modules in `checkers/anomalies/` say so. The sentence says what"
+    " holds without the anomaly.\n"
 )
 _FOREIGN: Final = (
     "\nJepsen's histories have no fence and no disk. There, lost-write is a record that was never"
@@ -280,6 +280,11 @@ def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, _Command]]:
             yield name, command
 
 
+def changelog() -> str:
+    """docs/changelog.md, the page of the site: the changelog as it stands."""
+    return (DOCS.parent / "CHANGELOG.md").read_text("utf-8")
+
+
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "faults.md": faults,
     "checkers.md": checkers,
@@ -293,6 +298,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "clients.md": clients,
     "results.md": results,
     "external.md": external,
+    "changelog.md": changelog,
     **drawings(),
 }
 

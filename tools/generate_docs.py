@@ -212,18 +212,30 @@ def checkers() -> str:
 
 def versions() -> str:
     """docs/versions.md."""
-    rows = [(*release.row().values(), _note(release)) for release in CATALOGUE.values()]
-    heads = (*next(iter(CATALOGUE.values())).row(), "note")
+    parts = []
+    for alike, releases in groupby(CATALOGUE.values(), key=_alike):
+        parts.append(f"\n**{alike}**\n")
+        parts += [f"- **{release.name}**: {_note(release)}" for release in releases]
     rules = [(f"`{rule}`", rule.explanation) for rule in Truncation]
     return "\n".join(
         [
             "# Kafka releases\n",
             _NOTE,
             _VERSIONS_INTRO,
-            _table(heads, rows),
+            *parts,
             "\n## How a new follower truncates its log\n",
             _table(("rule", "what it does"), rules),
         ]
+    )
+
+
+def _alike(release: Release) -> str:
+    """Return what a release has in common with its neighbours."""
+    row = release.row()
+    zstd = ", zstd" if row["zstd"] == "yes" else ""
+    return (
+        f"{row['metadata']}, truncates by {row['follower cuts by']},"
+        f" records {row['records']}{zstd}, {row['drivers'].replace(' ', ' and ')}"
     )
 
 
@@ -247,11 +259,11 @@ def commands() -> str:
     many.help, many.params = "", [*shared.values()]
     parts.append(f"```\n{_help('COMMAND', many)}\n```\n")
     for name, command, options in every:
-        own = copy(command)
+        single = copy(command)
         apart = [option for key, option in options.items() if key in common]
-        own.params = [one for one in command.params if one not in apart]
-        also = f"\nAlso {', '.join(f'`{one.opts[0]}`' for one in apart)}.\n" if apart else ""
-        parts.append(f"## {name}\n\n```\n{_help(name, own)}\n```\n{also}")
+        single.params = [option for option in command.params if option not in apart]
+        also = f"\nAlso {', '.join(f'`{option.opts[0]}`' for option in apart)}.\n" if apart else ""
+        parts.append(f"## {name}\n\n```\n{_help(name, single)}\n```\n{also}")
     return "\n".join(parts)
 
 
@@ -264,8 +276,8 @@ def _help(name: str, command: _Command) -> str:
 
 def _options(command: _Command) -> dict[str, typer.core.TyperOption]:
     """Return the options of a command by what those of the same meaning have in common."""
-    options = [one for one in command.params if isinstance(one, typer.core.TyperOption)]
-    return {f"{one.opts} {one.help} {one.default}": one for one in options}
+    options = [option for option in command.params if isinstance(option, typer.core.TyperOption)]
+    return {f"{option.opts} {option.help} {option.default}": option for option in options}
 
 
 def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, _Command]]:

@@ -4,7 +4,7 @@ Replays of counterexamples are in docs/model-results.json, runs of stories in
 docs/story-results.json.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -21,7 +21,7 @@ from tools.model_tables import RESULTS, MeasuredReplay, Results, counted
 
 _LOSES: Final = "An acknowledged record; only a reader that knows what was sent notices."
 _COST: Final = "An upgrade."
-_SHOWN: Final[dict[Evidence, str]] = {"source": "Not played itself; nearest to it"}
+_HEADS: Final[dict[Evidence, str]] = {"source": "Not played itself; nearest to it"}
 
 _INTRO: Final = """\
 Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records: the
@@ -50,7 +50,7 @@ def hazards() -> str:
             "<!-- Written by `make docs` from the code. -->\n",
             _INTRO,
             index,
-            *(_section(hazard, results.replays) for hazard in HAZARDS),
+            *_sections(results.replays),
         ]
     )
 
@@ -59,7 +59,22 @@ def _anchor(hazard: Hazard) -> str:
     return hazard.id.lower().replace(".", "")
 
 
-def _section(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> str:
+def _sections(replays: Sequence[MeasuredReplay]) -> Iterator[str]:
+    """Yield a section for each hazard; what two topics of Kafka's have in common only once."""
+    known_lines: dict[str, str] = {}
+    for hazard in HAZARDS:
+        lines = []
+        for name, text in _lines(hazard, replays):
+            general = text.replace(hazard.topic, "its topic") if hazard.topic else text
+            first = known_lines.setdefault(general, hazard.id) if hazard.topic else hazard.id
+            same = f"as [{first}](#{first}), of `{hazard.topic}`"
+            lines.append(f"- **{name}**: {text if first == hazard.id else same}")
+        says = "\n".join(lines)
+        yield f"\n## {hazard.id}\n\n{hazard.title}\n\n{says}"
+
+
+def _lines(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> list[tuple[str, str]]:
+    """Return what is known about a hazard, each by its name."""
     measured = [
         (replay.where, replay.reproduced, replay.runs)
         for replay in replays
@@ -74,10 +89,9 @@ def _section(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> str:
         ("Also called", ", ".join(hazard.aliases)),
         ("Replayed", counted(measured)),
         *_played(hazard),
-        (_SHOWN.get(hazard.evidence, "Shown by"), f"`{default_command(hazard)}`"),
+        (_HEADS.get(hazard.evidence, "Shown by"), f"`{default_command(hazard)}`"),
     ]
-    says = "\n".join(f"- **{name}**: {text}" for name, text in lines if text)
-    return f"\n## {hazard.id}\n\n{hazard.title}\n\n{says}"
+    return [(name, text) for name, text in lines if text]
 
 
 def _played(hazard: Hazard) -> list[tuple[str, str]]:
@@ -102,12 +116,12 @@ def _is_of(harm: HazardEnding | None, hazard: Hazard) -> bool:
 
 def _broken(runs: Sequence[story_runs.StoryRuns]) -> str:
     """Return in how many runs a story's promise was broken, and where all was not as predicted."""
-    broken = counted((_where(one), one.broken, one.runs) for one in runs)
-    others = [one for one in runs if one.as_predicted < one.runs]
+    broken = counted((_where(count), count.broken, count.runs) for count in runs)
+    others = [count for count in runs if count.as_predicted < count.runs]
     apart = "".join(
-        f"; {_where(one)}: {one.as_predicted} of {one.runs} as predicted" for one in others
+        f"; {_where(count)}: {count.as_predicted} of {count.runs} as predicted" for count in others
     )
-    return f"{broken}{apart} (to {max(one.day for one in runs)})"
+    return f"{broken}{apart} (to {max(count.day for count in runs)})"
 
 
 def _where(runs: story_runs.StoryRuns) -> str:

@@ -17,7 +17,7 @@ from highwater.checkers.model.transactions.transaction_counterexample import (
 )
 from highwater.checkers.model.transactions.transaction_invariants import TRANSACTION_INVARIANTS
 from highwater.checkers.model.transactions.transaction_rules import CLIENTS
-from highwater.cli.model_rules import ORDER, ranges, says, source, transaction_table
+from highwater.cli.model_rules import ORDER, ranges, says, transaction_table
 from highwater.harness.base.wording import count
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.reports.drawings.counterexample_svg import whole
@@ -178,21 +178,20 @@ def _with_blocks(page: str, blocks: Mapping[str, Callable[[], str]]) -> str:
 
 def rules(measured: Sequence[Mutation]) -> str:
     """Return what each switch is, which releases have it, and what breaks without it."""
-    rows = []
+    lines = []
     for switch in SWITCHES:
         having = ranges([name for name in ORDER if getattr(rules_of(name), switch)])
-        needed = "; ".join(_needed(one) for one in measured if one.switch == switch)
-        rows.append((f"`{switch}`", says(switch), source(switch), having, needed))
-    heads = ("rule", "what it is", "source", "releases that have it", "switched alone")
-    return table(heads, rows)
+        alone = "; ".join(_needed(row) for row in measured if row.switch == switch)
+        lines.append(f"- `{switch}` ({having}): {says(switch)}{f' *{alone}*' if alone else ''}\n")
+    return "".join(lines)
 
 
 def _needed(mutation: Mutation) -> str:
     """Return what breaks when a rule is switched the other way."""
     kafka = mutation.kafka.partition(",")[0]
     if mutation.depth is None:
-        return f"nothing breaks ({kafka})"
-    return f"`{mutation.invariant}`, {mutation.depth} steps ({kafka})"
+        return f"Nothing breaks ({kafka})."
+    return f"{mutation.invariant}, {mutation.depth} steps ({kafka})."
 
 
 def invariants() -> str:
@@ -212,28 +211,28 @@ def transaction_invariants() -> str:
 
 def transaction_rules() -> str:
     """Return the rules of transactions, and which releases have them with which client."""
-    rows = []
-    for number, (name, meaning, origin, _) in enumerate(transaction_table(CLIENTS[0])):
+    lines = []
+    for number, (name, meaning, _, _) in enumerate(transaction_table(CLIENTS[0])):
         having = {client: transaction_table(client)[number][3] for client in CLIENTS}
         releases = having[CLIENTS[0]]
         if len(set(having.values())) > 1:
-            releases = "<br>".join(f"{client}: {names}" for client, names in having.items())
-        rows.append((f"`{name}`", meaning, origin, releases))
-    return table(("rule", "what it is", "source", "releases that have it"), rows)
+            releases = ", ".join(f"{client} {names}" for client, names in having.items())
+        lines.append(f"- `{name}` ({releases}): {meaning}\n")
+    return "".join(lines)
 
 
 def transaction_searches(measured: Sequence[SearchedTransactions]) -> str:
     """Return a list of bounds, each with what was found; clients and releases alike together."""
-    found: dict[str, dict[str, list[str]]] = {}
+    outcomes: dict[str, dict[str, list[str]]] = {}
     for search in measured:
         bounds = [f"{name} {number}" for name, number in search.bounds.items() if number]
         bounds += [f"`{name}` {'on' if on else 'off'}" for name, on in search.switched.items()]
         broken = {name: f"{steps}" for name, steps in search.broken.items()}
         where = f"{search.kafka} {search.client}"
-        found.setdefault(", ".join(bounds), {}).setdefault(_broken(broken), []).append(where)
+        outcomes.setdefault(", ".join(bounds), {}).setdefault(_broken(broken), []).append(where)
     return _listed(
         (bounds, [(", ".join(places), what) for what, places in rows.items()])
-        for bounds, rows in found.items()
+        for bounds, rows in outcomes.items()
     )
 
 
@@ -242,7 +241,7 @@ def _broken(steps: Mapping[str, str]) -> str:
     names: dict[str, list[str]] = {}
     for name, number in steps.items():
         names.setdefault(number, []).append(f"`{name}`")
-    return "; ".join(f"{', '.join(each)} {steps}" for steps, each in names.items()) or "all hold"
+    return "; ".join(f"{', '.join(alike)} {steps}" for steps, alike in names.items()) or "all hold"
 
 
 def _listed(groups: Iterable[tuple[str, Sequence[tuple[str, str]]]]) -> str:
@@ -254,12 +253,17 @@ def _listed(groups: Iterable[tuple[str, Sequence[tuple[str, str]]]]) -> str:
 
 
 def explaining() -> str:
-    """Return the explanations of each anomaly, in the order in which they are tried."""
-    return "\n".join(
-        f"**{anomaly}**\n\n"
-        + "".join(f"- `{rule.name}` ({rule.licence.name}): {rule.says}\n" for rule in rules_)
-        for anomaly, rules_ in EXPLANATIONS.items()
-    )
+    """Return the explanations of each anomaly in the order in which they are tried."""
+    texts: set[str] = set()
+    parts = []
+    for anomaly, rules_ in EXPLANATIONS.items():
+        parts.append(f"**{anomaly}**\n\n")
+        for rule in rules_:
+            text = "as above." if rule.says in texts else rule.says
+            texts.add(rule.says)
+            parts.append(f"- `{rule.name}` ({rule.licence.name}): {text}\n")
+        parts.append("\n")
+    return "".join(parts).removesuffix("\n")
 
 
 def not_explaining() -> str:
@@ -289,10 +293,10 @@ def observations() -> str:
 
 def searches(measured: Sequence[Searched]) -> str:
     """Return a list for each set of bounds: releases and failures, and what breaks there."""
-    found: dict[str, dict[tuple[str, str], list[str]]] = {}
-    for search in sorted(measured, key=lambda one: (ORDER.index(one.kafka), one.failures)):
+    outcomes: dict[str, dict[tuple[str, str], list[str]]] = {}
+    for search in sorted(measured, key=lambda row: (ORDER.index(row.kafka), row.failures)):
         failures = f"{count(search.failures, 'failure')}"
-        places = found.setdefault(_bounds(search), {})
+        places = outcomes.setdefault(_bounds(search), {})
         places.setdefault((failures, _outcome(search)), []).append(search.kafka)
     return _listed(
         (
@@ -302,7 +306,7 @@ def searches(measured: Sequence[Searched]) -> str:
                 for (failures, what), names in sorted(rows.items(), key=_failures)
             ],
         )
-        for bounds, rows in found.items()
+        for bounds, rows in outcomes.items()
     )
 
 
@@ -345,8 +349,8 @@ def _outcome(searched: Searched) -> str:
         for name, broken in searched.invariants.items()
         if broken is not None
     }
-    asked = () if set(searched.invariants) == set(PROMISES) else tuple(searched.invariants)
-    about = f" ({', '.join(f'`{name}`' for name in asked)})" if asked and not steps else ""
+    names = () if set(searched.invariants) == set(PROMISES) else tuple(searched.invariants)
+    about = f" ({', '.join(f'`{name}`' for name in names)})" if names and not steps else ""
     rest = "" if searched.exhausted else " (not every state was reached)"
     return f"{_broken(steps)}{about}{rest}"
 
@@ -359,8 +363,8 @@ def replays(replays_: Sequence[MeasuredReplay]) -> str:
     rows = [
         (
             _linked(name.removesuffix(".json"), name),
-            counted((one.where, one.reproduced, one.runs) for one in group if one.reproduced),
-            counted((one.where, one.runs, one.runs) for one in group if not one.reproduced),
+            counted((row.where, row.reproduced, row.runs) for row in group if row.reproduced),
+            counted((row.where, row.runs, row.runs) for row in group if not row.reproduced),
             " ".join(dict.fromkeys(replay.note for replay in group if replay.note)),
         )
         for name, group in grouped.items()

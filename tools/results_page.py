@@ -15,8 +15,8 @@ _INTRO: Final = """\
 What was measured, with the command that measures it again. Two cores, 24 GB, Linux x86_64, Java 17,
 Python 3.11. *Load* is what other work put on the two cores. Runs of stories that show hazards are
 counted in [hazards.md](hazards.md), replays of counterexamples in
-[model-results.md](model-results.md#on-real-brokers), clients in [clients.md](clients.md). To add a measurement, add
-a row to a file in `docs/results/`.
+[model-results.md](model-results.md#on-real-brokers), clients in [clients.md](clients.md). To add a
+measurement, add a row to a file in `docs/results/`.
 """
 
 

@@ -82,10 +82,7 @@ _CONTROLLERS_NOTE: Final = (
     "Under `controller-isolate` brokers still reach the controller: a leader that is cut off from"
     " the others goes on to answer them until it resigns, or learns of its successor.\n"
 )
-_WHERE_NOTE: Final = (
-    "A driver has every fault on every release that it can run, but for these: on how many it is"
-    " missing, and why.\n"
-)
+_WHERE_NOTE: Final = "Every driver has every fault on every release, but for these.\n"
 
 
 def _min_isrs() -> str:
@@ -137,14 +134,11 @@ _VERSIONS_INTRO: Final = (
 def faults() -> str:
     """docs/faults.md."""
     every = registered_faults().values()
-    refused: dict[tuple[str, ...], list[str]] = {}
+    refused: dict[str, list[str]] = {}
     for fault in every:
-        refused.setdefault(tuple(_had(fault, name) for name in DRIVERS), []).append(fault.name)
-    where = [
-        (", ".join(f"`{name}`" for name in names), *limits)
-        for limits, names in refused.items()
-        if any(limits)
-    ]
+        if reasons := _refused(fault):
+            refused.setdefault(reasons, []).append(f"`{fault.name}`")
+    where = [f"- {', '.join(names)}: {reasons}." for reasons, names in refused.items()]
     targets = [(f"`{name}`", says) for name, says in TARGETS.items()]
     voters = [(f"`{name}`", says) for name, says in CONTROLLER_TARGETS.items()]
     tales = [(f"`{story.name}`", story.summary, story.outcome) for story in STORIES.values()]
@@ -156,7 +150,7 @@ def faults() -> str:
             *_families(every),
             "\n## Where they are not available\n",
             _WHERE_NOTE,
-            _table(("fault", *DRIVERS), where),
+            *where,
             "\n## Targets\n",
             _TARGETS_NOTE,
             _table(("target", "whom it means when its moment has come"), targets),
@@ -189,13 +183,18 @@ def _outside(commands: frozenset[str]) -> str:
     return words
 
 
-def _had(fault: Fault, driver: str) -> str:
-    """Return on how many releases a driver lacks a fault, and why; empty where none does."""
-    able = [release for release in CATALOGUE.values() if driver in release.drivers]
-    reasons = [fault.why_not(release, driver) for release in able]
-    refused = list(dict.fromkeys(filter(None, reasons)))
-    count = len(reasons) - reasons.count("")
-    return f"{count} of {len(able)}: {'; '.join(refused)}" if count else ""
+def _refused(fault: Fault) -> str:
+    """Return why releases lack a fault, and with which driver if not with all; empty if none do."""
+    drivers: dict[str, list[str]] = {}
+    for driver in DRIVERS:
+        able = [release for release in CATALOGUE.values() if driver in release.drivers]
+        for reason in dict.fromkeys(fault.why_not(release, driver) for release in able):
+            drivers.setdefault(reason, []).append(driver)
+    return "; ".join(
+        reason if names == [*DRIVERS] else f"{reason} ({', '.join(names)})"
+        for reason, names in drivers.items()
+        if reason
+    )
 
 
 def checkers() -> str:
@@ -271,7 +270,8 @@ def _help(name: str, command: _Command) -> str:
     """Return the help of a command, without the option that prints it."""
     command.add_help_option = False
     context = typer.Context(command, info_name=f"highwater {name}", terminal_width=100)
-    return str(command.get_help(context))
+    usage, _, rest = command.get_help(context).partition("\n\n")
+    return rest if usage.endswith(f"{name} [OPTIONS]") else f"{usage}\n\n{rest}"
 
 
 def _options(command: _Command) -> dict[str, typer.core.TyperOption]:

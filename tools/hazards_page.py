@@ -23,12 +23,34 @@ _LOSES: Final = "An acknowledged record; only a reader that knows what was sent 
 _COST: Final = "An upgrade."
 _HEADS: Final[dict[Evidence, str]] = {"source": "Not played itself; nearest to it"}
 
+_FINDINGS: Final = {
+    "elected-again": "elected-again",
+    "missed-decisions": "missed-decisions",
+    "old-format": "old-message-format",
+    "KAFKA-18991": "late-answer",
+    "last-replica": "power-failure",
+    "power-of-all": "power-failure",
+    "upgrade-without-elr": "upgrade-without-elr",
+    "one-controller": "one-controller",
+    "KAFKA-14139": "replaced-disk",
+    "KAFKA-20732": "tiered-new-leader",
+    "KAFKA-17754": "torn-transaction",
+    "KAFKA-19446": "late-marker",
+    "KAFKA-14402": "hanging-transaction",
+    "late-produce": "reused-sequence",
+    "reused-sequence": "reused-sequence",
+    "KAFKA-19012": "wrong-topic",
+    "KAFKA-20539": "added-partition",
+    "KAFKA-20742": "added-partition",
+}
+"""Hazards whose course is on a page in docs/findings/."""
+
 _INTRO: Final = """\
 Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records: the
 releases, the conditions, the cure, and the command that shows it on your machine. `highwater
 hazards` lists them, `highwater hazards show ID` prints one with the classes of Kafka's source, and
-[`highwater advise`](advise.md) holds a running cluster against all of them.
-[findings.md](findings.md) explains the mechanisms.
+[`highwater advise`](advise.md) holds a running cluster against all of them. Where a
+[finding](findings.md) has a page, that says how it comes about and what is lost.
 
 - A hazard applies if **all** its conditions hold. Settings are those of a topic, in force. The
   catalogue (`checkers/hazards/catalogue.py`) is tested against the model and the stories.
@@ -75,6 +97,7 @@ def _sections(replays: Sequence[MeasuredReplay]) -> Iterator[str]:
 
 def _lines(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> list[tuple[str, str]]:
     """Return what is known about a hazard, each by its name."""
+    page = _FINDINGS.get(hazard.id, "")
     measured = [
         (replay.where, replay.reproduced, replay.runs)
         for replay in replays
@@ -82,8 +105,8 @@ def _lines(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> list[tuple[str,
     ]
     lines = [
         ("Where", "; ".join((hazard.affected, *hazard.other_conditions))),
-        ("How", hazard.schedule),
-        ("Loses", "" if hazard.loses == _LOSES else hazard.loses),
+        ("How", f"[{page}](findings/{page}.md)" if page else hazard.schedule),
+        ("Loses", "" if page or hazard.loses == _LOSES else hazard.loses),
         ("Cure", hazard.cure),
         ("Costs", "" if hazard.cost == _COST else hazard.cost),
         ("Also called", ", ".join(hazard.aliases)),
@@ -121,7 +144,7 @@ def _broken(runs: Sequence[story_runs.StoryRuns]) -> str:
     apart = "".join(
         f"; {_where(count)}: {count.as_predicted} of {count.runs} as predicted" for count in others
     )
-    return f"{broken}{apart} (to {max(count.day for count in runs)})"
+    return f"{broken}{apart}"
 
 
 def _where(runs: story_runs.StoryRuns) -> str:

@@ -223,17 +223,21 @@ def transaction_rules() -> str:
 
 def transaction_searches(measured: Sequence[SearchedTransactions]) -> str:
     """Return a list of bounds, each with what was found; clients and releases alike together."""
-    outcomes: dict[str, dict[str, list[str]]] = {}
+    outcomes: dict[str, dict[str, dict[str, list[str]]]] = {}
     for search in measured:
         bounds = [f"{name} {number}" for name, number in search.bounds.items() if number]
         bounds += [f"`{name}` {'on' if on else 'off'}" for name, on in search.switched.items()]
         broken = {name: f"{steps}" for name, steps in search.broken.items()}
-        where = f"{search.kafka} {search.client}"
-        outcomes.setdefault(", ".join(bounds), {}).setdefault(_broken(broken), []).append(where)
+        places = outcomes.setdefault(", ".join(bounds), {}).setdefault(_broken(broken), {})
+        places.setdefault(search.client, []).append(search.kafka)
     return _listed(
-        (bounds, [(", ".join(places), what) for what, places in rows.items()])
+        (bounds, [(_clients(places), what) for what, places in rows.items()])
         for bounds, rows in outcomes.items()
     )
+
+
+def _clients(places: Mapping[str, Sequence[str]]) -> str:
+    return ", ".join(f"{client} {', '.join(releases)}" for client, releases in places.items())
 
 
 def _broken(steps: Mapping[str, str]) -> str:
@@ -278,16 +282,17 @@ def observations() -> str:
     """Return where each observation comes from on each kind of cluster, and what rests on it."""
     rows = []
     for observation, origin in SOURCES.items():
-        sources = (origin.local, origin.containers, origin.inventory, origin.managed)
-        resting = [
-            f"`{rule.name}`"
-            for rules in EXPLANATIONS.values()
-            for rule in rules
+        started = dict.fromkeys((origin.local, origin.containers))
+        resting = {
+            rule.name
+            for rules_ in EXPLANATIONS.values()
+            for rule in rules_
             if observation in rule.needs
-        ]
-        given = (text or "**no**" for text in sources)
-        rows.append((str(observation), origin.shows, *given, ", ".join(dict.fromkeys(resting))))
-    heads = ("observation", "shows", "local", "containers", "inventory", "managed service")
+        }
+        given = (text or "**no**" for text in (origin.inventory, origin.managed))
+        sources = ("; ".join(started), *given)
+        rows.append((str(observation), origin.shows, *sources, str(len(resting))))
+    heads = ("observation", "shows", "started by Highwater", "inventory", "managed service")
     return table((*heads, "explanations that rest on it"), rows)
 
 

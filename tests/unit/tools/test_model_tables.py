@@ -69,7 +69,7 @@ def test_clients_of_transactions_alike_share_a_line() -> None:
     )  # fmt: skip
     other = msgspec.structs.replace(search, client="java-v1")
     assert transaction_searches([search, other]) == (
-        "**late 1**\n\n- 3.9.2 java, 3.9.2 java-v1: `goes-on`, `ends` 14\n"
+        "**late 1**\n\n- java 3.9.2, java-v1 3.9.2: `goes-on`, `ends` 14\n"
     )
 
 

@@ -8,6 +8,7 @@ import _thread
 import contextlib
 import errno
 import io
+import logging
 import os
 import signal
 import sys

@@ -9,8 +9,6 @@ from typing import Final
 
 import msgspec
 
-from tools.model_tables import table
-
 RESULTS: Final = Path(__file__).parent.parent / "docs" / "client-results.json"
 
 WORKS: Final = "works"
@@ -27,21 +25,21 @@ COMMITS: Final = (REFUSED, EXPIRED)
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/client-results.json. -->\n"
 _INTRO: Final = """\
-`python -m tools.client_trials` asks every library to produce one record with each setting, and to
-read one, against one broker of each release, and a nightly test compares the results with
-[client-results.json](client-results.json). Nothing is refused beforehand here; `highwater run
---client` refuses what does not work before anything starts ([workload.md](workload.md)).
+What each library does with brokers old and new: `python -m tools.client_trials` asks it to produce
+one record with each setting (acks=0, acks=1, acks=all, idempotent, transactional), and to read one.
+Nothing is refused beforehand here; `highwater run --client` refuses what does not work
+([workload.md](workload.md)). A nightly test compares with the file
+[client-results.json](client-results.json).
 
-*works*: the client said so, and the record is in the log. Otherwise a cell has the name of the
-error. *the client has none*: Java's clients before 0.11 ignore the setting.
+*Works*: the client said so, and the record is in the log. Otherwise it is the error's name. *The
+client has none*: Java's clients before 0.11 ignore the setting.
 """
 _COMMITS: Final = """\
 A transaction has a record that was written, and one that cannot be: the broker refuses it
-(`max.message.bytes`), or is down until it has expired. Then the client is asked to commit,
-without a look at the future or the report of each record. An error is right; *works* means that the
-client has sent the record again, and it was written. *committed without it*: the commit was
-acknowledged, and the transaction is there without that record. With such a client an application
-has to look at every future before it commits ([findings.md](findings.md)).
+(`max.message.bytes`), or is down until it has expired. Then the client is asked to commit without a
+look at the futures. An error is right; *works*: the client sent the record again, and it was
+written. *committed without it*: the commit was acknowledged, without the record
+([why](findings/partial-commit.md)).
 """
 
 
@@ -78,11 +76,16 @@ def clients() -> str:
 
 
 def _cells(trials: Sequence[ClientTrial], deeds: Sequence[str]) -> str:
-    rows = [
-        (f"`{trial.client}`", trial.version, *(_cell(trial.results[deed]) for deed in deeds))
-        for trial in trials
-    ]
-    return table(("client", "its release", *deeds), rows)
+    """Return a line for clients alike: what all of its results are, or each."""
+    alike: dict[str, list[str]] = {}
+    for trial in trials:
+        results = {trial.results[deed]: "" for deed in deeds}
+        for deed in deeds:
+            results[trial.results[deed]] += f", {deed}"
+        says = "; ".join(f"{_cell(text)}: {names[2:]}" for text, names in results.items())
+        client = f"`{trial.client}` ({trial.version})"
+        alike.setdefault("all work" if [*results] == [WORKS] else says, []).append(client)
+    return "".join(f"- {', '.join(names)}: {says}\n" for says, names in alike.items())
 
 
 def _cell(result: str) -> str:

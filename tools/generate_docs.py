@@ -4,7 +4,10 @@
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +29,7 @@ from highwater.nemesis.stories.story import BROKER_CONFIG
 from tools.api_page import api
 from tools.clients_page import clients
 from tools.hazards_page import hazards
-from tools.model_tables import drawings, external, model
+from tools.model_tables import drawings, explanations, external, model, model_results, model_rules
 from tools.model_tables import table as _table
 from tools.results_page import results
 
@@ -35,60 +38,52 @@ _Command = typer.core.TyperCommand | typer.core.TyperGroup
 DOCS: Final = Path(__file__).parent.parent / "docs"
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
 _FAULTS_INTRO: Final = (
-    "`highwater run --nemesis kill,pause` mixes faults at random, from `--seed`; `--story NAME`"
-    " plays a schedule. To add one see [adding-a-fault.md](adding-a-fault.md).\n\n"
-    "In `kill@leader=3,power-failure@all` the first fault hits the leader, and is drawn three times"
-    " as often; without a target the leader, a follower or any broker of a partition is drawn. No"
-    " two faults are open on one broker, and steps that would overlap are left out. Every replica"
-    " must be in sync before the first fault; at the end everything is healed, and every replica"
-    " must be in sync again. The first fault is injected within `--for`, which is 1.5 s at least;"
-    " if none is (its target is missing, or the budget is used up), the verdict is `unknown`.\n\n"
-    "`--trace-flushes` runs brokers under strace, so that `torn-files` knows what was not flushed"
-    " ([findings](findings.md#small-files-that-no-one-flushed-kafka-37-and-a-power-failure))."
-    " `--log-dirs 2` gives each broker several log directories, the first below `replicas/`, the"
-    " others below `log-dirs/` until the run ends; `log-dir-failure` makes one of these fail. Both"
-    " are for local clusters.\n\n"
-    "`--to 0.11.0.3,1.1.1,2.8.2` names the releases to which `upgrade` takes the brokers, step by"
-    " step: for each release first its jars, then its protocol, then its message format if it has a"
-    " new one, each on one broker after the other. A story is played when all of that is done;"
-    " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
-    " ZooKeeper stays at the version of the first release. On KRaft"
-    f" (`--kafka 3.9.2 --to {MODERN}`) controllers get the jars before the brokers do, and then"
-    " the cluster metadata.version and the other features of the release, without a restart;"
-    " `--protocol 3.9` keeps those of 3.9."
-    " Faults that elect leaders from outside the ISR need `--unclean`, because such a run promises"
-    " less.\n\n"
-    "Faults had other names up to 0.1, which are still read: "
+    "What can be injected, whom it hits, and what each story comes to. `highwater run --nemesis"
+    " kill,pause` mixes faults at random, from `--seed`; `--story NAME` plays a schedule."
+    " [schedules.md](schedules.md) explains how to limit, replay, write and shrink one,"
+    " [adding-a-fault.md](adding-a-fault.md) how to add a fault.\n\n"
+    "- In `kill@leader=3,power-failure@all` the first fault hits the leader, and is drawn three"
+    " times as often; without a target the leader, a follower or any broker of a partition is"
+    " drawn. No two faults are open on one broker; steps that would overlap are left out.\n"
+    "- Every replica must be in sync before the first fault, and again at the end, when everything"
+    " is healed. If no fault was injected (its target is missing, or the budget is used up), the"
+    " verdict is `unknown`. `--for` is 1.5 s at least.\n"
+    "- `--trace-flushes` runs brokers under strace, so that `torn-files` knows what was not flushed"
+    " ([why](findings/torn-files.md)). `--log-dirs 2` gives each broker several log directories,"
+    " the first below `replicas/`, the others below `log-dirs/`; `log-dir-failure` makes one of"
+    " these fail. Both are for local clusters.\n"
+    "- `--to 0.11.0.3,2.8.2` names the releases to which `upgrade` takes the brokers: for each"
+    " first the jars, then the protocol, then a new message format, broker by broker. A story"
+    " is played when all of that is done; `--protocol` and `--format` stop it on the way, or start"
+    " brokers below their own level. ZooKeeper stays at the first release.\n"
+    f"- On KRaft (`--kafka 3.9.2 --to {MODERN}`) controllers get the jars before the brokers do,"
+    " and then the cluster metadata.version and the release's other features, without a restart;"
+    " `--protocol 3.9` keeps those of 3.9.\n"
+    "- Faults that elect leaders from outside the ISR need `--unclean`, because such a run promises"
+    " less.\n"
+    "- Names up to 0.1 are still read: "
     + ", ".join(f"`{old}` is `{new}`" for old, new in RENAMED_FAULTS.items())
     + ".\n\n"
-    "[schedules.md](schedules.md) explains how to limit, replay, write and shrink a schedule.\n"
+    "Faults of the disk kill their broker first; healing starts it on the changed files. After"
+    " *External* are the commands that [a cluster of your own](external.md) needs for a fault; the"
+    " others need a cluster that Highwater starts. What is assigned or set there needs KRaft.\n"
 )
 _TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
 _CONTROLLERS_NOTE: Final = (
     "`--controllers 3` starts three KRaft controllers or ZooKeepers, with the ids 100, 101 and 102;"
-    " the data of each is in `coordination/controller-100/` (`coordination/zookeeper-100/`) and so"
-    " on, also after the run. Faults of the coordination have these targets then, and an id is one,"
-    " too: `controller-kill@101`; without a target the leader, a follower or any is drawn. One such"
-    " fault is open at a time, on as many of them as its target says. While a majority is down or"
-    " cut off, nothing can be decided: leaders stay leaders, ISRs stay as they are, no topic is"
-    " created. It goes on when the fault is healed, which waits until each node that was started"
-    " follows or leads.\n\n"
-    "After `controller-disk-loss` a voter has forgotten what it acknowledged. What only it and the"
-    " leader had is lost if it then elects a leader without that: KIP-853 gives each voter's disk"
-    " an id for this reason, which counts only where voters are added and removed at run time."
-    " That is so if `controller-leave` or `controller-replace` is among a run's faults (from 3.9"
-    " on, kraft.version 1): the metadata log has the voters then, not the settings."
-    " `controller-leave` removes a running one and adds it again; `controller-replace` kills one,"
-    " removes it, and adds it with a new disk, which has another id. `controller-disk-loss` keeps"
-    " the id there.\n\n"
+    " the data of each stays in `coordination/controller-100/` (`coordination/zookeeper-100/`) and"
+    " so on. Faults of the coordination have these targets, and ids, too: `controller-kill@101`;"
+    " without a target the leader, a follower or any is drawn. One such fault is open at a time."
+    " While a majority is down or cut off nothing is decided; healing waits until each node that"
+    " was started follows or leads.\n\n"
+    "`controller-disk-loss` keeps the voter's id, and the voter has forgotten what it acknowledged:"
+    " what only it and the leader had may be lost. KIP-853 gives each voter's disk an id for this,"
+    " which counts only where voters are added and removed at run time: in runs with"
+    " `controller-leave` or `controller-replace` (from 3.9 on, kraft.version 1).\n\n"
     "Under `controller-isolate` brokers still reach the controller: a leader that is cut off from"
-    " the others goes on to answer them until it resigns, or hears of its successor.\n"
+    " the others goes on to answer them until it resigns, or learns of its successor.\n"
 )
-_WHERE_NOTE: Final = (
-    "How many of the releases that a driver can run have a fault, and why the others have not."
-    " Faults of the disk kill their broker first; healing starts it on the changed files."
-    " The last column has the commands that [a cluster of your own](external.md) needs.\n"
-)
+_WHERE_NOTE: Final = "Every driver has every fault on every release, but for these.\n"
 
 
 def _min_isrs() -> str:
@@ -108,19 +103,29 @@ _STORIES_NOTE: Final = (
     " makes the verdict `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
-    "A checker finds anomalies; `breaks` in its decorator decides whether one breaks a promise of"
-    " the run's settings (`checkers/core/promises.py`). To add one see"
-    " [adding-a-checker.md](adding-a-checker.md). Kinds that clients see have the names and"
-    " definitions of Jepsen's Kafka workload; where ours differ on purpose, their modules in"
-    " `checkers/anomalies/` say so.\n"
+    "Every anomaly that a run can be found to have, by the promise that it breaks. `breaks` in a"
+    " checker's decorator decides whether it does, by the run's settings"
+    " (`checkers/core/promises.py`). To add one see [adding-a-checker.md](adding-a-checker.md)."
+    " Kinds that clients see have the names and definitions of Jepsen's Kafka workload; where ours"
+    " differ on purpose, their modules in `checkers/anomalies/` say so. The sentence says what"
+    " holds without the anomaly.\n"
 )
 _FOREIGN: Final = (
     "\nJepsen's histories have no fence and no disk. There, lost-write is a record that was never"
     " read although a reader went further, unseen is *late* (no reader went as far) or"
     " *undecidable* (its offset is not known), and these are found too:\n"
 )
+_COMMON: Final = 4
+"""An option of so many commands is shown once."""
+_COMMANDS_INTRO: Final = (
+    "Every command and option. Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3"
+    " unknown, 4 the harness itself failed, 130 interrupted, 141 the reader of the output has"
+    " ended. Only a verdict gives exit code 1. Options of many commands, which each of them names"
+    " at its end:\n"
+)
 _VERSIONS_INTRO: Final = (
-    "`highwater versions` lists them; `--json` has the whole catalogue. Releases that run on"
+    "Every release that can be played, and what tells it apart. `highwater versions` lists them;"
+    " `--json` has the whole catalogue. Releases that run on"
     " `local` alone lack `inter.broker.listener.name`, without which a broker in a container cannot"
     " have one address for the others and one for the outside. To add a release see"
     " [adding-a-version.md](adding-a-version.md).\n"
@@ -130,11 +135,11 @@ _VERSIONS_INTRO: Final = (
 def faults() -> str:
     """docs/faults.md."""
     every = registered_faults().values()
-    rows = [(f"`{fault.name}`", fault.family, fault.scope, fault.summary) for fault in every]
-    where = [
-        (f"`{fault.name}`", *(_had(fault, name) for name in DRIVERS), _outside(fault))
-        for fault in every
-    ]
+    refused: dict[str, list[str]] = {}
+    for fault in every:
+        if reasons := _refused(fault):
+            refused.setdefault(reasons, []).append(f"`{fault.name}`")
+    where = [f"- {', '.join(names)}: {reasons}." for reasons, names in refused.items()]
     targets = [(f"`{name}`", says) for name, says in TARGETS.items()]
     voters = [(f"`{name}`", says) for name, says in CONTROLLER_TARGETS.items()]
     tales = [(f"`{story.name}`", story.summary, story.outcome) for story in STORIES.values()]
@@ -143,10 +148,10 @@ def faults() -> str:
             "# Faults and stories\n",
             _NOTE,
             _FAULTS_INTRO,
-            _table(("fault", "family", "scope", "what it does"), rows),
-            "\n## Where they are available\n",
+            *_families(every),
+            "\n## Where they are not available\n",
             _WHERE_NOTE,
-            _table(("fault", *DRIVERS, "external: commands of the inventory"), where),
+            *where,
             "\n## Targets\n",
             _TARGETS_NOTE,
             _table(("target", "whom it means when its moment has come"), targets),
@@ -161,91 +166,119 @@ def faults() -> str:
     )
 
 
-def _outside(fault: Fault) -> str:
-    """Return what a fault needs on an external cluster."""
-    if fault.commands is None:
-        return "none would do"
-    requests = [fault.why_not(release, "external") for release in CATALOGUE.values()]
-    limits = "; ".join(dict.fromkeys(filter(None, requests)))
-    words = ", ".join(f"`{verb}`" for verb in sorted(fault.commands)) or "none is needed"
-    if RESTART in fault.commands:
+def _families(every: Iterable[Fault]) -> Iterator[str]:
+    """Yield a list of each family's faults, with what a cluster of one's own needs for them."""
+    for family, faults_ in groupby(every, key=lambda fault: fault.family):
+        yield f"\n**{family}**\n"
+        for fault in faults_:
+            scope = "" if fault.scope == "broker" else f" ({fault.scope})"
+            needed = "" if fault.commands is None else f" External: {_outside(fault.commands)}."
+            yield f"- `{fault.name}`{scope}: {fault.summary}{needed}"
+
+
+def _outside(commands: frozenset[str]) -> str:
+    """Return the commands that a fault needs on an external cluster."""
+    words = ", ".join(f"`{verb}`" for verb in sorted(commands)) or "no command"
+    if RESTART in commands:
         words += ", or " + " and ".join(f"`{verb}`" for verb in sorted(RESTARTS))
-    return f"{words} (not on ZooKeeper: {limits})" if limits else words
+    return words
 
 
-def _had(fault: Fault, driver: str) -> str:
-    """On how many releases a fault can be had by a driver, and why not on the others."""
-    able = [release for release in CATALOGUE.values() if driver in release.drivers]
-    reasons = [fault.why_not(release, driver) for release in able]
-    refused = list(dict.fromkeys(filter(None, reasons)))
-    count = reasons.count("")
-    if not refused:
-        return f"all {count}"
-    return f"{count or 'none'} of {len(able)}: {'; '.join(refused)}"
+def _refused(fault: Fault) -> str:
+    """Return why releases lack a fault, and with which driver if not with all; empty if none do."""
+    drivers: dict[str, list[str]] = {}
+    for driver in DRIVERS:
+        able = [release for release in CATALOGUE.values() if driver in release.drivers]
+        for reason in dict.fromkeys(fault.why_not(release, driver) for release in able):
+            drivers.setdefault(reason, []).append(driver)
+    return "; ".join(
+        reason if names == [*DRIVERS] else f"{reason} ({', '.join(names)})"
+        for reason, names in drivers.items()
+        if reason
+    )
 
 
 def checkers() -> str:
     """docs/checkers.md."""
-    rows = [
-        (f"`{kind.name}`", kind.guarantee, kind.severity, kind.promise)
-        for kind in all_kinds().values()
-    ]
-    others = [(f"`{kind.name}`", kind.severity, kind.promise) for kind in FOREIGN]
-    heads = ("severity", "the promise that it breaks")
-    return "\n".join(
-        [
-            "# Checkers\n",
-            _NOTE,
-            _CHECKERS_INTRO,
-            _table(("anomaly", "what holds without it", *heads), rows),
-            _FOREIGN,
-            _table(("anomaly", *heads), others),
-        ]
-    )
+    promises: dict[str, list[str]] = {}
+    for kind in all_kinds().values():
+        line = f"- `{kind.name}` ({kind.severity}): {kind.guarantee}"
+        promises.setdefault(kind.promise, []).append(line)
+    lists = [f"**{promise}**\n\n" + "\n".join(lines) for promise, lines in promises.items()]
+    others = [f"- `{kind.name}` ({kind.severity}): {kind.promise}" for kind in FOREIGN]
+    intro = ["# Checkers\n", _NOTE, _CHECKERS_INTRO]
+    return "\n".join([*intro, "\n\n".join(lists), _FOREIGN, *others]) + "\n"
 
 
 def versions() -> str:
     """docs/versions.md."""
-    rows = [tuple(release.row().values()) for release in CATALOGUE.values()]
-    heads = tuple(next(iter(CATALOGUE.values())).row())
+    parts = []
+    for alike, releases in groupby(CATALOGUE.values(), key=_alike):
+        parts.append(f"\n**{alike}**\n")
+        parts += [f"- **{release.name}**: {_note(release)}" for release in releases]
     rules = [(f"`{rule}`", rule.explanation) for rule in Truncation]
-    notes = [
-        (
-            release.name,
-            release.note,
-            _settings({**release.client, **release.config}),
-            _wire(release),
-        )
-        for release in CATALOGUE.values()
-    ]
     return "\n".join(
         [
             "# Kafka releases\n",
             _NOTE,
             _VERSIONS_INTRO,
-            _table(heads, rows),
-            "\n## How a new follower cuts its log\n",
+            *parts,
+            "\n## How a new follower truncates its log\n",
             _table(("rule", "what it does"), rules),
-            "\n## What else to know\n",
-            _table(("kafka", "note", "settings of its own", "requests of the probe"), notes),
         ]
     )
+
+
+def _alike(release: Release) -> str:
+    """Return what a release has in common with its neighbours."""
+    row = release.row()
+    zstd = ", zstd" if row["zstd"] == "yes" else ""
+    return (
+        f"{row['metadata']}, truncates by {row['follower cuts by']},"
+        f" records {row['records']}{zstd}, {row['drivers'].replace(' ', ' and ')}"
+    )
+
+
+def _note(release: Release) -> str:
+    """Return what else to know of a release, and the settings that it needs."""
+    settings = {**release.client, **release.config}
+    needed = ", ".join(f"`{name}={value}`" for name, value in settings.items())
+    return f"{release.note} Needs {needed}." if needed else release.note
 
 
 def commands() -> str:
     """docs/commands.md."""
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
-    parts = ["# The command `highwater`\n", _NOTE]
-    parts.append(
-        "Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness"
-        " itself failed, 130 interrupted, 141 the reader of the output has ended. Only a verdict"
-        " gives exit code 1.\n"
-    )
-    for name, command in _commands(group):
-        context = typer.Context(command, info_name=f"highwater {name}", terminal_width=100)
-        parts += [f"## {name}\n", f"```\n{command.get_help(context)}\n```\n"]
+    every = [(name, command, _options(command)) for name, command in _commands(group)]
+    counts = Counter(chain.from_iterable(options for _, _, options in every))
+    common = {key for key, count in counts.items() if count >= _COMMON}
+    shared = {key: o for _, _, options in every for key, o in options.items() if key in common}
+    parts = ["# The command `highwater`\n", _NOTE, _COMMANDS_INTRO]
+    many = copy(every[0][1])
+    many.help, many.params = "", [*shared.values()]
+    parts.append(f"```\n{_help('COMMAND', many)}\n```\n")
+    for name, command, options in every:
+        single = copy(command)
+        apart = [option for key, option in options.items() if key in common]
+        single.params = [option for option in command.params if option not in apart]
+        also = f"\nAlso {', '.join(f'`{option.opts[0]}`' for option in apart)}.\n" if apart else ""
+        parts.append(f"## {name}\n\n```\n{_help(name, single)}\n```\n{also}")
     return "\n".join(parts)
+
+
+def _help(name: str, command: _Command) -> str:
+    """Return the help of a command, without the option that prints it."""
+    command.add_help_option = False
+    context = typer.Context(command, info_name=f"highwater {name}", terminal_width=100)
+    usage, _, rest = command.get_help(context).partition("\n\n")
+    return rest if usage.endswith(f"{name} [OPTIONS]") else f"{usage}\n\n{rest}"
+
+
+def _options(command: _Command) -> dict[str, typer.core.TyperOption]:
+    """Return the options of a command by what those of the same meaning have in common."""
+    options = [option for option in command.params if isinstance(option, typer.core.TyperOption)]
+    return {f"{option.opts} {option.help} {option.default}": option for option in options}
 
 
 def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, _Command]]:
@@ -260,29 +293,28 @@ def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, _Command]]:
             yield name, command
 
 
+def changelog() -> str:
+    """docs/changelog.md, the page of the site: the changelog as it stands."""
+    return (DOCS.parent / "CHANGELOG.md").read_text("utf-8")
+
+
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "faults.md": faults,
     "checkers.md": checkers,
     "versions.md": versions,
     "commands.md": commands,
     "model.md": model,
+    "model-rules.md": model_rules,
+    "model-results.md": model_results,
+    "explanations.md": explanations,
     "hazards.md": hazards,
     "clients.md": clients,
     "results.md": results,
     "external.md": external,
     "api.md": api,
+    "changelog.md": changelog,
     **drawings(),
 }
-
-
-def _wire(release: Release) -> str:
-    """Versions of the requests that tell of a replica."""
-    wire = release.wire
-    return f"Fetch v{wire.fetch} as {wire.fetch_as}, ListOffsets v{wire.list_offsets}"
-
-
-def _settings(config: Mapping[str, str]) -> str:
-    return "<br>".join(f"`{name}={value}`" for name, value in config.items())
 
 
 def main() -> None:

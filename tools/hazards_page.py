@@ -4,52 +4,75 @@ Replays of counterexamples are in docs/model-results.json, runs of stories in
 docs/story-results.json.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from highwater.checkers.hazards.catalogue import HAZARDS
 from highwater.checkers.hazards.evaluate import default_command
-from highwater.checkers.hazards.hazard import EVIDENCE, Hazard
+from highwater.checkers.hazards.hazard import Evidence, Hazard
 from highwater.harness.releases.catalogue import release
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import HazardEnding
 from tools import story_runs
-from tools.model_tables import RESULTS, MeasuredReplay, Results, table
+from tools.model_tables import RESULTS, MeasuredReplay, Results, counted
+
+_LOSES: Final = "An acknowledged record; only a reader that knows what was sent notices."
+_COST: Final = "An upgrade."
+_HEADS: Final[dict[Evidence, str]] = {"source": "Not played itself; nearest to it"}
+
+_FINDINGS: Final = {
+    "elected-again": "elected-again",
+    "missed-decisions": "missed-decisions",
+    "old-format": "old-message-format",
+    "KAFKA-18991": "late-answer",
+    "last-replica": "power-failure",
+    "power-of-all": "power-failure",
+    "upgrade-without-elr": "upgrade-without-elr",
+    "one-controller": "one-controller",
+    "KAFKA-14139": "replaced-disk",
+    "KAFKA-20732": "tiered-new-leader",
+    "KAFKA-17754": "torn-transaction",
+    "KAFKA-19446": "late-marker",
+    "KAFKA-14402": "hanging-transaction",
+    "late-produce": "reused-sequence",
+    "reused-sequence": "reused-sequence",
+    "KAFKA-19012": "wrong-topic",
+    "KAFKA-20539": "added-partition",
+    "KAFKA-20742": "added-partition",
+}
+"""Hazards whose course is on a page in docs/findings/."""
 
 _INTRO: Final = """\
-Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records: in
-which releases, under which conditions, what makes it safe, and the command that shows it on your
-machine. `highwater hazards` lists them, `highwater hazards show ID` prints one, and
-[`highwater advise`](advise.md) holds a running cluster against all of them.
-[findings.md](findings.md) explains the mechanisms.
+Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records: the
+releases, the conditions, the cure, and the command that shows it on your machine. `highwater
+hazards` lists them, `highwater hazards show ID` prints one with the classes of Kafka's source, and
+[`highwater advise`](advise.md) holds a running cluster against all of them. Where a
+[finding](findings.md) has a page, that says how it comes about and what is lost.
 
-- A hazard applies if **all** its conditions hold. Settings are those of a topic, in force.
-- The releases and the conditions are data in `checkers/hazards/catalogue.py`. A test compares them
-  with the model: with the rules of every release of the catalogue, and with the outcome of the
-  stories for each of them under acks, min.insync.replicas and unclean elections.
-- *Replayed* is measured (`docs/model-results.json`): runs on real brokers in which the
-  counterexample came true, of all runs. *Played* is measured as well (`docs/story-results.json`):
-  runs of the story, in how many of them a promise was broken, in how many all was as the catalogue
-  or the model says, and the day of the last run. Where they are missing, nothing was counted.
+- A hazard applies if **all** its conditions hold. Settings are those of a topic, in force. The
+  catalogue (`checkers/hazards/catalogue.py`) is tested against the model and the stories.
+- Unless *loses* says otherwise, an acknowledged record is lost, and only a reader that knows what
+  was sent notices. Unless *costs* says otherwise, a cure costs an upgrade.
+- *Replayed* and *played* count runs on real brokers in which a counterexample came true
+  (`docs/model-results.json`), or a story's promise was broken (`docs/story-results.json`): all as
+  predicted, unless it says otherwise. Where they are missing, nothing was counted.
 """
 
 
 def hazards() -> str:
     """docs/hazards.md."""
     results = msgspec.json.decode(RESULTS.read_bytes(), type=Results)
-    rows = [
-        (f"[{hazard.id}](#{_anchor(hazard)})", hazard.title, hazard.affected) for hazard in HAZARDS
-    ]
+    index = ",\n".join(f"[{hazard.id}](#{_anchor(hazard)})" for hazard in HAZARDS) + "."
     return "\n".join(
         [
             "# Hazards\n",
             "<!-- Written by `make docs` from the code. -->\n",
             _INTRO,
-            table(("id", "what happens", "releases"), rows),
-            *(_section(hazard, results.replays) for hazard in HAZARDS),
+            index,
+            *_sections(results.replays),
         ]
     )
 
@@ -58,51 +81,73 @@ def _anchor(hazard: Hazard) -> str:
     return hazard.id.lower().replace(".", "")
 
 
-def _section(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> str:
-    conditions = "; ".join(hazard.other_conditions) or "none"
-    measured = [replay for replay in replays if replay.counterexample == hazard.counterexample]
-    rows = [
-        ("loses", hazard.loses),
-        ("releases", hazard.affected),
-        ("other conditions", conditions),
-        ("how", hazard.schedule),
-        ("cure", hazard.cure),
-        ("what the cure costs", hazard.cost),
-        *([("Kafka's source", hazard.source)] if hazard.source else []),
-        *([("also called", ", ".join(hazard.aliases))] if hazard.aliases else []),
-        *([("replayed", _counted(measured))] if measured else []),
-        *_played(hazard),
+def _sections(replays: Sequence[MeasuredReplay]) -> Iterator[str]:
+    """Yield a section for each hazard; what two topics of Kafka's have in common only once."""
+    known_lines: dict[str, str] = {}
+    for hazard in HAZARDS:
+        lines = []
+        for name, text in _lines(hazard, replays):
+            general = text.replace(hazard.topic, "its topic") if hazard.topic else text
+            first = known_lines.setdefault(general, hazard.id) if hazard.topic else hazard.id
+            same = f"as [{first}](#{first}), of `{hazard.topic}`"
+            lines.append(f"- **{name}**: {text if first == hazard.id else same}")
+        says = "\n".join(lines)
+        yield f"\n## {hazard.id}\n\n{hazard.title}\n\n{says}"
+
+
+def _lines(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> list[tuple[str, str]]:
+    """Return what is known about a hazard, each by its name."""
+    page = _FINDINGS.get(hazard.id, "")
+    measured = [
+        (replay.where, replay.reproduced, replay.runs)
+        for replay in replays
+        if replay.counterexample == hazard.counterexample
     ]
-    evidence = f"Shown by {EVIDENCE[hazard.evidence]}:\n\n    {default_command(hazard)}\n"
-    return f"## {hazard.id}\n\n{hazard.title}\n\n{table(('', ''), rows)}\n{evidence}"
+    lines = [
+        ("Where", "; ".join((hazard.affected, *hazard.other_conditions))),
+        ("How", f"[{page}](findings/{page}.md)" if page else hazard.schedule),
+        ("Loses", "" if page or hazard.loses == _LOSES else hazard.loses),
+        ("Cure", hazard.cure),
+        ("Costs", "" if hazard.cost == _COST else hazard.cost),
+        ("Also called", ", ".join(hazard.aliases)),
+        ("Replayed", counted(measured)),
+        *_played(hazard),
+        (_HEADS.get(hazard.evidence, "Shown by"), f"`{default_command(hazard)}`"),
+    ]
+    return [(name, text) for name, text in lines if text]
 
 
 def _played(hazard: Hazard) -> list[tuple[str, str]]:
-    """Return a row for each story of a hazard that was played."""
+    """Return a line for each story of a hazard that was played."""
     words = default_command(hazard).split()
     by_command = {words[words.index("--story") + 1]} if hazard.evidence == "story" else set()
     stories = [story.name for story in STORIES.values() if _is_of(story.harm, hazard)]
-    rows = []
+    lines = []
     for name in dict.fromkeys([*stories, *sorted(by_command)]):
         runs = sorted(
             (runs for runs in story_runs.read() if runs.story == name),
             key=lambda runs: (release(runs.kafka).number, runs.kafka, runs.setting),
         )
         if runs and (name in stories or not stories):
-            rows.append((f"played: `{name}`", "; ".join(map(_sentence, runs))))
-    return rows
+            lines.append((f"Played, `{name}`", _broken(runs)))
+    return lines
 
 
 def _is_of(harm: HazardEnding | None, hazard: Hazard) -> bool:
     return harm is not None and harm.hazard == hazard.id
 
 
-def _sentence(runs: story_runs.StoryRuns) -> str:
-    min_isr = f", min.insync.replicas={runs.min_isr}" if runs.min_isr > 1 else ""
+def _broken(runs: Sequence[story_runs.StoryRuns]) -> str:
+    """Return in how many runs a story's promise was broken, and where all was not as predicted."""
+    broken = counted((_where(count), count.broken, count.runs) for count in runs)
+    others = [count for count in runs if count.as_predicted < count.runs]
+    apart = "".join(
+        f"; {_where(count)}: {count.as_predicted} of {count.runs} as predicted" for count in others
+    )
+    return f"{broken}{apart}"
+
+
+def _where(runs: story_runs.StoryRuns) -> str:
+    min_isr = f" with min.insync.replicas={runs.min_isr}" if runs.min_isr > 1 else ""
     client = "" if runs.client == LIBRDKAFKA else f" with {runs.client}"
-    counts = f"broken {runs.broken} of {runs.runs}, as predicted {runs.as_predicted}"
-    return f"{runs.kafka}{min_isr}{client}: {counts} ({runs.day})"
-
-
-def _counted(replays: Sequence[MeasuredReplay]) -> str:
-    return ", ".join(f"{replay.where}: {replay.reproduced} of {replay.runs}" for replay in replays)
+    return f"{runs.kafka}{min_isr}{client}"

@@ -46,6 +46,15 @@ VAGUE_NAMES: Final = frozenset(
 )
 """Bare participles and pronouns: no name of a module, class, function, field or variable."""
 
+WORDS_MAX: Final = 46_500
+"""Words that all pages may have, generated ones included."""
+
+PARAGRAPH_WORDS_MAX: Final = 90
+
+_CODE: Final = re.compile(r"^```.*?^```$|^    .*?$", re.MULTILINE | re.DOTALL)
+_BREAK: Final = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*>]|\d+\.) )")
+"""Between paragraphs; an item of a list is one."""
+
 MODULES_MAX: Final = 15
 """Modules that a folder of the product may have."""
 
@@ -155,6 +164,33 @@ def crowded_folders(paths: Iterable[Path]) -> Iterator[Complaint]:
             yield folder, 1, f"{count} modules, and a folder has at most {MODULES_MAX}"
 
 
+def word_count(text: str) -> int:
+    """Return how many words a text has: what has no letter and no digit is none, as in tables."""
+    return sum(1 for word in text.split() if re.search(r"\w", word))
+
+
+def long_paragraphs(page: Path) -> Iterator[Complaint]:
+    """Yield paragraphs of more than ``PARAGRAPH_WORDS_MAX`` words, without code and tables."""
+    text = _CODE.sub(lambda code: re.sub(r"\S", " ", code[0]), page.read_text("utf-8"))
+    text = re.sub(r"^\|.*$", "", text, flags=re.MULTILINE)
+    start = 0
+    for paragraph in _BREAK.split(text):
+        start = text.index(paragraph, start)
+        words = word_count(paragraph)
+        if words > PARAGRAPH_WORDS_MAX:
+            line = text.count("\n", 0, start) + 1
+            yield page, line, f"a paragraph of {words} words: at most {PARAGRAPH_WORDS_MAX}"
+
+
+def many_words(pages: Iterable[Path]) -> Iterator[Complaint]:
+    """Yield the page with the most words, if all have more than ``WORDS_MAX``."""
+    counts = {page: word_count(page.read_text("utf-8")) for page in pages}
+    total = sum(counts.values())
+    if total > WORDS_MAX:
+        most = max(counts, key=lambda page: counts[page])
+        yield most, 1, f"all pages have {total:,} words, at most {WORDS_MAX:,}: this one has most"
+
+
 def complaints(root: Path) -> list[Complaint]:
     """Return every violation below ``root``, the project's folder, in order of place."""
     trees = [(path, ast.parse(path.read_text())) for path in sources(root)]
@@ -174,6 +210,11 @@ def complaints(root: Path) -> list[Complaint]:
     for path in [*everywhere, *root.glob("*.md"), *(root / "docs").rglob("*.md")]:
         if path.name not in {"lint.py", "style.md"}:
             violations += mannered_words(path)
+    pages = [root / "README.md", root / "CONTRIBUTING.md", root / "SECURITY.md"]
+    pages += sorted((root / "docs").rglob("*.md"))
+    violations += many_words(pages)
+    for page in [*pages, root / "CHANGELOG.md"]:
+        violations += long_paragraphs(page)
     return sorted((path.relative_to(root), line, text) for path, line, text in violations)
 
 

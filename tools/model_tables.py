@@ -17,7 +17,7 @@ from highwater.checkers.model.transactions.transaction_machine import (
     TransactionCounterexample,
 )
 from highwater.checkers.model.transactions.transaction_rules import CLIENTS
-from highwater.cli.model_rules import ORDER, alike, ranges, says, source, transaction_table
+from highwater.cli.model_rules import ORDER, ranges, says, transaction_table
 from highwater.harness.base.wording import count
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.reports.drawings.counterexample_svg import whole
@@ -127,20 +127,36 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 def model() -> str:
     """docs/model.md: its text as it stands, its tables anew."""
-    results = msgspec.json.decode(RESULTS.read_bytes(), type=Results)
+    blocks = {"invariants": invariants, "transaction-invariants": transaction_invariants}
+    return _with_blocks("model.md", blocks)
+
+
+def model_rules() -> str:
+    """docs/model-rules.md."""
+    mutations = _read().mutations
+    blocks = {"rules": lambda: rules(mutations), "transaction-rules": transaction_rules}
+    return _with_blocks("model-rules.md", blocks)
+
+
+def model_results() -> str:
+    """docs/model-results.md."""
+    results = _read()
     blocks = {
-        "rules": rules,
-        "invariants": invariants,
         "searches": lambda: searches(results.scopes),
         "replays": lambda: replays(results.replays),
-        "mutations": lambda: mutations(results.mutations),
-        "explanations": explanations,
-        "not-explaining": not_explaining,
-        "transaction-invariants": transaction_invariants,
         "transaction-searches": lambda: transaction_searches(results.transactions),
-        "transaction-rules": transaction_rules,
     }
-    return _with_blocks("model.md", blocks)
+    return _with_blocks("model-results.md", blocks)
+
+
+def explanations() -> str:
+    """docs/explanations.md."""
+    blocks = {"explanations": explaining, "not-explaining": not_explaining}
+    return _with_blocks("explanations.md", blocks)
+
+
+def _read() -> Results:
+    return msgspec.json.decode(RESULTS.read_bytes(), type=Results)
 
 
 def external() -> str:
@@ -160,16 +176,22 @@ def _with_blocks(page: str, blocks: Mapping[str, Callable[[], str]]) -> str:
     return text
 
 
-def rules() -> str:
-    """Switches against releases, those with the same rules in one column; and what each means."""
-    groups = alike()
-    heads = ("rule", *("<br>".join(group) for group in groups))
-    rows = [
-        (f"`{switch}`", *("●" if getattr(rules_of(group[0]), switch) else "" for group in groups))
-        for switch in SWITCHES
-    ]
-    meanings = [(f"`{switch}`", says(switch), source(switch)) for switch in SWITCHES]
-    return table(heads, rows) + "\n" + table(("rule", "what it is", "source"), meanings)
+def rules(measured: Sequence[Mutation]) -> str:
+    """Return what each switch is, which releases have it, and what breaks without it."""
+    lines = []
+    for switch in SWITCHES:
+        having = ranges([name for name in ORDER if getattr(rules_of(name), switch)])
+        alone = "; ".join(_needed(row) for row in measured if row.switch == switch)
+        lines.append(f"- `{switch}` ({having}): {says(switch)}{f' *{alone}*' if alone else ''}\n")
+    return "".join(lines)
+
+
+def _needed(mutation: Mutation) -> str:
+    """Return what breaks when a rule is switched the other way."""
+    kafka = mutation.kafka.partition(",")[0]
+    if mutation.depth is None:
+        return f"Nothing breaks ({kafka})."
+    return f"{mutation.invariant}, {mutation.depth} steps ({kafka})."
 
 
 def invariants() -> str:
@@ -189,104 +211,130 @@ def transaction_invariants() -> str:
 
 def transaction_rules() -> str:
     """Return the rules of transactions, and which releases have them with which client."""
-    rows = []
-    for number, (name, meaning, origin, _) in enumerate(transaction_table(CLIENTS[0])):
+    lines = []
+    for number, (name, meaning, _, _) in enumerate(transaction_table(CLIENTS[0])):
         having = {client: transaction_table(client)[number][3] for client in CLIENTS}
         releases = having[CLIENTS[0]]
         if len(set(having.values())) > 1:
-            releases = "<br>".join(f"{client}: {names}" for client, names in having.items())
-        rows.append((f"`{name}`", meaning, origin, releases))
-    return table(("rule", "what it is", "source", "releases that have it"), rows)
+            releases = ", ".join(f"{client} {names}" for client, names in having.items())
+        lines.append(f"- `{name}` ({releases}): {meaning}\n")
+    return "".join(lines)
 
 
 def transaction_searches(measured: Sequence[SearchedTransactions]) -> str:
-    """Return a row a search of transactions."""
-    rows = [
-        (
-            search.kafka,
-            search.client,
-            ", ".join(f"{name} {number}" for name, number in search.bounds.items())
-            + "".join(f", {name} {'on' if on else 'off'}" for name, on in search.switched.items()),
-            "<br>".join(f"**`{name}` {steps} steps**" for name, steps in search.broken.items())
-            or "all hold",
-            f"{search.states:,}",
-            str(search.depth),
-        )
-        for search in measured
-    ]
-    return table(("Kafka", "client", "bounds", "what breaks", "states", "depth"), rows)
+    """Return a list of bounds, each with what was found; clients and releases alike together."""
+    outcomes: dict[str, dict[str, dict[str, list[str]]]] = {}
+    for search in measured:
+        bounds = [f"{name} {number}" for name, number in search.bounds.items() if number]
+        bounds += [f"`{name}` {'on' if on else 'off'}" for name, on in search.switched.items()]
+        broken = {name: f"{steps}" for name, steps in search.broken.items()}
+        places = outcomes.setdefault(", ".join(bounds), {}).setdefault(_broken(broken), {})
+        places.setdefault(search.client, []).append(search.kafka)
+    return _listed(
+        (bounds, [(_clients(places), what) for what, places in rows.items()])
+        for bounds, rows in outcomes.items()
+    )
 
 
-def explanations() -> str:
-    """Return the explanations of each anomaly, in the order in which they are tried."""
-    rows = [
-        (anomaly, f"`{rule.name}`", rule.licence.name, rule.says)
-        for anomaly, rules in EXPLANATIONS.items()
-        for rule in rules
-    ]
-    return table(("anomaly", "rule", "licensed by", "what explains it"), rows)
+def _clients(places: Mapping[str, Sequence[str]]) -> str:
+    return ", ".join(f"{client} {', '.join(releases)}" for client, releases in places.items())
+
+
+def _broken(steps: Mapping[str, str]) -> str:
+    """Return invariants that break by the number of steps; the same number once."""
+    names: dict[str, list[str]] = {}
+    for name, number in steps.items():
+        names.setdefault(number, []).append(f"`{name}`")
+    return "; ".join(f"{', '.join(alike)} {steps}" for steps, alike in names.items()) or "all hold"
+
+
+def _listed(groups: Iterable[tuple[str, Sequence[tuple[str, str]]]]) -> str:
+    """Return a list for each set of bounds, of what was found where."""
+    return "\n".join(
+        f"**{bounds}**\n\n" + "".join(f"- {where}: {what}\n" for where, what in rows)
+        for bounds, rows in groups
+    )
+
+
+def explaining() -> str:
+    """Return the explanations of each anomaly in the order in which they are tried."""
+    texts: set[str] = set()
+    parts = []
+    for anomaly, rules_ in EXPLANATIONS.items():
+        parts.append(f"**{anomaly}**\n\n")
+        for rule in rules_:
+            text = "as above." if rule.says in texts else rule.says
+            texts.add(rule.says)
+            parts.append(f"- `{rule.name}` ({rule.licence.name}): {text}\n")
+        parts.append("\n")
+    return "".join(parts).removesuffix("\n")
 
 
 def not_explaining() -> str:
-    """Return the switches that license no explanation, each with the reason."""
-    rows = [(f"`{switch}`", reason) for switch, reason in NOT_EXPLAINING.items()]
-    return table(("switch", "why it explains nothing"), rows)
+    """Return the switches that license no explanation, those with one reason together."""
+    switches: dict[str, list[str]] = {}
+    for switch, reason in NOT_EXPLAINING.items():
+        switches.setdefault(reason, []).append(f"`{switch}`")
+    return "".join(f"- {', '.join(names)}: {reason}\n" for reason, names in switches.items())
 
 
 def observations() -> str:
     """Return where each observation comes from on each kind of cluster, and what rests on it."""
     rows = []
     for observation, origin in SOURCES.items():
-        sources = (origin.local, origin.containers, origin.inventory, origin.managed)
-        resting = [
-            f"`{rule.name}`"
-            for rules in EXPLANATIONS.values()
-            for rule in rules
+        started = dict.fromkeys((origin.local, origin.containers))
+        resting = {
+            rule.name
+            for rules_ in EXPLANATIONS.values()
+            for rule in rules_
             if observation in rule.needs
-        ]
-        given = (text or "**no**" for text in sources)
-        rows.append((str(observation), origin.shows, *given, ", ".join(dict.fromkeys(resting))))
-    heads = ("observation", "shows", "local", "containers", "inventory", "managed service")
+        }
+        given = (text or "**no**" for text in (origin.inventory, origin.managed))
+        sources = ("; ".join(started), *given)
+        rows.append((str(observation), origin.shows, *sources, str(len(resting))))
+    heads = ("observation", "shows", "started by Highwater", "inventory", "managed service")
     return table((*heads, "explanations that rest on it"), rows)
 
 
 def searches(measured: Sequence[Searched]) -> str:
-    """Return a table for each set of bounds: releases and failures against what clients rely on."""
-    tables: dict[str, list[Searched]] = {}
-    for search in measured:
-        tables.setdefault(_bounds(search), []).append(search)
-    return "\n".join(
-        f"{bounds}\n\n{table(_heads(rows), _merged(rows))}" for bounds, rows in tables.items()
+    """Return a list for each set of bounds: releases and failures, and what breaks there."""
+    outcomes: dict[str, dict[tuple[str, str], list[str]]] = {}
+    for search in sorted(measured, key=lambda row: (ORDER.index(row.kafka), row.failures)):
+        failures = f"{count(search.failures, 'failure')}"
+        places = outcomes.setdefault(_bounds(search), {})
+        places.setdefault((failures, _outcome(search)), []).append(search.kafka)
+    return _listed(
+        (
+            bounds,
+            [
+                (f"{failures}, {ranges(names)}", what)
+                for (failures, what), names in sorted(rows.items(), key=_failures)
+            ],
+        )
+        for bounds, rows in outcomes.items()
     )
 
 
-def _heads(measured: Sequence[Searched]) -> tuple[str, ...]:
-    names = (f"`{name}`" for name in _columns(measured))
-    return ("Kafka", "failures", *names, "states", "depth")
-
-
-def _columns(measured: Sequence[Searched]) -> tuple[str, ...]:
-    """Return the promises, or what else the searches with the same bounds asked about."""
-    questions = {name for search in measured for name in search.invariants}
-    return (
-        PROMISES if questions <= set(PROMISES) else tuple(n for n in INVARIANTS if n in questions)
-    )
+def _failures(row: tuple[tuple[str, str], object]) -> str:
+    return row[0][0]
 
 
 def _bounds(searched: Searched) -> str:
+    unclean = f"{', unclean elections' if searched.unclean else ''}"
+    by_hand = f"{', elections by hand' if searched.by_hand else ''}"
+    acks = "" if searched.acks == "all" else f"acks={searched.acks}, "
+    min_isr = f", min.insync.replicas={searched.min_isr}" if searched.min_isr > 1 else ""
+    rounds = "" if searched.by == "message" else f", by {searched.by}"
     return (
-        f"**acks={searched.acks}, min.insync.replicas={searched.min_isr}**,"
-        f" {'unclean' if searched.unclean else 'clean'} elections"
-        f"{' and others by hand' if searched.by_hand else ''};"
-        f" {searched.brokers} brokers, {count(searched.records, 'record')},"
-        f" {count(searched.moves, 'leadership move')},"
-        f" {count(searched.late, 'late answer')}{_rare(searched)}; a step is a {searched.by}:"
+        f"{acks}{searched.brokers} brokers, {count(searched.records, 'record')},"
+        f" {count(searched.moves, 'move')}{_rare(searched)}{min_isr}{unclean}{by_hand}{rounds}"
     )
 
 
 def _rare(searched: Searched) -> str:
     """Return the bounds that most searches do not have."""
     counted = {
+        "late answer": searched.late,
         "controller failover": searched.failovers,
         "replaced disk": searched.wipes,
         "late ISR request": searched.joins,
@@ -299,23 +347,17 @@ def _rare(searched: Searched) -> str:
     return "".join(parts) + ("" if searched.stops else ", no orderly stops")
 
 
-def _merged(measured: Sequence[Searched]) -> list[tuple[str, ...]]:
-    """Return a row a search; releases for which the same was found, state by state, share one."""
-    rows: dict[tuple[str, ...], list[str]] = {}
-    for search in sorted(measured, key=lambda search: (ORDER.index(search.kafka), search.failures)):
-        cells = tuple(_cell(search, name) for name in _columns(measured))
-        columns = (str(search.failures), *cells, f"{search.states:,}", str(search.depth))
-        rows.setdefault(columns, []).append(search.kafka)
-    return [(ranges(names), *columns) for columns, names in rows.items()]
-
-
-def _cell(searched: Searched, name: str) -> str:
-    if name not in searched.invariants:
-        return "-"
-    broken = searched.invariants[name]
-    if broken is None:
-        return "holds" if searched.exhausted else "not broken so far"
-    return f"**{_linked(f'{broken.depth} steps', broken.counterexample)}**"
+def _outcome(searched: Searched) -> str:
+    """Return what breaks, and in how many steps."""
+    steps = {
+        name: _linked(str(broken.depth), broken.counterexample)
+        for name, broken in searched.invariants.items()
+        if broken is not None
+    }
+    names = () if set(searched.invariants) == set(PROMISES) else tuple(searched.invariants)
+    about = f" ({', '.join(f'`{name}`' for name in names)})" if names and not steps else ""
+    rest = "" if searched.exhausted else " (not every state was reached)"
+    return f"{_broken(steps)}{about}{rest}"
 
 
 def replays(replays_: Sequence[MeasuredReplay]) -> str:
@@ -326,8 +368,8 @@ def replays(replays_: Sequence[MeasuredReplay]) -> str:
     rows = [
         (
             _linked(name.removesuffix(".json"), name),
-            _counted(replay for replay in group if replay.reproduced),
-            _counted(replay for replay in group if not replay.reproduced),
+            counted((row.where, row.reproduced, row.runs) for row in group if row.reproduced),
+            counted((row.where, row.runs, row.runs) for row in group if not row.reproduced),
             " ".join(dict.fromkeys(replay.note for replay in group if replay.note)),
         )
         for name, group in grouped.items()
@@ -335,28 +377,14 @@ def replays(replays_: Sequence[MeasuredReplay]) -> str:
     return table(("counterexample", "reproduced on", "kept by", "what else"), rows) if rows else ""
 
 
-def _counted(replays_: Iterable[MeasuredReplay]) -> str:
-    return "<br>".join(
-        f"{replay.where}: {replay.reproduced or replay.runs} of {replay.runs}"
-        for replay in replays_
+def counted(measured: Iterable[tuple[str, int, int]]) -> str:
+    """Return counts of runs, places with the same one together."""
+    places: dict[tuple[int, int], list[str]] = {}
+    for where, hits, runs in measured:
+        places.setdefault((hits, runs), []).append(where)
+    return "; ".join(
+        f"{hits} of {runs} on {', '.join(names)}" for (hits, runs), names in places.items()
     )
-
-
-def mutations(measured: Sequence[Mutation]) -> str:
-    """Return a row for each rule that was switched the other way."""
-    rows = [
-        (
-            f"`{mutation.switch}`",
-            mutation.kafka,
-            f"`{mutation.invariant}`" if mutation.depth is not None else "nothing",
-            str(mutation.depth) if mutation.depth is not None else "-",
-            f"{mutation.states:,}",
-            mutation.scope,
-        )
-        for mutation in measured
-    ]
-    heads = ("rule", "switched on Kafka", "what breaks", "steps", "states", "within")
-    return table(heads, rows) if rows else ""
 
 
 def _linked(words: str, file: str | None) -> str:

@@ -12,11 +12,10 @@ MEASUREMENTS: Final = Path(__file__).parent.parent / "docs" / "results"
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/results/*.toml. -->\n"
 _INTRO: Final = """\
-What was measured, with the command that measures it again. Two cores, 24 GB, Linux x86_64, Java 17,
-Python 3.11. *Load* is what other work put on the two cores. Runs of stories that show hazards are
-counted in [hazards.md](hazards.md), replays of counterexamples in
-[model.md](model.md#on-real-brokers), clients in [clients.md](clients.md). To add a measurement, add
-a row to a file in `docs/results/`.
+What was measured, with the command that measures it again: on two cores, 24 GB, Linux x86_64, Java
+17, Python 3.11. The files in `docs/results/`, to which a new measurement is added, say how long it
+took and what else the machine did. [hazards.md](hazards.md) counts runs of stories,
+[model-results.md](model-results.md#on-real-brokers) replays, [clients.md](clients.md) clients.
 """
 
 
@@ -66,4 +65,4 @@ def results() -> str:
 
 def _how(row: Measurement) -> str:
     command = f"`{row.command}`, " if row.command else ""
-    return f"{command}{row.date}{f', {row.machine}' if row.machine else ''}"
+    return f"{command}{row.date}"

@@ -328,7 +328,7 @@ class RealCluster:
         """Wait until the first voters are committed, before any broker reads them.
 
         A broker that has read them from a leader whose log it then truncates never reads them
-        again, and finds no controller (docs/findings.md).
+        again, and finds no controller (docs/findings/forgotten-voters.md).
         """
         with contextlib.closing(self._view()) as view:
 

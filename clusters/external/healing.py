@@ -140,7 +140,8 @@ class ClusterHealer:
 
         Until the controller has noticed that a session ended, all metadata still lists that broker.
         A deletion that involves such a broker never ends in Kafka 0.10.2, and its controller
-        creates no topics any more (docs/findings.md). KRaft remembers which broker has to delete
+        creates no topics any more (docs/findings/stuck-deletion.md).
+        KRaft remembers which broker has to delete
         which replica.
         """
         if self.kafka.coordination == "kraft":

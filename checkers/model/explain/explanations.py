@@ -116,7 +116,7 @@ _SCRIPTED: Final = (
     " names the switch; in a random run it stays unexplained."
 )
 _CHECKED: Final = "It is asked when elections and ISR changes are checked, and explains no anomaly."
-_HARMLESS: Final = "No search found a promise that breaks without it (docs/model.md)."
+_HARMLESS: Final = "No search found a promise that breaks without it (docs/model-rules.md)."
 _REFUSED: Final = "Without it a broker refuses what it should take, which is no anomaly."
 
 NOT_EXPLAINING: Final[Mapping[str, str]] = {

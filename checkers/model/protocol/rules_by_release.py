@@ -104,7 +104,7 @@ class Rules:
         " followers were; without it, it commits by what they held before they were cut. No"
         " release does. KRaft brokers pass over decisions; with ZooKeeper those of a controller"
         " that died are missed.",
-        "none yet, see docs/findings.md; Partition.makeLeader, isNewLeader",
+        "none yet, see docs/findings/elected-again.md; Partition.makeLeader, isNewLeader",
     )
     async_isr: bool = _switch(
         "The leader asks the controller to change the ISR, and reckons with the larger of both"

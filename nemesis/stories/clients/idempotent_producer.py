@@ -6,7 +6,7 @@ its epoch, in which the broker would wait for that number, and librdkafka sends 
 answer yet in the new one. The broker knows a record again by producer id, epoch and sequence number
 (KIP-98), so that the second record, which is in its log, is appended once more. Java's producer
 does so, too, or waits for the answers about what is in flight, as the moment has it
-(docs/findings.md).
+(docs/findings/duplicates.md).
 """
 
 from typing import Final

@@ -54,3 +54,19 @@ def test_rooms_are_imported_from_highwater(line: str, tmp_path: Path) -> None:
     path = tmp_path / "module.py"
     path.write_text(f"CODE = '''\n{line}\n'''\n")
     assert [line for _, line, _ in lint.rooms_imported(path)] == [2]
+
+
+def test_a_paragraph_has_ninety_words_at_most(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    long, code = "word " * 91, "    " + "word " * 91
+    page.write_text(f"# Title\n\n{long}\n\n{code}\n\n| {long} | - |\n\n- {long}\n- short\n")
+    assert [line for _, line, _ in lint.long_paragraphs(page)] == [3, 9]
+
+
+def test_all_pages_together_have_a_limit(tmp_path: Path) -> None:
+    short, long = tmp_path / "a.md", tmp_path / "b.md"
+    short.write_text("| one | - |\n")
+    long.write_text("word " * (lint.WORDS_MAX - 1))
+    assert [*lint.many_words([short, long])] == []
+    long.write_text("word " * lint.WORDS_MAX)
+    assert [path for path, _, _ in lint.many_words([short, long])] == [long]

@@ -1,4 +1,4 @@
-"""The tables of docs/model.md: what was measured, in as few rows as it takes."""
+"""The tables of the model: what was measured, in as few rows as it takes."""
 
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser.lineage import lost
 from tools import model_tables
-from tools.model_tables import Results, drawings, mutations, replays, searches
+from tools.model_tables import Results, drawings, replays, rules, searches, transaction_searches
 
 HELD = dict.fromkeys(model_tables.PROMISES)
 FOUND = msgspec.convert(
@@ -41,36 +41,53 @@ FOUND = msgspec.convert(
 )  # fmt: skip
 
 
-def test_releases_alike_share_a_row_and_each_cell_says_what_was_found() -> None:
+def test_releases_alike_share_a_line_that_says_what_breaks() -> None:
     lines = searches(FOUND.scopes).splitlines()
-    assert lines[0].startswith("**acks=all, min.insync.replicas=1**, clean elections; 3 brokers")
-    old, new, newest = lines[4:]
-    steps = "**[9 steps](counterexamples/lost.svg)**"
-    assert old.startswith(f"| 0.9.0.1, 0.10.2.2 | 1 | {steps} | holds |")
-    assert old.endswith("| 1,234 | 21 |")
-    assert new.startswith("| 2.8.2 | 1 | holds |")
-    assert newest.startswith("| 4.3.1 | 1 | not broken so far |")
+    assert lines == [
+        "**3 brokers, 2 records, 2 moves**",
+        "",
+        "- 1 failure, 0.9.0.1, 0.10.2.2: `acked-kept` [9](counterexamples/lost.svg)",
+        "- 1 failure, 2.8.2: all hold",
+        "- 1 failure, 4.3.1: all hold (not every state was reached)",
+    ]
 
 
-def test_bounds_apart_are_tables_apart() -> None:
+def test_bounds_apart_are_lists_apart() -> None:
     other = msgspec.structs.replace(FOUND.scopes[0], min_isr=2)
-    assert searches([*FOUND.scopes, other]).count("| Kafka | failures |") == 2
+    assert searches([*FOUND.scopes, other]).count("**3 brokers") == 2
+
+
+def test_a_search_that_asked_about_less_says_about_what() -> None:
+    less = msgspec.structs.replace(FOUND.scopes[1], invariants={"gapless": None})
+    assert searches([less]).endswith(": all hold (`gapless`)\n")
+
+
+def test_clients_of_transactions_alike_share_a_line() -> None:
+    search = model_tables.SearchedTransactions(
+        kafka="3.9.2", client="java", bounds={"late": 1, "late_controls": 0}, states=5, depth=4,
+        seconds=1.0, broken={"goes-on": 14, "ends": 14},
+    )  # fmt: skip
+    other = msgspec.structs.replace(search, client="java-v1")
+    assert transaction_searches([search, other]) == (
+        "**late 1**\n\n- java 3.9.2, java-v1 3.9.2: `goes-on`, `ends` 14\n"
+    )
 
 
 def test_a_counterexample_is_reproduced_here_and_kept_there() -> None:
     first, second = replays(FOUND.replays).splitlines()[2:]
-    assert first == "| [lost](counterexamples/lost.svg) | 0.10.2.2: 5 of 5 | 2.8.2: 5 of 5 |  |"
-    assert second == "| [a](counterexamples/a.svg) | 2.0.0: 4 of 5 |  | One was missed. |"
+    assert first == "| [lost](counterexamples/lost.svg) | 5 of 5 on 0.10.2.2 | 5 of 5 on 2.8.2 |  |"
+    assert second == "| [a](counterexamples/a.svg) | 4 of 5 on 2.0.0 |  | One was missed. |"
 
 
-def test_a_rule_that_nothing_needs_says_so() -> None:
-    needed, idle = mutations(FOUND.mutations).splitlines()[2:]
-    assert needed == "| `epochs` | 4.3.1 | `acked-kept` | 9 | 77 | 3 brokers |"
-    assert idle == "| `elr` | 4.3.1 | nothing | - | 7,777 | 3 brokers |"
+def test_a_rule_says_what_breaks_without_it() -> None:
+    lines = {line.split("`")[1]: line for line in rules(FOUND.mutations).splitlines()}
+    assert lines["epochs"].startswith("- `epochs` (0.11.0.2 to 4.4.0): A new follower asks")
+    assert lines["epochs"].endswith(" *acked-kept, 9 steps (4.3.1).*")
+    assert lines["elr"].endswith(" *Nothing breaks (4.3.1).*")
 
 
-def test_what_was_not_measured_has_no_table() -> None:
-    assert searches(()) == replays(()) == mutations(()) == ""
+def test_what_was_not_measured_has_no_list() -> None:
+    assert searches(()) == replays(()) == transaction_searches(()) == ""
 
 
 def test_every_stored_counterexample_has_a_drawing(

@@ -33,7 +33,7 @@ _UNFENCED_CLIENTS: Final = {
     " that are stable",
     KAFKA_PYTHON: "sends no member once it knows that it was put out",
 }
-"""Libraries whose loops a coordinator cannot fence (docs/findings.md)."""
+"""Libraries whose loops a coordinator cannot fence (docs/findings/unfenced-loops.md)."""
 
 
 def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:

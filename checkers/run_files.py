@@ -14,8 +14,13 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from highwater.checkers.kafka_files.foreign_files import foreign_file
-from highwater.checkers.kafka_files.segment_files import Segment, inside, left_out, limited
+from highwater.checkers.kafka_files.segment_files import Segment, inside, limited
+from highwater.checkers.kafka_files.whole_copies import (
+    gap,
+    incomplete,
+    metadata_segments,
+    missing_metadata,
+)
 from highwater.checkers.remote_runs import RemoteRun
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs import manifest
@@ -23,6 +28,7 @@ from highwater.harness.runs.broker_log_dirs import merged_copy
 from highwater.harness.runs.history import (
     ADDED,
     OPERATIONS_TABLE,
+    QUORUM_TABLE,
     TABLES,
     WHERE_RECORDED,
     completed,
@@ -104,6 +110,12 @@ class RunFiles:
         return self.merged or self.run.replicas
 
     @property
+    def listed(self) -> bool:
+        """True if a list of the run's files, which is sound, says which of them there were."""
+        broken = any(unused.path == manifest.NAME for unused in self.unread)
+        return bool(self.status.manifest) and not broken
+
+    @property
     def cut(self) -> str:
         """The phase in which the run was cut short; empty when it ended."""
         return "" if self.status.phase == "frozen" else self.status.phase
@@ -142,6 +154,18 @@ class RunFiles:
     def broken(self) -> frozenset[Path]:
         """The files, and the folders of replicas, that are no evidence."""
         return frozenset(self.run.path / unused.path for unused in self.unread)
+
+    @property
+    def committed(self) -> dict[int, int]:
+        """By controller, the offset below which its metadata log must be what was committed."""
+        if QUORUM_TABLE not in self.tables:
+            return {}
+        seen = pq.read_table(self.tables[QUORUM_TABLE], columns=["time_ns", "node", "leo", "hw"])
+        rows = seen.sort_by("time_ns").to_pylist()
+        watermark = max((row["hw"] for row in rows), default=0)
+        # The last one: a fault may have taken a disk, and the leader learns of it by a fetch.
+        ends = {row["node"]: row["leo"] for row in rows}
+        return {node: min(watermark, end) for node, end in ends.items()}
 
     @property
     def segments(self) -> list[Segment]:
@@ -311,7 +335,7 @@ def _stage_replicas(case: RunFiles) -> None:
         path = f"replicas/{folder.relative_to(source).as_posix()}"
         if any(_inside(path_unread, path) for path_unread in unread):
             continue
-        if why := "" if isinstance(case.run, RemoteRun) else _incomplete(folder):
+        if why := "" if isinstance(case.run, RemoteRun) else _missing(case, folder):
             case.unread.append(UnusedFile(path=path, why=why))
         else:
             case.replicas.append(folder)
@@ -322,21 +346,11 @@ def _stage_replicas(case: RunFiles) -> None:
         case.unread.insert(0, UnusedFile(path="replicas/", why=why))
 
 
-def _incomplete(folder: Path) -> str:
-    """Return why a replica's folder is no whole copy, the end of a sentence; empty where it may be.
-
-    Spark lists no empty files, so that a mirrored run may seem to lack some.
-    """
-    try:
-        names = [path.name for path in folder.iterdir()]
-    except OSError:
-        return ""  # the manifest says so, or reading it will
-    if why := left_out(names):
-        return f"{why}: it is no whole copy"
-    for segment in limited(inside(folder)):
-        if what := foreign_file(segment):
-            return f"has {Path(segment.path).name}, which is no log of Kafka's but {what}"
-    return ""
+def _missing(case: RunFiles, folder: Path) -> str:
+    """Return what a replica's folder shows to be missing, the end of a sentence; empty: nothing."""
+    segments = limited(inside(folder))
+    why = incomplete(folder, segments)
+    return why or ("" if case.listed or case.compacted else gap(segments))
 
 
 def _stage_metadata_logs(case: RunFiles) -> None:
@@ -345,9 +359,23 @@ def _stage_metadata_logs(case: RunFiles) -> None:
     Without one of them nobody knows what a majority had.
     """
     folders = manifest.metadata_logs(case.run)
-    paths = [folder.relative_to(case.run.path).as_posix() for folder in folders.values()]
+    paths = {folder.relative_to(case.run.path).as_posix(): folder for folder in folders.values()}
+    unread = [
+        UnusedFile(path=path, why=why)
+        for controller, (path, folder) in zip(folders, paths.items(), strict=True)
+        if not case.listed and not isinstance(case.run, RemoteRun)
+        if (why := _missing_metadata(case, controller, folder))
+    ]
     if not any(_inside(unused.path, path) for unused in case.unread for path in paths):
-        case.metadata_logs = folders
+        case.metadata_logs = {} if unread else folders
+    case.unread += unread
+
+
+def _missing_metadata(case: RunFiles, controller: int, folder: Path) -> str:
+    """Return what a controller's folder shows to be missing, as ``_missing``."""
+    segments = metadata_segments(case.key, controller, folder)
+    known = case.committed.get(controller, 0)
+    return incomplete(folder, segments) or missing_metadata(folder, segments, known)
 
 
 def _inside(path: str, folder: str) -> bool:

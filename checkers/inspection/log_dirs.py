@@ -38,7 +38,7 @@ class LogDir:
         name: the folder as it was named on the command line, for a person.
         only: names of the replicas' folders that were asked for; empty: all.
         without: checkpoint files that are no evidence.
-        cluster_id: from meta.properties; None: it is not there.
+        cluster_id, directory_id: from meta.properties (KIP-858); None: it is not there.
     """
 
     path: Path
@@ -47,6 +47,7 @@ class LogDir:
     only: frozenset[str] = frozenset()
     without: frozenset[Path] = frozenset()
     cluster_id: str | None = None
+    directory_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ def log_dirs(given: Sequence[Path]) -> list[LogDir]:
             name=str(place.path),
             only=place.only,
             cluster_id=named.get("cluster.id"),
+            directory_id=named.get("directory.id"),
         )
         for place, named, broker in zip(
             log_dir_list, properties, _brokers(log_dir_list, properties), strict=True

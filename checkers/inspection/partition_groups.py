@@ -137,8 +137,23 @@ def _same_replicas(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
         listed = ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
         yield (
             f"{' and '.join(paths)} {'both' if len(paths) == 2 else 'all'} say that they are"  # noqa: PLR2004
-            f" broker {broker}, and hold {listed}: these are not compared. {_later(partitions)}"
+            f" broker {broker}, and hold {listed}: these are not compared."
+            f"{_directories(partitions[0])} {_later(partitions)}"
         )
+
+
+def _directories(sides: Sequence[ReplicaFolder]) -> str:
+    """Return whether folders of one broker are copies of one log directory, as far as told."""
+    ids = {side.log_dir.directory_id for side in sides}
+    if None in ids:
+        return ""
+    if len(ids) == len(sides):
+        return (
+            " They are different log directories, by directory.id: a broker has a partition in one"
+            " of them, so they are not of one moment."
+        )
+    which = "They" if len(ids) == 1 else "Some of them"
+    return f" {which} are copies of one log directory, by directory.id."
 
 
 def _last_epoch(replica: ReplicaFolder) -> int | None:

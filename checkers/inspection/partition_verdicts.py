@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from highwater.checkers.inspection.partition_comparison import Comparison
 from highwater.checkers.inspection.partition_groups import PartitionGroup
-from highwater.checkers.inspection.replica_findings import Facts, state
+from highwater.checkers.inspection.replica_findings import LATE_START, Facts, log_start, state
 from highwater.checkers.inspection.report_types import (
     UNTOLD,
     DivergentOffset,
@@ -30,7 +30,11 @@ def partition(
         records: the records at the first divergent offsets.
     """
     end = max(side.leo for side in sides)
-    states = tuple(state(side, end=end, twice=side.replica.number in group.twice) for side in sides)
+    start = max(log_start(side) or 0 for side in sides)
+    states = tuple(
+        state(side, end=end, start=start, twice=side.replica.number in group.twice)
+        for side in sides
+    )
     findings = (*group.findings, *_alone(states))
     verdict = _verdict(states, findings, compared)
     return InspectedPartition(
@@ -82,10 +86,9 @@ def _sentences(
         yield from _fork(states, compared, records)
     elif verdict in ("corrupt", "unknown"):
         yield from _wrong(verdict, states, findings)
-    elif verdict == "lag":
-        yield _lag(states)
     else:
-        yield _agree(states)
+        yield _lag(states) if verdict == "lag" else _agree(states)
+        yield from _doubt(states)
 
 
 def _wrong(
@@ -164,6 +167,17 @@ def _agree(states: Sequence[InspectedReplica]) -> str:
     if len(starts) > 1:
         says += " Their logs begin at different offsets, as retention and compaction leave them."
     return says
+
+
+def _doubt(states: Sequence[InspectedReplica]) -> Iterable[str]:
+    late = [
+        str(replica.broker)
+        for replica in states
+        if any(finding.kind == LATE_START for finding in replica.findings)
+    ]
+    if late:
+        logs = f"log of broker {late[0]}" if len(late) == 1 else f"logs of brokers {_joined(late)}"
+        yield f"No file tells whether retention or an incomplete copy shortened the {logs}."
 
 
 def _joined(words: Sequence[str]) -> str:

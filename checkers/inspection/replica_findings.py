@@ -22,6 +22,9 @@ from highwater.harness.base.wording import count as counted
 HANGING_MS: Final = 15 * 60 * 1000
 """No transaction stays open for longer than transaction.max.timeout.ms, by default (KIP-664)."""
 
+LATE_START: Final = "late-start"
+"""The kind of a doubt: whether retention or a copy removed the first segments of a log."""
+
 _NAMED_MAX: Final = 5
 
 
@@ -137,12 +140,24 @@ class Facts:
         return not [*disordered(self), *contradicted(self)]
 
 
-def state(facts: Facts, *, end: int, twice: bool = False) -> InspectedReplica:
+def log_start(facts: Facts) -> int | None:
+    """Return the offset to which a broker's own files say that retention came; None: none does.
+
+    Retention moves the first entry of leader-epoch-checkpoint (LeaderEpochFileCache), and what is
+    not a segment's first offset is in log-start-offset-checkpoint (LogManager).
+    """
+    told = [start for _, start in (facts.replica.epochs or ())[:1]]
+    told += [] if facts.replica.log_start is None else [facts.replica.log_start]
+    return max(told, default=None)
+
+
+def state(facts: Facts, *, end: int, start: int = 0, twice: bool = False) -> InspectedReplica:
     """Return a replica with its findings, for ``highwater inspect``.
 
     Args:
         facts: of the replica.
         end: the greatest log end offset of its partition.
+        start: the greatest ``log_start`` of its partition.
         twice: whether another folder says that it is this replica.
     """
     replica = facts.replica
@@ -170,11 +185,11 @@ def state(facts: Facts, *, end: int, twice: bool = False) -> InspectedReplica:
             (row["producer_id"], row["first"], row["marker"])
             for row in (aborted["some"] if aborted else ())
         ),
-        findings=tuple(_findings(facts, end=end, twice=twice)),
+        findings=tuple(_findings(facts, end=end, start=start, twice=twice)),
     )
 
 
-def _findings(facts: Facts, *, end: int, twice: bool) -> Iterator[LogFinding]:
+def _findings(facts: Facts, *, end: int, start: int, twice: bool) -> Iterator[LogFinding]:
     yield from facts.replica.findings
     if twice:
         says = "Two folders say that they are this replica: it is not compared."
@@ -184,6 +199,7 @@ def _findings(facts: Facts, *, end: int, twice: bool) -> Iterator[LogFinding]:
     yield from _damages(facts)
     yield from _order(facts)
     yield from _missing_segments(facts)
+    yield from _late_start(facts, start=start)
     yield from _checkpoints(facts, end=end)
     yield from disordered(facts)
     yield from _epoch_list(facts, end=end)
@@ -287,6 +303,21 @@ def _missing_segments(facts: Facts) -> Iterator[LogFinding]:
         if facts.between or not (facts.compacted or begin < facts.gaps_till):
             says = f"Offsets {begin} to {last} lie in none of its segments."
             yield LogFinding("missing-segment", "error", says, begin)
+
+
+def _late_start(facts: Facts, *, start: int) -> Iterator[LogFinding]:
+    """Yield the doubt about a log that begins later than 0, where no broker's file explains it.
+
+    What Kafka leaves beside a log does not: a snapshot of producers may outlive its segment, and
+    brokers remove their segments at different times.
+    """
+    replica, first = facts.replica, facts.replica.begins or 0
+    if first > start and log_start(facts) is None and not replica.tiered:
+        says = (
+            f"Its log begins with offset {first}. Retention leaves a log so, and a copy without its"
+            " first segments: no file here tells which."
+        )
+        yield LogFinding(LATE_START, "note", says, first)
 
 
 def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from highwater.checkers.core.derived import derived
 from highwater.checkers.inspection.replica_extents import ORDINARY, TORN, UNREADABLE
 from highwater.checkers.kafka_files.reader import SCHEMA, read_file, read_segment
-from highwater.checkers.kafka_files.segment_files import SEGMENT, Segment, limited
+from highwater.checkers.kafka_files.segment_files import Segment
+from highwater.checkers.kafka_files.whole_copies import METADATA_TOPIC, metadata_segments
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.harness.base.files import open_regular
 
-TOPIC: Final = "__cluster_metadata"
 VOTERS_RECORD: Final = "type 6"
 """``reader.SCHEMA``'s control type of a VotersRecord."""
 
@@ -146,7 +146,7 @@ def _snapshot_batches(log: ControllerLog, snapshot: Snapshot) -> Iterator[pa.Rec
         path=str(snapshot.path),
         run=log.run,
         broker=log.controller,
-        topic=TOPIC,
+        topic=METADATA_TOPIC,
         partition=0,
         base_offset=0,
     )
@@ -166,20 +166,7 @@ def _values(batch: pa.RecordBatch) -> Iterator[bytes]:
 
 
 def _read(case: RunFiles, controller: int, folder: Path) -> ControllerLog:
-    segments = limited(
-        [
-            Segment(
-                path=str(path),
-                run=case.key,
-                broker=controller,
-                topic=TOPIC,
-                partition=0,
-                base_offset=int(path.stem),
-            )
-            for path in folder.iterdir()
-            if SEGMENT.fullmatch(path.name)
-        ]
-    )
+    segments = metadata_segments(case.key, controller, folder)
     rows = pa.Table.from_batches(
         [batch for segment in segments for batch in read_segment(segment)], SCHEMA
     )

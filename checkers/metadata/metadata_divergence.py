@@ -26,7 +26,6 @@ from itertools import combinations
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.core.anomaly import SCHEMA
@@ -35,8 +34,8 @@ from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import if_controllers_keep_disks
 from highwater.checkers.inspection.compare import Extent, ReplicaLogs, compare
 from highwater.checkers.kafka_files import metadata_records
+from highwater.checkers.kafka_files.whole_copies import METADATA_TOPIC
 from highwater.checkers.metadata.controller_logs import (
-    TOPIC,
     VOTERS_RECORD,
     ControllerLog,
     Row,
@@ -45,7 +44,6 @@ from highwater.checkers.metadata.controller_logs import (
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Engine
-from highwater.harness.runs.history import QUORUM_TABLE
 
 _COMPARED: Final = ("offset", "leader_epoch", "control", "key", "value")
 _READ: Final = (
@@ -105,7 +103,7 @@ def _idle(tables: Tables, case: RunFiles) -> str:
         return "no metadata log of a KRaft controller was frozen"
     if len(logs) == 1:
         return "one metadata log alone has no other to agree with"
-    pairs = _pairs(logs, _committed(case))
+    pairs = _pairs(logs, case.committed)
     return "" if any(pair.begin < pair.end for pair in pairs) else "no two metadata logs overlap"
 
 
@@ -128,23 +126,11 @@ def metadata_divergence(tables: Tables) -> pa.Table:
     pairs: list[_Pair] = []
     for case in tables.cases:
         logs = controller_logs(tables)[case.key]
-        committed = _committed(case)
+        committed = case.committed
         rows += [row for log in logs for row in _by_itself(log, committed.get(log.controller, 0))]
         pairs += [pair for pair in _pairs(logs, committed) if pair.differs]
     rows += _compared(tables.engine, pairs)
     return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
-def _committed(case: RunFiles) -> dict[int, int]:
-    """Return, by controller, the offset below which its log must be what was committed."""
-    if QUORUM_TABLE not in case.tables:
-        return {}
-    seen = pq.read_table(case.tables[QUORUM_TABLE], columns=["time_ns", "node", "leo", "hw"])
-    rows = seen.sort_by("time_ns").to_pylist()
-    watermark = max((row["hw"] for row in rows), default=0)
-    # The last one: a fault may have taken a disk, and the leader learns of it by the next fetch.
-    ends = {row["node"]: row["leo"] for row in rows}
-    return {node: min(watermark, end) for node, end in ends.items()}
 
 
 def _by_itself(log: ControllerLog, bound: int) -> Iterator[Row]:
@@ -168,7 +154,7 @@ def _anomaly(run: str, offset: int | None, copies: list[Row]) -> Row:
     place = {
         "run": run,
         "kind": METADATA_DIVERGENCE,
-        "topic": TOPIC,
+        "topic": METADATA_TOPIC,
         "partition": 0,
         "offset": offset,
     }

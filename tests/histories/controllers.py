@@ -20,7 +20,7 @@ from tests.support.metadata_logs import (
     vote,
     write,
 )
-from tests.support.run_builder import RunBuilder
+from tests.support.run_builder import RunBuilder, listed
 
 SETTING: Final = "retention.ms"
 DECIDED: Final = (
@@ -59,7 +59,7 @@ def quorum(
     built = run.write()
     for controller, batches in logs.items():
         write(path, controller, batches)
-    return built
+    return listed(built)
 
 
 def agreeing(path: Path) -> Run:
@@ -122,7 +122,7 @@ def cleaned(path: Path, *, covered: int) -> Run:
     write(path, 100, whole)
     before = [topic(), partition(version=0)]
     write(path, 101, whole[3:], base=3, snapshots={(covered, 1): before})
-    return built
+    return listed(built)
 
 
 def alone(path: Path, batches: Batches, *, hw: int = END) -> Run:
@@ -138,7 +138,7 @@ def alone(path: Path, batches: Batches, *, hw: int = END) -> Run:
         run.decided(kind, value, **row)
     built = run.write()
     write(path, None, batches)
-    return built
+    return listed(built)
 
 
 def changed(*records: bytes) -> Batches:

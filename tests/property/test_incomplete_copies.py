@@ -24,6 +24,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from highwater.checkers.inspection.inspect import inspect
+from highwater.checkers.inspection.replica_findings import LATE_START
 from highwater.checkers.inspection.report_types import InspectedPartition
 from highwater.checkers.kafka_files.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from tests.support.logdirs import Broker, Record, batch, brokers
@@ -342,6 +343,27 @@ def expected(copy: Copy, lacks: dict[int, set[str]]) -> set[str]:
     return {"agree", "lag", "alone", "unknown"}
 
 
+def doubted(copy: Copy, lacks: dict[int, set[str]]) -> set[int]:
+    """The brokers whose logs begin late, though nothing that is left says why."""
+    starts = {side.broker: _starts(side, lacks[side.broker]) for side in copy.replicas}
+    reached = max((start for of_side in starts.values() for start in of_side), default=0)
+    return {
+        side.broker
+        for side in copy.replicas
+        if not starts[side.broker] and side.logs and side.logs[0] > reached
+        if any(side.strange.get(base) not in FOREIGN for base in side.logs)
+    }
+
+
+def _starts(side: Replica, lacks: set[str]) -> list[int]:
+    """Where a log begins, by each file that is left and says so."""
+    if not side.files and HIGH_WATERMARK in lacks:
+        return []
+    listed = side.epochs if "leader-epoch-checkpoint" in side.files else []
+    told = LOG_START not in lacks and side.start > side.bases[0]
+    return [*(start for _, start in listed[:1]), *([side.start] if told else [])]
+
+
 def told(found: InspectedPartition, copy: Copy, lacks: dict[int, set[str]]) -> str:
     """What was said of a copy, and what was left of it."""
     lines = [f"seed {SEED}: {found.verdict}, {found.says}"]
@@ -372,8 +394,13 @@ def inspected(
             assert not any(side.files for side in copy.replicas), name
             continue
         right = expected(copy, lacks)
-        if found.verdict not in right:
-            wrong.append(f"{folder.name}, {name}: not {right}. {told(found, copy, lacks)}")
+        late = {
+            each.broker
+            for each in found.replicas
+            if any(finding.kind == LATE_START for finding in each.findings)
+        }
+        if found.verdict not in right or late != doubted(copy, lacks):
+            wrong.append(f"{folder.name}, {name}: not {right}, {late}. {told(found, copy, lacks)}")
         said[found.verdict, copy.touched] += 1
     assert not wrong, f"{len(wrong)} of {count}:\n\n" + "\n\n".join(wrong[:5])
     return said

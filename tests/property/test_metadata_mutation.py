@@ -23,7 +23,7 @@ from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Engine
 from tests.support.logdirs import batch
 from tests.support.metadata_logs import change, nothing, partition, setting, topic, write
-from tests.support.run_builder import RunBuilder
+from tests.support.run_builder import RunBuilder, listed
 from tests.support.seeds import FIRST, histories
 
 pytestmark = [pytest.mark.drawn, pytest.mark.spark, pytest.mark.slow]
@@ -78,7 +78,7 @@ class Quorum:
             before = [topic(), *(value for _, value in records[1:begin])]
             snapshots = {(begin, 0): before} if begin else {}
             write(built.path, node, batches, base=begin, snapshots=snapshots)
-        return RunFiles.of(built, path.name)
+        return RunFiles.of(listed(built), path.name)
 
     def _batch(self, node: int, offset: int, epoch: int, value: bytes) -> bytes:
         data = bytearray(batch(offset, [(None, value)], epoch=epoch))

@@ -22,6 +22,7 @@ from highwater.checkers.kafka_files.checkpoints import (
     LOG_START,
     RECOVERY_POINT,
 )
+from highwater.checkers.run_files import RunFiles, stage
 from highwater.checkers.run_tables import Tables
 from highwater.harness.runs.plan import External, Topic
 from highwater.harness.runs.store import MORE_LOG_DIRS, Run
@@ -29,7 +30,7 @@ from highwater.harness.runs.verdict import Verdict
 from highwater.reports.pages.run import page
 from tests.histories.controllers import zookeeper
 from tests.histories.stories import fork, loss
-from tests.support.run_builder import RunBuilder
+from tests.support.run_builder import RunBuilder, listed
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -175,6 +176,19 @@ def _left_out(*names: str) -> Callable[[Path], Run]:
     return build
 
 
+def _without_the_middle(path: Path) -> Run:
+    """The same, in three segments, of which broker 2's copy lacks the second."""
+    run = _left_out()(path)
+    for replica in run.replicas.glob("*/events-0"):
+        (first,) = (file for file in replica.iterdir() if file.stat().st_size)
+        data = first.read_bytes()
+        size = len(data) // 3
+        for base in range(3):
+            (replica / f"{base:020d}.log").write_bytes(data[base * size : (base + 1) * size])
+    (run.replicas / "2" / "events-0" / f"{1:020d}.log").unlink()
+    return run
+
+
 def _pointer(path: Path) -> Run:
     run = _left_out()(path)
     log = run.replicas / "2" / "events-0" / f"{0:020d}.log"
@@ -201,6 +215,11 @@ CASES: dict[str, tuple[Callable[[Path], Run], str, set[str]]] = {
     "no-log-of-an-index": (
         _left_out(f"{9:020d}.log"),
         f"replicas/2/events-0 has the indexes of {9:020d}.log and not the log",
+        set(),
+    ),
+    "no-middle": (
+        _without_the_middle,
+        f"replicas/2/events-0 lacks a segment between {0:020d}.log and {2:020d}.log: offsets 1 to",
         set(),
     ),
     "pointer": (_pointer, "is no log of Kafka's but a Git LFS pointer", set()),
@@ -239,12 +258,23 @@ def test_broken_run_is_unknown_and_says_why(name: str, verdicts: dict[str, Verdi
     assert "Traceback" not in "".join(verdict.reasons)
 
 
-@pytest.mark.parametrize("name", ["no-logs", "no-log-of-an-index", "pointer"])
+@pytest.mark.parametrize("name", ["no-logs", "no-log-of-an-index", "no-middle", "pointer"])
 def test_an_incomplete_replica_is_accused_of_nothing(
     name: str, verdicts: dict[str, Verdict]
 ) -> None:
     assert verdicts[name].anomalies == ()
     assert "kept all 2 acknowledged records" in verdicts[name].headline
+
+
+def test_a_gap_is_the_brokers_own_where_a_list_says_that_all_files_are_there(
+    runs: dict[str, Run], tmp_path: Path
+) -> None:
+    run = Run(shutil.copytree(runs["no-middle"].path, tmp_path / "run"))
+    for compared in (["1", "3"], ["1", "2", "3"]):
+        case = RunFiles.of(run, "r0")
+        stage(case, run.path)
+        assert [folder.parent.name for folder in case.replicas] == compared
+        listed(run)
 
 
 def test_cut_short_run_is_judged_to_its_last_whole_batch(verdicts: dict[str, Verdict]) -> None:

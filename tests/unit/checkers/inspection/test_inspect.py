@@ -437,6 +437,17 @@ CASES = {
     "deleted-by-retention": Case(
         logs=(((4, SIX[4 * SIZE :]),),) * 2, verdict="agree", files=epochs((0, 4))
     ),
+    "begins-late-without-a-word": Case(
+        logs=(SIX, ((4, SIX[4 * SIZE :]),)),
+        verdict="agree",
+        says="whether retention or an incomplete copy shortened the log of broker 2.",
+        kinds={2: ("late-start",)},
+    ),
+    "begins-late-and-another-says-why": Case(
+        logs=(SIX, ((4, SIX[4 * SIZE :]),)),
+        verdict="agree",
+        files=lambda broker, name: broker.epochs(name, (0, 4)) if broker.broker == 1 else None,
+    ),
     "no-last-by-a-snapshot": Case(
         logs=(SIX, SIX),
         verdict="unknown",

@@ -1,15 +1,17 @@
 """Which metadata logs are evidence: those of the manifest, and all of a run's or none."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from highwater.checkers.run_files import RunFiles, stage
-from highwater.harness.runs import manifest
 from highwater.harness.runs.history import DECISIONS_TABLE, QUORUM_TABLE
-from highwater.harness.runs.store import Run, RunStatus
+from highwater.harness.runs.store import Run
 from tests.histories.controllers import DECIDED, calm
-from tests.support.metadata_logs import log, write
+from tests.support.metadata_logs import log, nothing, write
+from tests.support.run_builder import listed
 
 
 def frozen(path: Path, *controllers: int | None, late: bool = False) -> Run:
@@ -18,8 +20,7 @@ def frozen(path: Path, *controllers: int | None, late: bool = False) -> Run:
     if not late:
         for controller in controllers:
             write(built.path, controller, log(DECIDED))
-    digest = manifest.record(built, {})
-    built.write_struct("status.json", RunStatus(phase="frozen", quiesced=True, manifest=digest))
+    listed(built)
     if late:
         for controller in controllers:
             write(built.path, controller, log(DECIDED))
@@ -62,6 +63,44 @@ def test_logs_of_a_run_without_a_manifest_are_evidence(tmp_path: Path) -> None:
     built = calm(tmp_path / "run").write()
     write(built.path, None, log(DECIDED))
     assert [*staged(built).metadata_logs] == [100]
+
+
+WHOLE: Final = log((*DECIDED, (1, nothing())))
+
+
+@pytest.mark.parametrize(
+    ("segments", "snapshot", "says"),
+    [
+        ({}, 0, "holds no segment"),
+        ({3: WHOLE[3:]}, 2, "lacks what is before 00000000000000000003.log: no snapshot goes"),
+        ({3: WHOLE[3:]}, 3, ""),
+        ({0: WHOLE[:2], 3: WHOLE[3:]}, 0, "offsets 2 to 2 lie in none"),
+        ({0: WHOLE[:3], 3: WHOLE[3:]}, 0, ""),
+        ({0: WHOLE[:3]}, 0, "ends at offset 3, and the quorum's leader knew it to reach 5"),
+        ({0: WHOLE[:3]}, 5, ""),
+        ({0: [b"404 not found\n"]}, 0, "is no log of Kafka's but text"),
+    ],
+)
+def test_what_a_copy_lacks_is_named_and_no_log_is_evidence(
+    segments: dict[int, Sequence[bytes]], snapshot: int, says: str, tmp_path: Path
+) -> None:
+    made = calm(tmp_path / "run")
+    made.quorum({100: 5, 101: 5}, 5)
+    built = made.write()
+    write(built.path, 100, WHOLE)
+    folder = write(built.path, 101, ())
+    (folder / f"{0:020d}.log").unlink()
+    for base, batches in segments.items():
+        (folder / f"{base:020d}.log").write_bytes(b"".join(batches))
+    if snapshot:
+        (folder / f"{snapshot:020d}-{1:010d}.checkpoint").touch()
+    case = staged(built)
+    assert [*case.metadata_logs] == ([] if says else [100, 101])
+    named = {unused.path: unused.why for unused in case.unread}
+    assert [*named] == (["coordination/controller-101/__cluster_metadata-0"] if says else [])
+    assert says in "".join(named.values())
+    listed(built)
+    assert [*staged(built).metadata_logs] == [100, 101]
 
 
 def test_tables_of_decisions_may_be_missing(tmp_path: Path) -> None:

@@ -126,6 +126,31 @@ def test_an_old_copy_beside_todays_is_told_once(tmp_path: Path) -> None:
     assert told["partitions"][3]["divergent_offsets"] == [3]
 
 
+@pytest.mark.parametrize(
+    ("ids", "says"),
+    [
+        (("a", "a"), "not compared. They are copies of one log directory, by directory.id. "),
+        (("a", "b"), "not compared. They are different log directories, by directory.id: "),
+        (("a", "b", "a"), "not compared. Some of them are copies of one log directory, by "),
+        (("a", None), "not compared. Nothing in them tells which is later."),
+    ],
+)
+def test_log_directories_of_a_broker_are_told_from_copies_of_one(
+    ids: tuple[str | None, ...], says: str, tmp_path: Path
+) -> None:
+    for number, directory in enumerate(ids):
+        side = Broker(tmp_path / f"dir-{number}", 1).meta()
+        folder = side.log("events-0", plain("abcd"))
+        side.log(f"events-{number + 1}", plain("abcd"))  # in one of them alone: no clash
+        os.utime(folder / f"{0:020d}.log", (1, 1))
+        if directory is not None:
+            with (side.path / "meta.properties").open("a") as file:
+                file.write(f"directory.id={directory}\n")
+    told = json.loads(run(tmp_path, "--json").stdout)
+    assert says in " ".join(told["notes"])
+    assert [each["verdict"] for each in told["partitions"]] == ["unknown", *["alone"] * len(ids)]
+
+
 def test_a_deleted_topics_replica_is_a_stray(tmp_path: Path) -> None:
     for broker in brokers(tmp_path, 3):
         stray = broker.broker == 3

@@ -424,6 +424,8 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --min-isr 2 --story power-failure",
         played_on="3.9.2",
+        source="EligibleLeaderReplicasVersion, in the jar of 4.0.1 and not in that of 3.9.2; 3.7.0"
+        " to 3.9.0 have eligible.leader.replicas.enable, which is internal and false",
     ),
     Hazard(
         id="upgrade-without-elr",
@@ -447,6 +449,8 @@ _ENTRIES: Final = (
         command="highwater run --kafka {kafka} --protocol 3.9 --min-isr 2 --story power-failure",
         played_from=(4, 1),
         played_on="4.3.1",
+        source="EligibleLeaderReplicasVersion.ELRV_1 of 4.0.1, 4.1.2 and 4.4.0: it needs"
+        " metadata.version 4.0-IV1, and new clusters have it from 4.1-IV0 on",
     ),
     Hazard(
         id="last-known-leader",
@@ -468,6 +472,7 @@ _ENTRIES: Final = (
         evidence="run",
         command="highwater run --kafka {kafka} --nemesis kill,pause --acks 1 --subscribe 2",
         played_from=(4, 1),
+        source="PartitionChangeBuilder.canElectLastKnownLeader, in the jar of 4.0.1; ELRV_1",
     ),
     Hazard(
         id="single-replica",
@@ -490,20 +495,23 @@ _ENTRIES: Final = (
         title="With one controller, its disk has the only copy of what the cluster is.",
         loses=(
             "Every topic, as far as the controller knows. The records stay on the brokers' disks,"
-            " where no controller asks for them."
+            " where no controller asks for them; before 3.7 brokers that start again delete them."
         ),
         conditions=(On("kraft"), Controllers(1)),
         schedule=(
             "The disk of the only controller is lost; it is formatted anew, with the cluster's old"
             " id, and begins a metadata log of its own. A broker whose log is longer is told to"
             " truncate what was committed, and ends; started again, it truncates, and puts its"
-            " replicas aside as strays. One whose log is shorter goes on at its old end, and leads"
-            " topics that the controller does not know."
+            " replicas aside as strays (before 3.7 it deletes them). One whose log is shorter"
+            " goes on at its old end, and leads topics that the controller does not know."
         ),
         cure="Three controllers, on machines of their own.",
         cost="Two more processes, which need little.",
         evidence="story",
         command="highwater run --kafka {kafka} --story lost-metadata",
+        source="BrokerMetadataPublisher.findStrayPartitions of 3.3.0 and 3.6.2, which deletes"
+        " strays; LogManager.deleteStrayKRaftReplicas of 3.7.0, which renames them;"
+        " KafkaMetadataLog.truncateTo of 3.3.0 and 3.8.0",
     ),
     Hazard(
         id="KAFKA-14139",
@@ -616,6 +624,8 @@ _ENTRIES: Final = (
         cost="A new producer after each slow end of a transaction.",
         evidence="story",
         command="highwater run --kafka {kafka} --story torn-transaction",
+        source="ApiKeys.END_TXN, in 0.11.0.0 and not in 0.10.2; TransactionManager"
+        " (isTransactionV2Enabled), in the jar of 4.0.1 and not in that of 3.9.2",
     ),
     Hazard(
         id="KAFKA-19446",
@@ -695,6 +705,9 @@ _ENTRIES: Final = (
         cost="A new producer after each such abort.",
         evidence="story",
         command="highwater run --kafka {kafka} --story late-produce",
+        source="for Java, TransactionManager.maybeResolveSequences of 2.5.0, which asks for a new"
+        " epoch after such a record, and Sender.runOnce (hasUnresolvedSequences) of 2.4.1, which"
+        " fails",
     ),
     Hazard(
         id="reused-sequence",
@@ -717,6 +730,8 @@ _ENTRIES: Final = (
         cost="An abort waits until every record has its answer.",
         evidence="story",
         command="highwater run --kafka {kafka} --story reused-sequence",
+        source="for Java, RecordAccumulator.abortUndrainedBatches of 0.11.0.0 (isClosed) and 3.9.0"
+        " (hasSequence), which keeps a record that has its number",
     ),
     Hazard(
         id="KAFKA-19012",
@@ -776,7 +791,7 @@ _ENTRIES: Final = (
             "Nothing on disk. Acknowledged records are never given to a share group that reads the"
             " topic; nobody gets an error."
         ),
-        conditions=(On("kraft"), Releases((((4, 2), (4, 4)),)), ShareGroups()),
+        conditions=(On("kraft"), Releases((((4, 1), (4, 4)),)), ShareGroups()),
         schedule=(
             "Partitions are added to a topic, and written to. The group's coordinator initialises"
             " them some seconds later, at share.auto.offset.reset, which is latest by default: the"
@@ -789,7 +804,10 @@ _ENTRIES: Final = (
         cost="An upgrade; or a group that is new is given the whole topic.",
         evidence="story",
         command="highwater run --kafka {kafka} --story added-partition-share",
+        played_from=(4, 2),
         played_on="4.3.1",
+        source="GroupMetadataManager.buildInitializeShareGroupStateRequest, in the jars of 4.1.2"
+        " (offset -1 always) and 4.4.0; ShareVersion, in 4.1.2 and not in 4.0.1",
     ),
     Hazard(
         id="own-positions",

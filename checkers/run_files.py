@@ -374,8 +374,8 @@ def _stage_metadata_logs(case: RunFiles) -> None:
 def _missing_metadata(case: RunFiles, controller: int, folder: Path) -> str:
     """Return what a controller's folder shows to be missing, as ``_missing``."""
     segments = metadata_segments(case.key, controller, folder)
-    known = case.committed.get(controller, 0)
-    return incomplete(folder, segments) or missing_metadata(folder, segments, known)
+    reached_by_leader = case.committed.get(controller, 0)
+    return incomplete(folder, segments) or missing_metadata(folder, segments, reached_by_leader)
 
 
 def _inside(path: str, folder: str) -> bool:

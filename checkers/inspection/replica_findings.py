@@ -146,9 +146,9 @@ def log_start(facts: Facts) -> int | None:
     Retention moves the first entry of leader-epoch-checkpoint (LeaderEpochFileCache), and what is
     not a segment's first offset is in log-start-offset-checkpoint (LogManager).
     """
-    told = [start for _, start in (facts.replica.epochs or ())[:1]]
-    told += [] if facts.replica.log_start is None else [facts.replica.log_start]
-    return max(told, default=None)
+    log_starts = [start for _, start in (facts.replica.epochs or ())[:1]]
+    log_starts += [] if facts.replica.log_start is None else [facts.replica.log_start]
+    return max(log_starts, default=None)
 
 
 def state(facts: Facts, *, end: int, start: int = 0, twice: bool = False) -> InspectedReplica:

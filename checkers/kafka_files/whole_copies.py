@@ -1,4 +1,4 @@
-"""What the folder of one log shows to be missing from it, where no list says which files it had.
+"""Find what is missing from the folder of a log, where no list says which files it had.
 
 Nothing here accuses a broker: a copy of its disk may have left files out.
 """
@@ -80,13 +80,13 @@ def metadata_segments(run: str, controller: int, folder: Path) -> list[Segment]:
     )
 
 
-def missing_metadata(folder: Path, segments: Sequence[Segment], known: int) -> str:
+def missing_metadata(folder: Path, segments: Sequence[Segment], reached_by_leader: int) -> str:
     """Return which part of a metadata log is missing; empty where none is.
 
     A controller removes segments only up to a snapshot that it keeps (KafkaMetadataLog).
 
     Args:
-        known: the offset up to which the quorum's leader knew it to have what was committed.
+        reached_by_leader: how far the quorum's leader knew it to have what was committed.
     """
     names = (_SNAPSHOT.fullmatch(path.name) for path in folder.iterdir())
     covered = max((int(name[1]) for name in names if name), default=0)
@@ -96,9 +96,9 @@ def missing_metadata(folder: Path, segments: Sequence[Segment], known: int) -> s
     if between := gap(segments):
         return between
     end = next_offset(segments[-1])
-    if end is None or max(end, covered) >= known:
+    if end is None or max(end, covered) >= reached_by_leader:
         return ""
-    return f"ends at offset {end}, and the quorum's leader knew it to reach {known}"
+    return f"ends at offset {end}, and the quorum's leader knew it to reach {reached_by_leader}"
 
 
 def next_offset(segment: Segment) -> int | None:

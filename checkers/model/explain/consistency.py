@@ -212,7 +212,7 @@ def _jumps(
     """Yield gaps in what a consumer read while no leader was elected.
 
     Members of a group are left out. Markers of transactions, and records that were not committed,
-    are no gap.
+    are no gap; nor is what a fault took later, of which the disk does not show what it was.
     """
     if len({row.leader for row in trace.leaderships}) != 1:
         return
@@ -227,12 +227,25 @@ def _jumps(
     members = set(moves["process"].to_pylist())
     run = reads.filter(pc.equal(reads["phase"], RUN))
     for process in sorted(set(run["process"].to_pylist()) - members):
-        offsets = run.filter(pc.equal(run["process"], process))["offset"].to_numpy()
+        reads_of_process = run.filter(pc.equal(run["process"], process))
+        offsets, asked_ns = (
+            reads_of_process["offset"].to_numpy(),
+            reads_of_process["invoke_ns"].to_numpy(),
+        )
         for index in np.flatnonzero(np.diff(offsets) > 1):
             after, then = int(offsets[index]), int(offsets[index + 1])
-            if not unread.issuperset(range(after + 1, then)):
+            offsets_taken = _taken_after(observed, trace, int(asked_ns[index + 1]))
+            if not (unread | offsets_taken).issuperset(range(after + 1, then)):
                 yield _wrong(f"{process} read nothing between {after} and {then}.", "history/ops")
                 break
+
+
+def _taken_after(observed: RunTraces, trace: Trace, since_ns: int) -> set[int]:
+    """Return the offsets of which a fault took what stood there, in a run with transactions."""
+    if not observed.plan.workload.transactions:
+        return set()
+    removals = observed.removals(trace.partition)
+    return {offset for fault, gone in removals if fault.start_ns > since_ns for offset in gone}
 
 
 def _listed(names: list[str]) -> str:

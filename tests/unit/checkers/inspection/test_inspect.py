@@ -105,9 +105,18 @@ CASES = {
         says="broker 1 ends at 4, 2 behind",
     ),
     "retention": Case(
-        logs=(SIX, ((4, SIX[4 * SIZE :]),), SIX), verdict="agree", start=(0, 4, 0), leo=(6, 6, 6)
+        logs=(SIX, ((4, SIX[4 * SIZE :]),), SIX),
+        verdict="agree",
+        start=(0, 4, 0),
+        leo=(6, 6, 6),
+        kinds={2: ("late-start",)},
     ),
-    "all-deleted": Case(logs=(((6, b""),), SIX, SIX), verdict="agree", leo=(6, 6, 6)),
+    "all-deleted": Case(
+        logs=(((6, b""),), SIX, SIX),
+        verdict="agree",
+        leo=(6, 6, 6),
+        kinds={1: ("late-start",)},
+    ),
     "empty": Case(logs=(b"", b"", b""), verdict="agree", leo=(0, 0, 0)),
     "empty-behind": Case(logs=(b"", SIX, SIX), verdict="lag", leo=(0, 6, 6)),
     "rolled": Case(logs=(SIX, ((0, SIX[: 2 * SIZE]), (2, SIX[2 * SIZE :])), SIX), verdict="agree"),
@@ -234,7 +243,7 @@ CASES = {
         verdict="agree",
         hw=(6, 6),
         leo=(6, 6),
-        kinds={1: ("zeros",), 2: ("zeros",)},
+        kinds=dict.fromkeys((1, 2), ("zeros", "late-start")),
     ),
     "zeros": Case(
         logs=(bytes(999),) * 2,
@@ -404,6 +413,7 @@ CASES = {
         logs=(SIX, ((2, SIX[2 * SIZE :]),)),
         verdict="agree",
         files=beside(2, f"{0:020d}.log.deleted", f"{0:020d}.index"),
+        kinds={2: ("late-start",)},
     ),
     "no-middle": Case(
         logs=(((0, SIX[: 2 * SIZE]), (4, SIX[4 * SIZE :])), SIX),
@@ -444,7 +454,7 @@ CASES = {
         kinds={2: ("late-start",)},
     ),
     "begins-late-and-another-says-why": Case(
-        logs=(SIX, ((4, SIX[4 * SIZE :]),)),
+        logs=(((4, SIX[4 * SIZE :]),),) * 2,
         verdict="agree",
         files=lambda broker, name: broker.epochs(name, (0, 4)) if broker.broker == 1 else None,
     ),

@@ -51,6 +51,22 @@ def test_readers_step_over_nothing_else(tmp_path: Path, outcome: str, workload: 
     ]
 
 
+@pytest.mark.parametrize(("lost", "wrong"), [("1 up to 2", 0), ("2 up to 2", 1)])
+def test_what_a_fault_took_after_a_read_is_no_gap(tmp_path: Path, lost: str, wrong: int) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0", workload=TRANSACTIONS)
+    run.leader(1, 0, [1])
+    for offset, value in ((0, "p0-0"), (2, "p0-2")):
+        run.send(value, offset)
+        run.read(value, offset, process="consumer-0", phase="run")
+    run.tick(100)
+    run.fault("power-failure", 1, f"broker 1 lost its power: events-0 lost {lost}")
+    run.tick(100)
+    run.fault("power-failure", 1, "broker 1 is mended", phase="heal")
+    run.disk([1], [(0, 0, "p0-0"), (1, 0, "p0-5")])
+    said = [one.says for _, one in contradictions(observe(run.write()))]
+    assert said.count("consumer-0 read nothing between 0 and 2.") == wrong, said
+
+
 @pytest.mark.parametrize(
     ("lso", "wrong"), [(1, []), (2, ["The final reader met nothing at offset 1,"])]
 )

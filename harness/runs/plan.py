@@ -293,7 +293,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         config, brokers = derived(keys=workload.keys > 0, tiered=self.tiered)
         plain = (
             topic
-            if topic.like
+            if topic.like and self.external
             else Topic(
                 name=topic.name if self.external else Topic().name,
                 partitions=topic.partitions,

@@ -15,6 +15,7 @@ from highwater.api import judge_all
 from highwater.checkers.core.anomaly_kinds import LOST_DECISION, METADATA_DIVERGENCE
 from highwater.checkers.spark.session import spark
 from highwater.harness.releases.catalogue import release
+from highwater.harness.runs import manifest
 from highwater.harness.runs.history import DECISIONS_TABLE, QUORUM_TABLE
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.harness.runs.store import Run, Store
@@ -69,13 +70,17 @@ def batches(log: bytes) -> Iterator[tuple[int, int, int]]:
         at += 12 + length
 
 
-def unverified(run: Run, copy: Path) -> Run:
-    """A copy without a manifest, so that files that are changed are evidence all the same."""
-    shutil.copytree(run.path, copy)
-    changed = Run(copy)
-    (copy / "manifest.json").unlink()
-    changed.write_struct("status.json", msgspec.structs.replace(run.status(), manifest=""))
-    return changed
+def copy_of(run: Run, where: Path) -> Run:
+    """A copy of a run, whose files can be changed."""
+    shutil.copytree(run.path, where)
+    return Run(where)
+
+
+def verdict_of_all_files(run: Run) -> Verdict:
+    """What the judge says where changed files are what was recorded, and none is missing."""
+    digest = manifest.record(run, manifest.rows(run))
+    run.write_struct("status.json", msgspec.structs.replace(run.status(), manifest=digest))
+    return verdict(run)
 
 
 def test_what_was_acknowledged_is_there(run: Run) -> None:
@@ -97,7 +102,7 @@ def test_what_was_acknowledged_is_there(run: Run) -> None:
 def test_a_log_that_was_cut_has_lost_what_was_decided(run: Run, tmp_path: Path) -> None:
     if not run.metadata_logs:
         pytest.skip("ZooKeeper's log is not read")
-    changed = unverified(run, tmp_path / "cut")
+    changed = copy_of(run, tmp_path / "cut")
     cuts = []
     for log in changed.metadata_logs.values():
         segment = log / f"{0:020d}.log"
@@ -106,7 +111,7 @@ def test_a_log_that_was_cut_has_lost_what_was_decided(run: Run, tmp_path: Path) 
         offset, at, _ = everything[len(everything) // 3]
         segment.write_bytes(data[:at])
         cuts.append(offset)
-    judged = verdict(changed)
+    judged = verdict_of_all_files(changed)
     assert judged.verdict == "invalid"
     places = [anomaly.offset for anomaly in judged.anomalies if anomaly.kind == METADATA_DIVERGENCE]
     assert Counter(places) == Counter(cuts)
@@ -116,7 +121,7 @@ def test_a_log_that_was_cut_has_lost_what_was_decided(run: Run, tmp_path: Path) 
 def test_a_record_that_was_rewritten_is_found(run: Run, tmp_path: Path) -> None:
     if len(run.metadata_logs) < 2:
         pytest.skip("there is nothing to compare")
-    changed = unverified(run, tmp_path / "rewritten")
+    changed = copy_of(run, tmp_path / "rewritten")
     segment = changed.metadata_logs[101] / f"{0:020d}.log"
     data = segment.read_bytes()
     everything = [*batches(data)]
@@ -124,7 +129,7 @@ def test_a_record_that_was_rewritten_is_found(run: Run, tmp_path: Path) -> None:
     batch = bytearray(data[at:end])
     batch[-2] ^= 1
     segment.write_bytes(data[:at] + reseal(batch) + data[end:])
-    judged = verdict(changed)
+    judged = verdict_of_all_files(changed)
     assert judged.verdict == "invalid"
     [anomaly] = [found for found in judged.anomalies if found.kind in OURS]
     assert anomaly.kind == METADATA_DIVERGENCE

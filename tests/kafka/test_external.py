@@ -154,6 +154,11 @@ def test_a_topic_is_made_like_theirs_which_is_only_read(theirs: Landlord, tmp_pa
     for name, value in (own | given | {"retention.ms": "-1"}).items():
         assert f"({name!r}, {value!r}, " in made
     assert made.endswith("[(0, [3, 1]), (1, [1, 2])])")
+    admin = KAFKA.AdminClient({"bootstrap.servers": theirs.cluster.bootstrap})
+    admin.delete_topics(["orders"])["orders"].result(30)
+    await_condition(
+        lambda: theirs.topics, lambda topics: not topics, what="their topic to go", limit_s=60
+    )
     require_whole(theirs)
     again = onto(calm, *where, like=str(tmp_path / "latest/plan.json"))
     assert again.topic.like is not None

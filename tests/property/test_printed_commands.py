@@ -24,6 +24,7 @@ from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.nightly_cells import NEMESIS_S, NightlyCell
 from highwater.harness.runs.plan import External, Plan, Topic, Workload
 from highwater.harness.runs.store import Store
+from highwater.harness.runs.topics.likeness import Likeness
 from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.nemesis.faults.registry import faults
 from highwater.nemesis.stories.registry import STORIES
@@ -233,6 +234,7 @@ _OTHER: Mapping[type[msgspec.Struct], Mapping[str, Any]] = {
     Topic: {
         "name": "mine", "partitions": 2, "replication_factor": 1, "min_insync_replicas": 3,
         "unclean_leader_election": True, "config": {"segment.bytes": "1000000"}, "added": 1,
+        "like": Likeness(topic="orders", replicas=((1, 2, 3),)),
     },
     Workload: {
         "producers": 4, "consumers": 2, "acks": "1", "idempotence": True, "rate": 201.0,

@@ -16,7 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicCollection
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    TopicCollection,
+)
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka import admin as confluent_admin
 
@@ -201,25 +206,26 @@ class OwnCluster:
         settings = {"retention.ms": "86400000", "min.insync.replicas": "2"}
         topic = API.NewTopic(USED, num_partitions=4, replication_factor=3, config=settings)
         _done(self.admin.create_topics([topic]))
-        entry = API.ConfigEntry("log.cleaner.threads", "2")
+        setting = API.AlterConfigOpType.SET
+        entry = API.ConfigEntry("log.cleaner.threads", "2", incremental_operation=setting)
         resource = API.ConfigResource(
             API.ConfigResource.Type.BROKER, "2", incremental_configs=[entry]
         )
         _done(self.admin.incremental_alter_configs([resource]))
         if group:
-            place = Place(USED, 0, 0)
-            committed = ConsumerGroupTopicPartitions("billing", [place])
+            billing = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "billing"})
             await_condition(
-                lambda: _done(self.admin.alter_consumer_group_offsets([committed])),
+                lambda: billing.commit(offsets=[Place(USED, 0, 0)], asynchronous=False),
                 what="a group to commit",
                 limit_s=_LIMIT_S,
                 passing=(KafkaException,),
             )
+            billing.close()
         for id_ in _IDS:
             self.await_in_sync()
             os.kill(self.pid(id_), signal.SIGTERM)
             await_condition(
-                partial(_runs, self.pid(id_)), lambda runs: not runs, what="its end", limit_s=60
+                partial(_running, self.pid(id_)), lambda one: not one, what="its end", limit_s=60
             )
             self.start(id_)
 
@@ -351,12 +357,12 @@ def _done(futures: Mapping[Any, Any]) -> None:
         future.result()
 
 
-def _runs(pid: int) -> bool:
+def _running(pid: int) -> str:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return False
-    return True
+        return ""
+    return f"process {pid} runs"
 
 
 def _name(entry: Any) -> str:  # noqa: ANN401 - API is untyped

@@ -21,7 +21,7 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Engine, Rows
 from highwater.checkers.spark.failures import first_line, require_alive
-from highwater.checkers.verdicts import Findings, deeds_of, detailed, unreadable, verdict
+from highwater.checkers.verdicts import Findings, detailed, fault_counts_of, unreadable, verdict
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.scratch import scratch
 from highwater.harness.runs.history import OPERATIONS_TABLE
@@ -190,7 +190,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
             case=case,
             anomaly_counts=all_found[case.key],
             ledger=None if done.ledgers is None else done.ledgers.get(case.key, _ledger({})),
-            deeds=deeds_of(case),
+            fault_counts=fault_counts_of(case),
             crashed=done.crashed,
             idle=done.idle.get(case.key, {}),
             untold=untold,

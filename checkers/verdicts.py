@@ -67,7 +67,7 @@ class Findings:
 
     Attributes:
         ledger: None when it could not be computed.
-        deeds: the faults; None when their table is missing.
+        fault_counts: the faults; None when their table is missing.
         crashed: checker name to the error.
         idle: checker name to why it has nothing to judge, the end of a sentence.
         evidence: None when there was nothing to explain, or it could not be read.
@@ -78,7 +78,7 @@ class Findings:
     case: RunFiles
     anomaly_counts: AnomalyCounts
     ledger: Ledger | None
-    deeds: FaultCounts | None
+    fault_counts: FaultCounts | None
     crashed: dict[str, str] = field(default_factory=dict)
     idle: dict[str, str] = field(default_factory=dict)
     evidence: RecordEvidence | None = None
@@ -101,9 +101,13 @@ class Findings:
 
 def verdict(findings: Findings) -> Verdict:
     """Return the judge's verdict on one run."""
-    case, counts, deeds = findings.case, findings.anomaly_counts.counts, findings.deeds
+    case, counts, fault_counts = (
+        findings.case,
+        findings.anomaly_counts.counts,
+        findings.fault_counts,
+    )
     # Some fault may have been injected where nobody can read whether one was.
-    promise = promised(case.plan, faults=1 if deeds is None else deeds.count)
+    promise = promised(case.plan, faults=1 if fault_counts is None else fault_counts.count)
     unstruck = [_UNSTRUCK.format(requested(case.plan))] if _unstruck(findings) else []
     word, reasons = decide(promise, counts, unjudged=_unjudged(findings), untested=unstruck)
     if following := sum(findings.anomaly_counts.following.values()):
@@ -120,7 +124,7 @@ def verdict(findings: Findings) -> Verdict:
         reasons=reasons,
         promise=promise.says,
         headline=_headline(findings, counts, promise),
-        happened=Happening.of(case.plan, deeds).says,
+        happened=Happening.of(case.plan, fault_counts).says,
         ledger=ledger,
         counts={name: counts.get(name, 0) for name in all_kinds()},
         following=findings.anomaly_counts.following,
@@ -166,7 +170,7 @@ def detailed(rows: Sequence[Row]) -> list[Row]:
     return [row for _, _, row in ranked[:DETAILED_MAX]]
 
 
-def deeds_of(case: RunFiles) -> FaultCounts | None:
+def fault_counts_of(case: RunFiles) -> FaultCounts | None:
     """Return the faults in a run's cluster; None where their table cannot be read."""
     if "events/faults" not in case.tables:
         return None
@@ -179,9 +183,9 @@ def deeds_of(case: RunFiles) -> FaultCounts | None:
 
 def _unstruck(findings: Findings) -> bool:
     """Return whether faults were planned, and none was injected in a run that reached its end."""
-    case, deeds = findings.case, findings.deeds
+    case, fault_counts = findings.case, findings.fault_counts
     whole = case.status.phase == "frozen"
-    return whole and not case.plan.calm and deeds is not None and deeds.nothing
+    return whole and not case.plan.calm and fault_counts is not None and fault_counts.nothing
 
 
 def _unjudged(findings: Findings) -> list[str]:

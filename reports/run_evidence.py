@@ -85,7 +85,7 @@ class RunObservations:
 
     Attributes:
         messages: single messages that the wire acted on, in the order in which they came.
-        deeds: what was done to the cluster; None where that cannot be read.
+        fault_counts: what was done to the cluster; None where that cannot be read.
         acks: per partition, the times in ns at which sends were acknowledged, ascending.
         done: what that was: with acks=0 nobody acknowledges.
         acked_at: id of a record to the time of its acknowledgement, for the asked-for ids only.
@@ -94,11 +94,11 @@ class RunObservations:
         missing: what could not be read, a sentence each.
     """
 
-    scenes: dict[Partition, PartitionObservations] = field(default_factory=dict)
+    partitions: dict[Partition, PartitionObservations] = field(default_factory=dict)
     faults: tuple[FaultInterval, ...] = ()
     steps: tuple[FaultInterval, ...] = ()
     messages: tuple[MessageSpan, ...] = ()
-    deeds: FaultCounts | None = None
+    fault_counts: FaultCounts | None = None
     acks: dict[Partition, Ints] = field(default_factory=dict)
     done: str = "acknowledged"
     acked_at: Mapping[str, int] = field(default_factory=dict)
@@ -137,7 +137,7 @@ def gather(
     placed = _at(sends, set(places))
     traces = partition_traces(tables["events/partitions"], tables["events/replicas"])
     cuts = _cuts(tables["events/log_lines"])
-    scenes = {
+    partitions = {
         key: _silenced(
             PartitionObservations(
                 partition=key,
@@ -153,14 +153,14 @@ def gather(
     faults, steps = fault_intervals(tables["events/faults"].to_pylist(), schedule)
     ends = [int(pc.max(operations["complete_ns"]).as_py() or 0)]
     ends += [fault.end_ns or fault.start_ns for fault in (*faults, *steps)]
-    ends += [int(t.time_ns[-1]) for s in scenes.values() for t in s.tracks.values()]
-    ends += [leadership.time_ns for s in scenes.values() for leadership in s.leaderships]
+    ends += [int(t.time_ns[-1]) for s in partitions.values() for t in s.tracks.values()]
+    ends += [leadership.time_ns for s in partitions.values() for leadership in s.leaderships]
     return RunObservations(
-        scenes=scenes,
+        partitions=partitions,
         faults=tuple(faults),
         steps=tuple(steps),
         messages=_messages(run, without),
-        deeds=_deeds(run, without),
+        fault_counts=_fault_counts(run, without),
         acks=_acks(acknowledged),
         done=ACKNOWLEDGED.get(run.plan().workload.acks, "acknowledged"),
         acked_at=_acked_at(acknowledged, set(values)),
@@ -200,7 +200,7 @@ def _messages(run: Run, without: Collection[str]) -> tuple[MessageSpan, ...]:
         return ()
 
 
-def _deeds(run: Run, without: Collection[str]) -> FaultCounts | None:
+def _fault_counts(run: Run, without: Collection[str]) -> FaultCounts | None:
     if any(path.startswith("events/faults.") for path in without):
         return None
     try:
@@ -235,27 +235,29 @@ def _merged(
 
 
 def _silenced(
-    scene: PartitionObservations, sends: Iterable[Mapping[str, Any]]
+    observed: PartitionObservations, sends: Iterable[Mapping[str, Any]]
 ) -> PartitionObservations:
     """Raise the last LEO of brokers that fell silent to what acks=all proves they had.
 
     A broker may append a record and die before the observer asks it again.
     """
-    tracks = dict(scene.tracks)
+    tracks = dict(observed.tracks)
     for row in sends:
         if (row["outcome"], row["acks"]) != (OK, "all"):
             continue
         acked_ns = row["complete_ns"]
-        ruled = [scene.leadership(at_ns) for at_ns in (row["invoke_ns"], acked_ns)]
+        ruled = [observed.leadership(at_ns) for at_ns in (row["invoke_ns"], acked_ns)]
         members = set.intersection(
             *({*leadership.isr} if leadership else set[int]() for leadership in ruled)
         )
         for broker in members & {*tracks}:
             since_ns = tracks[broker].observed_at(acked_ns)
-            cut = any(c.broker == broker and since_ns <= c.time_ns <= acked_ns for c in scene.cuts)
+            cut = any(
+                c.broker == broker and since_ns <= c.time_ns <= acked_ns for c in observed.cuts
+            )
             if not cut:
                 tracks[broker] = tracks[broker].with_leo(row["offset"] + 1, acked_ns)
-    return replace(scene, tracks=tracks)
+    return replace(observed, tracks=tracks)
 
 
 def _sends(operations: pa.Table) -> pa.Table:

@@ -117,14 +117,14 @@ def _try(cluster: RealCluster, client: str, folder: Path) -> dict[str, str]:
     results = {}
     commits = COMMITS if client in COMMITTERS and cluster.release.name == MODERN else ()
     try:
-        for deed, workload in _PRODUCING.items():
+        for action, workload in _PRODUCING.items():
             if workload.idempotence and not choice.idempotence:
-                results[deed] = LACKS  # it would ignore the setting
+                results[action] = LACKS  # it would ignore the setting
                 continue
-            value = f"{client} {deed}"
-            results[deed] = _produce(cluster, library.library, workload, value.encode(), log)
-        for deed in commits:
-            results[deed] = _commit(cluster, library.library, deed, f"{client}-{deed}", log)
+            value = f"{client} {action}"
+            results[action] = _produce(cluster, library.library, workload, value.encode(), log)
+        for action in commits:
+            results[action] = _commit(cluster, library.library, action, f"{client}-{action}", log)
     finally:
         library.close()
         client_config.close_log(log)
@@ -176,7 +176,7 @@ def _produce(
 
 
 def _commit(
-    cluster: RealCluster, library: ClientLibrary, deed: str, name: str, log: logging.Logger
+    cluster: RealCluster, library: ClientLibrary, action: str, name: str, log: logging.Logger
 ) -> str:
     """Commit a transaction in which one of two records cannot be written; return what it comes to.
 
@@ -201,7 +201,7 @@ def _commit(
         producer.begin_transaction()
         producer.queue(topic, b"first", 0, on_delivery=ignored)
         producer.flush(_LIMIT_S)
-        if deed == REFUSED:
+        if action == REFUSED:
             producer.queue(topic, b"x" * 2 * _SMALL, 0, on_delivery=ignored)
             producer.flush(_LIMIT_S)
         else:

@@ -48,7 +48,7 @@ class ClientTrial(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         version: of the library.
-        results: by deed, ``works`` or the name of the error.
+        results: by action, ``works`` or the name of the error.
     """
 
     broker: str
@@ -75,13 +75,13 @@ def clients() -> str:
     return "\n".join(parts)
 
 
-def _cells(trials: Sequence[ClientTrial], deeds: Sequence[str]) -> str:
+def _cells(trials: Sequence[ClientTrial], actions: Sequence[str]) -> str:
     """Return a line for clients alike: what all of its results are, or each."""
     alike: dict[str, list[str]] = {}
     for trial in trials:
-        results = {trial.results[deed]: "" for deed in deeds}
-        for deed in deeds:
-            results[trial.results[deed]] += f", {deed}"
+        results = {trial.results[action]: "" for action in actions}
+        for action in actions:
+            results[trial.results[action]] += f", {action}"
         says = "; ".join(f"{_cell(text)}: {names[2:]}" for text, names in results.items())
         client = f"`{trial.client}` ({trial.version})"
         alike.setdefault("all work" if [*results] == [WORKS] else says, []).append(client)

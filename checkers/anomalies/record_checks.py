@@ -113,7 +113,7 @@ def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedAr
         wrong &= ~any_of(facts, flags.SENT_OK | flags.SENT_INFO)
         tables.append(_read("G1a", choose(columns, wrong), flags.SENT_FAIL, flags.READ_OK, "key"))
     if "precommitted-read" in kinds:
-        by = ("key", "deed")
+        by = ("key", "operation")
         tables.append(_read("precommitted-read", columns, flags.SENT, flags.READ_BY_ANY, *by))
     if "phantom" in kinds:
         nobodys = ~any_of(facts, flags.SENT)
@@ -188,8 +188,8 @@ def _read(kind: str, rows: Numbers, sent: int, read: int, *by: str) -> pa.Table:
     places = [group.first_place(any_of(rows["fact"], bits)) for bits in (sent, read)]
     both = (places[0] != NONE) & (places[1] != NONE)
     writer, reader = (place[both] for place in places)
-    key, deed = (rows[name][group.first[both]] for name in ("key", "deed"))
-    finding = key if by == ("key",) else mix(key, deed)
+    key, operation = (rows[name][group.first[both]] for name in ("key", "operation"))
+    finding = key if by == ("key",) else mix(key, operation)
     ends = [reference(rows, place) for place in (writer, reader)]
     return steps(kind, finding, ends, offset=at_place(rows["offset"], reader))
 

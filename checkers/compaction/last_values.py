@@ -76,7 +76,7 @@ LIMIT: Final = schema("slot", "begun", "ended", "retention_ns")
 """The time of the final read of a slot, and for how long a tombstone stays there."""
 
 REPLACED: Final = schema("key")
-_KEY: Final = rf"^k(?P<key>[0-9]+)(?P<deed>[{WRITES}{DELETES}])"
+_KEY: Final = rf"^k(?P<key>[0-9]+)(?P<op>[{WRITES}{DELETES}])"
 
 
 class LastValues(NamedTuple):
@@ -178,7 +178,7 @@ def keyed(rows: pa.Table) -> pa.Table:
     """Return the rows about records that have keys, in ``KEYED``. A kernel."""
     parts = pc.extract_regex(rows["value"], _KEY)
     rows, parts = rows.filter(parts.is_valid()), parts.filter(parts.is_valid())
-    deletes = pc.equal(pc.struct_field(parts, "deed"), DELETES)
+    deletes = pc.equal(pc.struct_field(parts, "op"), DELETES)
     named = pc.struct_field(parts, "key").cast(pa.int64())
     table = rows.drop_columns(["run", "value"])
     table = table.append_column("named", named).append_column("tombstone", deletes)

@@ -42,7 +42,7 @@ _CHUNK_BITS: Final = 20  # the places at a million offsets are sorted at once
 
 
 _TYPES: Final = {"rank": pa.int32(), "sure": pa.bool_(), "several": pa.bool_()}
-_COLUMNS: Final = ("slot", "offset", "rank", "deed", "key", "sure")
+_COLUMNS: Final = ("slot", "offset", "rank", "operation", "key", "sure")
 MEMBER: Final = schema("segment", *_COLUMNS, **_TYPES)
 """A place of an operation that can be in a cycle; see ``suspects``."""
 
@@ -66,7 +66,7 @@ def suspects(view: ClientHistory, *, ww: bool) -> Rows | None:
     ``ww`` says whether the log's order of records makes an order of operations.
 
     Returns:
-        ``segment, slot, offset, rank, deed, key, sure``, a row for each place of an operation:
+        ``segment, slot, offset, rank, operation, key, sure``, a row for each place of an operation:
         of a send the first offset that a client named, and whether it was the only one; of a read
         the last. No cycle leads from one ``segment`` to another.
     """
@@ -75,7 +75,7 @@ def suspects(view: ClientHistory, *, ww: bool) -> Rows | None:
     places = _places(view)
     clock = _clock(view, places)
     if True in places.distinct(["several"])["several"].to_pylist():
-        places = _bounds(view, places).by(["deed"], _share_floors, _PLACE).persist()
+        places = _bounds(view, places).by(["operation"], _share_floors, _PLACE).persist()
     timed = _bounds(view, places)
     spans = timed.map(partial(_spans, clock=clock, ww=ww), _SPAN).table()
     if not len(spans):
@@ -90,7 +90,7 @@ def _places(view: ClientHistory) -> Rows:
     maybe = view.doubtful.where(bits("maybe"), "doubts").by(["key"], _place_proven, _PLACE)
     reads = view.rows.where(flags.READ_BY_ANY).not_null("offset").map(_place_reads, _PLACE)
     places = landed.map(_place_sends, _PLACE).union(maybe, reads)
-    return places.by(["deed"], _merge, _PLACE).persist()
+    return places.by(["operation"], _merge, _PLACE).persist()
 
 
 def _place_sends(sends: pa.Table) -> pa.Table:
@@ -100,7 +100,7 @@ def _place_sends(sends: pa.Table) -> pa.Table:
     columns = {
         "slot": sent["slot"],
         "offset": sent["first"],
-        "deed": sent["writer"],
+        "operation": sent["writer"],
         "key": sent["key"],
         "sure": sent["first"] == sent["last"],
         "floor": sent["begun"] * _TICKS,
@@ -111,8 +111,8 @@ def _place_sends(sends: pa.Table) -> pa.Table:
 
 def _place_proven(rows: pa.Table) -> pa.Table:
     """Place records, given as rows of ``DOUBTFUL`` by ``key``, whose writers are proven."""
-    sends, columns = records(rows), numbers(rows, ("deed", "fact"))
-    proven = np.isin(sends["writer"], columns["deed"][any_of(columns["fact"], flags.PROVEN)])
+    sends, columns = records(rows), numbers(rows, ("operation", "fact"))
+    proven = np.isin(sends["writer"], columns["operation"][any_of(columns["fact"], flags.PROVEN)])
     return _place_sends(sends.filter(pa.array(proven)))
 
 
@@ -120,21 +120,23 @@ def _place_reads(rows: pa.Table) -> pa.Table:
     """Place reads, given as rows of ``ROW``."""
     read = numbers(rows)
     succeeded = np.where(any_of(read["fact"], flags.READ_OK), read["complete_ns"], NONE)
-    columns = {name: read[name] for name in ("slot", "offset", "deed")}
+    columns = {name: read[name] for name in ("slot", "offset", "operation")}
     columns |= {"floor": read["invoke_ns"] * _TICKS, "end": _ticks(succeeded)}
     return _merge(arrow(columns | {"rank": READER}, _PLACE))
 
 
 def _merge(places: pa.Table) -> pa.Table:
-    """Make one place of an operation's reads in a slot, and set ``several``; by ``deed``."""
-    ordered, place = grouped(numbers(places), "deed", "rank", "slot", "key")
+    """Make one place of an operation's reads in a slot, and set ``several``; by ``operation``."""
+    ordered, place = grouped(numbers(places), "operation", "rank", "slot", "key")
     merged = choose(ordered, place.first) | {
         "offset": place.greatest(ordered["offset"]),
         "floor": place.least(ordered["floor"]),
         "end": place.greatest(ordered["end"]),
     }
-    deed = Groups.of(merged["deed"])
-    merged["several"] = deed.spread((deed.size > 1) & (merged["rank"][deed.first] == SENDER))
+    operation = Groups.of(merged["operation"])
+    merged["several"] = operation.spread(
+        (operation.size > 1) & (merged["rank"][operation.first] == SENDER)
+    )
     merged["chunk"] = merged["offset"] >> _CHUNK_BITS
     return arrow(merged, _PLACE)
 
@@ -188,7 +190,7 @@ def _order(places: pa.Table) -> tuple[Numbers, Groups]:
     ``place`` is a place's number in its chunk, from 1, and ``ahead`` how far at least the time of
     the record there is ahead of that number.
     """
-    then = ("offset", "rank", "key", "deed")
+    then = ("offset", "rank", "key", "operation")
     ordered, chunk = grouped(numbers(places), "slot", "chunk", then=then)
     ordered["place"] = np.arange(len(places)) - chunk.spread(chunk.first) + 1
     ahead = ordered["floor"] - ordered["place"]
@@ -197,10 +199,10 @@ def _order(places: pa.Table) -> tuple[Numbers, Groups]:
 
 
 def _share_floors(timed: pa.Table) -> pa.Table:
-    """Give an operation of several places one ``floor``, the latest of these; by ``deed``."""
-    ordered, deed = grouped(numbers(timed), "deed")
-    latest = deed.greatest(np.maximum(ordered["floor"], ordered["bound"]))
-    shared = deed.spread(_at_most(latest, deed.greatest(ordered["end"])))
+    """Give an operation of several places one ``floor``, the latest of these; by ``operation``."""
+    ordered, operation = grouped(numbers(timed), "operation")
+    latest = operation.greatest(np.maximum(ordered["floor"], ordered["bound"]))
+    shared = operation.spread(_at_most(latest, operation.greatest(ordered["end"])))
     ordered["floor"] = np.where(ordered["several"], shared, ordered["floor"])
     return arrow(ordered, _PLACE)
 

@@ -45,15 +45,15 @@ from highwater.checkers.history.rows import REFERENCE
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
-_DEED: Final = schema("segment", "deed")
+_OPERATION: Final = schema("segment", "operation")
 _EDGE: Final = schema("segment", "source", "target", "sent", "met")
 _WITNESS: Final = schema(
-    *("segment", "cycle", "place", "kind", "why", "deed", "key", "sends"),
+    *("segment", "cycle", "place", "kind", "why", "operation", "key", "sends"),
     kind=pa.string(),
     why=pa.string(),
     sends=pa.bool_(),
 )
-_WITNESS_KEY: Final = ("deed", "key", "sends")
+_WITNESS_KEY: Final = ("operation", "key", "sends")
 _REFERENCE: Final = schema(*_WITNESS_KEY, *REFERENCE, sends=pa.bool_())
 _STEP: Final = SCHEMA.field("steps").type.value_type.names
 
@@ -76,16 +76,16 @@ def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
     members = suspects(view, ww=ww)
     if members is None:
         return None
-    deeds = members.by(["deed"], _deeds, _DEED)
-    rows = view.rows.where(flags.SENT | flags.SEEN).join(deeds, ["deed"]).persist()
+    ids = members.by(["operation"], _ids, _OPERATION)
+    rows = view.rows.where(flags.SENT | flags.SEEN).join(ids, ["operation"]).persist()
     none = view.engine.table(_EDGE.empty_table())
     log = members.only("rank", SENDER).by(["slot"], _log_edges, _EDGE) if ww else none
     witnesses = members.union(rows, log).by(["segment"], _search, _WITNESS).table()
     return _tell(view, rows, witnesses) if len(witnesses) else None
 
 
-def _deeds(members: pa.Table) -> pa.Table:
-    return members.group_by(_DEED.names).aggregate([])
+def _ids(members: pa.Table) -> pa.Table:
+    return members.group_by(_OPERATION.names).aggregate([])
 
 
 def _log_edges(senders: pa.Table) -> pa.Table:
@@ -100,27 +100,35 @@ def _log_edges(senders: pa.Table) -> pa.Table:
     before = {name: column[:-1] for name, column in ordered.items()}
     after = {name: column[1:] for name, column in ordered.items()}
     linked = (before["slot"] == after["slot"]) & (before["segment"] == after["segment"])
-    linked &= before["deed"] != after["deed"]
-    edges = {"segment": before["segment"], "source": before["deed"], "target": after["deed"]}
+    linked &= before["operation"] != after["operation"]
+    edges = {
+        "segment": before["segment"],
+        "source": before["operation"],
+        "target": after["operation"],
+    }
     edges |= {"sent": before["key"], "met": after["key"]}
     return arrow(choose(edges, linked), _EDGE)
 
 
 def _read_edges(rows: Numbers, members: Numbers) -> Numbers:
     """Link each sender to the operations that read its record."""
-    readers = members["deed"][members["rank"] == READER]
+    readers = members["operation"][members["rank"] == READER]
     senders = choose(members, members["rank"] == SENDER)
-    reads = choose(rows, any_of(rows["fact"], flags.READ_BY_ANY) & np.isin(rows["deed"], readers))
+    reads = choose(
+        rows, any_of(rows["fact"], flags.READ_BY_ANY) & np.isin(rows["operation"], readers)
+    )
     place = look_up(senders["key"], reads["key"])
     reads, place = choose(reads, place != NONE), place[place != NONE]
     edges = {
         "segment": reads["segment"],
-        "source": senders["deed"][place],
-        "target": reads["deed"],
+        "source": senders["operation"][place],
+        "target": reads["operation"],
         "sent": reads["key"],
         "met": reads["key"],
     }
-    linked = (senders["segment"][place] == reads["segment"]) & (edges["source"] != reads["deed"])
+    linked = (senders["segment"][place] == reads["segment"]) & (
+        edges["source"] != reads["operation"]
+    )
     return choose(edges, linked)
 
 
@@ -136,17 +144,17 @@ def _search(graph: pa.Table) -> pa.Table:
         return numbers(graph.filter(graph[column].is_valid()), names)
 
     log, members = part("source", *_EDGE.names), part("rank", *MEMBER.names)
-    names = ("segment", "deed", "key", "client", "fact", "invoke_ns", "complete_ns")
+    names = ("segment", "operation", "key", "client", "fact", "invoke_ns", "complete_ns")
     rows = part("client", *names)
     read = _read_edges(rows, members)
     edges = {name: np.concatenate([log[name], read[name]]) for name in _EDGE.names}
     edges["wr"] = np.arange(len(edges["sent"])) >= len(log["sent"])
     edges = sort(edges, "source", "target", "wr", "met")
-    deeds, ends = np.unique(np.concatenate([edges["source"], edges["target"]]), return_inverse=True)
-    if not len(deeds):
+    ids, ends = np.unique(np.concatenate([edges["source"], edges["target"]]), return_inverse=True)
+    if not len(ids):
         return _WITNESS.empty_table()
     source, target = np.split(ends, 2)
-    operations, segment = _operations(rows, deeds)
+    operations, segment = _operations(rows, ids)
     all_cycles = cycles(operations, Dependencies(source=source, target=target, wr=edges["wr"]))
     witnesses_of = _Witnesses(edges, source, target)
     steps = [
@@ -155,34 +163,34 @@ def _search(graph: pa.Table) -> pa.Table:
             "cycle": number,
             "kind": kind,
             "place": 2 * place + end,
-            "deed": int(deeds[deed]),
+            "operation": int(ids[operation]),
             "why": leg.why,
-            **(witnesses_of.at(leg.edge, end) if leg.edge >= 0 else witnesses_of.of(deed)),
+            **(witnesses_of.at(leg.edge, end) if leg.edge >= 0 else witnesses_of.of(operation)),
         }
         for number, (kind, legs) in enumerate(all_cycles)
         for place, leg in enumerate(legs)
-        for end, deed in enumerate((leg.source, leg.target))
+        for end, operation in enumerate((leg.source, leg.target))
     ]
     return pa.Table.from_pylist(steps, schema=_WITNESS)
 
 
-def _operations(rows: Numbers, deeds: Ints) -> tuple[Operations, Ints]:
+def _operations(rows: Numbers, ids: Ints) -> tuple[Operations, Ints]:
     """Look up the processes and times of operations, and their segments."""
-    rows, group = grouped(rows, "deed")
+    rows, group = grouped(rows, "operation")
     answered = any_of(rows["fact"], flags.SENT_OK | flags.SEEN_OK)
-    deed = {name: rows[name][group.first] for name in ("deed", "segment", "client")}
-    deed |= {"begin": group.least(rows["invoke_ns"])}
-    deed |= {"end": group.greatest(rows["complete_ns"], answered)}
-    deed = choose(deed, look_up(deed["deed"], deeds))
+    operation = {name: rows[name][group.first] for name in ("operation", "segment", "client")}
+    operation |= {"begin": group.least(rows["invoke_ns"])}
+    operation |= {"end": group.greatest(rows["complete_ns"], answered)}
+    operation = choose(operation, look_up(operation["operation"], ids))
     history, process = (
-        np.unique(deed[name], return_inverse=True)[1] for name in ("segment", "client")
+        np.unique(operation[name], return_inverse=True)[1] for name in ("segment", "client")
     )
     # Lines of time do not lead through other segments: which of equally short cycles is shown would
     # depend on these.
     process = np.unique(history * len(process) + process, return_inverse=True)[1]
-    end = np.where(deed["end"] == NONE, NEVER, deed["end"])
-    operations = Operations(history=history, process=process, begin=deed["begin"], end=end)
-    return operations, deed["segment"]
+    end = np.where(operation["end"] == NONE, NEVER, operation["end"])
+    operations = Operations(history=history, process=process, begin=operation["begin"], end=end)
+    return operations, operation["segment"]
 
 
 class _Witnesses:
@@ -199,16 +207,16 @@ class _Witnesses:
         key = self._edges["met" if end else "sent"][edge]
         return {"key": int(key), "sends": end == 0 or not self._edges["wr"][edge]}
 
-    def of(self, deed: int) -> dict[str, object]:
+    def of(self, operation: int) -> dict[str, object]:
         """Return some record of an operation."""
-        place = int(np.searchsorted(self._source, deed))
-        if place < len(self._source) and self._source[place] == deed:
+        place = int(np.searchsorted(self._source, operation))
+        if place < len(self._source) and self._source[place] == operation:
             return self.at(place, 0)
-        return self.at(int(self._by_target[np.searchsorted(self._target, deed)]), 1)
+        return self.at(int(self._by_target[np.searchsorted(self._target, operation)]), 1)
 
 
 def _first_rows(rows: pa.Table) -> pa.Table:
-    """Refer to the first row in which each operation sent, or read, each record; by ``deed``."""
+    """Refer to the first row in which an operation sent, or read, each record; by ``operation``."""
     columns = numbers(rows)
     columns["sends"] = any_of(columns["fact"], flags.SENT)
     return arrow(first_of(columns, *_WITNESS_KEY), _REFERENCE)
@@ -216,9 +224,9 @@ def _first_rows(rows: pa.Table) -> pa.Table:
 
 def _tell(view: ClientHistory, rows: Rows, witnesses: pa.Table) -> Rows:
     """Make anomalies of cycles, with the recorded row of each step."""
-    records = ["deed", "key"]
+    records = ["operation", "key"]
     witness_keys = view.engine.table(witnesses.select(records))
-    first = rows.join(witness_keys, records, "semi").by(["deed"], _first_rows, _REFERENCE)
+    first = rows.join(witness_keys, records, "semi").by(["operation"], _first_rows, _REFERENCE)
     words = view.words.join(first, REFERENCE).table().to_pylist()
     row_of = {itemgetter(*_WITNESS_KEY)(row): row for row in words}
     steps = sorted(witnesses.to_pylist(), key=itemgetter("segment", "cycle", "place"))

@@ -52,7 +52,7 @@ RECORD: Final = schema(
     *("key", "slot", "facts", "first", "last", "writer", "begun", "ended"), facts=pa.int32()
 )
 """One row a record. ``first`` and ``last`` are the least and greatest offset that a client named
-for it, failed sends apart; ``writer`` is the ``deed`` that sent it, the greatest of several,
+for it, failed sends apart; ``writer`` is the ``operation`` that sent it, the greatest of several,
 between ``begun`` and ``ended`` (null: it is not known to have succeeded)."""
 
 
@@ -74,7 +74,7 @@ def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
     doubtful = choose(ordered | of_record, in_doubt)
     facts, fact = doubtful["facts"], doubtful["fact"]
     proof = any_of(facts, flags.SENT_INFO) & any_of(facts, flags.READ_OK)
-    proof &= any_of(fact, flags.SENT) & (doubtful["writer"] == doubtful["deed"])
+    proof &= any_of(fact, flags.SENT) & (doubtful["writer"] == doubtful["operation"])
     doubtful["fact"] = fact | np.where(proof, flags.PROOF, 0).astype(np.int32)
     sums = {"sums": _slots(record).to_struct_array()}
     return pa.concat_tables([arrow(doubtful, TALLY), arrow(sums, TALLY)])
@@ -101,8 +101,8 @@ def _summed(rows: pa.Table) -> tuple[Numbers, Groups, Numbers]:
     placed = ~any_of(fact, flags.SENT_FAIL) & (offset != NONE)
     read_back = read_at_the_end(columns)
     answered = columns["complete_ns"] != NONE
-    writer = group.greatest(columns["deed"], sent)
-    met_by_writer = (group.spread(writer) == columns["deed"]) & seen_by_any
+    writer = group.greatest(columns["operation"], sent)
+    met_by_writer = (group.spread(writer) == columns["operation"]) & seen_by_any
     record = {
         "rows": group.size,
         **{name: columns[name][group.first] for name in ("key", "slot")},
@@ -116,7 +116,7 @@ def _summed(rows: pa.Table) -> tuple[Numbers, Groups, Numbers]:
         "met_last": group.greatest(offset, read_back),
         "met_by": group.least(columns["complete_ns"], seen_by_any & answered),
         "fence": group.any(any_of(fact, flags.OF_FENCE) & sent),
-        "own": group.any(met_by_writer) | (writer != group.least(columns["deed"], sent)),
+        "own": group.any(met_by_writer) | (writer != group.least(columns["operation"], sent)),
     }
     doubts = _doubts(record)
     record["doubts"] = np.zeros(len(group), np.int32)

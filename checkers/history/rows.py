@@ -16,14 +16,25 @@ from highwater.checkers.history.columns import schema
 from highwater.checkers.history.row_flags import fact
 
 ROW: Final = schema(
-    *("slot", "client", "key", "deed", "op", "at", "offset", "invoke_ns", "complete_ns", "fact"),
+    *(
+        "slot",
+        "client",
+        "key",
+        "operation",
+        "op",
+        "at",
+        "offset",
+        "invoke_ns",
+        "complete_ns",
+        "fact",
+    ),
     fact=pa.int32(),
 )
 """A row of a history in numbers.
 
 ``slot`` is a topic's partition in a run, ``client`` a process in a run, ``key`` a record (a slot
-and a value), ``deed`` an operation (a client and ``op``; a row without ``op`` stands alone, by its
-own ``at``). ``client`` and ``at`` together name one row. ``fact`` has bits of
+and a value), ``operation`` a client and ``op`` (a row without ``op`` stands alone, by its own
+``at``). ``client`` and ``at`` together name one row. ``fact`` has bits of
 ``checkers.history.row_flags``; the other columns are as recorded, and null where that is.
 """
 
@@ -69,5 +80,5 @@ def numbered(operations: DataFrame) -> DataFrame:
             "fact": fact(),
         }
     )
-    hashes = {"key": F.xxhash64("slot", "value"), "deed": F.xxhash64("client", "op")}
+    hashes = {"key": F.xxhash64("slot", "value"), "operation": F.xxhash64("client", "op")}
     return named.withColumns(hashes)

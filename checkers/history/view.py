@@ -151,7 +151,7 @@ class ClientHistory:
         rows = self._tally.not_null("key").select(DOUBTFUL.names)
         if not self.tells(flags.SENT_INFO):
             return rows
-        return rows.by(["deed"], _proven, DOUBTFUL).persist()
+        return rows.by(["operation"], _proven, DOUBTFUL).persist()
 
     @cached_property
     def records(self) -> Rows:
@@ -243,9 +243,9 @@ def client_view(tables: Tables) -> ClientHistory:
 
 
 def _proven(rows: pa.Table) -> pa.Table:
-    """Return rows of ``DOUBTFUL`` with ``PROVEN`` where that is known. A kernel by ``deed``."""
-    fact, deed = (rows[name].to_numpy() for name in ("fact", "deed"))
-    proven = np.isin(deed, deed[any_of(fact, flags.PROOF)]) & any_of(fact, flags.SENT)
+    """Return rows of ``DOUBTFUL`` with ``PROVEN`` where known. A kernel by ``operation``."""
+    fact, operation = (rows[name].to_numpy() for name in ("fact", "operation"))
+    proven = np.isin(operation, operation[any_of(fact, flags.PROOF)]) & any_of(fact, flags.SENT)
     fact = fact | np.where(proven, flags.PROVEN, 0).astype(np.int32)
     return rows.set_column(rows.schema.get_field_index("fact"), "fact", pa.array(fact))
 
@@ -253,10 +253,10 @@ def _proven(rows: pa.Table) -> pa.Table:
 def _landed(rows: pa.Table) -> pa.Table:
     """Return rows of ``DOUBTFUL`` whose place is known from other rows. A kernel by ``key``."""
     columns, record = grouped(numbers(rows), "key")
-    fact, deed = columns["fact"], columns["deed"]
-    writer = record.spread(record.greatest(deed, any_of(fact, flags.SENT)))
+    fact, operation = columns["fact"], columns["operation"]
+    writer = record.spread(record.greatest(operation, any_of(fact, flags.SENT)))
     proven = any_of(fact, flags.PROVEN)
-    landed = record.spread(record.any(proven & (deed == writer)))
+    landed = record.spread(record.any(proven & (operation == writer)))
     landed |= any_of(columns["facts"], flags.SENT_OK)
     located = proven & any_of(fact, flags.SENT_INFO) | any_of(fact, flags.PEEK) & landed
     return arrow(choose(columns, located & (columns["offset"] != NONE)), ROW)

@@ -35,7 +35,9 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
-SENDING: Final = schema("deed", "slot", "client", "at", "offset", "there", "gone", gone=pa.bool_())
+SENDING: Final = schema(
+    "operation", "slot", "client", "at", "offset", "there", "gone", gone=pa.bool_()
+)
 """A send of a transaction whose outcome nobody knows: the offset its producer was told; where the
 final read returned the record (``there``; null: nowhere), and whether it is surely not there."""
 
@@ -63,7 +65,7 @@ def _without_transactions(_tables: Tables, case: RunFiles) -> str:
 def torn_transactions(tables: Tables) -> Rows | None:
     """Return transactions of which a part is there."""
     rows = unknown_sends(tables)
-    return None if rows is None else rows.by(["deed"], torn, FINDING)
+    return None if rows is None else rows.by(["operation"], torn, FINDING)
 
 
 @derived
@@ -104,12 +106,14 @@ def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 
 
 def torn(rows: pa.Table) -> pa.Table:
-    """Return the transactions of which a part is there, in ``FINDING``. A kernel by ``deed``."""
-    columns, deed = grouped(numbers(rows, SENDING.names), "deed", then=("at",))
-    there, gone = (deed.first_place(mask) for mask in (columns["there"] != NONE, columns["gone"]))
+    """Return transactions of which a part is there, in ``FINDING``. A kernel by ``operation``."""
+    columns, operation = grouped(numbers(rows, SENDING.names), "operation", then=("at",))
+    there, gone = (
+        operation.first_place(mask) for mask in (columns["there"] != NONE, columns["gone"])
+    )
     both = (there != NONE) & (gone != NONE)
     there, gone = there[both], gone[both]
-    finding = columns["deed"][there]
+    finding = columns["operation"][there]
     ends = [reference(columns, place) for place in (there, gone)]
     copies = findings(
         TORN,

@@ -55,7 +55,8 @@ RECORD: Final = 0
 MAYBE: Final = 1
 DONE: Final = 2
 PLACE: Final = schema(
-    *("slot", "group", "what", "key", "deed", "client", "at", "offset", "invoke_ns"), "complete_ns"
+    *("slot", "group", "what", "key", "operation", "client", "at", "offset", "invoke_ns"),
+    "complete_ns",
 )
 """A RECORD that is there (``group``: null), or a read of one by a transaction of a group that took
 effect (DONE) or may have (MAYBE)."""
@@ -95,7 +96,9 @@ def loops(tables: Tables) -> Rows | None:
     sends = unknown_sends(tables)
     if sends is None:
         return None
-    return exactly_once(client_view(tables), sends.not_null("there").distinct(["deed"])["deed"])
+    return exactly_once(
+        client_view(tables), sends.not_null("there").distinct(["operation"])["operation"]
+    )
 
 
 def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
@@ -103,14 +106,14 @@ def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
 
     Args:
         view: of the runs.
-        landed: the ``deed`` of each operation that took effect though its outcome is unknown.
+        landed: the ``operation`` of each operation that took effect though its outcome is unknown.
     """
     if not view.two_faced or not view.tells(flags.GROUPED):
         return None
     members = _members(view)
     clients = view.engine.table(members.select(["client", "group"]))
     of_loops = view.rows.where(flags.SENT | flags.READ_BY_ANY).join(clients, ["client"])
-    reads = of_loops.by(["deed"], partial(transacted, landed=landed), PLACE).persist()
+    reads = of_loops.by(["operation"], partial(transacted, landed=landed), PLACE).persist()
     if not len(reads):
         return None
     names = dict(zip(members["group"].to_pylist(), members["name"].to_pylist(), strict=True))
@@ -139,20 +142,20 @@ def _members(view: ClientHistory) -> pa.Table:
 def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
     """Return the reads of transactions that took effect or may have, in ``PLACE``.
 
-    A kernel by ``deed``.
+    A kernel by ``operation``.
 
     Args:
         rows: in ``ROW``, with the ``group`` of their client.
         landed: see ``exactly_once``.
     """
-    columns, deed = grouped(numbers(rows, (*ROW.names, "group")), "deed", then=("at",))
+    columns, operation = grouped(numbers(rows, (*ROW.names, "group")), "operation", then=("at",))
     fact = columns["fact"]
-    sure = deed.any(any_of(fact, flags.SENT_OK))
-    sure |= look_up(landed.to_numpy(), columns["deed"][deed.first]) != NONE
-    maybe = deed.any(any_of(fact, flags.SENT_INFO))
-    columns["what"] = deed.spread(np.where(sure, DONE, MAYBE))
+    sure = operation.any(any_of(fact, flags.SENT_OK))
+    sure |= look_up(landed.to_numpy(), columns["operation"][operation.first]) != NONE
+    maybe = operation.any(any_of(fact, flags.SENT_INFO))
+    columns["what"] = operation.spread(np.where(sure, DONE, MAYBE))
     reads = any_of(fact, flags.READ_BY_ANY) & (columns["offset"] != NONE)
-    return arrow(choose(columns, reads & deed.spread(sure | maybe)), PLACE)
+    return arrow(choose(columns, reads & operation.spread(sure | maybe)), PLACE)
 
 
 def acknowledged(rows: pa.Table) -> pa.Table:
@@ -178,7 +181,7 @@ def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
         names: of the groups.
     """
     by = ("key", "group", "offset")
-    columns = first_of(numbers(rows, PLACE.names), *by, "deed")
+    columns = first_of(numbers(rows, PLACE.names), *by, "operation")
     columns, record = grouped(columns, *by, then=("at",))
     twice = np.flatnonzero(record.size > 1)
     first, second = record.first[twice], record.first[twice] + 1

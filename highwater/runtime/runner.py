@@ -139,7 +139,7 @@ def conduct(
         ):
             workload.warm_up()
             diary.phase("running")
-            scene = ScheduleContext(
+            context = ScheduleContext(
                 plan=plan,
                 cluster=cluster,
                 probe=probe,
@@ -162,8 +162,8 @@ def conduct(
                 log=recorder,
                 clock=time.monotonic,
             )
-            _play(plan, scene, diary)
-            _heal(plan, scene, workload, diary)
+            _play(plan, context, diary)
+            _heal(plan, context, workload, diary)
             _read(workload, diary)
             record_end(recorder, probe, cluster, plan.topic.name)
         keep()
@@ -223,33 +223,33 @@ def _assignment(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]:
     return [ring[: plan.topic.replication_factor] for ring in rings]
 
 
-def _play(plan: Plan, scene: ScheduleContext, diary: StatusKeeper) -> None:
+def _play(plan: Plan, context: ScheduleContext, diary: StatusKeeper) -> None:
     """Play the schedule; one that could not be followed is a problem of the run."""
     with diary.problems(ScheduleNotFollowedError, WaitTimeoutError, UnreachableError):
         script = find_script(plan)
         if script is not None:
-            script.play(scene)
+            script.play(context)
         elif plan.steps or plan.overlap > 1:
             steps = plan.steps or generator.draw_lanes(plan)
-            step_executor.play(scene, steps, duration_s=plan.duration_s)
+            step_executor.play(context, steps, duration_s=plan.duration_s)
         else:
-            step_executor.play_in_turn(scene, generator.draw(plan), duration_s=plan.duration_s)
-    scene.check()
+            step_executor.play_in_turn(context, generator.draw(plan), duration_s=plan.duration_s)
+    context.check()
 
 
 def _heal(
-    plan: Plan, scene: ScheduleContext, workload: RunningWorkload, diary: StatusKeeper
+    plan: Plan, context: ScheduleContext, workload: RunningWorkload, diary: StatusKeeper
 ) -> None:
     """Heal all faults, wait for the producers' last answers and until all replicas are in sync."""
     diary.phase("healing")
     with diary.problems(WaitTimeoutError, UnreachableError):  # as while the schedule was played
-        scene.nemesis.heal_all()
-    diary.add(scene.nemesis.missed)
+        context.nemesis.heal_all()
+    diary.add(context.nemesis.missed)
     workload.stop()
     with diary.problems(HarnessError):
-        _quiesce(plan, scene)
+        _quiesce(plan, context)
         diary.quiesced()
-    scene.check()
+    context.check()
 
 
 def _read(workload: RunningWorkload, diary: StatusKeeper) -> None:
@@ -261,7 +261,7 @@ def _read(workload: RunningWorkload, diary: StatusKeeper) -> None:
     diary.standing([read.standing for read in reads if read.standing is not None])
 
 
-def _quiesce(plan: Plan, scene: ScheduleContext) -> None:
+def _quiesce(plan: Plan, context: ScheduleContext) -> None:
     """Wait until every node runs, and all replicas are in the ISR with the same LEO.
 
     Then the ISR is the assignment, and each leader has committed its whole log.
@@ -271,20 +271,20 @@ def _quiesce(plan: Plan, scene: ScheduleContext) -> None:
     no record is written before the fence of the final read.
     """
     deadline = time.monotonic() + QUIESCE_LIMIT_S
-    for controller in scene.cluster.controllers.values():
+    for controller in context.cluster.controllers.values():
         if controller.state == "down":
             controller.start()
-            scene.note(f"controller {controller.id} had ended by itself, and was started again")
+            context.note(f"controller {controller.id} had ended by itself, and was started again")
     await_sessions(
-        scene.cluster,
-        scene.probe,
+        context.cluster,
+        context.probe,
         what="every broker to have a session after the last fault",
         limit_s=QUIESCE_LIMIT_S,
-        note=scene.note,
+        note=context.note,
     )
     for partition in range(plan.topic.partitions):
         await_condition(
-            functools.partial(_look, plan.topic.name, partition, scene.cluster, scene.probe),
+            functools.partial(_look, plan.topic.name, partition, context.cluster, context.probe),
             lambda seen: (
                 len(seen[0].isr) == plan.topic.replication_factor
                 and seen[0].leader in seen[1]

@@ -23,7 +23,7 @@ class ReplicaAssignment:
 
 
 def differences(
-    scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect, *, silent: Collection[int]
+    context: ScheduleContext, cast: ReplicaAssignment, expect: Expect, *, silent: Collection[int]
 ) -> StateDifferences:
     """Return the differences between expected and actual state.
 
@@ -34,9 +34,9 @@ def differences(
         UnreachableError: a broker that should answer did not.
     """
     seen = [
-        *_controller(scene, cast, expect),
-        *_records(scene, expect),
-        *_replicas(scene, cast, expect, silent),
+        *_controller(context, cast, expect),
+        *_records(context, expect),
+        *_replicas(context, cast, expect, silent),
     ]
     return StateDifferences(
         StateDifference(what, replica, _value(actual), _value(expected))
@@ -50,24 +50,26 @@ Seen: TypeAlias = list[tuple[str, int | None, Value, Value]]
 """Each property, its replica, its expected value (None: any), and its actual value."""
 
 
-def _controller(scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect) -> Seen:
+def _controller(context: ScheduleContext, cast: ReplicaAssignment, expect: Expect) -> Seen:
     seen: Seen = []
     if expect.leader is not None or expect.isr is not None:
-        state = scene.probe.partition(scene.topic, scene.partition)
+        state = context.probe.partition(context.topic, context.partition)
         isr = frozenset(cast.number(broker) for broker in state.isr)
         seen += [
             ("leader", None, expect.leader, cast.number(state.leader)),
             ("ISR", None, expect.isr, isr),
         ]
     if expect.alive is not None:
-        live = scene.probe.live_brokers()
+        live = context.probe.live_brokers()
         alive = frozenset(number for number, broker in cast.brokers.items() if broker in live)
         seen.append(("alive", None, expect.alive, alive))
     return seen
 
 
-def _records(scene: ScheduleContext, expect: Expect) -> Seen:
-    answers = {name: answer for name, answer in scene.direct.answers.items() if answer is not None}
+def _records(context: ScheduleContext, expect: Expect) -> Seen:
+    answers = {
+        name: answer for name, answer in context.direct.answers.items() if answer is not None
+    }
     acked = frozenset(name for name, answer in answers.items() if answer.outcome == OK)
     refused = frozenset(answers) - acked
     return [
@@ -77,16 +79,16 @@ def _records(scene: ScheduleContext, expect: Expect) -> Seen:
 
 
 def _replicas(
-    scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect, silent: Collection[int]
+    context: ScheduleContext, cast: ReplicaAssignment, expect: Expect, silent: Collection[int]
 ) -> Seen:
     seen: Seen = []
     leos, hws = expect.leo or {}, expect.hw or {}
     for number in sorted((set(leos) | set(hws)) - set(silent)):
-        state = scene.probe.replica(cast.brokers[number], scene.topic, scene.partition)
+        state = context.probe.replica(cast.brokers[number], context.topic, context.partition)
         seen.append(("LEO", number, leos.get(number), state.leo))
         seen.append(("HW", number, hws.get(number), state.hw))
     for number, hw in (expect.hw_on_disk or {}).items():
-        disk = hw_on_disk(scene, cast.brokers[number])
+        disk = hw_on_disk(context, cast.brokers[number])
         seen.append(("HW on disk", number, hw, disk))
     return seen
 

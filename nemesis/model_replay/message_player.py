@@ -45,8 +45,8 @@ SETTINGS: Final[Mapping[str, str]] = {
 class MessagePlayer(Player):
     """One schedule under way, with ZooKeeper: requests of followers and decisions wait at gates."""
 
-    def __init__(self, scene: ScheduleContext, schedule: Schedule) -> None:
-        super().__init__(scene, schedule)
+    def __init__(self, context: ScheduleContext, schedule: Schedule) -> None:
+        super().__init__(context, schedule)
         self._schedule = schedule
         self._first_leader = schedule.order[0]
         self._decisions: dict[int, MessageGate] = {}
@@ -70,7 +70,7 @@ class MessagePlayer(Player):
                 source=ANY_BROKER,
                 target=self.broker(number),
                 times=0,
-                topics=frozenset((self._scene.topic,)),
+                topics=frozenset((self._context.topic,)),
             )
             says = f"decisions to broker {self.broker(number)}"
             self._decisions[number] = MessageGate(network, says, rule)
@@ -87,13 +87,13 @@ class MessagePlayer(Player):
         for number in numbers:
             if number != self._first_leader:
                 self._fetches[number, self._first_leader].await_message()
-        self._epochs[0] = self._scene.state().leader_epoch
+        self._epochs[0] = self._context.state().leader_epoch
 
     @property
     def _network(self) -> Network:
-        if self._scene.cluster.network is None:
+        if self._context.cluster.network is None:
             raise HarnessError("this schedule needs the wire")
-        return self._scene.cluster.network
+        return self._context.cluster.network
 
     def take(self, step: ScheduleStep) -> None:
         """Take the step, and wait for the expected state.
@@ -105,7 +105,7 @@ class MessagePlayer(Player):
             self._line_up(step.expect.leader)
         _COMMANDS[step.action](self, step)
         await_condition(
-            lambda: differences(self._scene, self._cast, step.expect, silent=self._silent),
+            lambda: differences(self._context, self._cast, step.expect, silent=self._silent),
             lambda differences: not differences,
             what="what must follow",
             limit_s=STEP_LIMIT_S,
@@ -113,7 +113,7 @@ class MessagePlayer(Player):
             passing=(UnreachableError,),
         )
         if step.decision is not None and step.action != "learn":
-            self._epochs[step.decision] = self._scene.state().leader_epoch
+            self._epochs[step.decision] = self._context.state().leader_epoch
 
     def finish(self) -> None:
         """Open every gate."""
@@ -126,7 +126,7 @@ class MessagePlayer(Player):
                 gate.open()
         while self._starved:
             broker = self._starved.pop()
-            self._scene.scribe.fault(_HOLD, "heal", f"broker {broker} can fetch again", broker)
+            self._context.scribe.fault(_HOLD, "heal", f"broker {broker} can fetch again", broker)
 
     def run(self, _: ScheduleStep) -> None:
         """Let everything pass from now on."""
@@ -134,8 +134,8 @@ class MessagePlayer(Player):
 
     def send(self, step: ScheduleStep) -> None:
         """Send a record to a broker, whether the controller has it lead or not."""
-        address = self._scene.cluster.brokers[self.broker(_broker(step))].address
-        self._scene.direct.send_batch((step.record or "").split(), 0, address=address)
+        address = self._context.cluster.brokers[self.broker(_broker(step))].address
+        self._context.direct.send_batch((step.record or "").split(), 0, address=address)
 
     def kill(self, step: ScheduleStep) -> None:
         """Kill it; what it was about to ask is lost with it."""
@@ -158,24 +158,24 @@ class MessagePlayer(Player):
         All brokers with a replica are frozen until one without takes over, as its decisions to
         itself would pass no wire.
         """
-        scene, cluster = self._scene, self._scene.cluster
-        controller = scene.controller()
+        context, cluster = self._context, self._context.cluster
+        controller = context.controller()
         frozen = [self.broker(n) for n in self._cast.brokers if n not in self._silent]
         for broker in frozen:
-            scene.nemesis.inject("pause", broker)
-        scene.nemesis.inject("kill", controller)
+            context.nemesis.inject("pause", broker)
+        context.nemesis.inject("kill", controller)
         for gate in self._decisions.values():
             gate.lose()
         cluster.end_session(controller)
         others = set(cluster.brokers) - {self.broker(n) for n in self._cast.brokers} - {controller}
-        scene.until(
-            scene.probe.controller,
+        context.until(
+            context.probe.controller,
             lambda broker: broker in others,
             what="a broker without a replica to take over",
             limit_s=STEP_LIMIT_S,
         )
         for broker in frozen:
-            scene.nemesis.heal(broker)
+            context.nemesis.heal(broker)
         for number, gate in self._decisions.items():
             if number not in self._silent:
                 gate.await_message()  # the present state: the next controller is at work
@@ -183,8 +183,8 @@ class MessagePlayer(Player):
     def register(self, step: ScheduleStep) -> None:
         """Wait until it has a session again."""
         broker = self.broker(_broker(step))
-        self._scene.until(
-            self._scene.probe.live_brokers,
+        self._context.until(
+            self._context.probe.live_brokers,
             lambda live: broker in live,
             what=f"broker {broker} to register again",
             limit_s=STEP_LIMIT_S,
@@ -193,7 +193,7 @@ class MessagePlayer(Player):
     def wipe(self, step: ScheduleStep) -> None:
         """Kill it, and empty its disk; what it was about to ask is lost with it."""
         number = _broker(step)
-        self._scene.nemesis.inject("wipe", self.broker(number))
+        self._context.nemesis.inject("wipe", self.broker(number))
         self._gone(number)
         self._forget(number)
 
@@ -260,7 +260,7 @@ class MessagePlayer(Player):
             ScheduleNotFollowedError: the follower fetches on.
         """
         gate = self._ask(step, _FETCH)
-        self._scene.hold(_ENDED_S)
+        self._context.hold(_ENDED_S)
         if gate.in_hand():
             raise ScheduleNotFollowedError(f"broker {self.broker(_broker(step))} fetches on")
 
@@ -308,7 +308,7 @@ class MessagePlayer(Player):
         While every replica is in the ISR, the broker that is elected next is put first in the
         assignment: afterwards the controller would have to resign for that (docs/replay.md).
         """
-        scene, leader = self._scene, _broker(step)
+        context, leader = self._context, _broker(step)
         follower = self.broker(-1 if step.asks is None else step.asks)
         others = [
             gate
@@ -318,15 +318,15 @@ class MessagePlayer(Player):
         self._prefer_heir(step)
         if step.asks not in self._silent:
             says = f"the wire holds every fetch of broker {follower}"
-            scene.scribe.fault(_HOLD, "inject", says, follower)
+            context.scribe.fault(_HOLD, "inject", says, follower)
             self._starved.add(follower)
         fetched = float("-inf")
 
         def look() -> PartitionState:
             nonlocal fetched
-            state = scene.probe.partition(scene.topic, 0)
-            if follower in state.isr and scene.clock() >= fetched + _FETCH_EVERY_S:
-                fetched = scene.clock()
+            state = context.probe.partition(context.topic, 0)
+            if follower in state.isr and context.clock() >= fetched + _FETCH_EVERY_S:
+                fetched = context.clock()
                 for gate in others:
                     caught = gate.count("caught")
                     gate.await_message()
@@ -334,7 +334,7 @@ class MessagePlayer(Player):
                     gate.await_message(caught=caught + 1)
             return state
 
-        scene.until(
+        context.until(
             look,
             lambda state: follower not in state.isr,
             what=f"broker {self.broker(leader)} to drop broker {follower} from the ISR",
@@ -350,11 +350,11 @@ class MessagePlayer(Player):
             return
         order = [heir, *(number for number in self._schedule.order if number != heir)]
         brokers = [self.broker(number) for number in order]
-        scene, newest = self._scene, max(self._epochs)
+        context, newest = self._context, max(self._epochs)
         before = self._epochs[newest] or 0
-        scene.cluster.reassign(scene.topic, 0, brokers)
-        epoch = scene.until(
-            lambda: scene.probe.partition(scene.topic, 0).leader_epoch or 0,
+        context.cluster.reassign(context.topic, 0, brokers)
+        epoch = context.until(
+            lambda: context.probe.partition(context.topic, 0).leader_epoch or 0,
             lambda seen: seen > before,
             what="the reassignment to begin a leader epoch",
             limit_s=LIMIT_S,

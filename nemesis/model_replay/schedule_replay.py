@@ -125,42 +125,42 @@ class Replay:
         )
         return tuple(sorted(set(cluster.brokers) - {controller})[: self.schedule.replicas])
 
-    def play(self, scene: ScheduleContext) -> None:
+    def play(self, context: ScheduleContext) -> None:
         """Play it.
 
         Raises:
             ScheduleNotFollowedError: a step could not be taken, or had another effect.
             HarnessError: the run has to end.
         """
-        play(scene, self.schedule)
+        play(context, self.schedule)
 
 
-def play(scene: ScheduleContext, schedule: Schedule) -> None:
-    """Take every step of a schedule, on a scene whose replicas are in the schedule's order.
+def play(context: ScheduleContext, schedule: Schedule) -> None:
+    """Take every step of a schedule, on a context whose replicas are in the schedule's order.
 
     Raises:
         ScheduleNotFollowedError: a step could not be taken, or had another effect.
         HarnessError: the run has to end.
     """
     kind = MessagePlayer if schedule.by == "message" else Player
-    player = kind(scene, schedule)
+    player = kind(context, schedule)
     total = len(schedule.steps)
     with contextlib.ExitStack() as ending:
         ending.callback(player.finish)
         player.begin()
         for number, step in enumerate(schedule.steps, start=1):
-            scene.check()
+            context.check()
             title = f"step {number} of {total}: {step.says or _title(step)}"
             try:
                 player.take(step)
             except HarnessError as error:
-                scene.check()  # the end of the run is no missed step
+                context.check()  # the end of the run is no missed step
                 seen = error.seen if isinstance(error, WaitTimeoutError) else None
                 differences = seen if isinstance(seen, StateDifferences) else ()
                 missed = MissedStep(number=number, differences=differences)
                 raise ScheduleNotFollowedError(f"{title}: {error.message}", missed) from error
             broker = None if step.broker is None else player.broker(step.broker)
-            scene.note(title, broker, step=number)
+            context.note(title, broker, step=number)
 
 
 def _title(step: ScheduleStep) -> str:

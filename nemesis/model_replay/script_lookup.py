@@ -20,7 +20,7 @@ class Script(Protocol):
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
         """Return the brokers of the partition, preferred leader first."""
 
-    def play(self, scene: ScheduleContext, /) -> None:
+    def play(self, context: ScheduleContext, /) -> None:
         """Play it; ScheduleNotFollowedError when it cannot be followed."""
 
 

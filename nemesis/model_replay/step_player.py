@@ -22,9 +22,9 @@ _POLL_S: Final = 0.01
 class Player:
     """One schedule under way. Replicas go by the model's numbers; ``broker`` translates."""
 
-    def __init__(self, scene: ScheduleContext, schedule: Schedule) -> None:
-        self._scene = scene
-        self._cast = ReplicaAssignment(dict(zip(schedule.order, scene.replicas, strict=True)))
+    def __init__(self, context: ScheduleContext, schedule: Schedule) -> None:
+        self._context = context
+        self._cast = ReplicaAssignment(dict(zip(schedule.order, context.replicas, strict=True)))
         self._frozen: dict[int, float] = {}
         self._woken: dict[int, float] = {}
         self._paused: set[int] = set()
@@ -54,7 +54,7 @@ class Player:
         if command is not None:
             command(self, step)
         await_condition(
-            lambda: differences(self._scene, self._cast, step.expect, silent=self._silent),
+            lambda: differences(self._context, self._cast, step.expect, silent=self._silent),
             lambda differences: not differences,
             what="what must follow",
             limit_s=STEP_LIMIT_S,
@@ -67,7 +67,7 @@ class Player:
         """End the sessions of dead brokers where that is possible, so that they come back soon."""
         for number in self._down:
             with contextlib.suppress(UnreachableError):
-                self._scene.cluster.end_session(self.broker(number))
+                self._context.cluster.end_session(self.broker(number))
 
     @property
     def _silent(self) -> set[int]:
@@ -76,12 +76,12 @@ class Player:
 
     def _leader(self) -> int:
         """Return the replica that leads by the controller's word; -1 without a leader."""
-        return self._cast.number(self._scene.state().leader)
+        return self._cast.number(self._context.state().leader)
 
     def _live(self) -> frozenset[int]:
         """Brokers that have a session."""
-        return self._scene.until(
-            self._scene.probe.live_brokers, what="somebody to tell which brokers have sessions"
+        return self._context.until(
+            self._context.probe.live_brokers, what="somebody to tell which brokers have sessions"
         )
 
     def _hold(self, numbers: frozenset[int]) -> None:
@@ -91,29 +91,29 @@ class Player:
         if late:
             leader = self._leader()
             for number in sorted(late, key=lambda number_: (number_ != leader, number_)):
-                self._scene.nemesis.inject("pause", self.broker(number))
-                self._frozen[number] = self._scene.clock()
+                self._context.nemesis.inject("pause", self.broker(number))
+                self._frozen[number] = self._context.clock()
         for number in sorted(set(self._frozen) - frozen):
             del self._frozen[number]
-            self._scene.nemesis.heal(self.broker(number))
-            self._woken[number] = self._scene.clock()
+            self._context.nemesis.heal(self.broker(number))
+            self._woken[number] = self._context.clock()
 
     def _line_up(self, heir: int | None) -> None:
         """Put the broker that the schedule elects next in line; the model chose any."""
         if heir is not None and heir >= 0:
-            self._scene.cluster.set_next_leader(
-                self._scene.topic, self._scene.partition, self.broker(heir)
+            self._context.cluster.set_next_leader(
+                self._context.topic, self._context.partition, self.broker(heir)
             )
 
     def send(self, step: ScheduleStep) -> None:
         """Send to the named broker or the leader, once a held broker cannot fetch the record."""
-        scene = self._scene
+        context = self._context
         number = self._leader() if step.broker is None else step.broker
         if number < 0:
-            raise ScheduleNotFollowedError(f"nobody leads {scene.topic}-{scene.partition}")
+            raise ScheduleNotFollowedError(f"nobody leads {context.topic}-{context.partition}")
         self._drain(number)
-        address = scene.cluster.brokers[self.broker(number)].address
-        scene.direct.send_batch((step.record or "").split(), scene.partition, address=address)
+        address = context.cluster.brokers[self.broker(number)].address
+        context.direct.send_batch((step.record or "").split(), context.partition, address=address)
 
     def _drain(self, leader: int) -> None:
         """Wait until no fetch of a frozen follower is parked at the leader.
@@ -125,12 +125,12 @@ class Player:
         if followers and leader not in self._frozen:
             since = max(self._frozen[follower] for follower in followers)
             until = max(since, self._woken.get(leader, since)) + FETCH_WAIT_S + _DRAINED_S
-            self._scene.hold(until - self._scene.clock())
+            self._context.hold(until - self._context.clock())
 
     def kill(self, step: ScheduleStep) -> None:
         """Kill it, frozen or not."""
         number = _target(step)
-        self._scene.nemesis.inject("kill", self.broker(number))
+        self._context.nemesis.inject("kill", self.broker(number))
         self._gone(number)
 
     def stop(self, step: ScheduleStep) -> None:
@@ -140,15 +140,15 @@ class Player:
         held are woken as soon as the controller has decided.
         """
         number = _target(step)
-        scene = self._scene
+        context = self._context
         with ThreadPoolExecutor(1, thread_name_prefix="stop") as pool:
-            stopping = pool.submit(scene.nemesis.inject, "stop", self.broker(number))
-            if self._frozen and scene.cluster.release.coordination == "kraft":
-                scene.until(
+            stopping = pool.submit(context.nemesis.inject, "stop", self.broker(number))
+            if self._frozen and context.cluster.release.coordination == "kraft":
+                context.until(
                     lambda: (
                         None
                         if stopping.done()
-                        else scene.probe.partition(scene.topic, scene.partition)
+                        else context.probe.partition(context.topic, context.partition)
                     ),
                     lambda state: state is None or self._left(number, state),
                     what=f"the controller to let broker {self.broker(number)} shut down",
@@ -182,39 +182,39 @@ class Player:
     def start(self, step: ScheduleStep) -> None:
         """Start it on what it left; where its old session lives on, that is waited out."""
         number = _target(step)
-        self._scene.nemesis.heal(self.broker(number))
+        self._context.nemesis.heal(self.broker(number))
         self._down.discard(number)
         self._expired.discard(number)
 
     def move(self, step: ScheduleStep) -> None:
         """Elect it by plan."""
-        self._scene.cluster.move_leader(
-            self._scene.topic, self._scene.partition, self.broker(_target(step))
+        self._context.cluster.move_leader(
+            self._context.topic, self._context.partition, self.broker(_target(step))
         )
 
     def elect_unclean(self, _: ScheduleStep) -> None:
         """Ask the controller for an unclean election: it takes the first replica that is alive."""
-        self._scene.cluster.elect_unclean(self._scene.topic, self._scene.partition)
+        self._context.cluster.elect_unclean(self._context.topic, self._context.partition)
 
     def wipe(self, step: ScheduleStep) -> None:
         """Empty the disk of a broker that is down; it starts on that when it is healed."""
-        scene, broker = self._scene, self.broker(_target(step))
-        effect = empty_disk(scene.cluster.brokers[broker], scene.plan.topic)
-        scene.scribe.fault("wipe", "inject", effect.says, broker, removed=effect.rows)
+        context, broker = self._context, self.broker(_target(step))
+        effect = empty_disk(context.cluster.brokers[broker], context.plan.topic)
+        context.scribe.fault("wipe", "inject", effect.says, broker, removed=effect.rows)
 
     def reassign(self, step: ScheduleStep) -> None:
         """Ask the controller for other replicas; whether it is done, the expected ISR tells."""
-        scene, replicas = self._scene, [self.broker(number) for number in step.replicas]
-        scene.cluster.reassign(scene.topic, scene.partition, replicas, awaited=False)
+        context, replicas = self._context, [self.broker(number) for number in step.replicas]
+        context.cluster.reassign(context.topic, context.partition, replicas, awaited=False)
 
     def expire(self, step: ScheduleStep) -> None:
         """End its session, or wait until it has ended."""
         broker = self.broker(_target(step))
         self._expired.add(_target(step))
         if broker in self._live():
-            self._scene.cluster.end_session(broker)
-        self._scene.until(
-            self._scene.probe.live_brokers,
+            self._context.cluster.end_session(broker)
+        self._context.until(
+            self._context.probe.live_brokers,
             lambda live: broker not in live,
             what=f"the session of broker {broker} to end",
             limit_s=STEP_LIMIT_S,
@@ -227,7 +227,7 @@ class Player:
         if number in self._silent:
             raise ScheduleNotFollowedError(f"broker {broker} is frozen or dead, and learns nothing")
         leads = self._leader() == number
-        await_leads(self._scene, broker, leads=leads, limit_s=STEP_LIMIT_S)
+        await_leads(self._context, broker, leads=leads, limit_s=STEP_LIMIT_S)
 
     def _require_sessions(self) -> None:
         """Make sure that no broker was frozen for so long that its session ended by that."""

@@ -148,34 +148,34 @@ class TransactionReplay:
         )
         return tuple(sorted(cluster.brokers)[:_REPLICAS])
 
-    def play(self, scene: ScheduleContext) -> None:
+    def play(self, context: ScheduleContext) -> None:
         """Play it.
 
         Raises:
             ScheduleNotFollowedError: a step could not be taken, or had another effect.
         """
-        plan = scene.plan
+        plan = context.plan
         actions = transaction_schedule(self.counterexample, plan.kafka, _client_of(plan))
         total = len(actions)
         with contextlib.ExitStack() as ending:
-            player = _TransactionPlayer(scene, scene.transactional(_WRITER), ending)
+            player = _TransactionPlayer(context, context.transactional(_WRITER), ending)
             for number, action in enumerate(actions, start=1):
-                scene.check()
+                context.check()
                 title = f"step {number} of {total}: {action.says}"
                 try:
                     player.take(action)
                 except HarnessError as error:
-                    scene.check()  # the end of the run is no missed step
+                    context.check()  # the end of the run is no missed step
                     missed = MissedStep(number=number, differences=())
                     message = f"{title}: {error.message}"
                     raise ScheduleNotFollowedError(message, missed) from error
-                scene.note(title, step=number)
+                context.note(title, step=number)
         player.finish()
 
 
 @dataclass(slots=True)
 class _TransactionPlayer:
-    scene: ScheduleContext
+    context: ScheduleContext
     writer: TransactionalClient
     ending: contextlib.ExitStack
     messages: dict[str, CaughtMessages] = field(default_factory=dict)
@@ -208,19 +208,19 @@ class _TransactionPlayer:
         """Abort what is open, and let another producer commit a record behind it."""
         refusal = self.writer.abort() if self.is_open else ""
         if self.is_open:
-            self.scene.note(f"the application aborts in the end: {refusal or 'done'}")
+            self.context.note(f"the application aborts in the end: {refusal or 'done'}")
         for record in self.refused:
             error = self.writer.errors.get(record)
             if error is None:
                 raise ScheduleNotFollowedError(f"{record} was to be refused, and was not")
-            self.scene.note(f"{record} was refused: {error}")
+            self.context.note(f"{record} was refused: {error}")
         if refusal:
             self.writer.renew()
-            self.scene.note("a new producer aborts what the one that failed has left open")
-        other = self.scene.transactional(_OTHER)
+            self.context.note("a new producer aborts what the one that failed has left open")
+        other = self.context.transactional(_OTHER)
         other.begin()
         other.send(_LAST, 0)
-        self.scene.note(f"another producer commits {_LAST}: {other.commit()}")
+        self.context.note(f"another producer commits {_LAST}: {other.commit()}")
 
     def _send(self, action: TransactionAction) -> None:
         self.refused += (action.record,) if action.refused else ()
@@ -239,12 +239,12 @@ class _TransactionPlayer:
         if action.held == END:
             self._hold(END, _END_TXN)
         elif action.held == MARKER:
-            to_leader = f"broker-*>broker-{self.scene.replicas[0]}"
+            to_leader = f"broker-*>broker-{self.context.replicas[0]}"
             self._hold(MARKER, f"WriteTxnMarkers {to_leader} topic={{topic}} partition=0")
         self.is_open = False
         commits = action.action == "commit"
         outcome = self.writer.commit() if commits else self.writer.abort()
-        self.scene.note(f"{action.action}: {outcome or 'done'}")
+        self.context.note(f"{action.action}: {outcome or 'done'}")
         if commits and outcome != OK:
             raise ScheduleNotFollowedError(f"the commit has the outcome {outcome}")
         if action.held == END and not self.messages[END].caught:
@@ -259,25 +259,25 @@ class _TransactionPlayer:
             self._await(action.held, "discarded")
 
     def _hold(self, name: str, message: str) -> None:
-        self.messages[name] = self.ending.enter_context(self.scene.intercept(f"hold {message}"))
+        self.messages[name] = self.ending.enter_context(self.context.intercept(f"hold {message}"))
 
     def _await(self, name: str, event: str) -> None:
         with missed_if_late():
             self.messages[name].await_event(event, limit_s=_LIMIT_S)
 
     def _await_forgotten(self) -> None:
-        leader = self.scene.replicas[0]
-        self.scene.until(
-            lambda: self.scene.probe.producers(leader, self.scene.topic, 0),
+        leader = self.context.replicas[0]
+        self.context.until(
+            lambda: self.context.probe.producers(leader, self.context.topic, 0),
             lambda producers: not producers,
             what=f"broker {leader} to forget every producer of the partition",
             limit_s=_LIMIT_S,
         )
 
     def _await_length(self, length: int) -> None:
-        leader = self.scene.replicas[0]
+        leader = self.context.replicas[0]
         await_replicas(
-            self.scene,
+            self.context,
             lambda seen: seen[leader].leo == length,
             what=f"the log of broker {leader} to have {length} entries",
             limit_s=_LIMIT_S,

@@ -39,11 +39,11 @@ class ActiveFault:
     message: str = ""
 
 
-def targets(scene: ScheduleContext, step: FaultStep) -> list[int | None]:
+def targets(context: ScheduleContext, step: FaultStep) -> list[int | None]:
     """Return the current target brokers of a step; none if its fault has no broker."""
     if find_fault(step.fault).scope != "broker":
         return [None]
-    return [*resolve(scene, step.target, step.partition, step.choice)]
+    return [*resolve(context, step.target, step.partition, step.choice)]
 
 
 def named_client(step: FaultStep) -> str:
@@ -55,9 +55,9 @@ def named_client(step: FaultStep) -> str:
 class ScheduleExecutor:
     """Injects and heals the faults of one schedule. Safe to use from several threads."""
 
-    def __init__(self, scene: ScheduleContext) -> None:
-        self._scene = scene
-        self._budget = scene.plan.budget
+    def __init__(self, context: ScheduleContext) -> None:
+        self._context = context
+        self._budget = context.plan.budget
         self._spent: Counter[str] = Counter()
         self._hurt: Counter[int] = Counter()
         self._numbers = itertools.count(1)
@@ -70,12 +70,12 @@ class ScheduleExecutor:
         Raises:
             WaitTimeoutError: something is, and stays so.
         """
-        require_health(self._scene)
-        self._scene.log.step("begin")
+        require_health(self._context)
+        self._context.log.step("begin")
 
     def aim(self, step: FaultStep) -> list[int | None]:
         """Look up the brokers that a step means now; a step without any is left out."""
-        numbers = targets(self._scene, step)
+        numbers = targets(self._context, step)
         if not numbers:
             self.leave_out(step, None, f"there is no {step.target} for it")
         return numbers
@@ -86,7 +86,7 @@ class ScheduleExecutor:
         Args:
             broker: the target; None for a fault without a broker.
         """
-        nemesis, log = self._scene.nemesis, self._scene.log
+        nemesis, log = self._context.nemesis, self._context.log
         if not nemesis.can(step.fault, broker, message=step.message):
             self.leave_out(step, broker, _OVERLAPS)
             return None
@@ -102,7 +102,7 @@ class ScheduleExecutor:
             return None
         fault = ActiveFault(next(self._numbers), step.fault, broker, step.message)
         log.step("strike", step=fault.number, **_row(step, broker), controllers=controllers)
-        ended = broker is not None and self._scene.cluster.brokers[broker].state == "down"
+        ended = broker is not None and self._context.cluster.brokers[broker].state == "down"
         try:
             nemesis.inject(
                 step.fault,
@@ -125,9 +125,9 @@ class ScheduleExecutor:
 
     def _controllers(self, step: FaultStep) -> list[int] | None:
         """Return the controllers that a step means now; None if its fault has no such target."""
-        if find_fault(step.fault).scope != "coordination" or self._scene.plan.controllers == 1:
+        if find_fault(step.fault).scope != "coordination" or self._context.plan.controllers == 1:
             return None
-        return resolve_controllers(self._scene, step.target, step.choice)
+        return resolve_controllers(self._context, step.target, step.choice)
 
     def leave_out(
         self, step: FaultStep, broker: int | None, why: str, *, number: int | None = None
@@ -140,8 +140,8 @@ class ScheduleExecutor:
             first = (step.fault, broker, why) not in self._noted
             self._noted.add((step.fault, broker, why))
         if first:
-            self._scene.note(f"{step.fault} is left out: {why}", broker)
-        self._scene.log.step("left-out", step=number, says=why, **_row(step, broker))
+            self._context.note(f"{step.fault} is left out: {why}", broker)
+        self._context.log.step("left-out", step=number, says=why, **_row(step, broker))
 
     def mend(self, *fault: ActiveFault) -> None:
         """Heal what these steps broke, side by side; returns when that has taken effect."""
@@ -152,9 +152,9 @@ class ScheduleExecutor:
 
     def _mend(self, fault: ActiveFault) -> None:
         with self._ending(fault):
-            self._scene.log.step("heal", step=fault.number)
-            self._scene.nemesis.mend(fault.fault, fault.broker, message=fault.message)
-            self._scene.log.step("healed", step=fault.number)
+            self._context.log.step("heal", step=fault.number)
+            self._context.nemesis.mend(fault.fault, fault.broker, message=fault.message)
+            self._context.log.step("healed", step=fault.number)
 
     @contextmanager
     def _ending(self, fault: ActiveFault) -> Iterator[None]:
@@ -178,7 +178,7 @@ class ScheduleExecutor:
             return ""
         hurt = {broker for broker, count in self._hurt.items() if count > 0}
         if find_fault(fault).scope == "cluster":
-            hurt |= set(self._scene.cluster.brokers)
+            hurt |= set(self._context.cluster.brokers)
         elif broker is not None:
             hurt |= {broker}
         return f"the budget is {brokers} brokers at a time" if len(hurt) > brokers else ""
@@ -222,25 +222,25 @@ def _row(step: FaultStep, broker: int | None) -> dict[str, object]:
     }
 
 
-def require_health(scene: ScheduleContext) -> None:
+def require_health(context: ScheduleContext) -> None:
     """Wait until every broker has a session and every replica is in sync, before anything is hurt.
 
     Raises:
         WaitTimeoutError: that is not so in good time.
     """
     await_condition(
-        scene.probe.live_brokers,
-        lambda live: live == frozenset(scene.cluster.brokers),
+        context.probe.live_brokers,
+        lambda live: live == frozenset(context.cluster.brokers),
         what="every broker to have a session before the first fault",
         limit_s=HEALTH_LIMIT_S,
         passing=(UnreachableError,),
     )
-    topic = scene.plan.topic
+    topic = context.plan.topic
     for partition in range(topic.partitions):
         await_condition(
-            partial(scene.probe.partition, scene.topic, partition),
+            partial(context.probe.partition, context.topic, partition),
             lambda state: len(state.isr) == topic.replication_factor,
-            what=f"every replica of {scene.topic}-{partition} to be in sync before the first fault",
+            what=f"all replicas of {context.topic}-{partition} to be in sync before the first fault",
             limit_s=HEALTH_LIMIT_S,
             passing=(UnreachableError,),
         )

@@ -164,20 +164,20 @@ class FaultSpec:
             )
 
 
-def resolve_controllers(scene: ScheduleContext, target: str, choice: float) -> list[int]:
+def resolve_controllers(context: ScheduleContext, target: str, choice: float) -> list[int]:
     """Return the controllers or ZooKeepers that a target means now.
 
     Args:
         choice: 0 up to 1; which of several candidates.
     """
-    ids = sorted(scene.cluster.controllers)
+    ids = sorted(context.cluster.controllers)
     if target.isdecimal():
         return [id_ for id_ in ids if id_ == int(target)]
     if target in {"minority", "majority", "all"}:
         return _portion(ids, len(ids), target, choice)
     candidates = ids
     if target in {"leader", "follower"}:
-        leader = _quorum_leader(scene)
+        leader = _quorum_leader(context)
         candidates = [id_ for id_ in ids if (id_ == leader) == (target == "leader")] or ids
     return [candidates[int(choice * len(candidates))]]
 
@@ -226,7 +226,7 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
             raise UsageError(f"{name} {reason}", hint=hint)
 
 
-def resolve(scene: ScheduleContext, target: str, partition: int, choice: float) -> list[int]:
+def resolve(context: ScheduleContext, target: str, partition: int, choice: float) -> list[int]:
     """Return the brokers that a target means now, those that a fault is open on left out.
 
     If that one has a fault already, or there is no leader, another one is hit; but in place of a
@@ -235,31 +235,31 @@ def resolve(scene: ScheduleContext, target: str, partition: int, choice: float) 
     Args:
         choice: 0 up to 1; which of several candidates.
     """
-    healthy = sorted(set(scene.cluster.brokers) - scene.nemesis.broken_brokers)
+    healthy = sorted(set(context.cluster.brokers) - context.nemesis.broken_brokers)
     if target.isdecimal():
         return [broker for broker in healthy if broker == int(target)]
     if target in {"minority", "majority", "all"}:
-        return _share(scene, healthy, target, choice)
+        return _share(context, healthy, target, choice)
     if target in COORDINATORS:
-        leader, _ = _state(scene, 0, COORDINATORS[target].topic)
+        leader, _ = _state(context, 0, COORDINATORS[target].topic)
         return [broker for broker in healthy if broker == leader]
     if target == "isr":
-        isr = _state(scene, partition)[1]
+        isr = _state(context, partition)[1]
         return [broker for broker in healthy if broker in isr]
     candidates = healthy
     if target == "controller":
-        controller = _controller(scene)
+        controller = _controller(context)
         candidates = [broker for broker in healthy if broker == controller]
     elif target != "any":
-        leader = _state(scene, partition)[0]
+        leader = _state(context, partition)[0]
         preferred = [broker for broker in healthy if (broker == leader) == (target == "leader")]
         candidates = preferred or healthy
     return [candidates[int(choice * len(candidates))]] if candidates else []
 
 
-def _share(scene: ScheduleContext, healthy: list[int], target: str, choice: float) -> list[int]:
+def _share(context: ScheduleContext, healthy: list[int], target: str, choice: float) -> list[int]:
     """Return a minority, a majority or all of the brokers, beginning with one of them."""
-    return _portion(healthy, len(scene.cluster.brokers), target, choice)
+    return _portion(healthy, len(context.cluster.brokers), target, choice)
 
 
 def _portion(candidates: list[int], total: int, target: str, choice: float) -> list[int]:
@@ -269,24 +269,26 @@ def _portion(candidates: list[int], total: int, target: str, choice: float) -> l
     return sorted([*candidates[first:], *candidates[:first]][:count])
 
 
-def _state(scene: ScheduleContext, partition: int, topic: str = "") -> tuple[int, tuple[int, ...]]:
+def _state(
+    context: ScheduleContext, partition: int, topic: str = ""
+) -> tuple[int, tuple[int, ...]]:
     """Return leader and ISR of a partition, of the topic under test or of another."""
     try:
-        state = scene.probe.partition(topic or scene.topic, partition)
+        state = context.probe.partition(topic or context.topic, partition)
     except (UnreachableError, WaitTimeoutError):
         return -1, ()
     return state.leader, state.isr
 
 
-def _quorum_leader(scene: ScheduleContext) -> int:
+def _quorum_leader(context: ScheduleContext) -> int:
     try:
-        return scene.probe.quorum_leader()
+        return context.probe.quorum_leader()
     except (UnreachableError, WaitTimeoutError):
         return -1
 
 
-def _controller(scene: ScheduleContext) -> int:
+def _controller(context: ScheduleContext) -> int:
     try:
-        return scene.probe.controller()
+        return context.probe.controller()
     except (UnreachableError, WaitTimeoutError):
         return -1

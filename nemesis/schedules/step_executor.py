@@ -24,34 +24,36 @@ _LOOK_S: Final = 0.05
 _THREADS_MOST: Final = 64
 
 
-def play(scene: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: float = 0.0) -> None:
+def play(context: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: float = 0.0) -> None:
     """Take every step, and let time pass up to ``duration_s`` if they end before.
 
     Raises:
         HarnessError: a fault could not be injected or healed, or the run has to end.
     """
-    executor, ended = ScheduleExecutor(scene), threading.Event()
+    executor, ended = ScheduleExecutor(context), threading.Event()
     executor.begin()
-    start = scene.clock()
+    start = context.clock()
     pool = ThreadPoolExecutor(min(_THREADS_MOST, max(1, len(steps))), thread_name_prefix="step")
     futures: list[Future[None]] = []
     try:
         for step in in_order(steps):
-            _hold_until(scene, start + step.at_s, futures)
+            _hold_until(context, start + step.at_s, futures)
             futures += [
-                pool.submit(_take, scene, executor, step, broker, ended)
+                pool.submit(_take, context, executor, step, broker, ended)
                 for broker in _targets(executor, step)
             ]
-        _hold_until(scene, start + max(duration_s, end_of(steps)), futures)
+        _hold_until(context, start + max(duration_s, end_of(steps)), futures)
         while not all(future.done() for future in futures):
-            _hold_until(scene, scene.clock() + _LOOK_S, futures)
+            _hold_until(context, context.clock() + _LOOK_S, futures)
         _raise_failed(futures)
     finally:
         ended.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def play_in_turn(scene: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: float) -> None:
+def play_in_turn(
+    context: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: float
+) -> None:
     """Take groups of steps with the same start one after the other, each healed before the next.
 
     Healing takes time of its own (a broker boots in seconds), so later groups come later than
@@ -60,31 +62,31 @@ def play_in_turn(scene: ScheduleContext, steps: Sequence[FaultStep], *, duration
     Raises:
         HarnessError: the run has to end.
     """
-    executor = ScheduleExecutor(scene)
+    executor = ScheduleExecutor(context)
     executor.begin()
-    deadline = scene.clock() + duration_s
+    deadline = context.clock() + duration_s
     end_s = 0.0
     for at_s, group in groupby(in_order(steps), key=lambda step: step.at_s):
         faults = list(group)
         calm_s, trouble_s = at_s - end_s, faults[0].lasts_s
-        if end_s and scene.clock() + calm_s + trouble_s > deadline:
+        if end_s and context.clock() + calm_s + trouble_s > deadline:
             break
         end_s = at_s + trouble_s
-        scene.hold(calm_s)
+        context.hold(calm_s)
         active = [
             injected
             for step in faults
             for broker in executor.aim(step)
             if (injected := executor.inject(step, broker)) is not None
         ]
-        scene.hold(trouble_s)
+        context.hold(trouble_s)
         executor.mend(*active)
-    scene.hold(max(0.0, deadline - scene.clock()))
+    context.hold(max(0.0, deadline - context.clock()))
 
 
-def _hold_until(scene: ScheduleContext, deadline: float, futures: Sequence[Future[None]]) -> None:
-    while (left := deadline - scene.clock()) > 0:
-        scene.hold(min(left, 0.2))
+def _hold_until(context: ScheduleContext, deadline: float, futures: Sequence[Future[None]]) -> None:
+    while (left := deadline - context.clock()) > 0:
+        context.hold(min(left, 0.2))
         _raise_failed(futures)
 
 
@@ -102,16 +104,17 @@ def _targets(executor: ScheduleExecutor, step: FaultStep) -> list[int | None]:
 
 
 def _take(
-    scene: ScheduleContext,
+    context: ScheduleContext,
     executor: ScheduleExecutor,
     step: FaultStep,
     broker: int | None,
     ended: threading.Event,
 ) -> None:
     """Inject one fault and heal it; on a thread of its own."""
-    deadline = scene.clock() + _TURN_S
+    deadline = context.clock() + _TURN_S
     while (
-        not scene.nemesis.can(step.fault, broker, message=step.message) and scene.clock() < deadline
+        not context.nemesis.can(step.fault, broker, message=step.message)
+        and context.clock() < deadline
     ):
         if ended.wait(_LOOK_S):
             return

@@ -58,31 +58,31 @@ _UNCLEAN: Final = """
         "With acks=0 and acks=1 the record is lost on every release; with acks=all it is kept."
     ),
 )
-def leader_kill(scene: ScheduleContext) -> None:
+def leader_kill(context: ScheduleContext) -> None:
     """Lose a record that the leader alone holds; acks=0 and acks=1 acknowledge such."""
-    a, b, survivor = scene.replicas
-    parked = scene.clock()
-    offset = settle(scene)
-    _hold_back(scene, (b, survivor), parked)
-    if scene.plan.workload.acks == "all":
-        scene.send_on(VICTIM)  # no answer can come: the followers are in the ISR, and held back
+    a, b, survivor = context.replicas
+    parked = context.clock()
+    offset = settle(context)
+    _hold_back(context, (b, survivor), parked)
+    if context.plan.workload.acks == "all":
+        context.send_on(VICTIM)  # no answer can come: the followers are in the ISR, and held back
     else:
-        scene.send(VICTIM, leader=a, limit_s=_ANSWER_S)
+        context.send(VICTIM, leader=a, limit_s=_ANSWER_S)
     await_replicas(
-        scene,
+        context,
         lambda seen: seen[a].leo > offset,
         what=f"broker {a} to hold {VICTIM}",
         limit_s=_ANSWER_S,
         brokers=(a,),
     )
-    scene.nemesis.inject("kill", a)
-    scene.nemesis.heal_all((b, survivor))
-    await_leader(scene, b)
-    if scene.plan.workload.acks != "all" and scene.replica(b).leo > offset:
+    context.nemesis.inject("kill", a)
+    context.nemesis.heal_all((b, survivor))
+    await_leader(context, b)
+    if context.plan.workload.acks != "all" and context.replica(b).leo > offset:
         raise ScheduleNotFollowedError(f"{VICTIM} had reached broker {b} before it was held back")
 
 
-def _hold_back(scene: ScheduleContext, followers: tuple[int, int], parked: float) -> None:
+def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: float) -> None:
     """Pause the followers so that nothing which is written from now on can reach them.
 
     To pause them is not enough. A fetch that is parked at the leader would be answered with the
@@ -92,15 +92,15 @@ def _hold_back(scene: ScheduleContext, followers: tuple[int, int], parked: float
     Args:
         parked: a moment before the fetches were parked; they surely were when this is called.
     """
-    latest = scene.clock() + FETCH_WAIT_S
-    scene.hold(parked + FETCH_WAIT_S - _BEFORE_S - scene.clock())
+    latest = context.clock() + FETCH_WAIT_S
+    context.hold(parked + FETCH_WAIT_S - _BEFORE_S - context.clock())
     for broker in followers:
-        scene.nemesis.inject("pause", broker)
-    if scene.clock() > parked + FETCH_WAIT_S:
+        context.nemesis.inject("pause", broker)
+    if context.clock() > parked + FETCH_WAIT_S:
         raise ScheduleNotFollowedError(
             "the followers were paused too late to have no fetch at the leader"
         )
-    scene.hold(latest + _AFTER_S - scene.clock())
+    context.hold(latest + _AFTER_S - context.clock())
 
 
 @story(
@@ -111,29 +111,29 @@ def _hold_back(scene: ScheduleContext, followers: tuple[int, int], parked: float
     ),
     controller="A",
 )
-def unclean(scene: ScheduleContext) -> None:
+def unclean(context: ScheduleContext) -> None:
     """Elect a leader uncleanly: it lacks what A acknowledged as the only member of the ISR.
 
     On ZooKeeper A is the controller: a new one does not take brokers out of an ISR that were dead
     before it was elected (seen on 0.10.2), and the lag limit takes 10 s to.
     """
-    a, *others = scene.replicas
-    offset = settle(scene)
+    a, *others = context.replicas
+    offset = settle(context)
     for broker in others:
-        scene.nemesis.inject("kill", broker)
-    await_alone(scene, a)
-    scene.send(VICTIM, leader=a)
+        context.nemesis.inject("kill", broker)
+    await_alone(context, a)
+    context.send(VICTIM, leader=a)
     await_replicas(
-        scene,
+        context,
         lambda seen: seen[a].hw > offset,
         what=f"broker {a} to commit {VICTIM}",
         limit_s=20,  # it is told of its ISR when the controller has given up on dead containers
         brokers=(a,),
     )
-    scene.nemesis.inject("kill", a)
-    scene.nemesis.heal_all(others)
-    if scene.plan.topic.unclean_leader_election and scene.cluster.release.elects_unclean:
-        await_leader(scene, *others)
+    context.nemesis.inject("kill", a)
+    context.nemesis.heal_all(others)
+    if context.plan.topic.unclean_leader_election and context.cluster.release.elects_unclean:
+        await_leader(context, *others)
     else:
-        await_others(scene, a, others)
-        scene.note(f"broker {a} is dead, and nobody who lacks {VICTIM} may lead")
+        await_others(context, a, others)
+        context.note(f"broker {a} is dead, and nobody who lacks {VICTIM} may lead")

@@ -41,29 +41,29 @@ def _tells_nothing(release: Release) -> str:
     min_isr_most=3,
     why_not=_tells_nothing,
 )
-def lost_metadata(scene: ScheduleContext) -> None:
+def lost_metadata(context: ScheduleContext) -> None:
     """Lose the disk of the only controller, and start everything again."""
-    settle(scene)
-    [controller] = scene.cluster.controllers
-    old = scene.until(
-        lambda: _end_of_log(scene, controller), what="the controller to tell how long its log is"
+    settle(context)
+    [controller] = context.cluster.controllers
+    old = context.until(
+        lambda: _end_of_log(context, controller), what="the controller to tell how long its log is"
     )
-    scene.nemesis.inject("controller-disk-loss", controllers=[controller])
-    for broker in scene.replicas:
-        scene.nemesis.inject("kill", broker)
-    scene.nemesis.mend("controller-disk-loss")
-    end = scene.until(
-        lambda: _end_of_log(scene, controller),
+    context.nemesis.inject("controller-disk-loss", controllers=[controller])
+    for broker in context.replicas:
+        context.nemesis.inject("kill", broker)
+    context.nemesis.mend("controller-disk-loss")
+    end = context.until(
+        lambda: _end_of_log(context, controller),
         lambda end: end > old,
         what=f"the new metadata log to have more than the {old} records of the old one",
         limit_s=_LIMIT_S,
     )
-    scene.note(f"the new metadata log ends at {end}, the old one ended at {old}")
-    scene.nemesis.heal_all(scene.replicas)
+    context.note(f"the new metadata log ends at {end}, the old one ended at {old}")
+    context.nemesis.heal_all(context.replicas)
 
 
-def _end_of_log(scene: ScheduleContext, controller: int) -> int:
-    quorum = scene.probe.quorum()
+def _end_of_log(context: ScheduleContext, controller: int) -> int:
+    quorum = context.probe.quorum()
     if quorum is None:
         raise UnreachableError("the quorum is not ours")
     return quorum.voters[controller]

@@ -56,18 +56,18 @@ _DIVERGENCE: Final = _COMMITTED.format(first="", then="checkpoint A") + "send m4
     _LOSS,
     outcome="Up to 0.10.2 the record is lost, whatever the acks; later releases keep it.",
 )
-def loss(scene: ScheduleContext) -> None:
+def loss(context: ScheduleContext) -> None:
     """Lose a committed record under clean elections: C truncates it, then leads."""
-    a, _, _ = scene.replicas
-    offset = settle(scene)
-    await_hw_on_disk(scene, a, offset)  # the next time is so far away that A dies before it
-    commit_victim(scene, offset)
-    began = kill_leader(scene, offset)
-    if hw_on_disk(scene, a) > offset:
+    a, _, _ = context.replicas
+    offset = settle(context)
+    await_hw_on_disk(context, a, offset)  # the next time is so far away that A dies before it
+    commit_victim(context, offset)
+    began = kill_leader(context, offset)
+    if hw_on_disk(context, a) > offset:
         raise ScheduleNotFollowedError(
             f"broker {a} wrote HW {offset + 1} to its disk before it was killed"
         )
-    _fail_over_to_survivor(scene, began)
+    _fail_over_to_survivor(context, began)
 
 
 @story(
@@ -77,28 +77,28 @@ def loss(scene: ScheduleContext) -> None:
         "Up to 0.10.2 in-sync replicas differ for ever, whatever the acks; later releases agree."
     ),
 )
-def divergence(scene: ScheduleContext) -> None:
+def divergence(context: ScheduleContext) -> None:
     """Two acknowledged records stand at one offset: A comes back with a HW that spares its own."""
-    a, _, survivor = scene.replicas
-    offset = settle(scene)
-    commit_victim(scene, offset)
-    await_hw_on_disk(scene, a, offset + 1)
-    _fail_over_to_survivor(scene, kill_leader(scene, offset))
-    successor = scene.send(SUCCESSOR, leader=survivor)
-    scene.note(f"{SUCCESSOR} is stored at offset {successor} by broker {survivor}", survivor)
+    a, _, survivor = context.replicas
+    offset = settle(context)
+    commit_victim(context, offset)
+    await_hw_on_disk(context, a, offset + 1)
+    _fail_over_to_survivor(context, kill_leader(context, offset))
+    successor = context.send(SUCCESSOR, leader=survivor)
+    context.note(f"{SUCCESSOR} is stored at offset {successor} by broker {survivor}", survivor)
 
 
-def commit_victim(scene: ScheduleContext, offset: int) -> None:
+def commit_victim(context: ScheduleContext, offset: int) -> None:
     """Send the record that the story is about; wait until A has committed it, B and C hold it."""
-    a, *followers = scene.replicas
-    scene.send(VICTIM, leader=a)
-    widens = scene.cluster.release.window_widens
+    a, *followers = context.replicas
+    context.send(VICTIM, leader=a)
+    widens = context.cluster.release.window_widens
 
     def holds_it(state: ReplicaState) -> bool:
         return state.leo > offset and (state.hw == offset or not widens)
 
     await_replicas(
-        scene,
+        context,
         lambda seen: (
             seen[a].hw > offset and all(holds_it(seen[follower]) for follower in followers)
         ),
@@ -107,23 +107,23 @@ def commit_victim(scene: ScheduleContext, offset: int) -> None:
     )
 
 
-def kill_leader(scene: ScheduleContext, offset: int) -> float:
+def kill_leader(context: ScheduleContext, offset: int) -> float:
     """Kill A inside the window, where there is one; returns when that was asked for."""
-    a, *followers = scene.replicas
-    began = scene.clock()
-    scene.nemesis.inject("kill", a)
-    if not scene.cluster.release.window_widens:
-        scene.note(
-            f"Kafka {scene.cluster.release.name} tells an idle follower the new HW at once, so the"
-            " HW-lag window was shut before anybody could be killed in it"
+    a, *followers = context.replicas
+    began = context.clock()
+    context.nemesis.inject("kill", a)
+    if not context.cluster.release.window_widens:
+        context.note(
+            f"Kafka {context.cluster.release.name} tells an idle follower the new HW at once, so"
+            " the HW-lag window was shut before anybody could be killed in it"
         )
         return began
     try:
-        seen = await_window(scene.probe, scene.topic, 0, followers, offset=offset, limit_s=0.5)
+        seen = await_window(context.probe, context.topic, 0, followers, offset=offset, limit_s=0.5)
     except WaitTimeoutError as error:
         raise ScheduleNotFollowedError(f"the HW-lag window was missed: {error.message}") from error
     for broker, state in seen.items():
-        scene.note(
+        context.note(
             f"broker {broker} holds {VICTIM} at offset {offset} above its HW:"
             f" LEO {state.leo}, HW {state.hw}",
             broker,
@@ -131,29 +131,29 @@ def kill_leader(scene: ScheduleContext, offset: int) -> float:
     return began
 
 
-def _fail_over_to_survivor(scene: ScheduleContext, began: float) -> None:
+def _fail_over_to_survivor(context: ScheduleContext, began: float) -> None:
     """Kill B before A's session has ended, but late enough; wait until C leads."""
-    a, b, survivor = scene.replicas
-    scene.hold(began + GAP_S - scene.clock())
-    scene.nemesis.inject("kill", b)
-    require_session(scene, a, f"broker {b} was dead")
-    await_turns(scene, b, survivor)
+    a, b, survivor = context.replicas
+    context.hold(began + GAP_S - context.clock())
+    context.nemesis.inject("kill", b)
+    require_session(context, a, f"broker {b} was dead")
+    await_turns(context, b, survivor)
 
 
-def require_session(scene: ScheduleContext, broker: int, before: str) -> None:
+def require_session(context: ScheduleContext, broker: int, before: str) -> None:
     """Make sure that a broker still had its session when something had happened.
 
     Raises:
         ScheduleNotFollowedError: it had not.
     """
-    live = scene.until(
-        scene.probe.live_brokers, what="somebody to tell which brokers have sessions"
+    live = context.until(
+        context.probe.live_brokers, what="somebody to tell which brokers have sessions"
     )
     if broker not in live:
         raise ScheduleNotFollowedError(f"the session of broker {broker} ended before {before}")
 
 
-def await_turns(scene: ScheduleContext, b: int, survivor: int) -> None:
+def await_turns(context: ScheduleContext, b: int, survivor: int) -> None:
     """Wait until C leads, and make sure that B, dead, was the leader in between.
 
     Raises:
@@ -162,14 +162,14 @@ def await_turns(scene: ScheduleContext, b: int, survivor: int) -> None:
     numbers: set[int] = set()
 
     def look() -> int:
-        leader = scene.probe.partition(scene.topic, 0).leader
+        leader = context.probe.partition(context.topic, 0).leader
         numbers.add(leader)
         return leader
 
-    scene.until(
+    context.until(
         look,
         lambda leader: leader == survivor,
-        what=f"broker {survivor} to lead {scene.topic}-0",
+        what=f"broker {survivor} to lead {context.topic}-0",
         limit_s=30,
     )
     if b not in numbers:

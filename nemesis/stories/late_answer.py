@@ -62,17 +62,17 @@ def _asks_first(release: Release) -> str:
     min_isr_most=3,
     why_not=_asks_first,
 )
-def late_answer(scene: ScheduleContext) -> None:
+def late_answer(context: ScheduleContext) -> None:
     """Lose a committed record, and nothing fails: A truncates by an answer of an older epoch."""
-    a, b, c = scene.replicas
-    committed = settle(scene)
+    a, b, c = context.replicas
+    committed = settle(context)
     with contextlib.ExitStack() as ending:
-        answer = ending.enter_context(_diverging_answer(scene, committed))
-        _move(scene, c)
-        await_leo(scene, committed, f"broker {a} to have truncated {ALONE}", a, limit_s=_LIMIT_S)
-        _send(scene, VICTIM, c)
+        answer = ending.enter_context(_diverging_answer(context, committed))
+        _move(context, c)
+        await_leo(context, committed, f"broker {a} to have truncated {ALONE}", a, limit_s=_LIMIT_S)
+        _send(context, VICTIM, c)
         await_replicas(
-            scene,
+            context,
             lambda seen: (
                 seen[c].hw == committed + 1
                 and all(state.leo == committed + 1 for state in seen.values())
@@ -80,41 +80,43 @@ def late_answer(scene: ScheduleContext) -> None:
             what=f"every replica to hold {VICTIM}, and broker {c} to have committed it",
             limit_s=_LIMIT_S,
         )
-        scene.note(f"every replica holds {VICTIM} at offset {committed}; it is committed", c)
-        fetches = ending.enter_context(scene.intercept(f"hold Fetch broker-{a}>broker-{b} times=0"))
-        _move(scene, b)
-        scene.hold(_ADDED_S)
+        context.note(f"every replica holds {VICTIM} at offset {committed}; it is committed", c)
+        fetches = ending.enter_context(
+            context.intercept(f"hold Fetch broker-{a}>broker-{b} times=0")
+        )
+        _move(context, b)
+        context.hold(_ADDED_S)
         answer.release("schedule")
-        scene.note(f"broker {a} gets the answer that broker {b} sent before broker {c} led", a)
+        context.note(f"broker {a} gets the answer that broker {b} sent before broker {c} led", a)
         _await_caught(fetches)
-        _require_followed(scene, fetches)
-        leo = scene.replica(a).leo
-        scene.note(f"broker {a} fetches again; its log ends at {leo}", a)
-        _move(scene, a)
+        _require_followed(context, fetches)
+        leo = context.replica(a).leo
+        context.note(f"broker {a} fetches again; its log ends at {leo}", a)
+        _move(context, a)
 
 
 @contextlib.contextmanager
-def _diverging_answer(scene: ScheduleContext, committed: int) -> Iterator[CaughtMessages]:
+def _diverging_answer(context: ScheduleContext, committed: int) -> Iterator[CaughtMessages]:
     """Hold B's answer that A's log diverges, in an epoch that B leads and A follows."""
-    a, b, c = scene.replicas
+    a, b, c = context.replicas
     with contextlib.ExitStack() as holds:
         of_followers = [
-            holds.enter_context(scene.intercept(f"hold Fetch broker-{n}>broker-{a} times=0"))
+            holds.enter_context(context.intercept(f"hold Fetch broker-{n}>broker-{a} times=0"))
             for n in (b, c)
         ]
         for fetches in of_followers:
             _await_caught(fetches)
-        scene.note(f"the wire holds what brokers {b} and {c} would fetch from broker {a}")
-        _send(scene, ALONE, a, answered=False)
-        await_leo(scene, committed + 1, f"broker {a} to append {ALONE}", a, limit_s=_LIMIT_S)
-        scene.note(f"broker {a} alone has {ALONE}, at offset {committed}", a)
-        of_a = holds.enter_context(scene.intercept(f"hold Fetch broker-{a}>broker-{b} times=0"))
+        context.note(f"the wire holds what brokers {b} and {c} would fetch from broker {a}")
+        _send(context, ALONE, a, answered=False)
+        await_leo(context, committed + 1, f"broker {a} to append {ALONE}", a, limit_s=_LIMIT_S)
+        context.note(f"broker {a} alone has {ALONE}, at offset {committed}", a)
+        of_a = holds.enter_context(context.intercept(f"hold Fetch broker-{a}>broker-{b} times=0"))
         _await_caught(of_a)
-        epoch = _move(scene, b)
-        with scene.intercept(f"hold Fetch.answer broker-{b}>broker-{a} partition=0") as answer:
+        epoch = _move(context, b)
+        with context.intercept(f"hold Fetch.answer broker-{b}>broker-{a} partition=0") as answer:
             holds.close()
             _await_caught(answer)
-            scene.note(
+            context.note(
                 f"the wire holds the answer of broker {b} that says that broker {a} diverges from"
                 f" it at offset {committed}, in epoch {epoch}",
                 a,
@@ -122,26 +124,26 @@ def _diverging_answer(scene: ScheduleContext, committed: int) -> Iterator[Caught
             yield answer
 
 
-def _send(scene: ScheduleContext, value: str, broker: int, *, answered: bool = True) -> None:
+def _send(context: ScheduleContext, value: str, broker: int, *, answered: bool = True) -> None:
     """Send a record to a broker, once; a client that looked up the leader might send it twice."""
-    scene.direct.send(value, 0, address=scene.cluster.brokers[broker].address)
+    context.direct.send(value, 0, address=context.cluster.brokers[broker].address)
     if answered:
-        await_answer(scene, value, limit_s=_LIMIT_S)
+        await_answer(context, value, limit_s=_LIMIT_S)
 
 
-def _move(scene: ScheduleContext, broker: int) -> int:
+def _move(context: ScheduleContext, broker: int) -> int:
     """Move leadership by plan; wait until it leads, and A knows it; return the epoch."""
-    epoch = move_leader(scene, broker)
-    await_leads(scene, broker, limit_s=_LIMIT_S)
-    a = scene.replicas[0]
+    epoch = move_leader(context, broker)
+    await_leads(context, broker, limit_s=_LIMIT_S)
+    a = context.replicas[0]
 
     def look() -> None:
-        if not scene.probe.knows_epoch(a, scene.topic, 0, epoch):
+        if not context.probe.knows_epoch(a, context.topic, 0, epoch):
             raise NotYetError("it refuses a fetch of that epoch")
 
     what = f"broker {a} to know that broker {broker} leads in epoch {epoch}"
-    scene.until(look, what=what, limit_s=_LIMIT_S)
-    scene.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
+    context.until(look, what=what, limit_s=_LIMIT_S)
+    context.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
     return epoch
 
 
@@ -150,7 +152,7 @@ def _await_caught(messages: CaughtMessages) -> None:
         messages.await_event("caught", limit_s=_LIMIT_S)
 
 
-def _require_followed(scene: ScheduleContext, fetches: CaughtMessages) -> None:
+def _require_followed(context: ScheduleContext, fetches: CaughtMessages) -> None:
     """Make sure that A had begun to follow B again before it got the answer.
 
     Its next fetch then names the partition, in the new epoch; a fetch names what has changed.
@@ -158,9 +160,9 @@ def _require_followed(scene: ScheduleContext, fetches: CaughtMessages) -> None:
     Raises:
         ScheduleNotFollowedError: it had not.
     """
-    topic = {scene.topic, network_of(scene).topic_id(scene.topic)}
+    topic = {context.topic, network_of(context).topic_id(context.topic)}
     [first, *_] = fetches.events("caught")
     if first["topic"] not in topic or first["partition"] != 0:
         raise ScheduleNotFollowedError(
-            f"broker {scene.replicas[0]} got the answer before it followed its leader again"
+            f"broker {context.replicas[0]} got the answer before it followed its leader again"
         )

@@ -49,48 +49,52 @@ def _not_played(release: Release) -> str:
     min_isr_most=3,
     why_not=_not_played,
 )
-def missed_decisions(scene: ScheduleContext) -> None:
+def missed_decisions(context: ScheduleContext) -> None:
     """Lose a committed record by two planned moves of which A never hears: the controller dies."""
-    network = network_of(scene)
-    a, b, c = scene.replicas
-    controller = scene.controller()
-    leo = settle(scene)
+    network = network_of(context)
+    a, b, c = context.replicas
+    controller = context.controller()
+    leo = settle(context)
     undelivered = RelayRule(kind="hold", what="leadership", links=frozenset({(controller, a)}))
     with network.under(undelivered):
-        with scene.intercept(f"hold Fetch broker-{c}>broker-{a} times=0") as of_c:
+        with context.intercept(f"hold Fetch broker-{c}>broker-{a} times=0") as of_c:
             _await_caught(of_c)
-            scene.direct.send(VICTIM, 0, address=scene.cluster.brokers[a].address)
+            context.direct.send(VICTIM, 0, address=context.cluster.brokers[a].address)
             await_leo(
-                scene, leo + 1, f"brokers {a} and {b} to hold {VICTIM}", a, b, limit_s=_LIMIT_S
+                context, leo + 1, f"brokers {a} and {b} to hold {VICTIM}", a, b, limit_s=_LIMIT_S
             )
-            scene.hold(_FETCHED_S)
-            scene.note(f"brokers {a} and {b} have {VICTIM}, at offset {leo}", a)
-            _move(scene, c)
-            await_leo(scene, leo, f"broker {b} to have truncated {VICTIM}", b, limit_s=_LIMIT_S)
-            scene.note(f"broker {b} has truncated {VICTIM}, which its new leader lacks", b)
-        with scene.intercept(f"hold Fetch broker-{b}>broker-{a} times=0") as of_b:
-            _move(scene, a)
-            await_leads(scene, c, leads=False, limit_s=_LIMIT_S)
-            scene.note(f"the controller, broker {controller}, has told broker {a} nothing of that")
-            scene.nemesis.inject("kill", controller)
-            successor = scene.until(
-                scene.probe.controller,
+            context.hold(_FETCHED_S)
+            context.note(f"brokers {a} and {b} have {VICTIM}, at offset {leo}", a)
+            _move(context, c)
+            await_leo(context, leo, f"broker {b} to have truncated {VICTIM}", b, limit_s=_LIMIT_S)
+            context.note(f"broker {b} has truncated {VICTIM}, which its new leader lacks", b)
+        with context.intercept(f"hold Fetch broker-{b}>broker-{a} times=0") as of_b:
+            _move(context, a)
+            await_leads(context, c, leads=False, limit_s=_LIMIT_S)
+            context.note(
+                f"the controller, broker {controller}, has told broker {a} nothing of that"
+            )
+            context.nemesis.inject("kill", controller)
+            successor = context.until(
+                context.probe.controller,
                 lambda broker: broker != controller,
                 what="another broker to be the controller",
                 limit_s=_LIMIT_S,
             )
-            scene.note(f"broker {successor} is the controller")
-            await_leo(scene, leo + 1, f"broker {c} to hold {VICTIM}", c, limit_s=_LIMIT_S)
-            await_answer(scene, VICTIM, limit_s=_LIMIT_S)
-            scene.note(f"broker {a} has acknowledged {VICTIM}, for it takes broker {b} to have it")
+            context.note(f"broker {successor} is the controller")
+            await_leo(context, leo + 1, f"broker {c} to hold {VICTIM}", c, limit_s=_LIMIT_S)
+            await_answer(context, VICTIM, limit_s=_LIMIT_S)
+            context.note(
+                f"broker {a} has acknowledged {VICTIM}, for it takes broker {b} to have it"
+            )
             _await_caught(of_b)
-            _move(scene, b)
-            await_leads(scene, b, limit_s=_LIMIT_S)
+            _move(context, b)
+            await_leads(context, b, limit_s=_LIMIT_S)
 
 
-def _move(scene: ScheduleContext, broker: int) -> None:
-    epoch = move_leader(scene, broker)
-    scene.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
+def _move(context: ScheduleContext, broker: int) -> None:
+    epoch = move_leader(context, broker)
+    context.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
 
 
 def _await_caught(fetches: CaughtMessages) -> None:

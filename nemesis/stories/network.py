@@ -71,33 +71,33 @@ _HELD_FETCH: Final = """
         " keep it."
     ),
 )
-def cut_off(scene: ScheduleContext) -> None:
+def cut_off(context: ScheduleContext) -> None:
     """Lose a committed record by the network alone: A, then B are cut off, C leads without it.
 
     Links are reset and not merely silent: up to 0.10.2 a controller and a follower wait for
     ``request.timeout.ms``, 30 s, for an answer from a broker that they are about to give up.
     """
-    network = network_of(scene)
-    a, b, survivor = scene.replicas
-    offset = settle(scene)
+    network = network_of(context)
+    a, b, survivor = context.replicas
+    offset = settle(context)
     began_ns = time.monotonic_ns()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(hold_window(network, scene.topic, 0, (b, survivor), offset=offset))
-        scene.send(VICTIM, leader=a)
-        _see_window(scene, offset)
+        stack.enter_context(hold_window(network, context.topic, 0, (b, survivor), offset=offset))
+        context.send(VICTIM, leader=a)
+        _see_window(context, offset)
         limit_s = 2 * FETCH_WAIT_S
         with missed_if_late():
             network.await_held("hw", b, survivor, since_ns=began_ns, limit_s=limit_s)
-        scene.note(f"the wire holds what would tell brokers {b} and {survivor} that HW")
+        context.note(f"the wire holds what would tell brokers {b} and {survivor} that HW")
         stack.enter_context(network.under(RelayRule(kind="reset", links=between([b], [survivor]))))
-        scene.note(f"brokers {b} and {survivor} are cut off from each other", b)
-        began = scene.clock()
-        scene.nemesis.inject("reset", a)
-        scene.hold(began + GAP_S - scene.clock())
-        scene.nemesis.inject("reset", b)
-        require_session(scene, a, f"broker {b} was cut off")
-        await_turns(scene, b, survivor)
-        _send_successor(scene, survivor)
+        context.note(f"brokers {b} and {survivor} are cut off from each other", b)
+        began = context.clock()
+        context.nemesis.inject("reset", a)
+        context.hold(began + GAP_S - context.clock())
+        context.nemesis.inject("reset", b)
+        require_session(context, a, f"broker {b} was cut off")
+        await_turns(context, b, survivor)
+        _send_successor(context, survivor)
 
 
 @story(
@@ -109,59 +109,59 @@ def cut_off(scene: ScheduleContext) -> None:
         " speak a protocol or write a message format from before 0.11."
     ),
 )
-def held_fetch(scene: ScheduleContext) -> None:
+def held_fetch(context: ScheduleContext) -> None:
     """Lose a committed record though its new leader B lives: C truncates it, B dies.
 
     In ``loss`` B is dead when C begins to follow it, so that a follower which asks first keeps the
     record. Here B answers. What it has without leader epochs is no answer, and C cuts to its HW;
     the wire holds what C fetches next, so that it does not get the record back before B is killed.
     """
-    network = network_of(scene)
-    a, b, survivor = scene.replicas
-    offset = settle(scene)
-    await_hw_on_disk(scene, a, offset)
-    commit_victim(scene, offset)
-    kill_leader(scene, offset)
-    if hw_on_disk(scene, a) > offset:
+    network = network_of(context)
+    a, b, survivor = context.replicas
+    offset = settle(context)
+    await_hw_on_disk(context, a, offset)
+    commit_victim(context, offset)
+    kill_leader(context, offset)
+    if hw_on_disk(context, a) > offset:
         raise ScheduleNotFollowedError(
             f"broker {a} wrote HW {offset + 1} to its disk before it was killed"
         )
     began_ns = time.monotonic_ns()
-    with network.hw_held(scene.topic, 0, survivor, above=offset - 1), missed_if_late():
-        await_leader(scene, b, limit_s=_LEADS_S)
+    with network.hw_held(context.topic, 0, survivor, above=offset - 1), missed_if_late():
+        await_leader(context, b, limit_s=_LEADS_S)
         network.await_held("hw", survivor, since_ns=began_ns, limit_s=_LEADS_S)
-        leo = scene.replica(survivor).leo
-        scene.note(f"broker {survivor} follows broker {b}; its log ends at {leo}", survivor)
-        scene.nemesis.inject("kill", b)
-    await_leader(scene, survivor, limit_s=_LEADS_S)
+        leo = context.replica(survivor).leo
+        context.note(f"broker {survivor} follows broker {b}; its log ends at {leo}", survivor)
+        context.nemesis.inject("kill", b)
+    await_leader(context, survivor, limit_s=_LEADS_S)
 
 
-def network_of(scene: ScheduleContext) -> Network:
+def network_of(context: ScheduleContext) -> Network:
     """Return the wire between the nodes.
 
     Raises:
         HarnessError: there is none.
     """
-    if scene.cluster.network is None:
+    if context.cluster.network is None:
         raise HarnessError("this story needs the wire")
-    return scene.cluster.network
+    return context.cluster.network
 
 
-def _see_window(scene: ScheduleContext, offset: int) -> None:
-    _, *followers = scene.replicas
+def _see_window(context: ScheduleContext, offset: int) -> None:
+    _, *followers = context.replicas
     with missed_if_late():
-        seen = await_window(scene.probe, scene.topic, 0, followers, offset=offset)
+        seen = await_window(context.probe, context.topic, 0, followers, offset=offset)
     for broker, state in seen.items():
-        scene.note(
+        context.note(
             f"broker {broker} holds {VICTIM} at offset {offset} above its HW:"
             f" LEO {state.leo}, HW {state.hw}",
             broker,
         )
 
 
-def _send_successor(scene: ScheduleContext, survivor: int) -> None:
+def _send_successor(context: ScheduleContext, survivor: int) -> None:
     """Write to C, which A and B cannot know of; clients that ask them who leads would be misled."""
-    await_leads(scene, survivor, limit_s=_LEADS_S)
-    scene.direct.send(SUCCESSOR, 0, address=scene.cluster.brokers[survivor].address)
-    answer = await_answer(scene, SUCCESSOR, limit_s=_ANSWER_S)
-    scene.note(f"{SUCCESSOR} is stored at offset {answer.offset} by broker {survivor}", survivor)
+    await_leads(context, survivor, limit_s=_LEADS_S)
+    context.direct.send(SUCCESSOR, 0, address=context.cluster.brokers[survivor].address)
+    answer = await_answer(context, SUCCESSOR, limit_s=_ANSWER_S)
+    context.note(f"{SUCCESSOR} is stored at offset {answer.offset} by broker {survivor}", survivor)

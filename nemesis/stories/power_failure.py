@@ -61,40 +61,44 @@ def _ends_itself(release: Release) -> str:
     min_isr_most=2,
     why_not=_ends_itself,
 )
-def power_failure(scene: ScheduleContext) -> None:
+def power_failure(context: ScheduleContext) -> None:
     """Lose the unflushed tail of the last in-sync replica, which is elected again all the same.
 
     B and C are shut down in order one after the other, as for maintenance, so that A is the whole
     ISR. Then the power of A fails. B and C, who have all of it on disk, come back first.
     """
-    a, *others = scene.replicas
-    offset = settle(scene)
-    scene.hold(SEGMENT_S + 0.1)
-    scene.send(VICTIM, leader=a)
+    a, *others = context.replicas
+    offset = settle(context)
+    context.hold(SEGMENT_S + 0.1)
+    context.send(VICTIM, leader=a)
     await_replicas(
-        scene,
-        lambda seen: all(seen[replica].leo > offset for replica in scene.replicas),
+        context,
+        lambda seen: all(seen[replica].leo > offset for replica in context.replicas),
         what=f"every replica to hold {VICTIM}",
         limit_s=10,
     )
-    _require_segment(scene, a, offset)
+    _require_segment(context, a, offset)
     for broker in others:
-        scene.nemesis.inject("stop", broker)
-    await_alone(scene, a)
-    scene.nemesis.inject("power-failure", a)
-    scene.nemesis.heal_all(others)
-    await_others(scene, a, others)
-    leader = scene.state().leader
-    scene.note(f"broker {leader} leads" if leader in others else f"nobody leads without broker {a}")
+        context.nemesis.inject("stop", broker)
+    await_alone(context, a)
+    context.nemesis.inject("power-failure", a)
+    context.nemesis.heal_all(others)
+    await_others(context, a, others)
+    leader = context.state().leader
+    context.note(
+        f"broker {leader} leads" if leader in others else f"nobody leads without broker {a}"
+    )
 
 
-def _require_segment(scene: ScheduleContext, broker: int, offset: int) -> None:
+def _require_segment(context: ScheduleContext, broker: int, offset: int) -> None:
     """Make sure that a broker's newest segment of partition 0 begins at an offset.
 
     Raises:
         ScheduleNotFollowedError: it does not; more than the victim would be lost, or nothing.
     """
-    newest = disk_damage.segments(scene.cluster.brokers[broker].directory / f"{scene.topic}-0")[-1]
+    newest = disk_damage.segments(context.cluster.brokers[broker].directory / f"{context.topic}-0")[
+        -1
+    ]
     if int(newest.stem) != offset:
         raise ScheduleNotFollowedError(
             f"{VICTIM} at {offset} is not the first of its segment: {newest.name}"

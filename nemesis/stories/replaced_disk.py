@@ -45,51 +45,51 @@ def _asks_nobody(release: Release) -> str:
     min_isr_most=2,
     why_not=_asks_nobody,
 )
-def replaced_disk(scene: ScheduleContext) -> None:
+def replaced_disk(context: ScheduleContext) -> None:
     """Lose everything under clean elections: B, in the ISR, has an empty disk, and leads."""
-    network = network_of(scene)
-    a, b, c = scene.replicas
-    settle(scene)
-    scene.nemesis.inject("stop", b)
-    scene.until(
-        lambda: scene.probe.partition(scene.topic, 0),
+    network = network_of(context)
+    a, b, c = context.replicas
+    settle(context)
+    context.nemesis.inject("stop", b)
+    context.until(
+        lambda: context.probe.partition(context.topic, 0),
         lambda state: state.isr == (a, c),
         what=f"broker {b} to be out of the ISR",
         limit_s=_LIMIT_S,
     )
-    offset = scene.send(VICTIM, leader=a)
-    with scene.intercept(f"hold AlterPartition broker-{a}>* partition=0 times=0") as requests:
-        scene.nemesis.heal(b)
+    offset = context.send(VICTIM, leader=a)
+    with context.intercept(f"hold AlterPartition broker-{a}>* partition=0 times=0") as requests:
+        context.nemesis.heal(b)
         await_replicas(
-            scene,
+            context,
             lambda seen: all(state.leo > offset for state in seen.values()),
             what=f"every replica to hold {VICTIM}",
             limit_s=_LIMIT_S,
         )
-        _await_event(scene, requests, "caught")  # broker A gives up after a while, and asks again
-        scene.note(f"broker {b} has every record, and broker {a} asks for it to be in the ISR", b)
+        _await_event(context, requests, "caught")  # broker A gives up after a while, and asks again
+        context.note(f"broker {b} has every record, and broker {a} asks for it to be in the ISR", b)
         with network.under(RelayRule(kind="cut", links=between([a], [b]))):
-            scene.note(f"broker {b} fetches nothing more from broker {a}", b)
-            scene.nemesis.inject("wipe", b)
-            scene.nemesis.heal(b)
+            context.note(f"broker {b} fetches nothing more from broker {a}", b)
+            context.nemesis.inject("wipe", b)
+            context.nemesis.heal(b)
             await_replicas(
-                scene,
+                context,
                 lambda seen: seen[b].leo == 0,
                 what=f"broker {b} to have heard from the controller, and to hold nothing",
                 limit_s=_LIMIT_S,
                 brokers=(b,),
             )
-            scene.note(f"broker {b} is back, with an empty disk", b)
+            context.note(f"broker {b} is back, with an empty disk", b)
             requests.let_pass()
-            _await_event(scene, requests, "answered", "discarded")
-            isr = scene.state().isr
-            scene.note(f"the controller has answered; the ISR is {', '.join(map(str, isr))}")
-            scene.nemesis.inject("kill", a)
-            await_leader(scene, b, c, limit_s=_LIMIT_S)
+            _await_event(context, requests, "answered", "discarded")
+            isr = context.state().isr
+            context.note(f"the controller has answered; the ISR is {', '.join(map(str, isr))}")
+            context.nemesis.inject("kill", a)
+            await_leader(context, b, c, limit_s=_LIMIT_S)
 
 
-def _await_event(scene: ScheduleContext, messages: CaughtMessages, *events: str) -> None:
-    scene.until(
+def _await_event(context: ScheduleContext, messages: CaughtMessages, *events: str) -> None:
+    context.until(
         lambda: messages.events(*events),
         bool,
         what=f"the wire to report {' or '.join(events)} of a request for the ISR",

@@ -41,18 +41,18 @@ _ROLLING_RESTART: Final = """
     _ROLLING_RESTART,
     outcome="Every release keeps all records, whatever the acks.",
 )
-def rolling_restart(scene: ScheduleContext) -> None:
+def rolling_restart(context: ScheduleContext) -> None:
     """Restart A, B and C one after the other, and send a record while each of them is down."""
-    a, b, c = scene.replicas
-    settle(scene)
+    a, b, c = context.replicas
+    settle(context)
     for broker, leader, value in ((a, b, "m3"), (b, a, "m4"), (c, a, "m5")):
-        scene.nemesis.inject("stop", broker)
-        _await_partition(scene, leader, isr=set(scene.replicas) - {broker})
-        offset = scene.send(value, leader=leader)
-        scene.nemesis.heal_all((broker,))
-        _await_partition(scene, leader, isr=set(scene.replicas))
+        context.nemesis.inject("stop", broker)
+        _await_partition(context, leader, isr=set(context.replicas) - {broker})
+        offset = context.send(value, leader=leader)
+        context.nemesis.heal_all((broker,))
+        _await_partition(context, leader, isr=set(context.replicas))
         await_replicas(
-            scene,
+            context,
             partial(_hold, offset),
             what=f"every replica to hold {value}",
             limit_s=_LIMIT_S,
@@ -63,13 +63,15 @@ def _hold(offset: int, seen: Mapping[int, ReplicaState]) -> bool:
     return all(state.leo > offset for state in seen.values())
 
 
-def _await_partition(scene: ScheduleContext, leader: int, *, isr: set[int]) -> None:
+def _await_partition(context: ScheduleContext, leader: int, *, isr: set[int]) -> None:
     """Wait until a broker leads partition 0 with these members of the ISR, and note it."""
     members = ", ".join(map(str, sorted(isr)))
-    state = scene.until(
-        lambda: scene.probe.partition(scene.topic, 0),
+    state = context.until(
+        lambda: context.probe.partition(context.topic, 0),
         lambda state: state.leader == leader and set(state.isr) == isr,
-        what=f"broker {leader} to lead {scene.topic}-0 with the ISR {members}",
+        what=f"broker {leader} to lead {context.topic}-0 with the ISR {members}",
         limit_s=_LIMIT_S,
     )
-    scene.note(f"broker {leader} leads in epoch {state.leader_epoch}, the ISR is {members}", leader)
+    context.note(
+        f"broker {leader} leads in epoch {state.leader_epoch}, the ISR is {members}", leader
+    )

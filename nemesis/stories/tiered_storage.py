@@ -63,78 +63,78 @@ def _cannot_stop_copying(release: Release) -> str:
     min_isr_most=2,
     why_not=_cannot_stop_copying,
 )
-def tiered_new_leader(scene: ScheduleContext) -> None:
+def tiered_new_leader(context: ScheduleContext) -> None:
     """Lose records that retention.bytes covers: a new leader counts both tiers, and deletes."""
-    a, b, _ = scene.replicas
+    a, b, _ = context.replicas
     for record in _RECORDS:
-        leo = scene.send(record, leader=a) + 1
+        leo = context.send(record, leader=a) + 1
     await_replicas(
-        scene,
+        context,
         lambda seen: all(state.leo == leo for state in seen.values()),
         what=f"every replica to hold {len(_RECORDS)} records",
         limit_s=_LIMIT_S,
     )
-    copied = _await_copies(scene, leo - 1)
-    scene.note(f"broker {a} has copied {len(copied)} of {leo} segments; retention keeps them all")
-    _set_copying(scene, "true")
-    scene.note("copying to the remote tier is disabled")
-    scene.nemesis.inject("stop", b)
-    scene.nemesis.heal(b)
-    started = scene.clock()
-    _await_in_sync(scene)
-    move_leader(scene, b)
-    if scene.clock() - started > TIER_TASK_S:
+    copied = _await_copies(context, leo - 1)
+    context.note(f"broker {a} has copied {len(copied)} of {leo} segments; retention keeps them all")
+    _set_copying(context, "true")
+    context.note("copying to the remote tier is disabled")
+    context.nemesis.inject("stop", b)
+    context.nemesis.heal(b)
+    started = context.clock()
+    _await_in_sync(context)
+    move_leader(context, b)
+    if context.clock() - started > TIER_TASK_S:
         raise ScheduleNotFollowedError(
             f"broker {b} was to lead before its second look at the remote tier, {TIER_TASK_S:g} s"
             " after its start"
         )
-    scene.note(f"broker {b} has started again and leads; no broker has failed", b)
-    remaining = _let_leader_look(scene, copied)
-    scene.note(f"the remote tier holds {len(remaining)} of {len(copied)} segments", b)
-    _set_copying(scene, "false")
-    scene.note("copying to the remote tier is enabled again")
+    context.note(f"broker {b} has started again and leads; no broker has failed", b)
+    remaining = _let_leader_look(context, copied)
+    context.note(f"the remote tier holds {len(remaining)} of {len(copied)} segments", b)
+    _set_copying(context, "false")
+    context.note("copying to the remote tier is enabled again")
 
 
-def _set_copying(scene: ScheduleContext, disabled: str) -> None:
-    scene.cluster.configure(scene.topic, {_COPYING: disabled})
+def _set_copying(context: ScheduleContext, disabled: str) -> None:
+    context.cluster.configure(context.topic, {_COPYING: disabled})
 
 
-def _copies(scene: ScheduleContext) -> set[int]:
+def _copies(context: ScheduleContext) -> set[int]:
     """Return the base offsets of the segments in the remote tier."""
     return {
         base
-        for file in (scene.cluster.directory / REMOTE_TIER).glob("*/*.log")
-        if remote_partition(file.parent.name, scene.topic) == 0
+        for file in (context.cluster.directory / REMOTE_TIER).glob("*/*.log")
+        if remote_partition(file.parent.name, context.topic) == 0
         and (base := remote_segment(file.name)) is not None
     }
 
 
-def _await_copies(scene: ScheduleContext, count: int) -> set[int]:
+def _await_copies(context: ScheduleContext, count: int) -> set[int]:
     """Wait until the leader has copied all segments but the last, to which it writes."""
-    return scene.until(
-        lambda: _copies(scene),
+    return context.until(
+        lambda: _copies(context),
         lambda copies: len(copies) >= count,
         what=f"the remote tier to hold {count} segments",
         limit_s=_LIMIT_S + TIER_TASK_S,
     )
 
 
-def _await_in_sync(scene: ScheduleContext) -> None:
-    scene.until(
-        lambda: scene.probe.partition(scene.topic, 0),
-        lambda state: set(state.isr) == set(scene.replicas),
+def _await_in_sync(context: ScheduleContext) -> None:
+    context.until(
+        lambda: context.probe.partition(context.topic, 0),
+        lambda state: set(state.isr) == set(context.replicas),
         what="every replica to be in the ISR",
         limit_s=_LIMIT_S,
     )
 
 
-def _let_leader_look(scene: ScheduleContext, copied: set[int]) -> set[int]:
+def _let_leader_look(context: ScheduleContext, copied: set[int]) -> set[int]:
     """Let the new leader look for expired segments, twice if it finds none; return what is left.
 
     At its first look it may know no remote segment yet.
     """
-    deadline = scene.clock() + 2 * TIER_TASK_S
-    while scene.clock() < deadline and _copies(scene) == copied:
-        scene.hold(_LOOK_S)
-    scene.hold(_LOOK_S)
-    return _copies(scene)
+    deadline = context.clock() + 2 * TIER_TASK_S
+    while context.clock() < deadline and _copies(context) == copied:
+        context.hold(_LOOK_S)
+    context.hold(_LOOK_S)
+    return _copies(context)

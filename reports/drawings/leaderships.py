@@ -64,13 +64,13 @@ def _intervals(
     return bands
 
 
-def epochs(scene: PartitionObservations, broker: int, time: Scale, top: float) -> list[Markup]:
+def epochs(observed: PartitionObservations, broker: int, time: Scale, top: float) -> list[Markup]:
     """Draw the leader epochs in which a replica answered and did not lead; none while silent.
 
     A replica that missed a whole epoch is the case that KIP-101 and KIP-279 are about.
     """
-    track = scene.tracks.get(broker)
-    rows = reigns(scene.leaderships)
+    track = observed.tracks.get(broker)
+    rows = reigns(observed.leaderships)
     parts: list[Markup] = []
     for row, after in zip_longest(rows, rows[1:]):
         if track is None or row.epoch == UNKNOWN or row.leader == broker:

@@ -153,17 +153,18 @@ def states(
     subject: Anomaly, evidence: RunObservations, holdings: Holdings, moments: Sequence[Moment]
 ) -> list[Frame]:
     """Return a frame of every replica around a record's offset at each of the moments."""
-    scene = evidence.scenes.get((subject.topic, subject.partition))
-    if subject.offset is None or scene is None or not scene.tracks:
+    observed = evidence.partitions.get((subject.topic, subject.partition))
+    if subject.offset is None or observed is None or not observed.tracks:
         return []
-    stage = _Stage(subject, subject.offset, scene, evidence, holdings)
+    stage = _Stage(subject, subject.offset, observed, evidence, holdings)
     sinces = [0, *(moment.until_ns for moment in moments)]
     return [
         Frame(
             number=i + 1,
             title=moment.title,
             lanes=tuple(
-                stage.lane(b, sinces[i], moment, last=moment is moments[-1]) for b in scene.brokers
+                stage.lane(b, sinces[i], moment, last=moment is moments[-1])
+                for b in observed.brokers
             ),
             beat=moment.beat,
             start_ns=moment.start_ns,
@@ -201,7 +202,7 @@ class _Stage:
 
     subject: Anomaly
     offset: int
-    scene: PartitionObservations
+    observed: PartitionObservations
     evidence: RunObservations
     holdings: Holdings
 
@@ -211,13 +212,13 @@ class _Stage:
         In the last frame, the frozen log gives the LEO.
         """
         until = moment.until_ns
-        track = self.scene.tracks.get(broker)
+        track = self.observed.tracks.get(broker)
         leo, hw, answers = track.at(until) if track else (UNKNOWN, UNKNOWN, False)
         told_ns = track.observed_at(until) if track else -1
         acked = self._acknowledged(broker)
         if acked is not None and told_ns < acked <= until:
             leo = max(leo, self.offset + 1)
-        cuts = [c for c in self.scene.cuts if c.broker == broker and c.time_ns <= until]
+        cuts = [c for c in self.observed.cuts if c.broker == broker and c.time_ns <= until]
         for cut in cuts:
             if told_ns < cut.time_ns:
                 leo, hw = min(leo, cut.offset), min(hw, cut.offset)
@@ -226,7 +227,7 @@ class _Stage:
         before = track.at(since)[0] if track else UNKNOWN
         lowest = min([before, *(cut.offset for cut in cuts if since < cut.time_ns)])
         shortened = (before, lowest) if lowest < before else None
-        ruling = self.scene.leadership(max(until, moment.end_ns or 0))
+        ruling = self.observed.leadership(max(until, moment.end_ns or 0))
         fault = self._fault_on(broker, until)
         epoch = UNKNOWN if ruling is None else ruling.epoch
         role = "follower" if answers else "no answer"
@@ -297,18 +298,18 @@ class _Stage:
         """
         disks = (holding[offset] for holding in self.holdings.values() if offset in holding)
         epochs = {disk.value: disk.epoch for disk in disks if disk.epoch is not None}
-        sends = self.evidence.sends.get((*self.scene.partition, offset), ())
+        sends = self.evidence.sends.get((*self.observed.partition, offset), ())
         return sorted((max(at_ns, self._begun(epochs.get(id_))), id_) for at_ns, id_ in sends)
 
     def _begun(self, epoch: int | None) -> int:
         """Return when a leader epoch was seen to have begun, in ns; 0 if that is not known."""
         if epoch is None or epoch <= UNKNOWN:
             return 0
-        return next((now.time_ns for now in self.scene.leaderships if now.epoch >= epoch), 0)
+        return next((now.time_ns for now in self.observed.leaderships if now.epoch >= epoch), 0)
 
     def _writings(self, broker: int, offset: int) -> list[int]:
         """Return the times at which this replica appended a record at the offset, ascending."""
-        track = self.scene.tracks.get(broker)
+        track = self.observed.tracks.get(broker)
         if track is None:
             return []
         marks = [
@@ -316,7 +317,7 @@ class _Stage:
             for time_ns, leo in zip(track.time_ns.tolist(), track.leo.tolist(), strict=True)
             if leo != UNKNOWN
         ]
-        marks += [(c.time_ns, c.offset) for c in self.scene.cuts if c.broker == broker]
+        marks += [(c.time_ns, c.offset) for c in self.observed.cuts if c.broker == broker]
         acked = self._acknowledged(broker)
         if acked is not None and offset == self.offset:
             marks.append((acked, offset + 1))

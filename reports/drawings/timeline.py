@@ -48,58 +48,58 @@ class TimelineMark:
 
 
 def timeline(
-    scene: PartitionObservations,
+    observed: PartitionObservations,
     evidence: RunObservations,
     marks: Sequence[TimelineMark] = (),
     *,
     uid: str = "timeline",
 ) -> Markup:
     """Draw the timeline, ``WIDTH`` wide, with a lane ``LANE`` high per replica."""
-    brokers = scene.brokers
+    brokers = observed.brokers
     time = time_scale(evidence.end_ns)
     top = 24 + ACKS + (MESSAGES if evidence.messages else 0.0)
     bottom = top + (LANE + GAP) * len(brokers)
-    offsets = _offsets(scene)
+    offsets = _offsets(observed)
     lanes = [
-        _lane(scene, evidence.faults, broker, time, offsets, top + (LANE + GAP) * i)
+        _lane(observed, evidence.faults, broker, time, offsets, top + (LANE + GAP) * i)
         for i, broker in enumerate(brokers)
     ]
-    topic, partition = scene.partition
+    topic, partition = observed.partition
     return svg(
         WIDTH,
         bottom + 34,
         f"{topic}-{partition} over the whole run",
-        describe(scene, evidence),
+        describe(observed, evidence),
         *grid(time, evidence.end_ns, 24, bottom),
-        _acks(evidence, scene.partition, marks, time),
+        _acks(evidence, observed.partition, marks, time),
         _messages(evidence.messages, time, 24 + ACKS),
         *lanes,
-        _elections(scene, time, top, bottom),
+        _elections(observed, time, top, bottom),
         uid=uid,
     )
 
 
-def describe(scene: PartitionObservations, evidence: RunObservations) -> str:
+def describe(observed: PartitionObservations, evidence: RunObservations) -> str:
     """Describe the drawing in words: leaders, faults and cuts in order of time."""
     events = [
         (reign.time_ns, f"broker {reign.leader} leads" if reign.leader >= 0 else "nobody leads")
-        for reign in reigns(scene.leaderships)
+        for reign in reigns(observed.leaderships)
     ]
     events += [
         (f.start_ns, f"{f.name} {'' if f.broker is None else f'broker {f.broker}'}".strip())
         for f in evidence.faults
     ]
     events += [(m.start_ns, f"{m.name} is {m.verb}: {m.says}") for m in evidence.messages]
-    events += [(c.time_ns, f"broker {c.broker} cuts its log to {c.offset}") for c in scene.cuts]
+    events += [(c.time_ns, f"broker {c.broker} cuts its log to {c.offset}") for c in observed.cuts]
     events.sort()
     sentence = "; ".join(f"{seconds(t, 1)}: {words}" for t, words in events[:40])
     more = f"; and {count(len(events) - 40, 'event')} more" if len(events) > 40 else ""  # noqa: PLR2004
     return f"{sentence}{more}." if sentence else "Nothing was observed."
 
 
-def _offsets(scene: PartitionObservations) -> tuple[int, int]:
-    offsets = [t.leo[t.leo != UNKNOWN] for t in scene.tracks.values()]
-    offsets += [t.hw[t.hw != UNKNOWN] for t in scene.tracks.values()]
+def _offsets(observed: PartitionObservations) -> tuple[int, int]:
+    offsets = [t.leo[t.leo != UNKNOWN] for t in observed.tracks.values()]
+    offsets += [t.hw[t.hw != UNKNOWN] for t in observed.tracks.values()]
     all_offsets = np.concatenate(offsets) if offsets else np.empty(0, np.int64)
     return (int(all_offsets.min()), int(all_offsets.max())) if len(all_offsets) else (0, 0)
 
@@ -169,7 +169,7 @@ def _messages(messages: Sequence[MessageSpan], time: Scale, top: float) -> Marku
 
 
 def _lane(
-    scene: PartitionObservations,
+    observed: PartitionObservations,
     faults: Sequence[FaultInterval],
     broker: int,
     time: Scale,
@@ -182,13 +182,13 @@ def _lane(
         text(LEFT - 10, top + 12, f"broker {broker}", "lanename", "end"),
         *_levels(offsets, y),
         *_spans(faults, broker, time, top),
-        *bands(scene.leaderships, broker, time, top, LANE),
-        *epochs(scene, broker, time, top),
+        *bands(observed.leaderships, broker, time, top, LANE),
+        *epochs(observed, broker, time, top),
     ]
-    track = scene.tracks.get(broker)
+    track = observed.tracks.get(broker)
     if track is not None:
         parts += _lines(track, time, y)
-    parts += _cuts(scene, broker, time, y)
+    parts += _cuts(observed, broker, time, y)
     return tag("g", *parts, class_="replica")
 
 
@@ -261,11 +261,11 @@ def _back(points: Sequence[tuple[float, float]]) -> str:
     return "".join(words)
 
 
-def _cuts(scene: PartitionObservations, broker: int, time: Scale, y: Scale) -> list[Markup]:
+def _cuts(observed: PartitionObservations, broker: int, time: Scale, y: Scale) -> list[Markup]:
     """Draw a downward triangle for each truncation that really made the log shorter."""
     parts, last = [], -1e9
-    track = scene.tracks.get(broker)
-    for cut in [c for c in scene.cuts if c.broker == broker][:MARKS_MAX]:
+    track = observed.tracks.get(broker)
+    for cut in [c for c in observed.cuts if c.broker == broker][:MARKS_MAX]:
         before = track.at(cut.time_ns - 1)[0] if track else UNKNOWN
         if before <= cut.offset:
             continue
@@ -279,9 +279,9 @@ def _cuts(scene: PartitionObservations, broker: int, time: Scale, y: Scale) -> l
     return parts
 
 
-def _elections(scene: PartitionObservations, time: Scale, top: float, bottom: float) -> Markup:
+def _elections(observed: PartitionObservations, time: Scale, top: float, bottom: float) -> Markup:
     """Draw a dashed line wherever the leader changed."""
-    changes = reigns(scene.leaderships)
+    changes = reigns(observed.leaderships)
     parts = []
     for change in changes[1 : MARKS_MAX + 1]:
         x = time(change.time_ns)

@@ -310,7 +310,8 @@ def _window(pairs: Sequence[Pair], parting: int | None) -> list[Pair]:
 def _settings(sides: tuple[ComparedRun, ComparedRun]) -> list[tuple[Fact, Fact]]:
     """Return the settings in which the runs differ; some facts are of one run alone."""
     left, right = (
-        {fact.name: fact for fact in facts(side.plan, None, side.evidence.deeds)} for side in sides
+        {fact.name: fact for fact in facts(side.plan, None, side.evidence.fault_counts)}
+        for side in sides
     )
     both = [
         tuple(of_run.get(name, Fact(name=name, value="none")) for of_run in (left, right))

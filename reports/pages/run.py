@@ -112,16 +112,16 @@ def page(run: Run) -> str:
         if model and about
         else (),
         prevention=prevention(plan, model),
-        facts=facts(plan, environment, evidence.deeds),
-        happened=title(plan, evidence.deeds),
+        facts=facts(plan, environment, evidence.fault_counts),
+        happened=title(plan, evidence.fault_counts),
         environment=environment,
         status=status,
         missing=missing,
         stories=stories,
         others=others,
         left_out=max(0, sum(verdict.counts.values()) - counted),
-        timelines=[_timeline(p, evidence, verdict) for p in partitions if p in evidence.scenes],
-        partitions=len(evidence.scenes),
+        timelines=[_timeline(p, evidence, verdict) for p in partitions if p in evidence.partitions],
+        partitions=len(evidence.partitions),
         pace=pace(evidence),
         evidence=evidence,
         struck=fault_effects,
@@ -154,7 +154,7 @@ def _or_none(read: Callable[[], _T], missing: list[str]) -> _T | None:
 def _partitions(verdict: Verdict, evidence: RunObservations) -> list[Partition]:
     """Return the partitions to draw, those with findings first."""
     ordered = dict.fromkeys((a.topic, a.partition) for a in verdict.anomalies if a.partition >= 0)
-    ordered |= dict.fromkeys(evidence.scenes)
+    ordered |= dict.fromkeys(evidence.partitions)
     return list(ordered)[:TIMELINES_MAX]
 
 
@@ -256,7 +256,7 @@ def _timeline(
     ]
     seen = {mark.name: mark for mark in reversed(marks)}
     drawing = timeline(
-        evidence.scenes[partition],
+        evidence.partitions[partition],
         evidence,
         sorted(seen.values(), key=lambda mark: mark.time_ns),
         uid=f"timeline-{number}",

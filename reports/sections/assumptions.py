@@ -88,7 +88,7 @@ def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Mea
     if unread := [line for line in evidence.missing if "events/faults" in line]:
         return "not observed", unread[0]
     if not effects:
-        none = not plan.calm and evidence.deeds is not None and evidence.deeds.nothing
+        none = not plan.calm and evidence.fault_counts is not None and evidence.fault_counts.nothing
         return "not held" if none else "held", "No fault was injected."
     idle = [effect.fault for effect in effects if not effect.seen]
     sentence = (
@@ -129,8 +129,8 @@ def _left_out(run: Run) -> Measured | None:
 
 def _observer(evidence: RunObservations) -> Measured:
     sentences = []
-    for (topic, partition), scene in evidence.scenes.items():
-        for broker, track in sorted(scene.tracks.items()):
+    for (topic, partition), observed in evidence.partitions.items():
+        for broker, track in sorted(observed.tracks.items()):
             faults = [fault for fault in evidence.faults if fault.broker in (None, broker)]
             spent = [end - start for start, end in _blind(track, faults, evidence.end_ns)]
             if spent:
@@ -138,7 +138,7 @@ def _observer(evidence: RunObservations) -> Measured:
                     f"broker {broker} of {topic}-{partition} for {seconds(sum(spent), 2)}"
                     f" in {count(len(spent), 'spell')}, {seconds(max(spent), 2)} at most"
                 )
-    if not any(scene.tracks for scene in evidence.scenes.values()):
+    if not any(observed.tracks for observed in evidence.partitions.values()):
         return "not observed", "No replica was observed."
     if not sentences:
         return "held", "Every broker answered whenever no fault was open on it."
@@ -166,9 +166,9 @@ def _during(fault: FaultInterval, start: int, end: int, end_ns: int) -> bool:
 def _clocks(evidence: RunObservations) -> Measured:
     apart = [
         drop - cut.time_ns
-        for scene in evidence.scenes.values()
-        for cut in scene.cuts
-        if cut.line and (drop := _drop(scene.tracks.get(cut.broker), cut.time_ns, cut.offset))
+        for observed in evidence.partitions.values()
+        for cut in observed.cuts
+        if cut.line and (drop := _drop(observed.tracks.get(cut.broker), cut.time_ns, cut.offset))
     ]
     if not apart:
         return "not observed", "No cut of a log was both logged and observed."

@@ -51,12 +51,12 @@ def effects(evidence: RunObservations) -> list[Effect]:
 def _seen(fault: FaultInterval, evidence: RunObservations) -> Iterator[str]:
     end_ns = evidence.end_ns if fault.end_ns is None else fault.end_ns
     since, until = fault.start_ns - EARLY_NS, end_ns + LATE_NS
-    for scene in evidence.scenes.values():
-        tracks = scene.tracks.items()
+    for observed in evidence.partitions.values():
+        tracks = observed.tracks.items()
         for broker, track in tracks:
             if fault.broker in (None, broker):
                 yield from _of_track(broker, track, since, until)
-        yield from _of_controller(fault, scene, since, until)
+        yield from _of_controller(fault, observed, since, until)
     failed = evidence.pace.failed_ns
     refused = int(((failed >= since) & (failed <= end_ns)).sum())
     if refused:
@@ -76,14 +76,14 @@ def _of_track(broker: int, track: Track, since: int, until: int) -> Iterator[str
 
 
 def _of_controller(
-    fault: FaultInterval, scene: PartitionObservations, since: int, until: int
+    fault: FaultInterval, observed: PartitionObservations, since: int, until: int
 ) -> Iterator[str]:
     """Yield elections and ISR changes that concern the fault's broker; all if it has none.
 
     The broker's own election is not an effect of a fault that only harms it.
     """
     broker = fault.broker
-    for before, after in zip(scene.leaderships, scene.leaderships[1:], strict=False):
+    for before, after in zip(observed.leaderships, observed.leaderships[1:], strict=False):
         if not since <= after.time_ns <= until:
             continue
         at = seconds(after.time_ns, 2)
@@ -97,16 +97,16 @@ def _of_controller(
 
 
 def _window(evidence: RunObservations, at_ns: int) -> tuple[tuple[str, ...], bool]:
-    observed, watched = [], False
-    several = len(evidence.scenes) > 1
-    for (topic, partition), scene in evidence.scenes.items():
-        for broker, track in sorted(scene.tracks.items()):
+    moved, watched = [], False
+    several = len(evidence.partitions) > 1
+    for (topic, partition), observed in evidence.partitions.items():
+        for broker, track in sorted(observed.tracks.items()):
             leo, hw, _ = track.at(at_ns)
             watched = watched or UNKNOWN not in (leo, hw)
             if UNKNOWN not in (leo, hw) and leo > hw:
                 where = f" of {topic}-{partition}" if several else ""
-                observed.append(f"broker {broker}{where}: LEO {leo:,}, HW {hw:,}")
-    return tuple(observed), watched
+                moved.append(f"broker {broker}{where}: LEO {leo:,}, HW {hw:,}")
+    return tuple(moved), watched
 
 
 def _brokers(ids: list[int]) -> str:

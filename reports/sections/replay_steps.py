@@ -61,7 +61,7 @@ def cast(plan: Plan, evidence: RunObservations) -> str:
 
     The first ISR is in the order of the replica assignment, which the schedule's ``order`` lists.
     """
-    rows = [row for scene in evidence.scenes.values() for row in scene.leaderships[:1]]
+    rows = [row for observed in evidence.partitions.values() for row in observed.leaderships[:1]]
     order = (plan.schedule or {}).get("order", ())
     if not rows or len(rows[0].isr) != len(order) or rows[0].isr[0] != rows[0].leader:
         return ""

@@ -26,13 +26,13 @@ class Fact:
 
 
 def facts(
-    plan: Plan, environment: Environment | None, deeds: FaultCounts | None = None
+    plan: Plan, environment: Environment | None, fault_counts: FaultCounts | None = None
 ) -> list[Fact]:
     """Return the key facts of a run, in the order in which a person asks for them.
 
     None stands for an environment or counts that cannot be read.
     """
-    happened = Happening.of(plan, deeds)
+    happened = Happening.of(plan, fault_counts)
     topic, work = plan.topic, plan.workload
     alone = topic.min_insync_replicas <= 1 and work.acks == "all"
     return [

@@ -105,10 +105,10 @@ def acts(
     course: Sequence[ModelSnapshot], about: Anomaly, evidence: RunObservations, holdings: Holdings
 ) -> list[StoryAct]:
     """Return every act; empty if the model did not know which broker had which role."""
-    scene = evidence.scenes.get((about.topic, about.partition))
-    if scene is None or not all(name.isdecimal() for beat in course for name in beat.logs):
+    observed = evidence.partitions.get((about.topic, about.partition))
+    if observed is None or not all(name.isdecimal() for beat in course for name in beat.logs):
         return []
-    grouped = list(_grouped(course, about, evidence, scene))
+    grouped = list(_grouped(course, about, evidence, observed))
     moments = list(_moments(grouped, evidence))
     seen = iter(states(about, evidence, holdings, [moment for moment in moments if moment]))
     acts_, before = [], course[0]
@@ -137,7 +137,7 @@ def _grouped(
     course: Sequence[ModelSnapshot],
     about: Anomaly,
     evidence: RunObservations,
-    scene: PartitionObservations,
+    observed: PartitionObservations,
 ) -> Iterator[tuple[list[ModelSnapshot], Span | None]]:
     """Yield the beats of each act, and when its first line was observed."""
     beats: list[ModelSnapshot] = []
@@ -148,7 +148,7 @@ def _grouped(
             yield beats, span
             beats = []
         if not beats:
-            span = _span(beat, about, evidence, scene, since)
+            span = _span(beat, about, evidence, observed, since)
             since = since if span is None else span[1]
         beats.append(beat)
     yield beats, span
@@ -158,7 +158,7 @@ def _span(
     beat: ModelSnapshot,
     about: Anomaly,
     evidence: RunObservations,
-    scene: PartitionObservations,
+    observed: PartitionObservations,
     since: int,
 ) -> Span | None:
     """Return when a line's effect was observed, from ``since`` on; None if not all of it was."""
@@ -174,7 +174,7 @@ def _span(
     if verb == "expire":
         leader = int(beat.leader) if beat.leader else -1
         starts = [
-            e.time_ns for e in scene.leaderships if (e.leader, e.epoch) == (leader, beat.epoch)
+            e.time_ns for e in observed.leaderships if (e.leader, e.epoch) == (leader, beat.epoch)
         ]
         return (starts[0], starts[0]) if starts and starts[0] >= since else None
     if verb == "heal":

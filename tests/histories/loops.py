@@ -13,7 +13,7 @@ TRANSACTIONS: Final = Workload(transactions=True, idempotence=True)
 LOOPS: Final = Workload(transactions=True, idempotence=True, transform=True)
 
 Finding = tuple[str, int, int | None, str | None]
-Deed = tuple[str, Sequence[tuple[str, int | None]], Sequence[tuple[str, int]], str]
+Operation = tuple[str, Sequence[tuple[str, int | None]], Sequence[tuple[str, int]], str]
 """A transaction: its process, what it sent, what it read, its outcome."""
 
 IN: Final = (("m0", 0), ("m1", 1), ("m2", 2))
@@ -41,7 +41,7 @@ def halves(
 
 def loop(
     path: Path,
-    *deeds: Deed,
+    *operations: Operation,
     there: Sequence[tuple[str, int]],
     kafka: str = "4.4.0",
     workload: Workload = LOOPS,
@@ -49,10 +49,10 @@ def loop(
 ) -> Run:
     """Loops read m0, m1, m2 and write; ``there`` is what the final read met of their own."""
     run = RunBuilder(path, kafka=kafka, workload=workload)
-    for process in sorted({deed[0] for deed in deeds}):
+    for process in sorted({operation[0] for operation in operations}):
         run.join(group, process)
     _input(run)
-    for op, (process, sends, reads, outcome) in enumerate(deeds):
+    for op, (process, sends, reads, outcome) in enumerate(operations):
         run.transact(process, op, sends, reads, outcome=outcome)
     return _ended(run, there, 10)
 
@@ -70,19 +70,19 @@ def _ended(run: RunBuilder, there: Sequence[tuple[str, int]], fence: int | None)
     return run.write()
 
 
-A: Final[Deed] = ("producer-0", [("a", 4)], [("m0", 0), ("m1", 1)], "ok")
-B: Final[Deed] = ("producer-1", [("b", 6)], [("m1", 1), ("m2", 2)], "ok")
-C: Final[Deed] = ("producer-1", [("b", 6)], [("m2", 2)], "ok")
-FIRST: Final[Deed] = ("producer-0", [("a", 4)], [("m0", 0)], "ok")
-ABORTED: Final[Deed] = ("producer-0", [("x", 3)], [("m0", 0), ("m1", 1)], "fail")
+A: Final[Operation] = ("producer-0", [("a", 4)], [("m0", 0), ("m1", 1)], "ok")
+B: Final[Operation] = ("producer-1", [("b", 6)], [("m1", 1), ("m2", 2)], "ok")
+C: Final[Operation] = ("producer-1", [("b", 6)], [("m2", 2)], "ok")
+FIRST: Final[Operation] = ("producer-0", [("a", 4)], [("m0", 0)], "ok")
+ABORTED: Final[Operation] = ("producer-0", [("x", 3)], [("m0", 0), ("m1", 1)], "fail")
 A_THERE: Final = ("a", 4)
 BOTH: Final = (A_THERE, ("b", 6))
 TWICE: Final[Finding] = ("processed-twice", 0, 1, "m1")
 LEFT_OUT: Final[Finding] = ("unprocessed", 0, 1, "m1")
 
 
-def _unknown(deed: Deed) -> Deed:
-    return (*deed[:3], "info")
+def _unknown(operation: Operation) -> Operation:
+    return (*operation[:3], "info")
 
 
 def _later(path: Path) -> Run:

@@ -124,9 +124,10 @@ class OwnCluster:
         self.directory.mkdir()
         coordination = [str(address) for address in self._group.coordination.values()]
         if self._on_zookeeper:
-            port = coordination[0].rpartition(":")[2]
+            host, _, port = coordination[0].rpartition(":")
             quorum = {"dataDir": str(self.path(_ZOOKEEPER, "data")), "clientPort": port}
-            self._write(_ZOOKEEPER, quorum | {"admin.enableServer": "false"})
+            quorum |= {"clientPortAddress": host, "admin.enableServer": "false"}
+            self._write(_ZOOKEEPER, quorum)
         voters = ",".join(f"{id_}@{at}" for id_, at in zip(_IDS, coordination, strict=False))
         cluster_id = kafka_uuid()
         for id_ in _IDS:

@@ -69,7 +69,7 @@ class Scribe:
         self.says.append(says)
 
 
-class Scenery:
+class Wired:
     """A cluster with a wire, and a topic that broker 1 leads."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -158,10 +158,10 @@ def _local(name: str, *marks: pytest.MarkDecorator) -> object:
 
 AT_NIGHT = pytest.mark.nightly
 at_length = pytest.mark.parametrize(
-    "scenery", [_local("2.8.2", AT_NIGHT), _local(MODERN)], indirect=True
+    "wired_cluster", [_local("2.8.2", AT_NIGHT), _local(MODERN)], indirect=True
 )
 everywhere = pytest.mark.parametrize(
-    "scenery",
+    "wired_cluster",
     [
         _local("2.8.2"),
         _local(MODERN),
@@ -173,9 +173,9 @@ everywhere = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def scenery(
+def wired_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Scenery]:
+) -> Iterator[Wired]:
     driver, name = request.param
     if driver == "docker":
         request.getfixturevalue("docker")
@@ -185,21 +185,21 @@ def scenery(
     )
     with contextlib.closing(opened):
         opened.create_topic(TOPIC, [[LEADER, FOLLOWER, OTHER]], {})
-        made = Scenery(opened)
+        made = Wired(opened)
         with contextlib.closing(made.probe):
             yield made
 
 
 @pytest.fixture
-def scene(scenery: Scenery) -> Iterator[Scenery]:
-    scenery.settle()
-    yield scenery
-    scenery.nemesis.heal_all()
+def wired(wired_cluster: Wired) -> Iterator[Wired]:
+    wired_cluster.settle()
+    yield wired_cluster
+    wired_cluster.nemesis.heal_all()
 
 
 @everywhere
-def test_the_wire_sees_what_the_probe_sees(scene: Scenery) -> None:
-    names = {TOPIC, scene.network.topic_id(TOPIC)}
+def test_the_wire_sees_what_the_probe_sees(wired: Wired) -> None:
+    names = {TOPIC, wired.network.topic_id(TOPIC)}
     seen: dict[tuple[str, int], Mapping[str, Any]] = {}
 
     def watch(row: Mapping[str, Any]) -> None:
@@ -207,13 +207,13 @@ def test_the_wire_sees_what_the_probe_sees(scene: Scenery) -> None:
             who = row["source"] if row["kind"] == "fetch" else row["target"]
             seen[row["kind"], who] = row
 
-    scene.network.watch(watch)
+    wired.network.watch(watch)
     try:
         for _ in range(3):
-            offset = scene.send(acks="all")
-        leo = await_settled(scene.probe, TOPIC, 0, (LEADER, FOLLOWER, OTHER), offset=offset + 1)
+            offset = wired.send(acks="all")
+        leo = await_settled(wired.probe, TOPIC, 0, (LEADER, FOLLOWER, OTHER), offset=offset + 1)
         for one in (FOLLOWER, OTHER):
-            scene.wait(
+            wired.wait(
                 lambda one=one: seen.get(("told", one), {}).get("hw"),  # type: ignore[misc]
                 lambda hw: hw == leo,
                 f"the wire to tell of broker {one} and HW {leo}",
@@ -221,108 +221,108 @@ def test_the_wire_sees_what_the_probe_sees(scene: Scenery) -> None:
             assert seen["fetch", one]["leo"] == leo
             assert seen["fetch", one]["target"] == LEADER
     finally:
-        scene.network.watch(None)
+        wired.network.watch(None)
 
 
 @everywhere
-def test_the_window_stays_open_for_as_long_as_asked(scene: Scenery) -> None:
-    offset = scene.leo(LEADER)
+def test_the_window_stays_open_for_as_long_as_asked(wired: Wired) -> None:
+    offset = wired.leo(LEADER)
     followers = (FOLLOWER, OTHER)
     began_ns = time.monotonic_ns()
-    with hold_window(scene.network, TOPIC, 0, followers, offset=offset):
-        assert scene.send(acks="all") == offset
-        await_window(scene.probe, TOPIC, 0, followers, offset=offset)
-        scene.network.await_held("hw", *followers, since_ns=began_ns, limit_s=LIMIT_S)
+    with hold_window(wired.network, TOPIC, 0, followers, offset=offset):
+        assert wired.send(acks="all") == offset
+        await_window(wired.probe, TOPIC, 0, followers, offset=offset)
+        wired.network.await_held("hw", *followers, since_ns=began_ns, limit_s=LIMIT_S)
         beyond_s = 1.5 * LAG_MS / 1000
-        scene.stays(
-            lambda: [scene.probe.replica(b, TOPIC, 0).hw for b in followers],
+        wired.stays(
+            lambda: [wired.probe.replica(b, TOPIC, 0).hw for b in followers],
             lambda seen: max(seen) <= offset,
             beyond_s,
         )
-        assert len(scene.wait(scene.state, None, "somebody to tell the ISR").isr) == 3
-    await_settled(scene.probe, TOPIC, 0, (LEADER, *followers), offset=offset + 1)
+        assert len(wired.wait(wired.state, None, "somebody to tell the ISR").isr) == 3
+    await_settled(wired.probe, TOPIC, 0, (LEADER, *followers), offset=offset + 1)
 
 
 @at_length
 @pytest.mark.parametrize("name", STOPS_REPLICATION)
-def test_a_cut_follower_gets_nothing_until_it_is_healed(scene: Scenery, name: str) -> None:
-    scene.nemesis.inject(name, FOLLOWER)
-    before = scene.leo(FOLLOWER)
-    offset = scene.send()
-    scene.wait_for_leo(OTHER, offset)
+def test_a_cut_follower_gets_nothing_until_it_is_healed(wired: Wired, name: str) -> None:
+    wired.nemesis.inject(name, FOLLOWER)
+    before = wired.leo(FOLLOWER)
+    offset = wired.send()
+    wired.wait_for_leo(OTHER, offset)
     if name != "partition-outbound":  # an answer to what it had asked for before may still reach it
-        scene.stays(partial(scene.leo, FOLLOWER), lambda leo: leo == before)
-    offset = scene.send()
-    scene.stays(partial(scene.leo, FOLLOWER), lambda leo: leo <= offset)
-    scene.nemesis.heal(FOLLOWER)
-    scene.wait_for_leo(FOLLOWER, offset)
+        wired.stays(partial(wired.leo, FOLLOWER), lambda leo: leo == before)
+    offset = wired.send()
+    wired.stays(partial(wired.leo, FOLLOWER), lambda leo: leo <= offset)
+    wired.nemesis.heal(FOLLOWER)
+    wired.wait_for_leo(FOLLOWER, offset)
 
 
 @at_length
 @pytest.mark.parametrize(
     ("name", "broker"), [("bridge", OTHER), ("partition-majorities-ring", OTHER)]
 )
-def test_a_link_between_two_brokers_is_cut(scene: Scenery, name: str, broker: int) -> None:
-    scene.nemesis.inject(name, broker)
-    scene.send()  # a fetch that was parked may be answered with this one
-    offset = scene.send()
-    scene.wait_for_leo(OTHER, offset)
-    scene.stays(partial(scene.leo, FOLLOWER), lambda leo: leo <= offset)
-    scene.nemesis.heal(broker)
-    scene.wait_for_leo(FOLLOWER, offset)
+def test_a_link_between_two_brokers_is_cut(wired: Wired, name: str, broker: int) -> None:
+    wired.nemesis.inject(name, broker)
+    wired.send()  # a fetch that was parked may be answered with this one
+    offset = wired.send()
+    wired.wait_for_leo(OTHER, offset)
+    wired.stays(partial(wired.leo, FOLLOWER), lambda leo: leo <= offset)
+    wired.nemesis.heal(broker)
+    wired.wait_for_leo(FOLLOWER, offset)
 
 
 @at_length
-def test_slow_links_take_their_time(scene: Scenery) -> None:
-    send = scene.sender(acks="all")
+def test_slow_links_take_their_time(wired: Wired) -> None:
+    send = wired.sender(acks="all")
     send()
-    scene.nemesis.inject("slow-link", FOLLOWER)
+    wired.nemesis.inject("slow-link", FOLLOWER)
     took = []
     for _ in range(3):
         began = time.monotonic()
         send()
         took.append(time.monotonic() - began)
     assert min(took) >= 2 * DELAY_S  # the record on its way to broker 2, and its next fetch back
-    scene.nemesis.heal(FOLLOWER)
-    scene.nemesis.inject("throttle", FOLLOWER)
-    offset = scene.send(size=40_000)
-    scene.stays(partial(scene.leo, FOLLOWER), lambda leo: leo <= offset)
-    scene.nemesis.heal(FOLLOWER)
-    scene.wait_for_leo(FOLLOWER, offset)
+    wired.nemesis.heal(FOLLOWER)
+    wired.nemesis.inject("throttle", FOLLOWER)
+    offset = wired.send(size=40_000)
+    wired.stays(partial(wired.leo, FOLLOWER), lambda leo: leo <= offset)
+    wired.nemesis.heal(FOLLOWER)
+    wired.wait_for_leo(FOLLOWER, offset)
 
 
 @everywhere
-def test_an_isolated_leader_loses_its_session_and_office(scene: Scenery) -> None:
-    scene.nemesis.inject("isolate", LEADER)
-    scene.wait(scene.probe.live_brokers, lambda live: LEADER not in live, "its session to end")
-    scene.wait(scene.state, lambda state: state.leader not in {LEADER, -1}, "another leader")
-    scene.wait_for_role(LEADER, LEADS)  # since it hears nothing
-    scene.nemesis.heal(LEADER)
-    scene.wait_for_role(LEADER, FOLLOWS)
+def test_an_isolated_leader_loses_its_session_and_office(wired: Wired) -> None:
+    wired.nemesis.inject("isolate", LEADER)
+    wired.wait(wired.probe.live_brokers, lambda live: LEADER not in live, "its session to end")
+    wired.wait(wired.state, lambda state: state.leader not in {LEADER, -1}, "another leader")
+    wired.wait_for_role(LEADER, LEADS)  # since it hears nothing
+    wired.nemesis.heal(LEADER)
+    wired.wait_for_role(LEADER, FOLLOWS)
 
 
 @at_length
-def test_a_held_leadership_request_leaves_a_broker_in_its_old_office(scene: Scenery) -> None:
-    scene.nemesis.inject("hold-leadership", FOLLOWER)
-    scene.cluster.move_leader(TOPIC, 0, FOLLOWER)
-    scene.wait_for_role(LEADER, FOLLOWS)
-    scene.stays(partial(scene.role, FOLLOWER), lambda role: role == FOLLOWS)
-    scene.nemesis.heal(FOLLOWER)
-    scene.wait_for_role(FOLLOWER, LEADS)
+def test_a_held_leadership_request_leaves_a_broker_in_its_old_office(wired: Wired) -> None:
+    wired.nemesis.inject("hold-leadership", FOLLOWER)
+    wired.cluster.move_leader(TOPIC, 0, FOLLOWER)
+    wired.wait_for_role(LEADER, FOLLOWS)
+    wired.stays(partial(wired.role, FOLLOWER), lambda role: role == FOLLOWS)
+    wired.nemesis.heal(FOLLOWER)
+    wired.wait_for_role(FOLLOWER, LEADS)
 
 
 @at_length
-def test_a_held_isr_change_is_made_when_it_is_let_go(scene: Scenery) -> None:
+def test_a_held_isr_change_is_made_when_it_is_let_go(wired: Wired) -> None:
     # From 2.8 on the leader asks the controller, which must not be the one that is cut off.
-    controller = scene.wait(scene.probe.controller, None, "somebody to tell the controller")
+    controller = wired.wait(wired.probe.controller, None, "somebody to tell the controller")
     behind = FOLLOWER if controller != FOLLOWER else OTHER
-    scene.nemesis.inject("hold-isr", LEADER)
-    scene.nemesis.inject("partition", behind)
-    scene.send()  # 2.1 and later keep whoever has everything
+    wired.nemesis.inject("hold-isr", LEADER)
+    wired.nemesis.inject("partition", behind)
+    wired.send()  # 2.1 and later keep whoever has everything
     beyond_s = 2 * LAG_MS / 1000
-    scene.stays(scene.state, lambda state: len(state.isr) == 3, beyond_s)
-    scene.nemesis.heal(LEADER)
-    scene.wait(scene.state, lambda state: behind not in state.isr, "the ISR to shrink")
+    wired.stays(wired.state, lambda state: len(state.isr) == 3, beyond_s)
+    wired.nemesis.heal(LEADER)
+    wired.wait(wired.state, lambda state: behind not in state.isr, "the ISR to shrink")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])

@@ -77,8 +77,8 @@ class Bench:
     def send(self) -> None:
         """A record is sent; it is in the log, or not, or in the log and aborted."""
         partition = self.rng.randrange(2)
-        deed = self.rng.choice("===~")
-        name = f"k{self.rng.randrange(4)}{deed}p0-{self.sent}"
+        operation = self.rng.choice("===~")
+        name = f"k{self.rng.randrange(4)}{operation}p0-{self.sent}"
         self.sent += 1
         outcome = self.rng.choice(("ok", "ok", "ok", "ok", "info", "fail"))
         there = outcome == "ok" or self.rng.random() < 0.5

@@ -142,8 +142,8 @@ def found(rows: list[Row], *, complete: bool = True) -> Found:
         for partition, reach in ends.items()
     ]
     sendings = atomicity.sendings(view, pa.Table.from_pylist(limits, LIMIT))
-    landed = sendings.not_null("there").distinct(["deed"])["deed"]
-    answers = [sendings.by(["deed"], atomicity.torn, FINDING), exactly_once(view, landed)]
+    landed = sendings.not_null("there").distinct(["operation"])["operation"]
+    answers = [sendings.by(["operation"], atomicity.torn, FINDING), exactly_once(view, landed)]
     return {
         (row["kind"], row["partition"], row["offset"], row["value"])
         + (() if row["kind"] == TORN else (row["copies"][0]["note"],))
@@ -157,18 +157,18 @@ def told(rows: list[Row], *, complete: bool = True) -> Found:
     for row in rows:
         if row["kind"] == READ and row["phase"] == FINAL:
             final[row["partition"], row["value"]].add(row["offset"])
-    deeds = defaultdict(list)
+    operations = defaultdict(list)
     for row in rows:
         if row.get("op") is not None:
-            deeds[row["process"], row["op"]].append(row)
-    torn = {answer for deed in deeds.values() for answer in _torn(deed, rows, final, complete)}
-    return torn | _of_groups(rows, [*deeds.values()], final)
+            operations[row["process"], row["op"]].append(row)
+    torn = {answer for each in operations.values() for answer in _torn(each, rows, final, complete)}
+    return torn | _of_groups(rows, [*operations.values()], final)
 
 
 def _torn(
-    deed: list[Row], rows: list[Row], final: dict[tuple[int, str], set[int]], complete: bool
+    operation: list[Row], rows: list[Row], final: dict[tuple[int, str], set[int]], complete: bool
 ) -> Found:
-    sends = [row for row in deed if row["kind"] == SEND and row["outcome"] == "info"]
+    sends = [row for row in operation if row["kind"] == SEND and row["outcome"] == "info"]
     there = [row for row in sends if final.get((row["partition"], row["value"]))]
     gone = []
     for row in sends:
@@ -186,14 +186,14 @@ def _torn(
 
 
 def _of_groups(
-    rows: list[Row], deeds: list[list[Row]], final: dict[tuple[int, str], set[int]]
+    rows: list[Row], operations: list[list[Row]], final: dict[tuple[int, str], set[int]]
 ) -> Found:
     joined = {row["process"]: row["value"] for row in rows if row["kind"] == SUBSCRIBE}
     answers: Found = set()
     for group in set(joined.values()):
-        own = [deed for deed in deeds if joined.get(deed[0]["process"]) == group]
-        sure = [deed for deed in own if _took_effect(deed, final)]
-        perhaps = [deed for deed in own if any(r["outcome"] == "info" for r in deed)]
+        own = [each for each in operations if joined.get(each[0]["process"]) == group]
+        sure = [operation for operation in own if _took_effect(operation, final)]
+        perhaps = [operation for operation in own if any(r["outcome"] == "info" for r in operation)]
         answers |= _twice(group, sure)
         for send in rows:
             if send["kind"] == SEND and send["outcome"] == "ok" and send["process"] != FENCE:
@@ -201,8 +201,8 @@ def _of_groups(
     return answers
 
 
-def _took_effect(deed: list[Row], final: dict[tuple[int, str], set[int]]) -> bool:
-    sends = [row for row in deed if row["kind"] == SEND]
+def _took_effect(operation: list[Row], final: dict[tuple[int, str], set[int]]) -> bool:
+    sends = [row for row in operation if row["kind"] == SEND]
     if any(row["outcome"] == "ok" for row in sends):
         return True
     return any(
@@ -210,16 +210,16 @@ def _took_effect(deed: list[Row], final: dict[tuple[int, str], set[int]]) -> boo
     )
 
 
-def _reads(deed: list[Row]) -> set[tuple[int, int, str]]:
-    return {(r["partition"], r["offset"], r["value"]) for r in deed if r["kind"] == READ}
+def _reads(operation: list[Row]) -> set[tuple[int, int, str]]:
+    return {(r["partition"], r["offset"], r["value"]) for r in operation if r["kind"] == READ}
 
 
 def _twice(group: str, sure: list[list[Row]]) -> Found:
     return {
         (PROCESSED_TWICE, *record, group)
-        for nth, deed in enumerate(sure)
+        for nth, operation in enumerate(sure)
         for other in sure[nth + 1 :]
-        for record in _reads(deed) & _reads(other)
+        for record in _reads(operation) & _reads(other)
     }
 
 
@@ -234,12 +234,14 @@ def _left_out(
     if len(places) != 1:
         return set()
     (place,) = places
-    if any((partition, place) == read[:2] for deed in sure + perhaps for read in _reads(deed)):
+    if any(
+        (partition, place) == read[:2] for operation in sure + perhaps for read in _reads(operation)
+    ):
         return set()
     here = [
         row
-        for deed in sure
-        for row in deed
+        for operation in sure
+        for row in operation
         if row["kind"] == READ and row["partition"] == partition
     ]
     behind = [row for row in here if row["offset"] > place]

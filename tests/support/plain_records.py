@@ -46,7 +46,7 @@ class Record:
         self.facts = 0
         for row in rows:
             self.facts |= row["fact"]
-        self.writer = max((row["deed"] for row in self.having(SENT)), default=None)
+        self.writer = max((row["operation"] for row in self.having(SENT)), default=None)
 
     def having(self, bits: int) -> list[Row]:
         return [row for row in self.rows if has(row, bits)]
@@ -78,7 +78,7 @@ class Plain:
         self.effective = [
             row
             for row in of_records
-            if has(row, SENT_OK) or (has(row, SENT_INFO) and row["deed"] in proven)
+            if has(row, SENT_OK) or (has(row, SENT_INFO) and row["operation"] in proven)
         ]
         self.late = any(
             each.facts & STRAY or (each.facts & PEEK and not each.facts & READ_BY_ANY)
@@ -102,9 +102,9 @@ class Plain:
             facts, rows = record.facts, record.rows
             if facts & SENT_FAIL and facts & READ_OK and not facts & (SENT_OK | SENT_INFO):
                 found.append(_pair("G1a", record.having(SENT_FAIL), record.having(READ_OK)))
-            for deed in _by(rows, lambda row: row["deed"]):
-                sends = [row for row in deed if has(row, SENT)]
-                if sends and (reads := [row for row in deed if has(row, READ_BY_ANY)]):
+            for operation in _by(rows, lambda row: row["operation"]):
+                sends = [row for row in operation if has(row, SENT)]
+                if sends and (reads := [row for row in operation if has(row, READ_BY_ANY)]):
                     found.append(_pair("precommitted-read", sends, reads))
             if not facts & SENT and record.word not in adrift:
                 found.append(_finding("phantom", rows[0]["offset"], rows[:1]))

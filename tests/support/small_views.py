@@ -130,7 +130,7 @@ def _numbered(row: Row) -> Row:
     fact |= IN_FINAL if row.get("phase") == history.FINAL else 0
     fact |= OF_FENCE if process == history.FENCE else 0
     numbers = {"slot": slot, "client": client, "key": number(slot, value), "history": number(run)}
-    numbers |= {"deed": number(client, op), "word": number(run, topic, value)}
+    numbers |= {"operation": number(client, op), "word": number(run, topic, value)}
     none = {"offset": None, "complete_ns": None, "acks": None, "partition": None}
     return {**none, **row, **numbers, "run": run, "op": op, "fact": fact}
 

@@ -109,29 +109,32 @@ class Happening:
         return f"{self.value} ({self.means})"
 
     @classmethod
-    def of(cls, plan: Plan, deeds: FaultCounts | None) -> Self:
-        """Put it into words; ``deeds`` is None where it is not known: the table cannot be read."""
-        if plan.calm and (deeds is None or deeds.nothing):
+    def of(cls, plan: Plan, fault_counts: FaultCounts | None) -> Self:
+        """Put it into words; ``fault_counts`` is None where the table cannot be read."""
+        if plan.calm and (fault_counts is None or fault_counts.nothing):
             return cls(value="nothing", means="a calm run")
-        if deeds is not None and deeds.nothing:
+        if fault_counts is not None and fault_counts.nothing:
             return cls(value="nothing", means=f"no fault was injected; planned: {requested(plan)}")
         scripted = plan.story or (plan.schedule and str(plan.schedule.get("name", "schedule")))
         if scripted:
             means = "a story" if plan.story else "a replay of the model's schedule"
-            return cls(value=scripted, means=f"{means}: {deeds.says}" if deeds else means)
+            return cls(
+                value=scripted, means=f"{means}: {fault_counts.says}" if fault_counts else means
+            )
         return cls(
-            value=deeds.says if deeds else "not known", means=f"asked for: {requested(plan)}"
+            value=fault_counts.says if fault_counts else "not known",
+            means=f"asked for: {requested(plan)}",
         )
 
 
-def title(plan: Plan, deeds: FaultCounts | None) -> str:
+def title(plan: Plan, fault_counts: FaultCounts | None) -> str:
     """Return what happened, as a title has room for it: ``kill 3 times``, ``loss``, ``calm``."""
     scripted = plan.story or plan.schedule is not None
-    if deeds is not None and deeds.nothing and not plan.calm:
+    if fault_counts is not None and fault_counts.nothing and not plan.calm:
         return "no fault was injected"
-    if deeds is None or deeds.nothing or scripted:
+    if fault_counts is None or fault_counts.nothing or scripted:
         return plan.happens.replace(",", ", ")
-    return deeds.counted
+    return fault_counts.counted
 
 
 def requested(plan: Plan) -> str:

@@ -24,9 +24,7 @@ LAST_MS: Final = FIRST_MS + (1 << 37)
 TIMESTAMPS: Final = (0, 10)
 """The first release whose records have timestamps (KIP-32)."""
 
-_NAME: Final = re.compile(
-    rf"(?P<key>k[0-9]+)(?P<deed>[{WRITES}{DELETES}])p(?P<by>\d+)-(?P<nth>\d+)"
-)
+_NAME: Final = re.compile(rf"(?P<key>k[0-9]+)(?P<op>[{WRITES}{DELETES}])p(?P<by>\d+)-(?P<nth>\d+)")
 
 
 class KeyedName(NamedTuple):
@@ -48,8 +46,8 @@ def keyed_name(plan: Plan, producer: int, sequence: int) -> str:
     name = f"p{producer}-{sequence}"
     digest = hashlib.blake2b(f"{plan.seed}/{name}".encode(), digest_size=8).digest()
     key, chance = int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:], "big") / (1 << 32)
-    deed = DELETES if chance < plan.workload.tombstones else WRITES
-    return f"k{key % plan.workload.keys}{deed}{name}"
+    op = DELETES if chance < plan.workload.tombstones else WRITES
+    return f"k{key % plan.workload.keys}{op}{name}"
 
 
 def parts(name: str) -> KeyedName | None:
@@ -57,7 +55,7 @@ def parts(name: str) -> KeyedName | None:
     match = _NAME.fullmatch(name)
     if match is None:
         return None
-    return KeyedName(match["key"], match["deed"] == DELETES, int(match["by"]), int(match["nth"]))
+    return KeyedName(match["key"], match["op"] == DELETES, int(match["by"]), int(match["nth"]))
 
 
 def tombstone_name(key: bytes, timestamp_ms: int) -> str:

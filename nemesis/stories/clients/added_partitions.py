@@ -56,9 +56,9 @@ _SKIPPED: Final = Prediction(others=frozenset({("undelivered", value) for value 
     ),
     min_isr_most=3,
 )
-def added_partition(scene: ScheduleContext) -> None:
+def added_partition(context: ScheduleContext) -> None:
     """Add a partition, and write to it before a group that begins at the latest has found it."""
-    _add(scene, _member(scene, "latest"))
+    _add(context, _member(context, "latest"))
 
 
 @story(
@@ -68,9 +68,9 @@ def added_partition(scene: ScheduleContext) -> None:
     outcome="Every release gives the group everything: it begins where the partition begins.",
     min_isr_most=3,
 )
-def earliest_partition(scene: ScheduleContext) -> None:
+def earliest_partition(context: ScheduleContext) -> None:
     """Guard against the same: with auto.offset.reset=earliest a group begins at the beginning."""
-    _add(scene, _member(scene, "earliest"))
+    _add(context, _member(context, "earliest"))
 
 
 def _share_groups(release: Release) -> str:
@@ -90,9 +90,9 @@ def _share_groups(release: Release) -> str:
     min_isr_most=3,
     why_not=_share_groups,
 )
-def added_partition_share(scene: ScheduleContext) -> None:
+def added_partition_share(context: ScheduleContext) -> None:
     """Add a partition, and write to it before the coordinator of a share group has found it."""
-    _add_to_share_group(scene)
+    _add_to_share_group(context)
 
 
 @story(
@@ -103,79 +103,79 @@ def added_partition_share(scene: ScheduleContext) -> None:
     min_isr_most=3,
     why_not=_share_groups,
 )
-def earliest_share(scene: ScheduleContext) -> None:
+def earliest_share(context: ScheduleContext) -> None:
     """Guard against the same: with share.auto.offset.reset=earliest it begins at the beginning."""
     reset = {"share.auto.offset.reset": "earliest"}
-    scene.cluster.configure_group(_share_group(scene), reset)
-    _add_to_share_group(scene)
+    context.cluster.configure_group(_share_group(context), reset)
+    _add_to_share_group(context)
 
 
-def _share_group(scene: ScheduleContext) -> str:
-    return f"{scene.topic}-share"
+def _share_group(context: ScheduleContext) -> str:
+    return f"{context.topic}-share"
 
 
-def _add_to_share_group(scene: ScheduleContext) -> None:
-    _add(scene, scene.groups.share("share-0", _share_group(scene)), opens_s=_OPENS_S)
+def _add_to_share_group(context: ScheduleContext) -> None:
+    _add(context, context.groups.share("share-0", _share_group(context)), opens_s=_OPENS_S)
 
 
-def _member(scene: ScheduleContext, reset: str) -> GroupMember:
-    group = GroupMembership(group=f"{scene.topic}-group", reset=reset, refresh_s=_REFRESH_S)
-    return scene.groups.join("member-0", group)
+def _member(context: ScheduleContext, reset: str) -> GroupMember:
+    group = GroupMembership(group=f"{context.topic}-group", reset=reset, refresh_s=_REFRESH_S)
+    return context.groups.join("member-0", group)
 
 
-def _add(scene: ScheduleContext, member: GroupMember, *, opens_s: float = 0.0) -> None:
+def _add(context: ScheduleContext, member: GroupMember, *, opens_s: float = 0.0) -> None:
     """Play a story, of whichever group the member is."""
-    [(new, replicas)] = scene.added.items()
+    [(new, replicas)] = context.added.items()
     leader = replicas[0]
-    _await_first_record(scene, member)
-    scene.cluster.add_partitions(scene.topic, scene.added)
-    added = f"partition {new} was added to {scene.topic}; broker {leader} leads it"
-    scene.note(added, leader, step=1)
+    _await_first_record(context, member)
+    context.cluster.add_partitions(context.topic, context.added)
+    added = f"partition {new} was added to {context.topic}; broker {leader} leads it"
+    context.note(added, leader, step=1)
     for value in EARLY:
-        scene.send(value, leader=leader, partition=new)
+        context.send(value, leader=leader, partition=new)
     if new in member.assigned:
         raise ScheduleNotFollowedError(
             f"the group had found partition {new} before {EARLY[-1]} was acknowledged"
         )
-    scene.note(f"{', '.join(EARLY)} are in partition {new}, which the group has not found yet")
-    scene.until(
+    context.note(f"{', '.join(EARLY)} are in partition {new}, which the group has not found yet")
+    context.until(
         lambda: member.reading,
         lambda partitions: new in partitions,
         what=f"the group to find partition {new}",
         limit_s=_FINDS_S,
     )
-    scene.hold(opens_s)
-    scene.note(f"the group has found partition {new}")
-    offset = scene.send(LATE, leader=leader, partition=new)
-    scene.until(
+    context.hold(opens_s)
+    context.note(f"the group has found partition {new}")
+    offset = context.send(LATE, leader=leader, partition=new)
+    context.until(
         lambda: member.given.get(new, 0),
         lambda after: after > offset,
         what=f"the group to be given {LATE}",
         limit_s=_READS_S,
     )
-    scene.note(f"the group was given {LATE}")
+    context.note(f"the group was given {LATE}")
 
 
-def _await_first_record(scene: ScheduleContext, member: GroupMember) -> None:
+def _await_first_record(context: ScheduleContext, member: GroupMember) -> None:
     """Send records to partition 0 until the group is given one, and so has joined.
 
     Raises:
         ScheduleNotFollowedError: it was given none within the limit.
     """
-    deadline = scene.clock() + _JOINS_S
+    deadline = context.clock() + _JOINS_S
     for number in itertools.count():
-        offset = scene.send(f"w{number}", leader=scene.replicas[0])
+        offset = context.send(f"w{number}", leader=context.replicas[0])
         try:
-            scene.until(
+            context.until(
                 lambda: member.given.get(0, 0),
                 lambda after, offset=offset: after > offset,  # type: ignore[misc]
                 what=f"the group to be given w{number}",
                 limit_s=_BETWEEN_S,
             )
         except ScheduleNotFollowedError:
-            scene.check()
-            if scene.clock() >= deadline:
+            context.check()
+            if context.clock() >= deadline:
                 raise
         else:
-            scene.note(f"the group reads {scene.topic}: it was given w{number}")
+            context.note(f"the group reads {context.topic}: it was given w{number}")
             return

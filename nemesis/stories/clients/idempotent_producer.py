@@ -42,41 +42,41 @@ _SETTINGS: Final = {"message.timeout.ms": int(_DELIVERY_S * 1000), "linger.ms": 
     ),
     min_isr_most=3,
 )
-def expired_record(scene: ScheduleContext) -> None:
+def expired_record(context: ScheduleContext) -> None:
     """Write a record twice though its producer is idempotent: the one before it expires."""
-    leader = scene.replicas[0]
-    offset = settle(scene)
-    writer = scene.producer(_WRITER, _SETTINGS)
-    _send(scene, writer, "m3")
+    leader = context.replicas[0]
+    offset = settle(context)
+    writer = context.producer(_WRITER, _SETTINGS)
+    _send(context, writer, "m3")
     await_answers(writer, "m3")
-    with scene.intercept(f"hold Produce.answer *>client:{_WRITER}") as answer:
-        began = scene.clock()
-        _send(scene, writer, "m4")
+    with context.intercept(f"hold Produce.answer *>client:{_WRITER}") as answer:
+        began = context.clock()
+        _send(context, writer, "m4")
         with missed_if_late():
             answer.await_event("caught", limit_s=_ARRIVES_S)
-        scene.note(
-            f"broker {leader} has m4 at offset {_leo(scene) - 1}; its answer is late", leader
+        context.note(
+            f"broker {leader} has m4 at offset {_leo(context) - 1}; its answer is late", leader
         )
-        scene.hold(began + _YOUNGER_S - scene.clock())
-        _send(scene, writer, "m5")
-        if read_client(scene.plan.client, scene.plan.kafka).library in _SEND_ON:
+        context.hold(began + _YOUNGER_S - context.clock())
+        _send(context, writer, "m5")
+        if read_client(context.plan.client, context.plan.kafka).library in _SEND_ON:
             await_leo(
-                scene, offset + 3, f"broker {leader} to have m5", leader, limit_s=_YOUNGER_S / 2
+                context, offset + 3, f"broker {leader} to have m5", leader, limit_s=_YOUNGER_S / 2
             )
-        scene.until(
+        context.until(
             lambda: writer.await_answers(limit_s=0.1),
             lambda waiting: waiting < len(("m4", "m5")),
             what="the client to give m4 up",
             limit_s=_ARRIVES_S,
         )
-        scene.note(f"m4 has expired; broker {leader} ends at {_leo(scene)}", leader)
+        context.note(f"m4 has expired; broker {leader} ends at {_leo(context)}", leader)
     await_answers(writer, "m5")
-    scene.note(f"broker {leader} has {_leo(scene) - offset} records since m2", leader)
+    context.note(f"broker {leader} has {_leo(context) - offset} records since m2", leader)
 
 
-def _send(scene: ScheduleContext, writer: RecordsClient, value: str) -> None:
-    writer.send_on(value, 0, size=scene.plan.workload.record_bytes)
+def _send(context: ScheduleContext, writer: RecordsClient, value: str) -> None:
+    writer.send_on(value, 0, size=context.plan.workload.record_bytes)
 
 
-def _leo(scene: ScheduleContext) -> int:
-    return scene.replica(scene.replicas[0]).leo
+def _leo(context: ScheduleContext) -> int:
+    return context.replica(context.replicas[0]).leo

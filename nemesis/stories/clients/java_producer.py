@@ -66,45 +66,45 @@ _SETTINGS: Final = {
     min_isr_most=3,
     why_not=lambda release: "" if release.idempotence else "its clients do not pass the wire",
 )
-def wrong_topic(scene: ScheduleContext) -> None:
+def wrong_topic(context: ScheduleContext) -> None:
     """Append a record of one topic to another: a batch expires in the socket of its producer."""
-    leader, elsewhere = scene.replicas[0], scene.replicas[1]
-    other = f"{scene.topic}-other"
-    replicas = [elsewhere, *(broker for broker in scene.replicas if broker != elsewhere)]
-    scene.cluster.create_topic(other, [replicas] * _STRANGERS, scene.plan.topic.settings())
-    writer = scene.producer(_WRITER, _SETTINGS)
+    leader, elsewhere = context.replicas[0], context.replicas[1]
+    other = f"{context.topic}-other"
+    replicas = [elsewhere, *(broker for broker in context.replicas if broker != elsewhere)]
+    context.cluster.create_topic(other, [replicas] * _STRANGERS, context.plan.topic.settings())
+    writer = context.producer(_WRITER, _SETTINGS)
     writer.send_on("m0", _FIRST, size=_SMALL)
     writer.send_on(_STRANGER, 0, size=_SMALL, topic=other)
     await_answers(writer, "m0, and a record of the other topic")
-    with scene.intercept(f"hold Produce.answer *>client:{_WRITER}") as answer:
+    with context.intercept(f"hold Produce.answer *>client:{_WRITER}") as answer:
         writer.send_on("m1", _FIRST, size=_SMALL)
         with missed_if_late():
             answer.await_event("caught", limit_s=_ARRIVES_S)
         writer.send_on("m2", _FIRST, size=_LARGE)
         writer.send_on("m3", _SECOND, size=_LARGE)
-        scene.note("m2 and m3 wait in the client for the answer about m1")
-        scene.hold(_OLDER_S)
+        context.note("m2 and m3 wait in the client for the answer about m1")
+        context.hold(_OLDER_S)
         unread = RelayRule(kind="cut", links=frozenset({(client_name(_WRITER), leader)}))
-        with network_of(scene).under(unread):
-            scene.note(f"nobody reads what the client sends to broker {leader}", leader)
+        with network_of(context).under(unread):
+            context.note(f"nobody reads what the client sends to broker {leader}", leader)
             answer.release("schedule")
             await_answers(writer, "m1, m2 and m3")
-            scene.note("m2 and m3 have expired in the client's socket")
+            context.note("m2 and m3 have expired in the client's socket")
             for partition in range(_STRANGERS):
                 writer.send_on(_STRANGER, partition, size=_LARGE, topic=other)
             await_answers(writer, "the records of the other topic")
-            scene.note(f"{_STRANGERS} records were acknowledged in {other}")
-    _await_second(scene, leader)
+            context.note(f"{_STRANGERS} records were acknowledged in {other}")
+    _await_second(context, leader)
 
 
-def _await_second(scene: ScheduleContext, leader: int) -> None:
+def _await_second(context: ScheduleContext, leader: int) -> None:
     """Wait until either batch has been appended, and note where.
 
     Which of them was first in the request is the client's choice.
     """
-    ends = scene.until(
+    ends = context.until(
         lambda: {
-            partition: scene.probe.replica(leader, scene.topic, partition).leo
+            partition: context.probe.replica(leader, context.topic, partition).leo
             for partition in (_FIRST, _SECOND)
         },
         lambda seen: seen[_FIRST] + seen[_SECOND] > len(("m0", "m1")),
@@ -112,4 +112,4 @@ def _await_second(scene: ScheduleContext, leader: int) -> None:
         limit_s=_ARRIVES_S,
     )
     says = ", ".join(f"partition {partition} ends at {leo}" for partition, leo in ends.items())
-    scene.note(f"the leader has read on: {says}", leader)
+    context.note(f"the leader has read on: {says}", leader)

@@ -73,9 +73,9 @@ _NEEDS: Final = StoryNeeds(wire="clients", transactions=True)
     ),
     min_isr_most=3,
 )
-def torn_transaction(scene: ScheduleContext) -> None:
+def torn_transaction(context: ScheduleContext) -> None:
     """Commit a transaction that the application aborts: by the EndTxn of the one before."""
-    _late_end_txn(scene, renewed=False)
+    _late_end_txn(context, renewed=False)
 
 
 @story(
@@ -88,9 +88,9 @@ def torn_transaction(scene: ScheduleContext) -> None:
     ),
     min_isr_most=3,
 )
-def fenced_transaction(scene: ScheduleContext) -> None:
+def fenced_transaction(context: ScheduleContext) -> None:
     """Guard against the same EndTxn: after a commit that was slow, a new producer goes on."""
-    _late_end_txn(scene, renewed=True)
+    _late_end_txn(context, renewed=True)
 
 
 @story(
@@ -102,9 +102,9 @@ def fenced_transaction(scene: ScheduleContext) -> None:
     ),
     min_isr_most=3,
 )
-def reused_sequence(scene: ScheduleContext) -> None:
+def reused_sequence(context: ScheduleContext) -> None:
     """Lose a committed record: the sequence number of one that was aborted before is used again."""
-    _after_an_abort(scene, flushed=False)
+    _after_an_abort(context, flushed=False)
 
 
 @story(
@@ -114,9 +114,9 @@ def reused_sequence(scene: ScheduleContext) -> None:
     outcome="Every release keeps it: the client knows what became of each record that it sent.",
     min_isr_most=3,
 )
-def flushed_abort(scene: ScheduleContext) -> None:
+def flushed_abort(context: ScheduleContext) -> None:
     """Guard against the same loss: wait for the answer about each record, and then abort."""
-    _after_an_abort(scene, flushed=True)
+    _after_an_abort(context, flushed=True)
 
 
 @story(
@@ -133,21 +133,21 @@ def flushed_abort(scene: ScheduleContext) -> None:
     ),
     min_isr_most=3,
 )
-def hanging_transaction(scene: ScheduleContext) -> None:
+def hanging_transaction(context: ScheduleContext) -> None:
     """Open a transaction that nobody ends: by a record that arrives after the abort of its own."""
-    writer = scene.transactional(_WRITER)
-    committed = _commit(scene, writer, "m0", "m1")
-    with scene.intercept(_HOLD_PRODUCE) as produce:
+    writer = context.transactional(_WRITER)
+    committed = _commit(context, writer, "m0", "m1")
+    with context.intercept(_HOLD_PRODUCE) as produce:
         writer.begin()
         writer.send_on("m2", 0)
         says = "the client has no answer about m2, and gives that connection up"
-        _await_event(scene, produce, "client-gone", says, limit_s=_GIVES_UP_S)
+        _await_event(context, produce, "client-gone", says, limit_s=_GIVES_UP_S)
         refusal = writer.abort()
-        scene.note(f"the application aborts m2: {refusal or 'done'}")
-        _await_markers(scene, writer, committed, "the marker of that abort is in the log")
+        context.note(f"the application aborts m2: {refusal or 'done'}")
+        _await_markers(context, writer, committed, "the marker of that abort is in the log")
         produce.release("schedule")
-        _await_event(scene, produce, "discarded", "the leader has answered the Produce of m2")
-    _commit(scene, scene.transactional(_OTHER), "m3")
+        _await_event(context, produce, "discarded", "the leader has answered the Produce of m2")
+    _commit(context, context.transactional(_OTHER), "m3")
 
 
 @story(
@@ -163,9 +163,9 @@ def hanging_transaction(scene: ScheduleContext) -> None:
     ),
     min_isr_most=3,
 )
-def late_produce(scene: ScheduleContext) -> None:
+def late_produce(context: ScheduleContext) -> None:
     """Commit a record that was aborted, in the place of another: by a Produce that came late."""
-    _in_the_next(scene, renewed=False)
+    _in_the_next(context, renewed=False)
 
 
 @story(
@@ -182,100 +182,100 @@ def late_produce(scene: ScheduleContext) -> None:
     ),
     min_isr_most=3,
 )
-def fenced_produce(scene: ScheduleContext) -> None:
+def fenced_produce(context: ScheduleContext) -> None:
     """Guard against the same Produce: after an abort without an answer, a new producer goes on."""
-    _in_the_next(scene, renewed=True)
+    _in_the_next(context, renewed=True)
 
 
-def _in_the_next(scene: ScheduleContext, *, renewed: bool) -> None:
-    writer = scene.transactional(_WRITER)
-    committed = _commit(scene, writer, "m0", "m1")
-    with scene.intercept(_HOLD_PRODUCE) as late:
+def _in_the_next(context: ScheduleContext, *, renewed: bool) -> None:
+    writer = context.transactional(_WRITER)
+    committed = _commit(context, writer, "m0", "m1")
+    with context.intercept(_HOLD_PRODUCE) as late:
         writer.begin()
         writer.send_on("m2", 0)
         says = "the client has no answer about m2, and gives that connection up"
-        _await_event(scene, late, "client-gone", says, limit_s=_GIVES_UP_S)
-        scene.note(f"the application aborts m2: {writer.abort() or 'done'}")
-        _await_markers(scene, writer, committed, "the marker of that abort is in the log")
+        _await_event(context, late, "client-gone", says, limit_s=_GIVES_UP_S)
+        context.note(f"the application aborts m2: {writer.abort() or 'done'}")
+        _await_markers(context, writer, committed, "the marker of that abort is in the log")
         if renewed:
             writer.renew()
-            scene.note("a new producer has taken the place of the writer")
-        with scene.intercept(_HOLD_PRODUCE) as following:
+            context.note("a new producer has taken the place of the writer")
+        with context.intercept(_HOLD_PRODUCE) as following:
             writer.begin()
             writer.send_on("m3", 0)
-            _await_event(scene, following, "caught", "m3 is on its way, in the next transaction")
+            _await_event(context, following, "caught", "m3 is on its way, in the next transaction")
             late.release("schedule")
-            _await_event(scene, late, "discarded", "the leader has answered the Produce of m2")
-        _try_to_end(scene, writer, "m3")
+            _await_event(context, late, "discarded", "the leader has answered the Produce of m2")
+        _try_to_end(context, writer, "m3")
 
 
-def _after_an_abort(scene: ScheduleContext, *, flushed: bool) -> None:
-    writer = scene.transactional(_WRITER)
-    _commit(scene, writer, "m0", "m1")
-    with scene.intercept(f"drop Produce.answer *>client:{_WRITER}") as answer:
+def _after_an_abort(context: ScheduleContext, *, flushed: bool) -> None:
+    writer = context.transactional(_WRITER)
+    _commit(context, writer, "m0", "m1")
+    with context.intercept(f"drop Produce.answer *>client:{_WRITER}") as answer:
         writer.begin()
         writer.send_on("m2", 0)
-        _await_event(scene, answer, "dropped", "the answer to m2 is lost, and its connection")
+        _await_event(context, answer, "dropped", "the answer to m2 is lost, and its connection")
     if flushed:
         writer.flush()
-        scene.note("the client has asked again, and has an answer about m2")
+        context.note("the client has asked again, and has an answer about m2")
     else:
-        scene.hold(_NOTICED_S)
-        scene.note("the client is to ask again in a moment")
-    scene.note(f"the application aborts m2: {writer.abort() or 'done'}")
-    _commit(scene, writer, "m3")
+        context.hold(_NOTICED_S)
+        context.note("the client is to ask again in a moment")
+    context.note(f"the application aborts m2: {writer.abort() or 'done'}")
+    _commit(context, writer, "m3")
 
 
-def _late_end_txn(scene: ScheduleContext, *, renewed: bool) -> None:
-    writer = scene.transactional(_WRITER)
-    _commit(scene, writer, "m0", "m1")
-    with scene.intercept(_HOLD_FIRST) as end_txn:
-        _commit(scene, writer, "m2")
+def _late_end_txn(context: ScheduleContext, *, renewed: bool) -> None:
+    writer = context.transactional(_WRITER)
+    _commit(context, writer, "m0", "m1")
+    with context.intercept(_HOLD_FIRST) as end_txn:
+        _commit(context, writer, "m2")
         if not end_txn.caught:
             raise ScheduleNotFollowedError("the EndTxn of m2 was not held")
-        scene.note("its client was told that m2 is committed, by a second EndTxn")
+        context.note("its client was told that m2 is committed, by a second EndTxn")
         if renewed:
             writer.renew()
-            scene.note("a new producer has taken the place of the writer")
+            context.note("a new producer has taken the place of the writer")
         writer.begin()
         offset = writer.send("m3", 0)
-        scene.note(f"m3 is at offset {offset}, in a transaction that is open")
+        context.note(f"m3 is at offset {offset}, in a transaction that is open")
         end_txn.release("schedule")
         says = "the coordinator has answered the first EndTxn of m2"
-        _await_event(scene, end_txn, "discarded", says)
+        _await_event(context, end_txn, "discarded", says)
     refusal = writer.abort()
-    scene.note(f"the application aborts m3: {refusal or 'done'}")
+    context.note(f"the application aborts m3: {refusal or 'done'}")
 
 
-def _commit(scene: ScheduleContext, writer: TransactionalClient, *values: str) -> int:
+def _commit(context: ScheduleContext, writer: TransactionalClient, *values: str) -> int:
     """Commit some records; return the offset of the last one."""
     writer.begin()
     offset = [writer.send(value, 0) for value in values][-1]
-    _end(scene, writer, *values)
+    _end(context, writer, *values)
     return offset
 
 
-def _end(scene: ScheduleContext, writer: TransactionalClient, *values: str) -> None:
+def _end(context: ScheduleContext, writer: TransactionalClient, *values: str) -> None:
     """Commit what is open, these records."""
     outcome = writer.commit()
     if outcome != OK:
         raise ScheduleNotFollowedError(
             f"{', '.join(values)} were to be committed, but the outcome is {outcome}"
         )
-    scene.note(f"the application has committed {', '.join(values)}")
+    context.note(f"the application has committed {', '.join(values)}")
 
 
-def _try_to_end(scene: ScheduleContext, writer: TransactionalClient, value: str) -> None:
+def _try_to_end(context: ScheduleContext, writer: TransactionalClient, value: str) -> None:
     """Commit what is open, a record that the leader may have refused."""
     outcome = writer.commit()
     if outcome == INFO:
         raise ScheduleNotFollowedError(f"nobody knows whether {value} is committed")
     ending = "has committed" if outcome == OK else "could not commit, and has aborted,"
-    scene.note(f"the application {ending} {value}")
+    context.note(f"the application {ending} {value}")
 
 
 def _await_markers(
-    scene: ScheduleContext, writer: TransactionalClient, committed: int, says: str
+    context: ScheduleContext, writer: TransactionalClient, committed: int, says: str
 ) -> None:
     """Wait for the markers of two transactions behind a record, and note it.
 
@@ -283,20 +283,20 @@ def _await_markers(
     sends first again what has no answer.
     A coordinator answers an EndTxn as soon as it has decided, and writes the markers then.
     """
-    leader = scene.replicas[0]
+    leader = context.replicas[0]
     end = committed + 3 + writer.appended
     await_replicas(
-        scene,
+        context,
         lambda seen: seen[leader].leo == end,
         what=f"broker {leader} to have two markers behind offset {committed}, and to end at {end}",
         limit_s=_ARRIVES_S,
         brokers=(leader,),
     )
-    scene.note(says, leader)
+    context.note(says, leader)
 
 
 def _await_event(
-    scene: ScheduleContext,
+    context: ScheduleContext,
     messages: CaughtMessages,
     event: str,
     says: str,
@@ -306,4 +306,4 @@ def _await_event(
     """Wait until something has happened to a message, as the wire has seen, and note it."""
     with missed_if_late():
         messages.await_event(event, limit_s=limit_s)
-    scene.note(says)
+    context.note(says)

@@ -42,7 +42,7 @@ class SilentAtFirst:
         return int(self._answer(100))
 
 
-def scene(silent: int) -> ScheduleContext:
+def made(silent: int) -> ScheduleContext:
     values: dict[str, Any] = {field.name: None for field in fields(ScheduleContext)}
     values |= {"plan": Plan(kafka="4.4.0"), "topic": "events", "probe": SilentAtFirst(silent)}
     return ScheduleContext(**values)
@@ -50,7 +50,7 @@ def scene(silent: int) -> ScheduleContext:
 
 READS: list[tuple[Callable[[ScheduleContext], object], object]] = [
     (ScheduleContext.state, STATE),
-    (lambda scene: scene.replica(3, 1), REPLICA),
+    (lambda context: context.replica(3, 1), REPLICA),
     (ScheduleContext.controller, 100),
 ]
 
@@ -59,7 +59,7 @@ READS: list[tuple[Callable[[ScheduleContext], object], object]] = [
 def test_a_broker_that_does_not_answer_is_asked_again(
     read: Callable[[ScheduleContext], object], answer: object
 ) -> None:
-    assert read(scene(3)) == answer
+    assert read(made(3)) == answer
 
 
 @pytest.mark.parametrize(("read", "answer"), READS, ids=["state", "replica", "controller"])
@@ -71,7 +71,7 @@ def test_who_never_answers_is_named_and_the_schedule_is_not_followed(
     del answer
     monkeypatch.setattr(context, "await_condition", limited)
     with pytest.raises(ScheduleNotFollowedError, match="last seen: broker 1 did not answer"):
-        read(scene(1 << 30))
+        read(made(1 << 30))
 
 
 def limited(*looks: Callable[..., Any], **options: Any) -> object:  # noqa: ANN401 - as it is called
@@ -82,6 +82,6 @@ def test_what_was_seen_instead_is_said() -> None:
     with pytest.raises(
         ScheduleNotFollowedError, match=r"waited 0 s for 1 to lead; .*leader=2.*isr"
     ):
-        scene(0).until(
-            lambda: scene(0).state(), lambda state: state.leader == 1, what="1 to lead", limit_s=0
+        made(0).until(
+            lambda: made(0).state(), lambda state: state.leader == 1, what="1 to lead", limit_s=0
         )

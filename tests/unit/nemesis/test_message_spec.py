@@ -197,7 +197,7 @@ def test_a_story_says_in_words_what_the_wire_is_to_do(caught: int) -> None:
     messages, rules, cluster = opened(caught)
     rows: list[tuple[str, ...]] = []
     scribe = SimpleNamespace(fault=lambda *words, **_: rows.append(words))
-    scene = cast(
+    context = cast(
         "ScheduleContext",
         SimpleNamespace(
             plan=WIRED,
@@ -209,7 +209,7 @@ def test_a_story_says_in_words_what_the_wire_is_to_do(caught: int) -> None:
     missed = pytest.raises(ScheduleNotFollowedError, match="nothing to hold EndTxn")
     with (
         contextlib.nullcontext() if caught else missed,
-        ScheduleContext.intercept(scene, "hold EndTxn client:*>broker-1"),
+        ScheduleContext.intercept(context, "hold EndTxn client:*>broker-1"),
     ):
         assert rules[0].source == "client:*"
     assert messages.causes == ["schedule"]
@@ -217,5 +217,5 @@ def test_a_story_says_in_words_what_the_wire_is_to_do(caught: int) -> None:
         ("hold-message", "inject", "to be held: EndTxn client:*>broker-1"),
         ("hold-message", "heal", "the message EndTxn client:*>broker-1 is mended"),
     ]
-    with pytest.raises(UsageError), ScheduleContext.intercept(scene, "keep EndTxn"):
+    with pytest.raises(UsageError), ScheduleContext.intercept(context, "keep EndTxn"):
         pass

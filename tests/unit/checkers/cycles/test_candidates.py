@@ -156,18 +156,21 @@ def test_all_that_is_on_a_cycle_is_in_one_segment(ww: bool) -> None:
     rows = rows_of(histories)
     segments: dict[int, set[int]] = {}
     for row in members(view_of(rows), ww=ww).to_pylist():
-        segments.setdefault(row["deed"], set()).add(row["segment"])
+        segments.setdefault(row["operation"], set()).add(row["segment"])
     count = 0
     for run, ops in histories.items():
         for component in components(ops, ww=ww):
-            deeds = [deed_of(run, ops, number) for number in component]
-            assert all(deed in segments for deed in deeds), (run, component)
-            assert len(set.union(*(segments[deed] for deed in deeds))) == 1, (run, component)
+            operations = [operation_of(run, ops, number) for number in component]
+            assert all(operation in segments for operation in operations), (run, component)
+            assert len(set.union(*(segments[operation] for operation in operations))) == 1, (
+                run,
+                component,
+            )
             count += 1
     assert count > 200
 
 
-def deed_of(run: str, ops: list[Op], number: int) -> int:
+def operation_of(run: str, ops: list[Op], number: int) -> int:
     process = ops[number].process
     nth = sum(op.process == process for op in ops[: number + 1])
     return hash_of(hash_of(run, process), nth)

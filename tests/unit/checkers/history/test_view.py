@@ -74,7 +74,7 @@ def test_records_are_summed_up_as_spark_would(seen: ClientHistory) -> None:
             F.bit_or("fact"),
             F.min(place),
             F.max(place),
-            F.max(F.when(sent, F.col("deed"))),
+            F.max(F.when(sent, F.col("operation"))),
             F.min(F.when(sent, F.col("invoke_ns"))),
             F.max(F.when(has("fact", SENT_OK), F.col("complete_ns"))),
         )

@@ -21,13 +21,13 @@ def heal(path: Path, error: HighwaterError, done: list[str]) -> Run:
         raise error
 
     nemesis = SimpleNamespace(heal_all=heal_all, missed=["kill did nothing"])
-    scene: Any = SimpleNamespace(nemesis=nemesis, check=lambda: done.append("checked"))
+    context: Any = SimpleNamespace(nemesis=nemesis, check=lambda: done.append("checked"))
     workload: Any = SimpleNamespace(stop=lambda: done.append("stopped"))
     run = Run(path)
     keeper = StatusKeeper(run, lambda _: None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "_quiesce", lambda *_: done.append("quiesced"))
-        runner._heal(Plan(kafka="4.4.0"), scene, workload, keeper)
+        runner._heal(Plan(kafka="4.4.0"), context, workload, keeper)
     return run
 
 

@@ -75,7 +75,7 @@ class Actor:
 
 
 class Stage:
-    """A cluster, its probe, its diary and its client, of which every deed is noted."""
+    """A cluster, its probe, its diary and its client, of which every operation is noted."""
 
     def __init__(self, disk: Path) -> None:
         self.disk = disk
@@ -91,7 +91,9 @@ class Stage:
         self.leo = dict.fromkeys((1, 2, 3), 0)
         self.answers: dict[str, SendOutcome | None] = {}
         self.clock = 0.0
-        self.scene: ScheduleContext | None = None  # kept, because a nemesis that is forgotten heals
+        self.context: ScheduleContext | None = (
+            None  # kept, because a nemesis that is forgotten heals
+        )
 
     def controller(self) -> int:
         return 1
@@ -154,7 +156,7 @@ def stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-def scene(stage: Stage, schedule: Schedule) -> ScheduleContext:
+def context(stage: Stage, schedule: Schedule) -> ScheduleContext:
     cluster = cast("Cluster", stage)
 
     def clock() -> float:
@@ -181,8 +183,8 @@ def scene(stage: Stage, schedule: Schedule) -> ScheduleContext:
 
 def played(stage: Stage, *steps: ScheduleStep) -> list[str]:
     schedule = Schedule(kafka="0.10.2.2", steps=steps)
-    stage.scene = scene(stage, schedule)
-    play(stage.scene, schedule)
+    stage.context = context(stage, schedule)
+    play(stage.context, schedule)
     return stage.done
 
 
@@ -219,9 +221,9 @@ def test_who_is_paused_stays_so_until_it_is_resumed(stage: Stage) -> None:
 def test_replicas_are_asked_for_and_not_awaited(stage: Stage) -> None:
     step = ScheduleStep(action="reassign", replicas=(C, A), held=frozenset({B}))
     schedule = Schedule(kafka="0.10.2.2", partition=1, steps=(step,))
-    stage.scene = scene(stage, schedule)
+    stage.context = context(stage, schedule)
     stage.tested = ("events", 1)
-    play(stage.scene, schedule)
+    play(stage.context, schedule)
     assert stage.done == ["pause 3", "reassign events-1 to [4, 2]"]
     made = plan(schedule, "4.4.0")
     assert (made.topic.partitions, made.brokers) == (2, 3)
@@ -384,7 +386,7 @@ def test_a_session_that_was_to_end_may(stage: Stage) -> None:
 
 def test_the_end_of_the_run_is_no_missed_step(stage: Stage) -> None:
     schedule = Schedule(kafka="0.10.2.2", steps=(ScheduleStep(action="read"),))
-    ended = scene(stage, schedule)
+    ended = context(stage, schedule)
     ended.stop.set()
     with pytest.raises(HarnessError, match="the run was ended early") as raised:
         play(ended, schedule)
@@ -394,8 +396,8 @@ def test_the_end_of_the_run_is_no_missed_step(stage: Stage) -> None:
 def test_replicas_go_by_the_order_of_the_assignment(stage: Stage) -> None:
     steps = (ScheduleStep(action="pause", broker=2),)
     schedule = Schedule(kafka="0.10.2.2", order=(2, 0, 1), steps=steps)
-    stage.scene = scene(stage, schedule)
-    play(stage.scene, schedule)
+    stage.context = context(stage, schedule)
+    play(stage.context, schedule)
     assert stage.done == ["pause 2"]
 
 

@@ -16,10 +16,10 @@ from highwater.nemesis.faults.registry import fault
 from highwater.nemesis.schedules.fault_spec import FaultSpec, resolve, resolve_controllers
 
 
-def scene(
+def context(
     *, leader: int = 1, isr: tuple[int, ...] = (1, 2, 3), struck: tuple[int, ...] = ()
 ) -> ScheduleContext:
-    """A scene of five brokers, as far as targets look at one."""
+    """A context of five brokers, as far as targets look at one."""
 
     def partition(topic: str, __: int) -> PartitionState:
         if leader == 0:
@@ -41,25 +41,25 @@ def scene(
 @pytest.mark.parametrize(
     ("target", "where", "choice", "expected"),
     [
-        ("leader", scene(leader=3), 0.9, [3]),
-        ("leader", scene(leader=3, struck=(3,)), 0.0, [1]),
-        ("leader", scene(leader=0), 0.99, [5]),
-        ("follower", scene(leader=1), 0.0, [2]),
-        ("controller", scene(), 0.5, [4]),
-        ("controller", scene(struck=(4,)), 0.5, []),
-        ("txn-coordinator", scene(), 0.5, [4]),
-        ("txn-coordinator", scene(struck=(4,)), 0.5, []),
-        ("txn-coordinator", scene(leader=0), 0.5, []),
-        ("group-coordinator", scene(), 0.5, [5]),
-        ("isr", scene(isr=(1, 5)), 0.5, [1, 5]),
-        ("isr", scene(isr=(1, 5), struck=(5,)), 0.5, [1]),
-        ("any", scene(), 0.0, [1]),
-        ("minority", scene(), 0.0, [1, 2]),
-        ("majority", scene(), 0.8, [1, 2, 5]),
-        ("all", scene(struck=(2,)), 0.3, [1, 3, 4, 5]),
-        ("2", scene(), 0.9, [2]),
-        ("2", scene(struck=(2,)), 0.9, []),
-        ("any", scene(struck=(1, 2, 3, 4, 5)), 0.9, []),
+        ("leader", context(leader=3), 0.9, [3]),
+        ("leader", context(leader=3, struck=(3,)), 0.0, [1]),
+        ("leader", context(leader=0), 0.99, [5]),
+        ("follower", context(leader=1), 0.0, [2]),
+        ("controller", context(), 0.5, [4]),
+        ("controller", context(struck=(4,)), 0.5, []),
+        ("txn-coordinator", context(), 0.5, [4]),
+        ("txn-coordinator", context(struck=(4,)), 0.5, []),
+        ("txn-coordinator", context(leader=0), 0.5, []),
+        ("group-coordinator", context(), 0.5, [5]),
+        ("isr", context(isr=(1, 5)), 0.5, [1, 5]),
+        ("isr", context(isr=(1, 5), struck=(5,)), 0.5, [1]),
+        ("any", context(), 0.0, [1]),
+        ("minority", context(), 0.0, [1, 2]),
+        ("majority", context(), 0.8, [1, 2, 5]),
+        ("all", context(struck=(2,)), 0.3, [1, 3, 4, 5]),
+        ("2", context(), 0.9, [2]),
+        ("2", context(struck=(2,)), 0.9, []),
+        ("any", context(struck=(1, 2, 3, 4, 5)), 0.9, []),
     ],
 )
 def test_a_target_means_brokers(
@@ -108,7 +108,7 @@ def test_an_external_cluster_has_many_coordinators() -> None:
 
 
 def quorum(leader: int = 101, count: int = 3) -> ScheduleContext:
-    """A scene of controllers, as far as targets look at one; leader 0: they have none."""
+    """A context of controllers, as far as targets look at one; leader 0: they have none."""
 
     def quorum_leader() -> int:
         if leader == 0:
@@ -165,7 +165,7 @@ def test_the_controller_is_looked_up_once() -> None:
         asked.append(1)
         return 4
 
-    on = scene()
+    on = context()
     on.probe.controller = controller  # type: ignore[method-assign]
     assert resolve(on, "controller", 0, 0.5) == [4]
     assert asked == [1]

@@ -199,7 +199,7 @@ class Waited(threading.Event):
 
 
 @contextlib.contextmanager
-def scene(
+def context(
     brokers: Brokers, tmp_path: Path, of: Plan, waited: Waited | None = None
 ) -> Iterator[tuple[ScheduleContext, Run]]:
     """A run that records steps, and nothing else."""
@@ -238,7 +238,7 @@ def test_steps_are_taken_at_their_time_and_recorded_exactly(
         FaultStep(fault="fog", at_s=0.5, lasts_s=0.1),
         FaultStep(fault="itch", at_s=0.8, lasts_s=0.1, target="all"),
     )
-    with scene(brokers, tmp_path, plan(*asked)) as (on, run):
+    with context(brokers, tmp_path, plan(*asked)) as (on, run):
         step_executor.play(on, asked)
         whole = footsteps(run)  # as of a run that is killed now
     run.seal()
@@ -270,7 +270,7 @@ def test_controllers_that_were_hit_are_recorded_and_one_is_hit_again_by_its_id(
         FaultStep(fault="itch", at_s=0.5, lasts_s=0.1, target="2"),
         FaultStep(fault="hush", at_s=0.9, lasts_s=0.1, target="109"),
     )
-    with scene(brokers, tmp_path, plan(*asked, controllers=3)) as (on, run):
+    with context(brokers, tmp_path, plan(*asked, controllers=3)) as (on, run):
         step_executor.play(on, asked)
     run.seal()
     whole = footsteps(run)
@@ -295,7 +295,7 @@ def test_a_reason_to_leave_steps_out_is_noted_once_and_recorded_each_time(
 ) -> None:
     said: list[str] = []
     asked = [FaultStep(fault="hush", at_s=n / 10, target="109") for n in range(3)]
-    with scene(brokers, tmp_path, plan(*asked, controllers=3)) as (on, run):
+    with context(brokers, tmp_path, plan(*asked, controllers=3)) as (on, run):
         on.scribe.fault = lambda _fault, _phase, says, *_, **__: said.append(says)  # type: ignore[method-assign]
         step_executor.play(on, asked)
     run.seal()
@@ -314,7 +314,7 @@ def test_a_step_waits_for_a_target_that_still_heals_and_no_longer(
         FaultStep(fault="fog", at_s=0.2, lasts_s=0),
         FaultStep(fault="itch", at_s=0.6, lasts_s=0, target="1"),
     )
-    with scene(brokers, tmp_path, plan(*asked)) as (on, run):
+    with context(brokers, tmp_path, plan(*asked)) as (on, run):
         step_executor.play(on, asked)
     found = footsteps(run)
     first, late = (one for one in found.taken if one.fault != "fog")
@@ -330,7 +330,7 @@ def test_a_fault_that_fails_ends_the_schedule(brokers: Brokers, tmp_path: Path) 
         FaultStep(fault="stumble", at_s=0.1, target="2"),
     )
     began = time.monotonic()
-    with scene(brokers, tmp_path, plan(*asked)) as (on, _):
+    with context(brokers, tmp_path, plan(*asked)) as (on, _):
         with pytest.raises(HarnessError, match="broker 2 would not stumble"):
             step_executor.play(on, asked, duration_s=60)
         on.nemesis.heal_all()
@@ -345,7 +345,7 @@ def test_a_budget_limits_faults_and_brokers(brokers: Brokers, tmp_path: Path) ->
         FaultStep(fault="itch", at_s=0.8, lasts_s=0, target="1"),
     )
     limited = plan(*asked, budget={"itch": 3, "brokers": 2})
-    with scene(brokers, tmp_path, limited) as (on, run):
+    with context(brokers, tmp_path, limited) as (on, run):
         step_executor.play(on, asked)
     found = footsteps(run)
     assert len(found.taken) == 3
@@ -370,7 +370,7 @@ def test_a_step_that_was_left_out_is_not_counted_by_the_budget(
     asked = tuple(
         FaultStep(fault="shy", at_s=at_s, lasts_s=0.1, target="1") for at_s in (0, 0.5, 1)
     )
-    with scene(brokers, tmp_path, plan(*asked, budget={"shy": 1}), Waited()) as (on, run):
+    with context(brokers, tmp_path, plan(*asked, budget={"shy": 1}), Waited()) as (on, run):
         step_executor.play_in_turn(on, asked, duration_s=9)
     del fault_module._registry["shy"]
     found = footsteps(run)
@@ -388,7 +388,7 @@ def test_groups_of_steps_are_recorded_too(brokers: Brokers, tmp_path: Path) -> N
         for at_s, partition in ((0.1, 0), (0.4, 2))
         for _ in range(2)
     ]
-    with scene(brokers, tmp_path, drawn, Waited()) as (on, run):
+    with context(brokers, tmp_path, drawn, Waited()) as (on, run):
         step_executor.play_in_turn(on, groups, duration_s=2)
     found = footsteps(run)
     # If the leader has a fault already, another broker is the target.
@@ -405,7 +405,7 @@ def test_the_first_bout_is_played_even_if_it_takes_all_the_time(
         topic=Topic(partitions=3),
         duration_s=generator.LEAST_S,
     )
-    with scene(brokers, tmp_path, drawn, Waited()) as (on, run):
+    with context(brokers, tmp_path, drawn, Waited()) as (on, run):
         step_executor.play_in_turn(on, generator.draw(drawn), duration_s=drawn.duration_s)
     assert footsteps(run).taken
 
@@ -413,7 +413,7 @@ def test_the_first_bout_is_played_even_if_it_takes_all_the_time(
 def test_a_step_in_turn_without_a_target_is_left_out(brokers: Brokers, tmp_path: Path) -> None:
     drawn = Plan(kafka="4.3.1", nemesis=("itch",), topic=Topic(partitions=3), duration_s=2)
     group = [FaultStep(fault="itch", at_s=0, lasts_s=0.1, target="1")] * 2
-    with scene(brokers, tmp_path, drawn, Waited()) as (on, run):
+    with context(brokers, tmp_path, drawn, Waited()) as (on, run):
         step_executor.play_in_turn(on, group, duration_s=0.2)
     found = footsteps(run)
     assert len(found.taken) == 1
@@ -431,7 +431,9 @@ def test_sequences_overlap_and_the_first_is_as_without_the_others() -> None:
 
 def test_a_run_becomes_a_plan_of_its_steps(brokers: Brokers, tmp_path: Path) -> None:
     drawn = plan(KILL, PAUSE)
-    with scene(brokers, tmp_path, msgspec.structs.replace(drawn, steps=(), nemesis=("kill",))) as (
+    with context(
+        brokers, tmp_path, msgspec.structs.replace(drawn, steps=(), nemesis=("kill",))
+    ) as (
         on,
         run,
     ):
@@ -448,7 +450,7 @@ def test_a_run_becomes_a_plan_of_its_steps(brokers: Brokers, tmp_path: Path) -> 
 
 def test_what_is_no_run_or_never_began_is_refused(brokers: Brokers, tmp_path: Path) -> None:
     store = Store(tmp_path)
-    with scene(brokers, tmp_path, plan(nemesis=("kill",))) as (_, run):
+    with context(brokers, tmp_path, plan(nemesis=("kill",))) as (_, run):
         pass
     run.write_struct("status.json", RunStatus(phase="booting"))
     with pytest.raises(UsageError, match="ended before its schedule began"):

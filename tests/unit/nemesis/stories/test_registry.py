@@ -511,7 +511,7 @@ class Answered:
         return ReplicaState(leo=leo, hw=0)
 
 
-def scene(both: Answered) -> ScheduleContext:
+def context(both: Answered) -> ScheduleContext:
     return ScheduleContext(
         plan=find_story("loss").plan("0.10.2.2", acks="0"),
         cluster=cast("Cluster", Brokers()),
@@ -531,11 +531,11 @@ def scene(both: Answered) -> ScheduleContext:
 
 
 def test_a_record_that_nobody_acknowledges_is_looked_for_at_its_leader() -> None:
-    assert scene(Answered("ok", 3, 3, None, 4)).send("m3", leader=1) == 3
+    assert context(Answered("ok", 3, 3, None, 4)).send("m3", leader=1) == 3
 
 
 def test_a_record_that_is_refused_is_a_missed_schedule() -> None:
     with pytest.raises(
         ScheduleNotFollowedError, match="m3 was to be acknowledged, but its outcome is info"
     ):
-        scene(Answered("info", 3)).send("m3", leader=1)
+        context(Answered("info", 3)).send("m3", leader=1)

@@ -251,8 +251,8 @@ def test_a_follower_held_what_acks_all_says_though_it_died_before_it_was_asked(
     sample.replicas[2] = [each for each in sample.replicas[2] if each[1] != 4]
     run = sample.write(tmp_path)
     anomaly = run.verdict().anomalies[0]
-    told = gather(run).scenes["events", 0].tracks[2]
-    held = gather(run, places=places([anomaly])).scenes["events", 0].tracks[2]
+    told = gather(run).partitions["events", 0].tracks[2]
+    held = gather(run, places=places([anomaly])).partitions["events", 0].tracks[2]
     assert 4 not in told.leo
     assert 4 in held.leo
     assert [*held.time_ns] == [*told.time_ns]

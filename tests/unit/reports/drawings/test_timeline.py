@@ -122,7 +122,7 @@ def test_lines_are_broken_where_a_broker_did_not_answer() -> None:
     ]
 
 
-def scene() -> tuple[PartitionObservations, RunObservations]:
+def observed() -> tuple[PartitionObservations, RunObservations]:
     made = PartitionObservations(
         partition=("events", 0),
         tracks={1: track((0, 4, 4), (10, UNKNOWN, UNKNOWN)), 2: track((0, 4, 3), (12, 3, 3))},
@@ -136,7 +136,7 @@ def scene() -> tuple[PartitionObservations, RunObservations]:
         name="kill", broker=1, start_ns=10 * SECOND, end_ns=15 * SECOND, says="broker 1 is killed"
     )
     return made, RunObservations(
-        scenes={made.partition: made},
+        partitions={made.partition: made},
         faults=(fault,),
         acks={made.partition: np.array([SECOND], np.int64)},
         end_ns=20 * SECOND,
@@ -144,7 +144,7 @@ def scene() -> tuple[PartitionObservations, RunObservations]:
 
 
 def test_a_timeline_puts_faults_leaders_cuts_and_isr_where_their_times_are() -> None:
-    one, evidence = scene()
+    one, evidence = observed()
     drawn = timeline(one, evidence)
     wide = WIDTH - RIGHT - LEFT
     plain_svg = drawn.replace(' xmlns="http://www.w3.org/2000/svg"', "")
@@ -162,16 +162,18 @@ def test_a_timeline_puts_faults_leaders_cuts_and_isr_where_their_times_are() -> 
 
 
 def test_a_timeline_is_told_in_words_too() -> None:
-    one, evidence = scene()
+    one, evidence = observed()
     assert "10.0 s: kill broker 1; 12.0 s: broker 2 cuts its log to 3; 12.0 s: broker 2 leads" in (
         timeline(one, evidence)
     )
 
 
 def test_many_acknowledgements_become_a_rate() -> None:
-    one, evidence = scene()
+    one, evidence = observed()
     acks = np.linspace(0, 20 * SECOND, 100_000).astype(np.int64)
-    many = RunObservations(scenes=evidence.scenes, acks={one.partition: acks}, end_ns=20 * SECOND)
+    many = RunObservations(
+        partitions=evidence.partitions, acks={one.partition: acks}, end_ns=20 * SECOND
+    )
     drawn = timeline(one, many)
     assert 'class="ack"' not in drawn
     found = re.search(r"100,000 acknowledged, at most ([\d,]+) records/s", drawn)
@@ -199,7 +201,7 @@ def test_small_words() -> None:
 
 
 def test_an_unknown_hw_is_not_drawn_as_one() -> None:
-    one, evidence = scene()
+    one, evidence = observed()
     blind = PartitionObservations(
         partition=one.partition,
         tracks={1: track((0, 4, UNKNOWN), (5, 5, 5))},
@@ -215,7 +217,7 @@ def test_an_unknown_hw_is_not_drawn_as_one() -> None:
 
 
 def test_a_replica_has_a_strip_for_each_epoch_in_which_it_answered_and_did_not_lead() -> None:
-    one, evidence = scene()
+    one, evidence = observed()
     leaderships = (
         Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2)),
         Leadership(time_ns=10 * SECOND, leader=3, epoch=1, isr=(3,)),
@@ -242,17 +244,17 @@ def test_a_message_in_hand_is_drawn_for_as_long_as_it_was() -> None:
     ends = {"api": "EndTxn", "side": "request", "source": "client:p", "target": "broker-1"}
     [span] = message_spans([{**row, **ends} for row in rows])
     assert (span.start_ns, span.end_ns, span.overtaken) == (1 * SECOND, 3 * SECOND, 1)
-    scene = PartitionObservations(
+    observed = PartitionObservations(
         partition=("t", 0), tracks={1: track((0, 0, 0), (4, 1, 1))}, leaderships=(), cuts=()
     )
     fault = FaultInterval(
         name="hold-message", broker=None, start_ns=0, end_ns=4 * SECOND, says="to be held"
     )
     evidence = RunObservations(messages=(span,), faults=(fault,), end_ns=4 * SECOND)
-    made = timeline(scene, evidence)
+    made = timeline(observed, evidence)
     [(x, width)] = rects(made, "fault")
     a_second = (WIDTH - RIGHT - LEFT) / 4
     assert (x, width) == pytest.approx((LEFT + a_second, 2 * a_second), abs=0.1)
     assert "EndTxn client:p&gt;broker-1 held" in made
     assert "its client had gone before it went on; 1 others passed" in made
-    assert "messages" not in timeline(scene, dataclasses.replace(evidence, messages=()))
+    assert "messages" not in timeline(observed, dataclasses.replace(evidence, messages=()))

@@ -42,10 +42,10 @@ MOVES = [row(at, "step", "note", f"step {at} of 3: move leadership") for at in (
 
 
 def test_faults_are_counted_and_timed_from_the_first_to_the_end_of_the_last() -> None:
-    deeds = FaultCounts.of(KILLS)
-    assert deeds.faults == {"kill": 3, "pause": 1}
-    assert (deeds.count, deeds.seconds, deeds.nothing) == (4, 12.0, False)
-    assert deeds.says == "kill 3 times, pause once, in 12 s"
+    fault_counts = FaultCounts.of(KILLS)
+    assert fault_counts.faults == {"kill": 3, "pause": 1}
+    assert (fault_counts.count, fault_counts.seconds, fault_counts.nothing) == (4, 12.0, False)
+    assert fault_counts.says == "kill 3 times, pause once, in 12 s"
     assert FaultCounts.of(KILLS[:4]).says == "kill twice, in 3.0 s"
 
 
@@ -84,7 +84,7 @@ def test_many_kinds_are_cut_short() -> None:
     )
 
 
-def test_a_planned_move_of_a_replay_is_a_deed() -> None:
+def test_a_planned_move_of_a_replay_is_counted() -> None:
     assert FaultCounts.of(MOVES).says == "3 steps taken"
     assert not FaultCounts.of(MOVES).nothing
 
@@ -112,11 +112,11 @@ def test_a_planned_move_of_a_replay_is_a_deed() -> None:
 def test_the_fact_and_the_title_tell_what_was_done(
     plan: Plan, rows: list[dict[str, object]] | None, value: str, means: str, named: str
 ) -> None:
-    deeds = None if rows is None else FaultCounts.of(rows)
-    assert Happening.of(plan, deeds) == Happening(value=value, means=means)
-    fact = facts(plan, None, deeds)[1]
+    fault_counts = None if rows is None else FaultCounts.of(rows)
+    assert Happening.of(plan, fault_counts) == Happening(value=value, means=means)
+    fact = facts(plan, None, fault_counts)[1]
     assert (fact.name, fact.value, fact.means) == ("What happened", value, means)
-    assert title(plan, deeds) == named
+    assert title(plan, fault_counts) == named
 
 
 def test_a_replay_is_not_called_calm() -> None:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from highwater.checkers.anomalies.root_causes import caused, open_ends, stretches
+from highwater.checkers.anomalies.root_causes import caused, open_ends, truncated_ranges
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.lineage.evidence import Row
 from highwater.checkers.spark.engine import Engine, Rows
@@ -85,7 +85,7 @@ def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Anomaly
 
     ``targets``: where each case's go, by its key.
     """
-    causes = stretches(anomalies)
+    causes = truncated_ranges(anomalies)
     ends = open_ends(anomalies)
     grouped = anomalies.map(partial(caused, causes=causes, ends=ends, alone="duplicate"), SCHEMA)
     counts: dict[str, AnomalyCounts] = {}

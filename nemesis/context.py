@@ -188,7 +188,7 @@ class ScheduleContext:
     cluster: Cluster
     probe: Probe
     nemesis: Nemesis
-    scribe: FaultLog
+    fault_log: FaultLog
     client: Client
     direct: DirectedClient
     transactional: Callable[[str], TransactionalClient]
@@ -209,7 +209,7 @@ class ScheduleContext:
 
     def note(self, says: str, broker: int | None = None, *, step: int | None = None) -> None:
         """Record an observation or a decision; ``step`` is that of a model's schedule."""
-        self.scribe.fault("step", "note", says, broker, step=step)
+        self.fault_log.fault("step", "note", says, broker, step=step)
 
     def until(
         self,
@@ -312,12 +312,12 @@ class ScheduleContext:
             raise HarnessError("this schedule needs the wire")
         messages = network.catch(spec.rule(action, self.topic))
         fault = f"{action}-message"
-        self.scribe.fault(fault, "inject", f"to be {VERBS[action]}: {message}")
+        self.fault_log.fault(fault, "inject", f"to be {VERBS[action]}: {message}")
         try:
             yield messages
         finally:
             messages.release("schedule")
-            self.scribe.fault(fault, "heal", f"the message {message} is mended")
+            self.fault_log.fault(fault, "heal", f"the message {message} is mended")
         if not messages.caught:
             raise ScheduleNotFollowedError(f"there was nothing to {text}")
 

@@ -64,7 +64,7 @@ class Nemesis:
     def __init__(
         self,
         cluster: Cluster,
-        scribe: FaultLog,
+        fault_log: FaultLog,
         topic: Topic | None = None,
         levels: Iterable[Level] = (),
         stopped: Callable[[], bool] = lambda: False,
@@ -72,7 +72,7 @@ class Nemesis:
         self._stopped = stopped
         self._levels = tuple(levels)
         self._cluster = cluster
-        self._scribe = scribe
+        self._fault_log = fault_log
         self._topic = topic or Topic()
         self.missed: list[str] = []
         self._healing = False
@@ -145,7 +145,7 @@ class Nemesis:
             miss=self.missed.append,
             healing=lambda: self._healing,
             stopped=self._stopped,
-            note=partial(self._scribe.fault, name, "note"),
+            note=partial(self._fault_log.fault, name, "note"),
         )
         try:
             effect = stack.enter_context(contextlib.contextmanager(chosen.body)(self._cluster, aim))
@@ -157,9 +157,9 @@ class Nemesis:
             raise
         if before is not None:
             before.stack.close()  # nobody is left to be woken
-            self._scribe.fault(before.fault.name, "heal", f"{target} is paused no more", broker)
+            self._fault_log.fault(before.fault.name, "heal", f"{target} is paused no more", broker)
         effect = FaultEffect(effect) if isinstance(effect, str) else effect
-        self._scribe.fault(name, "inject", effect.says, whom, removed=effect.rows)
+        self._fault_log.fault(name, "inject", effect.says, whom, removed=effect.rows)
 
     def _controllers(self, chosen: Fault, controllers: Sequence[int]) -> tuple[int, ...]:
         """Return the targets of a fault of the coordination."""
@@ -219,12 +219,12 @@ class Nemesis:
         except BaseException as error:
             with self._lock:
                 self._unhealed[target] = error
-            self._scribe.fault(name, "note", f"{target} could not be mended: {error}", broker)
+            self._fault_log.fault(name, "note", f"{target} could not be mended: {error}", broker)
             raise
         with self._lock:  # only now, so that no fault hits a broker that still starts
             self._open.pop(target)
             self._mending.discard(target)
-        self._scribe.fault(name, "heal", f"{target} is mended", broker)
+        self._fault_log.fault(name, "heal", f"{target} is mended", broker)
 
     def heal_all(self, brokers: Iterable[int] | None = None) -> None:
         """Heal everything that is open on these brokers (all, if none are named), side by side."""

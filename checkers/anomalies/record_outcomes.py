@@ -57,7 +57,7 @@ def outcomes(tables: Tables) -> Rows:
 def decided(
     view: ClientHistory,
     cases: Sequence[RunFiles],
-    books: Sequence[PartitionLedger],
+    ledgers: Sequence[PartitionLedger],
     replaced: Rows | None = None,
 ) -> Rows:
     """Return every record that is lost, unseen, or there several times, in ``FINDING``.
@@ -65,16 +65,16 @@ def decided(
     Args:
         replaced: ``key`` of the records that compaction may have removed.
     """
-    if not any(book.missing or book.again for book in books):
+    if not any(ledger.missing or ledger.again for ledger in ledgers):
         return view.engine.table(FINDING.empty_table())
     rows = view.doubtful.where(bits(*OF_FINAL_READS), "doubts")
     if replaced is not None:
         rows = rows.join(replaced, ["key"], "anti")
     adrift = view.adrift.select(["key", "there"])
-    if all(book.partition is not None for book in books):
+    if all(ledger.partition is not None for ledger in ledgers):
         adrift = adrift.slice(0, 0)
     return rows.by(
-        ["key"], partial(fates, limits=limits(view.names, cases, books), adrift=adrift), FINDING
+        ["key"], partial(fates, limits=limits(view.names, cases, ledgers), adrift=adrift), FINDING
     )
 
 
@@ -136,7 +136,7 @@ def ledgers(tables: Tables, anomalies: Rows) -> dict[str, dict[str, int]]:
 
 
 def ledger(
-    books: Sequence[PartitionLedger],
+    ledgers: Sequence[PartitionLedger],
     counts: Mapping[tuple[str, str], int],
     replaced: Mapping[str, int],
 ) -> dict[str, dict[str, int]]:
@@ -147,17 +147,17 @@ def ledger(
         replaced: how many records of each run compaction may have removed.
     """
     runs: dict[str, Counter[str]] = {}
-    for ledger in books:
-        book = runs.setdefault(ledger.run, Counter())
+    for each in ledgers:
+        ledger = runs.setdefault(each.run, Counter())
         for name in ("sent", "acknowledged", "failed", "unknown"):
-            book[name] += getattr(ledger, name)
-    for run, book in runs.items():
-        book.update({name: counts.get((run, kind), 0) for kind, name in _LEDGER.items()})
+            ledger[name] += getattr(each, name)
+    for run, ledger in runs.items():
+        ledger.update({name: counts.get((run, kind), 0) for kind, name in _LEDGER.items()})
         # Records without a partition may be found in any: ``PartitionLedger.read`` lacks them.
-        book["replaced"] = replaced.get(run, 0)
+        ledger["replaced"] = replaced.get(run, 0)
         gone = (*_LEDGER.values(), "replaced")
-        book["read"] = book["acknowledged"] - sum(book[name] for name in gone)
-    return {run: dict(book) for run, book in runs.items()}
+        ledger["read"] = ledger["acknowledged"] - sum(ledger[name] for name in gone)
+    return {run: dict(ledger) for run, ledger in runs.items()}
 
 
 def _subjects(kind: str, sends: Numbers, chosen: Bools, offset: Ints) -> pa.Table:

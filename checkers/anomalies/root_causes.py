@@ -94,18 +94,18 @@ class TruncatedRanges:
         """Return the ``cause`` of each anomaly."""
         places = self._places_of(batch)
         # Of the ranges of a log the last that begins at or before a place.
-        stretch = so_far((self._log, self._low), (places.log, places.high)) - 1
+        place = so_far((self._log, self._low), (places.log, places.high)) - 1
         kind = batch["kind"]
         deep, every = _among(kind, (INCONSISTENT,)), _among(kind, _SKIPS)
-        inside = (stretch >= 0) & (places.log != _NOWHERE)
-        at = stretch[inside]
+        inside = (place >= 0) & (places.log != _NOWHERE)
+        at = place[inside]
         inside[inside] = (
             (self._log[at] == places.log[inside])
             & (self._high[at] >= places.low[inside])
             & (self._deep[at] | ~deep[places.row[inside]])
         )
         best = np.full(len(batch), NEVER)
-        np.minimum.at(best, places.row[inside], self._place[stretch[inside]])
+        np.minimum.at(best, places.row[inside], self._place[place[inside]])
         hits = np.bincount(places.row[inside], minlength=len(batch))
         asks = np.bincount(places.row, minlength=len(batch))
         follows = (hits > 0) & (~every | (hits == asks))
@@ -197,7 +197,7 @@ def open_ends(rows: Rows) -> OpenEnds:
     return OpenEnds(rows.only("kind", HANGING).select(_COLUMNS).table())
 
 
-def stretches(rows: Rows) -> TruncatedRanges:
+def truncated_ranges(rows: Rows) -> TruncatedRanges:
     """Return the ranges of truncation that anomalies show."""
     made = rows.only("kind", *_BEFOREHAND).select(_COLUMNS).table()
     return TruncatedRanges(

@@ -21,7 +21,7 @@ from highwater.checkers.history.columns import (
 from highwater.checkers.history.findings import FINDING, OF_NONE, end_rows, mix
 from highwater.checkers.history.offset_runs import READS, SLOT_TOLD
 from highwater.checkers.history.steps import known_runs
-from highwater.checkers.history.version_order import stretches
+from highwater.checkers.history.version_order import merge_offset_ranges
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
@@ -43,7 +43,7 @@ def known_places(rows: pa.Table) -> pa.Table:
     what, place = columns["what"], columns["place"]
     tells = (what == SLOT_TOLD) | ((what == READS) & columns["sure"])
     ranges = choose(columns, tells)
-    slot, low, end = stretches(ranges["slot"], ranges["place"], ranges["last_place"])
+    slot, low, end = merge_offset_ranges(ranges["slot"], ranges["place"], ranges["last_place"])
     group = Groups.of(slot)
     counted = {
         "slot": slot[group.first],

@@ -45,7 +45,7 @@ class PartitionLedger:
     complete: bool = False
 
 
-def books(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLedger]:
+def ledgers(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLedger]:
     """Return the ledger of every partition of every run in which anything was sent or read."""
     topics = {case.key: case.plan.topic for case in cases}
     names = ("sent", "acknowledged", "failed", "unknown", "read", "missing", "again", "complete")
@@ -63,15 +63,20 @@ def books(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLedge
 @derived
 def partition_ledgers(tables: Tables) -> list[PartitionLedger]:
     """Return the ledger of every partition of the runs under judgement."""
-    return books(client_view(tables), tables.cases)
+    return ledgers(client_view(tables), tables.cases)
 
 
 def limits(
-    names: pa.Table, cases: Sequence[RunFiles], books: Sequence[PartitionLedger]
+    names: pa.Table, cases: Sequence[RunFiles], ledgers: Sequence[PartitionLedger]
 ) -> pa.Table:
     """Return how far the final read came in each slot, in ``LIMIT``."""
-    limits = {(book.run, book.topic, book.partition): (book.last, book.complete) for book in books}
-    complete = Counter(book.run for book in books if book.partition is not None and book.complete)
+    limits = {
+        (ledger.run, ledger.topic, ledger.partition): (ledger.last, ledger.complete)
+        for ledger in ledgers
+    }
+    complete = Counter(
+        ledger.run for ledger in ledgers if ledger.partition is not None and ledger.complete
+    )
     for case in cases:
         topic = case.plan.topic
         if case.compacted:  # what replaced a record may lie behind all that was read

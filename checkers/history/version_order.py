@@ -17,7 +17,7 @@ class Order:
     """
 
     def __init__(self, slot: Ints, low: Ints, high: Ints) -> None:
-        self._slot, self._low, self._end = stretches(slot, low, high)
+        self._slot, self._low, self._end = merge_offset_ranges(slot, low, high)
         self._until: Ints = np.cumsum(self._end - self._low)
 
     def before(self, slot: Ints, place: Ints) -> tuple[Ints, Bools]:
@@ -49,7 +49,7 @@ class Order:
         return np.where(end > begin, size + 1 - is_inside, size), index + is_inside
 
 
-def stretches(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
+def merge_offset_ranges(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
     """Return ranges of offsets joined to ranges that do not touch, in order.
 
     Returns:

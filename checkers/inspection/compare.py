@@ -274,7 +274,7 @@ def _unvouched(logs: ReplicaLogs) -> DataFrame:
     next one must begin where it ends. A torn tail is no damage, if it begins where it should.
     """
     damage = F.coalesce("damage", F.lit(""))
-    stretches = logs.records.groupBy("replica", "segment", "position").agg(
+    ranges = logs.records.groupBy("replica", "segment", "position").agg(
         F.bool_or((damage != "") & ~damage.isin(*ORDINARY)).alias("bad"),
         F.bool_or(damage == TORN).alias("torn"),
         F.min("base_offset").alias("base"),
@@ -283,7 +283,7 @@ def _unvouched(logs: ReplicaLogs) -> DataFrame:
     order = Window.partitionBy("replica").orderBy("segment", "position")
     begin, end = F.when(~F.col("bad"), F.col("base")), F.when(~F.col("bad"), F.col("next"))
     named = F.when(F.row_number().over(order) == 1, F.col("segment"))
-    placed = stretches.select(
+    placed = ranges.select(
         "*",
         F.coalesce(F.lag(end).over(order), named).alias("due"),
         F.lead(begin).over(order).alias("then"),

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.anomalies.find import find
-from highwater.checkers.anomalies.root_causes import caused, stretches
+from highwater.checkers.anomalies.root_causes import caused, truncated_ranges
 from highwater.checkers.anomaly_files import gather
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.cycles import cycles
@@ -139,7 +139,7 @@ def judge(
         if ww or view.entangled:
             rows += filter(None, [cycles.find(view, ww=ww)])
         anomalies, hidden = judged(gather(engine, rows), read.untold, path)
-        grouped = anomalies.map(partial(caused, causes=stretches(anomalies)), SCHEMA)
+        grouped = anomalies.map(partial(caused, causes=truncated_ranges(anomalies)), SCHEMA)
         counted = {row["kind"]: row["count"] for row in grouped.counts(["kind"]).to_pylist()}
         counts = {kind: counted[kind] for kind in MEANS if kind in counted}
         listed = _in_order(grouped) if every else _sorted(_first(grouped))

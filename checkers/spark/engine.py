@@ -138,7 +138,7 @@ class Rows:
         """Return a kernel's result over ranges of them."""
         if self._table is not None:
             return self._engine.table(_whole(kernel, schema, self._table))
-        run = partial(_stretches, kernel=kernel, schema=schema, given=self.schema)
+        run = partial(_ranges, kernel=kernel, schema=schema, given=self.schema)
         return self._there(mapped(self.frame(), run, schema), schema)
 
     def by(self, keys: Sequence[str], kernel: Kernel, schema: pa.Schema) -> "Rows":
@@ -308,7 +308,7 @@ def _whole(kernel: Kernel, schema: pa.Schema, table: pa.Table) -> pa.Table:
     return kernel(table.combine_chunks()).select(schema.names).cast(schema)
 
 
-def _stretches(
+def _ranges(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Return the function of a task of ``map``: many rows at a time, not Spark's small batches."""

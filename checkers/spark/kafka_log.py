@@ -51,7 +51,7 @@ _DECODED_MAX: Final = 64 << 20
 
 _RECORD_BYTES: Final = 100
 
-Stretch = tuple[Segment, int, int]
+FileRange = tuple[Segment, int, int]
 """A segment, with the range of bytes to read."""
 
 
@@ -96,15 +96,15 @@ class SegmentReader(DataSourceReader):
         """One task a core, unless they would be very small or very large; at least one."""
         all_segments = [segment for path in self.paths for segment in segments(replicas_of(path))]
         tasks = plan(all_segments, cores=os.cpu_count() or 1)
-        return [InputPartition(stretches) for stretches in tasks]
+        return [InputPartition(ranges) for ranges in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of one task."""
         return _records(partition.value, self.columns)
 
 
-def _records(stretches: Iterable[Stretch], columns: list[str]) -> Iterator[pa.RecordBatch]:
-    for segment, start, stop in stretches:
+def _records(ranges: Iterable[FileRange], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    for segment, start, stop in ranges:
         for batch in read_segment(segment, start=start, stop=stop):
             yield batch.select(columns)
 
@@ -120,14 +120,14 @@ def about(segments_read: Iterable[Segment]) -> int:
     return -(-sum(map(_size, segments_read)) // _RECORD_BYTES)
 
 
-def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[Stretch]]:
+def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[FileRange]]:
     """Divide the bytes of the segments among tasks, in order: about one task a core.
 
     Long segments are split between batches, short ones are joined.
     """
     sizes = [_size(segment) for segment in segments_read]
     task_bytes = min(max(-(-sum(sizes) // cores), TASK_BYTES_MIN), TASK_BYTES_MAX)
-    tasks: list[list[Stretch]] = [[]]
+    tasks: list[list[FileRange]] = [[]]
     room = task_bytes
     for segment, size in zip(segments_read, sizes, strict=True):
         at = 0
@@ -260,7 +260,7 @@ def _arrow(names: Iterable[str]) -> pa.Schema:
     return pa.schema([SCHEMA.field(name) for name in names])
 
 
-def _here(tasks: Iterable[list[Stretch]], names: list[str]) -> pa.Table | None:
+def _here(tasks: Iterable[list[FileRange]], names: list[str]) -> pa.Table | None:
     """Return the records of some tasks, read by this process; None if they are too many."""
     batches, size = [], 0
     for batch in _records(chain.from_iterable(tasks), names):

@@ -25,8 +25,8 @@ from highwater.harness.runs.store import Store
 from highwater.harness.runs.verdict import UNKNOWN as UNKNOWN_VERDICT
 from highwater.nemesis.model_replay.schedule_replay import plan
 from highwater.nemesis.model_replay.transaction_replay import (
-    as_foretold_records,
     is_transaction_replay,
+    records_reproduced,
     transaction_plan,
 )
 from highwater.reports.drawings.transaction_svg import whole_transactions
@@ -225,21 +225,21 @@ def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
             counterexample=source.name,
             kafka=kafka,
             runs=len(group),
-            reproduced=sum(as_foretold(judged_run) is True for judged_run in group),
-            kept=sum(as_foretold(judged_run) is False for judged_run in group),
+            reproduced=sum(is_reproduced(judged_run) is True for judged_run in group),
+            kept=sum(is_reproduced(judged_run) is False for judged_run in group),
         )
         for kafka, group in groups.items()
     ]
 
 
-def as_foretold(run: JudgedRun) -> bool | None:
+def is_reproduced(run: JudgedRun) -> bool | None:
     """Return whether a run lost or forked records, or None if it did not end as the model says.
 
     It does not matter whether the model also explains the run's trace.
     """
     plan = run.run.plan()
     if is_transaction_replay(plan):
-        return _as_foretold_records(run, plan)
+        return _records_reproduced(run, plan)
     model = run.model
     if model is None or model.predicted is None or model.status in {"not-reproduced", "unknown"}:
         return None
@@ -249,20 +249,20 @@ def as_foretold(run: JudgedRun) -> bool | None:
     return bool(lost or forked)
 
 
-def _as_foretold_records(run: JudgedRun, plan: Plan) -> bool | None:
+def _records_reproduced(run: JudgedRun, plan: Plan) -> bool | None:
     if run.verdict.verdict == UNKNOWN_VERDICT:
         return None
     anomalies = {
         (anomaly.kind, anomaly.value or "") for anomaly in run.verdict.anomalies if anomaly.breaks
     }
-    return as_foretold_records(plan, anomalies)
+    return records_reproduced(plan, anomalies)
 
 
 def exit_code(judged: Sequence[JudgedRun]) -> int:
     """Return 0 when all runs ended as the model says, 1 when one is unexplained, else 3."""
     transactional = [run for run in judged if is_transaction_replay(run.run.plan())]
     if transactional:
-        return UNKNOWN if any(as_foretold(run) is None for run in transactional) else OK
+        return UNKNOWN if any(is_reproduced(run) is None for run in transactional) else OK
     statuses = {judged_run.model.status if judged_run.model else "unknown" for judged_run in judged}
     if "unexplained" in statuses:
         return BROKEN

@@ -47,8 +47,8 @@ def exit_code(judged: "Sequence[JudgedRun]") -> int:
         judged_run.verdict.verdict == "unknown" for judged_run in judged
     ):
         return UNKNOWN
-    foretold = all(as_predicted(judged_run.run, judged_run.verdict) for judged_run in judged)
-    return OK if foretold and GOOD.issuperset(statuses) else BROKEN
+    predicted = all(as_predicted(judged_run.run, judged_run.verdict) for judged_run in judged)
+    return OK if predicted and GOOD.issuperset(statuses) else BROKEN
 
 
 def compared(judged: "Sequence[JudgedRun]", store: Path) -> list[Path]:

@@ -101,12 +101,12 @@ class ClusterPool:
         if alone:
             self._drop(ClusterKey.of(plan))
         run = store.create(plan, now=datetime.now(UTC), name=name)
-        with StatusKeeper(run, progress) as diary:
-            diary.phase("booting")
+        with StatusKeeper(run, progress) as keeper:
+            keeper.phase("booting")
             cluster = self._take(plan, run)
             keep = _keeper(cluster, topic.name, run)
             try:
-                conduct(plan, run, cluster, diary, keep=keep, stop=stop, progress=progress)
+                conduct(plan, run, cluster, keeper, keep=keep, stop=stop, progress=progress)
             except BaseException as error:
                 if not run.replicas.exists():
                     with contextlib.suppress(HarnessError):

@@ -98,7 +98,7 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
         return steps
 
 
-def footsteps(run: Run) -> ExecutedSteps:
+def executed_steps(run: Run) -> ExecutedSteps:
     """Return the steps of a run's fault schedule; a story has no steps."""
     rows = run.table(STEPS_TABLE).to_pylist()
     begin_ns = next((row["time_ns"] for row in rows if row["event"] == "begin"), 0)
@@ -141,7 +141,7 @@ def _fields(row: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
 def whole_steps(run: Run) -> ExecutedSteps:
     """Return the steps of a run whose schedule can be executed again."""
     try:
-        steps = footsteps(run)
+        steps = executed_steps(run)
     except StoreError as error:
         raise UsageError(
             f"{run.name} did not record its steps: {error.message}",

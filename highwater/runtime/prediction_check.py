@@ -84,16 +84,16 @@ def _ruled(run: Run, plan: Plan, verdict: Verdict) -> "Reconciliation":
     if tell is None:
         return as_random(run, verdict)
     try:
-        foretold = tell(rules)
+        outcome = tell(rules)
     except ScriptError:
         return as_random(run, verdict)
-    harms = foretold.lost or foretold.forked
+    harms = outcome.lost or outcome.forked
     course = (
         find_story(plan.story).rehearse(release(plan.played_on), plan)
         if plan.story in STORIES
         else ()
     )
-    return as_scripted(run, verdict, foretold, remedies(tell, rules) if harms else (), course)
+    return as_scripted(run, verdict, outcome, remedies(tell, rules) if harms else (), course)
 
 
 def _not_known(run: Run, verdict: Verdict, why: str) -> "Reconciliation":
@@ -112,13 +112,13 @@ def _not_known(run: Run, verdict: Verdict, why: str) -> "Reconciliation":
 def _teller(plan: Plan) -> "Callable[[Rules], PartitionOutcome] | None":
     """Return a function from rules to the outcome of the plan's script; None without a script."""
     from highwater.checkers.model.schedules.schedule import Schedule  # noqa: PLC0415 - for the same reason
-    from highwater.checkers.model.schedules.script import foretell  # noqa: PLC0415
+    from highwater.checkers.model.schedules.script import predict  # noqa: PLC0415
 
     kafka = release(plan.played_on)
     if plan.story in STORIES and STORIES[plan.story].script:
-        return partial(find_story(plan.story).foretell, kafka, plan)
+        return partial(find_story(plan.story).modelled, kafka, plan)
     if plan.schedule is None or is_transaction_replay(plan):
         return None
     schedule = Schedule.from_plain(plan.schedule)
     unclean = plan.topic.unclean_leader_election and kafka.elects_unclean
-    return partial(foretell, schedule, unclean=unclean) if schedule.moves else None
+    return partial(predict, schedule, unclean=unclean) if schedule.moves else None

@@ -41,7 +41,7 @@ from highwater.nemesis.schedules.cluster_needs import dynamic_quorum, wired
 from highwater.nemesis.schedules.upgrade_path import levels, settings
 from highwater.runtime.broker_log_parser import endings, log_lines
 from highwater.runtime.decisions import record_end, record_topic, recorded
-from highwater.runtime.executed_steps import footsteps
+from highwater.runtime.executed_steps import executed_steps
 from highwater.runtime.observer import Observer, wire_watched
 from highwater.runtime.preflight import check_plan
 from highwater.runtime.run_environment import describe
@@ -64,10 +64,10 @@ def execute(
     """
     check_plan(plan)
     run = store.create(plan, now=datetime.now(UTC))
-    with StatusKeeper(run, progress) as diary:
-        diary.phase("booting")
+    with StatusKeeper(run, progress) as keeper:
+        keeper.phase("booting")
         with contextlib.closing(boot(plan, run.path)) as cluster:
-            conduct(plan, run, cluster, diary, keep=cluster.freeze, stop=stop, progress=progress)
+            conduct(plan, run, cluster, keeper, keep=cluster.freeze, stop=stop, progress=progress)
     return run
 
 
@@ -103,7 +103,7 @@ def conduct(
     plan: Plan,
     run: Run,
     cluster: Cluster,
-    diary: StatusKeeper,
+    keeper: StatusKeeper,
     *,
     keep: Callable[[], object],
     stop: threading.Event,
@@ -128,8 +128,8 @@ def conduct(
         record_topic(recorder, plan.topic, assignment[:present])
         cluster = recorded(cluster, recorder)
         _prepare_sharing(plan, cluster)
-        scribe = ProgressLine(recorder)
-        nemesis = Nemesis(cluster, scribe, plan.topic, levels(plan), stop.is_set)
+        fault_log = ProgressLine(recorder)
+        nemesis = Nemesis(cluster, fault_log, plan.topic, levels(plan), stop.is_set)
         with (
             wire_watched(cluster.network, plan.topic.name, recorder, clock.zero_ns),
             Observer(cluster, recorder, plan.topic) as observer,
@@ -138,13 +138,13 @@ def conduct(
             ) as workload,
         ):
             workload.warm_up()
-            diary.phase("running")
+            keeper.phase("running")
             context = ScheduleContext(
                 plan=plan,
                 cluster=cluster,
                 probe=probe,
                 nemesis=nemesis,
-                scribe=scribe,
+                fault_log=fault_log,
                 client=workload,
                 direct=workload.direct,
                 transactional=workload.transactional,
@@ -157,18 +157,18 @@ def conduct(
                 checks=(
                     observer.check,
                     workload.check,
-                    lambda: progress(scribe.line(workload.counts())),
+                    lambda: progress(fault_log.line(workload.counts())),
                 ),
                 log=recorder,
                 clock=time.monotonic,
             )
-            _play(plan, context, diary)
-            _heal(plan, context, workload, diary)
-            _read(workload, diary)
+            _play(plan, context, keeper)
+            _heal(plan, context, workload, keeper)
+            _read(workload, keeper)
             record_end(recorder, probe, cluster, plan.topic.name)
         keep()
-        _seal(plan, run, recorder, clock, diary)
-        diary.phase("frozen", manifest=manifest.record(run, recorder.rows()))
+        _seal(plan, run, recorder, clock, keeper)
+        keeper.phase("frozen", manifest=manifest.record(run, recorder.rows()))
 
 
 def _prepare_sharing(plan: Plan, cluster: Cluster) -> None:
@@ -192,14 +192,14 @@ def _recorder(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> Recorder:
     )
 
 
-def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: StatusKeeper) -> None:
+def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, keeper: StatusKeeper) -> None:
     """Add the brokers' log lines, and convert the recorded streams to the tables of a judge."""
     lines = [*log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)]
     recorder.log_lines(lines)
-    diary.explain(endings(lines))
+    keeper.explain(endings(lines))
     recorder.close()
     run.seal()
-    run.write_struct("steps.json", footsteps(run))
+    run.write_struct("steps.json", executed_steps(run))
 
 
 def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]:
@@ -223,9 +223,9 @@ def _assignment(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]:
     return [ring[: plan.topic.replication_factor] for ring in rings]
 
 
-def _play(plan: Plan, context: ScheduleContext, diary: StatusKeeper) -> None:
+def _play(plan: Plan, context: ScheduleContext, keeper: StatusKeeper) -> None:
     """Play the schedule; one that could not be followed is a problem of the run."""
-    with diary.problems(ScheduleNotFollowedError, WaitTimeoutError, UnreachableError):
+    with keeper.problems(ScheduleNotFollowedError, WaitTimeoutError, UnreachableError):
         script = find_script(plan)
         if script is not None:
             script.play(context)
@@ -238,27 +238,27 @@ def _play(plan: Plan, context: ScheduleContext, diary: StatusKeeper) -> None:
 
 
 def _heal(
-    plan: Plan, context: ScheduleContext, workload: RunningWorkload, diary: StatusKeeper
+    plan: Plan, context: ScheduleContext, workload: RunningWorkload, keeper: StatusKeeper
 ) -> None:
     """Heal all faults, wait for the producers' last answers and until all replicas are in sync."""
-    diary.phase("healing")
-    with diary.problems(WaitTimeoutError, UnreachableError):  # as while the schedule was played
+    keeper.phase("healing")
+    with keeper.problems(WaitTimeoutError, UnreachableError):  # as while the schedule was played
         context.nemesis.heal_all()
-    diary.add(context.nemesis.missed)
+    keeper.add(context.nemesis.missed)
     workload.stop()
-    with diary.problems(HarnessError):
+    with keeper.problems(HarnessError):
         _quiesce(plan, context)
-        diary.quiesced()
+        keeper.quiesced()
     context.check()
 
 
-def _read(workload: RunningWorkload, diary: StatusKeeper) -> None:
+def _read(workload: RunningWorkload, keeper: StatusKeeper) -> None:
     """Fence every partition and read everything up to the fence."""
-    diary.phase("reading")
+    keeper.phase("reading")
     limit_s = READ_LIMIT_S + workload.counts().sent / READS_PER_S
     reads = workload.final_read(limit_s=limit_s)
-    diary.add([read.problem for read in reads if read.problem is not None])
-    diary.standing([read.standing for read in reads if read.standing is not None])
+    keeper.add([read.problem for read in reads if read.problem is not None])
+    keeper.standing([read.standing for read in reads if read.standing is not None])
 
 
 def _quiesce(plan: Plan, context: ScheduleContext) -> None:

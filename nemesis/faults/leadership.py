@@ -61,12 +61,12 @@ def move_group_coordinator(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def _move(cluster: Cluster, aim: FaultTarget, topic: str, partition: int = 0) -> str:
     """Move leadership of a partition to another member of the ISR, and say so."""
     name, state = f"{topic}-{partition}", _state(cluster, topic, partition)
-    heirs = _others(cluster, state)
-    if state.leader < 0 or not heirs:
+    candidates = _others(cluster, state)
+    if state.leader < 0 or not candidates:
         raise NothingDoneError(f"{name} has nobody to whom leadership could be moved")
-    heir = heirs[int(aim.choice * len(heirs))]
-    cluster.move_leader(topic, partition, heir)
-    return f"leadership of {name} was moved from broker {state.leader} to broker {heir}"
+    new_leader = candidates[int(aim.choice * len(candidates))]
+    cluster.move_leader(topic, partition, new_leader)
+    return f"leadership of {name} was moved from broker {state.leader} to broker {new_leader}"
 
 
 @aimed("reassign", at="topic", why_not=by_request, commands=(), awaits_coordination=True)

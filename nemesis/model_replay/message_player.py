@@ -126,7 +126,7 @@ class MessagePlayer(Player):
                 gate.open()
         while self._starved:
             broker = self._starved.pop()
-            self._context.scribe.fault(_HOLD, "heal", f"broker {broker} can fetch again", broker)
+            self._context.fault_log.fault(_HOLD, "heal", f"broker {broker} can fetch again", broker)
 
     def run(self, _: ScheduleStep) -> None:
         """Let everything pass from now on."""
@@ -318,7 +318,7 @@ class MessagePlayer(Player):
         self._prefer_heir(step)
         if step.asks not in self._silent:
             says = f"the wire holds every fetch of broker {follower}"
-            context.scribe.fault(_HOLD, "inject", says, follower)
+            context.fault_log.fault(_HOLD, "inject", says, follower)
             self._starved.add(follower)
         fetched = float("-inf")
 
@@ -345,10 +345,10 @@ class MessagePlayer(Player):
         """Reassign, and let those know the new epoch who know of the newest decision."""
         steps = self._schedule.steps
         rest = steps[steps.index(step) :]
-        heir = next((later.broker for later in rest if later.action == "move"), None)
-        if heir is None:
+        new_leader = next((later.broker for later in rest if later.action == "move"), None)
+        if new_leader is None:
             return
-        order = [heir, *(number for number in self._schedule.order if number != heir)]
+        order = [new_leader, *(number for number in self._schedule.order if number != new_leader)]
         brokers = [self.broker(number) for number in order]
         context, newest = self._context, max(self._epochs)
         before = self._epochs[newest] or 0

@@ -98,11 +98,11 @@ class Player:
             self._context.nemesis.heal(self.broker(number))
             self._woken[number] = self._context.clock()
 
-    def _line_up(self, heir: int | None) -> None:
+    def _line_up(self, new_leader: int | None) -> None:
         """Put the broker that the schedule elects next in line; the model chose any."""
-        if heir is not None and heir >= 0:
+        if new_leader is not None and new_leader >= 0:
             self._context.cluster.set_next_leader(
-                self._context.topic, self._context.partition, self.broker(heir)
+                self._context.topic, self._context.partition, self.broker(new_leader)
             )
 
     def send(self, step: ScheduleStep) -> None:
@@ -200,7 +200,7 @@ class Player:
         """Empty the disk of a broker that is down; it starts on that when it is healed."""
         context, broker = self._context, self.broker(_target(step))
         effect = empty_disk(context.cluster.brokers[broker], context.plan.topic)
-        context.scribe.fault("wipe", "inject", effect.says, broker, removed=effect.rows)
+        context.fault_log.fault("wipe", "inject", effect.says, broker, removed=effect.rows)
 
     def reassign(self, step: ScheduleStep) -> None:
         """Ask the controller for other replicas; whether it is done, the expected ISR tells."""

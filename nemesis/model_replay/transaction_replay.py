@@ -2,7 +2,7 @@
 
 The producer is behind the wire, and so are the brokers from each other: a request that is late in
 the counterexample is held there, on a connection that its sender has given up. After each step the
-log's length must be the one that the model foretells for this release and client.
+log's length must be the one that the model predicts for this release and client.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from highwater.checkers.model.transactions.transaction_schedule import (
     END,
     MARKER,
     TransactionAction,
-    foretell_records,
+    predict_records,
     transaction_schedule,
 )
 from highwater.clusters.core.interfaces import CaughtMessages, Cluster, Probe, UnreachableError
@@ -285,19 +285,19 @@ class _TransactionPlayer:
         )
 
 
-def as_foretold_records(plan: Plan, anomalies: set[tuple[str, str]]) -> bool | None:
-    """Return whether a run broke what the model foretells; None if it ended in another way.
+def records_reproduced(plan: Plan, anomalies: set[tuple[str, str]]) -> bool | None:
+    """Return whether a run broke what the model predicts; None if it ended in another way.
 
     Args:
         plan: of a replay.
         anomalies: kind and value of those that break a promise.
 
     Returns:
-        True if records were lost, published, repeated or left hanging as foretold; False if, as
-        foretold, none were.
+        True if records were lost, published, repeated or left hanging as predicted; False if, as
+        predicted, none were.
     """
     counterexample = TransactionReplay.of(plan.schedule or {}).counterexample
-    fate = foretell_records(counterexample, plan.kafka, _client_of(plan))
+    fate = predict_records(counterexample, plan.kafka, _client_of(plan))
     expected = {("lost-write", record) for record in fate.lost}
     expected |= {("G1a", record) for record in fate.published}
     expected |= {("hanging-transaction", record) for record in fate.hanging}

@@ -240,7 +240,7 @@ def require_health(context: ScheduleContext) -> None:
         await_condition(
             partial(context.probe.partition, context.topic, partition),
             lambda state: len(state.isr) == topic.replication_factor,
-            what=f"all replicas of {context.topic}-{partition} to be in sync before the first fault",
+            what=f"replicas of {context.topic}-{partition} to be in sync before the first fault",
             limit_s=HEALTH_LIMIT_S,
             passing=(UnreachableError,),
         )

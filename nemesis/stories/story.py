@@ -1,4 +1,4 @@
-"""A story: a schedule for three brokers, its settings, and what foretells its end.
+"""A story: a schedule for three brokers, its settings, and what predicts its end.
 
 A schedule is a function of a ScheduleContext. Write one in a file of its family and decorate it
 with ``story``; ``nemesis.stories.registry`` knows them all. Nobody writes down how it must end on
@@ -181,7 +181,7 @@ class Story:
         """The summary: what happens, in one sentence."""
         return _first_line(self.play)
 
-    def foretell(
+    def modelled(
         self, release: Release, plan: Plan, rules: "Rules | None" = None
     ) -> "PartitionOutcome":
         """Return the model's outcome of the story: lost, forked, and the logs of A, B, C.
@@ -229,7 +229,7 @@ class Story:
             acknowledged = plan.workload.acks != "all"
             lost = ending.lost | (self.harm.uncommitted if acknowledged else frozenset())
             return replace(ending, lost=lost)
-        outcome = self.foretell(release, plan)
+        outcome = self.modelled(release, plan)
         return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))
 
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, int, int]:

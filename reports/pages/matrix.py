@@ -25,14 +25,14 @@ class RunInCell:
 
     Attributes:
         notes: further remarks, a word or two each.
-        foretold: the word of rules and model; empty if they have none.
-        odd: colour of ``foretold`` if it disagrees with the run; else empty.
+        predicted: the word of rules and model; empty if they have none.
+        odd: colour of ``predicted`` if it disagrees with the run; else empty.
     """
 
     row: MatrixRow
     link: str
     notes: tuple[str, ...]
-    foretold: str
+    predicted: str
     odd: str
 
     @classmethod
@@ -42,12 +42,12 @@ class RunInCell:
         notes += [f"{row.unseen:,} unseen"] if row.unseen and row.counted else []
         notes += [row.others] if row.others else []
         notes += ["as allowed"] if row.word == LOSSY else []
-        foretold, odd = _foretold(row)
+        predicted, odd = _predicted(row)
         return cls(
             row=row,
             link=quote(row.report),
             notes=tuple(notes),
-            foretold=foretold,
+            predicted=predicted,
             odd=odd,
         )
 
@@ -90,7 +90,7 @@ def write(
         missing=len(matrix.cells) - len(rows) if matrix else 0,
         skipped=_reasons(skipped),
         terms=lambda row: _terms(row, driver=True),
-        odd=lambda row: _foretold(row)[0] if _foretold(row)[1] else "",
+        odd=lambda row: _predicted(row)[0] if _predicted(row)[1] else "",
         predicts=any(row.as_predicted is not None for row in rows),
         explains=any(row.model is not None for row in rows),
     )
@@ -170,7 +170,7 @@ def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]
     ]
 
 
-def _foretold(row: MatrixRow) -> tuple[str, str]:
+def _predicted(row: MatrixRow) -> tuple[str, str]:
     """Return the word of rules and model for a cell, and a colour if it disagrees with the run."""
     if row.verdict == UNKNOWN:
         return "not judged", UNKNOWN

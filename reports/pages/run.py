@@ -105,7 +105,7 @@ def page(run: Run) -> str:
         verdict=verdict,
         model=model and model_text.section(model),
         frame_of=partial(_frame_of, stories),
-        foretold=foreseen(plan, status, evidence) if verdict.complete else (),
+        predicted=foreseen(plan, status, evidence) if verdict.complete else (),
         cast=cast(plan, evidence),
         faults_unread=any(path.startswith("events/faults.") for path in without),
         acts=acts(model.course, about, evidence, holdings.get((about.topic, 0), {}))

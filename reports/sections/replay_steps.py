@@ -18,7 +18,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import RunStatus
 from highwater.reports.run_evidence import RunObservations
 
-Word = Literal["as foretold", "otherwise", "not taken"]
+Word = Literal["as predicted", "otherwise", "not taken"]
 
 _BROKERS: Final = frozenset(("leader", "ISR", "alive"))
 """What is told in numbers of replicas; LEO and HW are told in offsets."""
@@ -29,14 +29,14 @@ class ReplayStep:
     """One step of a schedule.
 
     Attributes:
-        foretold: the predicted state, a clause each; empty where the step predicts nothing.
+        predicted: the predicted state, a clause each; empty where the step predicts nothing.
         seen: the state seen instead; empty if it was as predicted or the step was not taken.
         time_ns: when all of the prediction was seen; None if never.
     """
 
     number: int
     says: str
-    foretold: tuple[str, ...]
+    predicted: tuple[str, ...]
     word: Word
     seen: str = ""
     time_ns: int | None = None
@@ -88,18 +88,18 @@ def _steps(
     for number, step in enumerate(schedule.steps, start=1):
         time_ns, problem = noted.get(number), missed.get(number, "")
         is_noted = time_ns is not None
-        word: Word = "as foretold" if is_noted else "otherwise" if problem else "not taken"
+        word: Word = "as predicted" if is_noted else "otherwise" if problem else "not taken"
         yield ReplayStep(
             number=number,
             says=step.says or f"{step.action} {step.record or ''}".strip(),
-            foretold=tuple(_foretold(step.expect)),
+            predicted=tuple(_predicted(step.expect)),
             word=word,
             seen=problem if word == "otherwise" else "",
             time_ns=time_ns,
         )
 
 
-def _foretold(expect: Expect) -> Iterator[str]:
+def _predicted(expect: Expect) -> Iterator[str]:
     if expect.leader is not None:
         yield f"{_name(expect.leader)} leads"
     if expect.isr is not None:

@@ -12,7 +12,7 @@ from highwater.harness.runs.history import TABLES, StreamWriter
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.harness.runs.store import Run, RunStatus
 from highwater.harness.runs.verdict import Anomaly, Ledger, Witness
-from tests.browser import foretold
+from tests.browser import predicted
 from tests.browser.sample import Sample, ns
 from tests.browser.stories import divergence, loss, lost_anomaly, valid, verdict
 
@@ -20,7 +20,7 @@ from tests.browser.stories import divergence, loss, lost_anomaly, valid, verdict
 def cut_short(*, name: str = "20261121T050300-2.8.2-kill-a7b8") -> Sample:
     """A run that ended while it was running: no disks, and nobody knows."""
     made = valid(name=name)
-    made.model = foretold.unexplained(name)
+    made.model = predicted.unexplained(name)
     made.plan = Plan(kafka="2.8.2", nemesis=("kill", "pause"), duration_s=60, seed=9)
     made.verdict = verdict(
         made.plan,

@@ -7,7 +7,7 @@ import msgspec
 
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict, Witness
-from tests.browser import foretold
+from tests.browser import predicted
 from tests.browser.sample import TOPIC, Sample, ns
 
 
@@ -162,7 +162,7 @@ def loss(*, name: str = "20261121T050000-0.10.2.2-loss-a1b2") -> Sample:
             (5.39, 5.412, 3, "m3"), (14.19, 14.24, 3, "fence-0"),
         ],
         disks=dict.fromkeys((1, 2, 3), final),
-        model=foretold.as_predicted(name),
+        model=predicted.as_predicted(name),
     )  # fmt: skip
 
 
@@ -217,7 +217,7 @@ def divergence(*, name: str = "20261121T050100-0.10.2.2-divergence-c3d4") -> Sam
         anomalies=(gone, fork),
         checkers={"lost-write": "found 1", "divergence": "found 1", "unseen": "held"},
     )
-    made.model = foretold.forked(name)
+    made.model = predicted.forked(name)
     made.cuts = [c for c in made.cuts if c[1] != 1]
     made.sends = [*made.sends[:4], (9.08, 9.13, 3, "m4"), (14.19, 14.24, 4, "fence-0")]
     base = {i: (f"m{i}", 0) for i in range(3)}
@@ -235,7 +235,7 @@ def valid(*, name: str = "20261121T050200-4.3.1-loss-e5f6") -> Sample:
     made = loss(name=name)
     made.plan = story_plan("4.3.1", "loss")
     made.verdict = verdict(made.plan, name)
-    made.model = foretold.kept(name)
+    made.model = predicted.kept(name)
     made.cuts = []
     rows = made.replicas
     rows[1] = [r for r in rows[1] if r[0] < 6] + [(12.1, 4, 4), (14.21, 5, 4), (14.8, 5, 5)]

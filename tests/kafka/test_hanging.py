@@ -60,11 +60,11 @@ def test_it_finds_the_same_transaction_and_ends_it(tmp_path: Path) -> None:
     plan = find_story("hanging-transaction").plan("3.3.2")
     run = Store(tmp_path).create(plan, now=datetime.now(UTC))
     with (
-        StatusKeeper(run, lambda _: None) as diary,
+        StatusKeeper(run, lambda _: None) as keeper,
         contextlib.closing(boot(plan, run.path)) as cluster,
     ):
         conduct(
-            plan, run, cluster, diary,
+            plan, run, cluster, keeper,
             keep=lambda: None, stop=threading.Event(), progress=lambda _: None,
         )  # fmt: skip
         [end] = run.status().standing

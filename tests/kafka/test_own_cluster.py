@@ -31,13 +31,12 @@ POINTS: Final = int(os.environ.get("HIGHWATER_KILL_POINTS", "0"))
 KAFKAS: Final = (MODERN, "3.9.2", "3.9.2-zk")
 FAULTS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = MappingProxyType(
     {
-        "acks-1": ("run --nemesis kill@leader,pause@leader --acks 1 --rate 2000", {}),
-        "power": ("run --nemesis kill@all,kill@isr --acks all", POWER_CUT),
-        "unclean": ("run --nemesis kill@isr,kill@leader --unclean --overlap 2 --acks all", {}),
-        "rolling": ("rolling", {}),
+        "acks-1": ("run --nemesis kill@leader,pause@leader --acks 1 --rate 2000 --for 30s", {}),
+        "power": ("run --nemesis kill@all,kill@isr --acks all --for 15s", POWER_CUT),
+        "unclean": ("run --nemesis kill@isr,kill@leader --unclean --overlap 3 --for 40s", {}),
+        "rolling": ("rolling --for 15s", {}),
     }
 )
-SECONDS: Final = "15s"
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.nightly,
@@ -64,7 +63,7 @@ def begin(own: OwnCluster, fault: str, store: Path, seed: int) -> "subprocess.Po
     words, commands = FAULTS[fault]
     where = ("--inventory", own.inventory(commands), "--confirm", own.code, "--store", store)
     seeded = ("--seed", str(seed)) if words.startswith("run") else ()
-    return start(*words.split(), *where, *seeded, "--for", SECONDS, "--json")
+    return start(*words.split(), *where, *seeded, "--json")
 
 
 def unexplained(model: Reconciliation) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from highwater.api import JudgedRun, judge_all
-from highwater.campaigns.model_schedules import Source, as_foretold, planned_replay
+from highwater.campaigns.model_schedules import Source, is_reproduced, planned_replay
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.checkers.spark.session import spark
 from highwater.harness.releases.catalogue import MODERN
@@ -147,4 +147,4 @@ def test_transactions_go_as_the_model_says(
         runs = campaign.perform_all([[planned]])
     [one] = judge_all(runs, spark())
     assert one.run.status().problems == ()
-    assert as_foretold(one) is breaks
+    assert is_reproduced(one) is breaks

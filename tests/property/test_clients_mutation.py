@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from highwater.checkers.anomalies.find import find
-from highwater.checkers.anomalies.root_causes import caused, stretches
+from highwater.checkers.anomalies.root_causes import caused, truncated_ranges
 from highwater.checkers.anomaly_files import gather
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.cycles import cycles
@@ -67,7 +67,7 @@ def _judge(
     with Engine(spark, HERE) as engine:
         view = ClientHistory(engine, spark.read.parquet(path), len(rows))
         anomalies = gather(engine, [find(view), *filter(None, [cycles.find(view, ww=ww)])])
-        kernel = partial(caused, causes=stretches(anomalies))
+        kernel = partial(caused, causes=truncated_ranges(anomalies))
         found = anomalies.map(kernel, SCHEMA).table().to_pylist()
     told: Found = defaultdict(Counter)
     names = ("process", "op", "kind", "partition", "offset", "value")

@@ -52,17 +52,17 @@ def judging(
 
 
 def mark(path: Path) -> None:
-    """Have a file made when the books are."""
-    books = partition_ledgers.books
+    """Have a file made when the ledgers are."""
+    ledgers = partition_ledgers.ledgers
 
     def marked(
         view: ClientHistory, cases: Sequence[RunFiles]
     ) -> list[partition_ledgers.PartitionLedger]:
-        found = books(view, cases)
+        found = ledgers(view, cases)
         path.touch()
         return found
 
-    partition_ledgers.books = marked
+    partition_ledgers.ledgers = marked
 
 
 app = typer.Typer(add_completion=False)

@@ -51,23 +51,25 @@ def as_random(run: Run, verdict: Verdict) -> Reconciliation:
 def as_scripted(
     run: Run,
     verdict: Verdict,
-    foretold: PartitionOutcome,
+    expected: PartitionOutcome,
     remedies: Sequence[tuple[str, ...]] = (),
     course: Sequence[ModelSnapshot] = (),
 ) -> Reconciliation:
     """Return the answer about a run whose script the model has also played.
 
     Args:
-        foretold: the model's outcome; ``logs`` in the order of the assignment.
+        expected: the model's outcome; ``logs`` in the order of the assignment.
         remedies: sets of switches; with any one of them on the model keeps everything.
         course: the model's states on the way, with its own names A, B and C.
     """
     explained = explain(run)
-    predicted = _cast(foretold, explained.trace)
+    predicted = _cast(expected, explained.trace)
     observed = _with_logs(explained)
     seen = explained.trace is None or not explained.trace.lacks(Observation.DISKS)
     differences = tuple(_differences(predicted, observed)) if seen else ()
-    findings = tuple(_foretold(finding, predicted, remedies) for finding in explained.findings)
+    findings = tuple(
+        _with_prediction(finding, predicted, remedies) for finding in explained.findings
+    )
     absent = tuple(_absent(predicted, observed))
     missed = run.status().problems
     return Reconciliation(
@@ -136,14 +138,14 @@ def _scripted_status(
     return "unexplained" if differences else "as-predicted"
 
 
-def _cast(foretold: PartitionOutcome, trace: RunTraces | None) -> PartitionOutcome:
+def _cast(expected: PartitionOutcome, trace: RunTraces | None) -> PartitionOutcome:
     """Return the prediction with broker ids for replicas, by the order of the first ISR."""
     rows = trace.traces[0].leaderships if trace else []
     brokers = list(rows[0].isr) if rows else []
-    if len(brokers) != len(foretold.logs) or brokers[0] != rows[0].leader:
-        return foretold
-    logs = {str(b): log for b, log in zip(brokers, foretold.logs.values(), strict=True)}
-    return msgspec.structs.replace(foretold, logs=logs)
+    if len(brokers) != len(expected.logs) or brokers[0] != rows[0].leader:
+        return expected
+    logs = {str(b): log for b, log in zip(brokers, expected.logs.values(), strict=True)}
+    return msgspec.structs.replace(expected, logs=logs)
 
 
 def _with_logs(explanations: PartitionExplanations) -> PartitionOutcome:
@@ -180,7 +182,7 @@ def _absent(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable
         yield f"Offset {offset} was to hold different records, and did not."
 
 
-def _foretold(
+def _with_prediction(
     finding: ModelFinding, predicted: PartitionOutcome, remedies: Sequence[tuple[str, ...]]
 ) -> ModelFinding:
     """Return a finding corrected by the model: one that it does not predict is unexplained.

@@ -103,7 +103,7 @@ def perform(script: str, stage: "ScriptState") -> Iterator[str]:
         yield line
 
 
-def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOutcome:
+def predict(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOutcome:
     """Return the outcome of the records of a schedule with moves, once everything is healed.
 
     Args:

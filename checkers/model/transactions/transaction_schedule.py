@@ -116,7 +116,7 @@ def transaction_schedule(
     states = _states(counterexample)
     _require_playable(counterexample, kafka)
     _require_client(counterexample, kafka, client)
-    fate = foretell_records(counterexample, kafka, client)
+    fate = predict_records(counterexample, kafka, client)
     named = [_action(rows, states, number) for number in range(len(rows))]
     by_itself = [action in _BY_THEMSELVES for action, _, _ in [*named[1:], ("", "", "")]]
     pending = [_goes_on(state) for state in states[1:]]
@@ -135,7 +135,7 @@ def transaction_schedule(
     )
 
 
-def foretell_records(
+def predict_records(
     counterexample: TransactionCounterexample, kafka: str, client: str
 ) -> ForetoldRecords:
     """Play its steps by the rules of a release and a client, which need not be those of its search.

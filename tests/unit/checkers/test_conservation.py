@@ -113,7 +113,7 @@ def test_a_segment_that_shrinks_between_two_reads(
     run = whole(tmp_path / "run")
     plan = kafka_log.plan
 
-    def shrunk(found: list[Segment], *, cores: int) -> list[list[kafka_log.Stretch]]:
+    def shrunk(found: list[Segment], *, cores: int) -> list[list[kafka_log.FileRange]]:
         tasks = plan(found, cores=cores)
         with Path(found[-1].path).open("r+b") as file:
             file.truncate(left)

@@ -173,8 +173,8 @@ def test_a_hold_is_released_and_one_that_never_matched_is_missed(
     caught: int, *, outlasts: bool
 ) -> None:
     messages, rules, cluster = opened(caught)
-    diary = Diary()
-    nemesis = Nemesis(cluster, diary, Topic(name="events-3"))
+    keeper = Diary()
+    nemesis = Nemesis(cluster, keeper, Topic(name="events-3"))
     nemesis.inject("hold-message", message="Produce partition=0")
     nemesis.inject("hold-message", message="Produce partition=1")  # several at a time
     assert not nemesis.can("hold-message", message="Produce partition=0")
@@ -186,7 +186,7 @@ def test_a_hold_is_released_and_one_that_never_matched_is_missed(
     assert [rule.partition for rule in rules] == [0, 1]
     assert rules[0].topics == frozenset(["events-3"])
     assert messages.causes == ["healing" if outlasts else "schedule"] * 2
-    assert diary.phases == ["inject", "inject", "heal", "heal"]
+    assert keeper.phases == ["inject", "inject", "heal", "heal"]
     missed = "no message was held: Produce partition=0 never came"
     assert (missed in nemesis.missed) == (caught == 0)
     assert len(nemesis.missed) == (0 if caught else 2)
@@ -196,14 +196,14 @@ def test_a_hold_is_released_and_one_that_never_matched_is_missed(
 def test_a_story_says_in_words_what_the_wire_is_to_do(caught: int) -> None:
     messages, rules, cluster = opened(caught)
     rows: list[tuple[str, ...]] = []
-    scribe = SimpleNamespace(fault=lambda *words, **_: rows.append(words))
+    fault_log = SimpleNamespace(fault=lambda *words, **_: rows.append(words))
     context = cast(
         "ScheduleContext",
         SimpleNamespace(
             plan=WIRED,
             cluster=cluster,
             topic="events-3",
-            scribe=scribe,
+            fault_log=fault_log,
         ),
     )
     missed = pytest.raises(ScheduleNotFollowedError, match="nothing to hold EndTxn")

@@ -18,14 +18,14 @@ from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.reports import model_text
 from highwater.reports.pages.run import write
 from highwater.reports.text import logged
-from tests.browser import foretold
+from tests.browser import predicted
 from tests.browser.samples import SAMPLES
 from tests.unit.reports.pages.test_run import parsed
 
 SAID = {
-    "as predicted": foretold.as_predicted("r"),
-    "unexplained": foretold.unexplained("r"),
-    "not reproduced": foretold.not_reproduced("r"),
+    "as predicted": predicted.as_predicted("r"),
+    "unexplained": predicted.unexplained("r"),
+    "not reproduced": predicted.not_reproduced("r"),
 }
 
 
@@ -78,38 +78,38 @@ def test_a_broken_answer_is_an_error_but_not_of_the_page(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("said", "name", "code"),
     [
-        (foretold.as_predicted("r"), "loss", OK),
-        (replace(foretold.as_predicted("r"), status="explained"), "loss", OK),
-        (foretold.unexplained("r"), "loss", BROKEN),
-        (foretold.not_reproduced("r"), "loss", BROKEN),
-        (foretold.as_predicted("r"), "valid", OK),
-        (replace(foretold.as_predicted("r"), status="unknown"), "loss", UNKNOWN),
+        (predicted.as_predicted("r"), "loss", OK),
+        (replace(predicted.as_predicted("r"), status="explained"), "loss", OK),
+        (predicted.unexplained("r"), "loss", BROKEN),
+        (predicted.not_reproduced("r"), "loss", BROKEN),
+        (predicted.as_predicted("r"), "valid", OK),
+        (replace(predicted.as_predicted("r"), status="unknown"), "loss", UNKNOWN),
         (None, "loss", UNKNOWN),
-        (foretold.as_predicted("r"), "cut-short", UNKNOWN),
+        (predicted.as_predicted("r"), "cut-short", UNKNOWN),
     ],
 )
 def test_the_demo_ends_well_only_when_all_is_as_predicted_and_explained(
     said: Reconciliation | None, name: str, code: int, tmp_path: Path
 ) -> None:
     assert exit_code([judged(tmp_path, said, name)]) == code
-    good = judged(tmp_path / "good", foretold.as_predicted("r"))
+    good = judged(tmp_path / "good", predicted.as_predicted("r"))
     assert exit_code([good, judged(tmp_path / "again", said, name)]) == code
 
 
 def test_predicted_and_observed_logs_stand_side_by_side_and_differences_show() -> None:
-    ours, theirs = model_text.side_by_side(foretold.not_reproduced("r"))
+    ours, theirs = model_text.side_by_side(predicted.not_reproduced("r"))
     assert (ours.title, theirs.title) == ("The model's logs", "The brokers' logs")
     assert ours.offsets == theirs.offsets == (0, 1, 2, 3)
     for broker in range(3):
         assert [cell.value for cell in ours.rows[broker][1]] == ["m0", "m1", "m2", None]
         assert [cell.value for cell in theirs.rows[broker][1]] == ["m0", "m1", "m2", "m3"]
         assert [cell.odd for cell in theirs.rows[broker][1]] == [False, False, False, True]
-    assert model_text.side_by_side(foretold.unexplained("r")) == ()
+    assert model_text.side_by_side(predicted.unexplained("r")) == ()
 
 
 def test_of_long_logs_the_end_is_shown() -> None:
     log = tuple(f"m{n}" for n in range(40))
-    said = replace(foretold.as_predicted("r"), predicted=foretold.outcome(log, log, log[:-1]))
+    said = replace(predicted.as_predicted("r"), predicted=predicted.outcome(log, log, log[:-1]))
     ours, _ = model_text.side_by_side(said)
     assert ours.offsets == tuple(range(24, 40))
     assert ours.rows[2][1][-1].value is None
@@ -118,9 +118,9 @@ def test_of_long_logs_the_end_is_shown() -> None:
 def test_a_chain_names_rule_event_and_replica_and_the_unexplained_come_first(
     tmp_path: Path,
 ) -> None:
-    page = judged(tmp_path, replace(foretold.unexplained("r"), kafka="0.10.2.2")).report
+    page = judged(tmp_path, replace(predicted.unexplained("r"), kafka="0.10.2.2")).report
     shown = words(page)
-    for link in foretold.CHAIN:
+    for link in predicted.CHAIN:
         rule = f"{link.rule}: off" if link.rule == "epochs" else link.rule
         assert f"{link.says} {rule} {(link.time_ns or 0) / 1e9:.3f} s, broker" in shown
         assert str(link.event) in shown
@@ -146,7 +146,7 @@ def test_a_log_line_is_shown_without_clock_and_folder(line: str, shown: str) -> 
 
 
 def test_what_is_not_known_is_counted_apart_and_stands_behind_the_unexplained() -> None:
-    said = foretold.unexplained("r")
+    said = predicted.unexplained("r")
     hidden = replace(said.findings[0], verdict="unknown", count=4)
     partly = replace(said, findings=(*said.findings, hidden))
     assert partly.not_known == 4
@@ -160,7 +160,7 @@ def test_what_is_not_known_is_counted_apart_and_stands_behind_the_unexplained() 
 
 
 def test_an_unexplained_chain_is_printed_with_its_reason() -> None:
-    lines = model_text.sentences(foretold.unexplained("r").findings[1:])
+    lines = model_text.sentences(predicted.unexplained("r").findings[1:])
     assert lines[0] == "unexplained lost-write m7 at events-0, offset 7, 2 times"
     assert lines[1].startswith("  [out-of-thin-air] Broker 2 held m7 at offset 7")
 
@@ -169,17 +169,20 @@ def test_an_unexplained_chain_is_printed_with_its_reason() -> None:
     ("said", "sentence"),
     [
         (
-            foretold.as_predicted("r"),
+            predicted.as_predicted("r"),
             "By the rules of Kafka 0.10.2.2, m3 is lost and nothing forks.",
         ),
-        (foretold.forked("r"), "By the rules of Kafka 0.10.2.2, m3 is lost and offset 3 forks."),
-        (foretold.kept("r"), "By the rules of Kafka 4.3.1, nothing is lost and nothing forks."),
-        (foretold.unexplained("r"), "2 of 3 findings cannot follow from the rules of Kafka 2.8.2."),
-        (foretold.not_reproduced("r"), "That did not happen."),
-        (replace(foretold.not_reproduced("r"), reasons=("Late.",)), "shows nothing: Late."),
-        (replace(foretold.unexplained("r"), status="explained", findings=()), "Nothing happened"),
+        (predicted.forked("r"), "By the rules of Kafka 0.10.2.2, m3 is lost and offset 3 forks."),
+        (predicted.kept("r"), "By the rules of Kafka 4.3.1, nothing is lost and nothing forks."),
         (
-            replace(foretold.unexplained("r"), status="unknown", reasons=("No events.",)),
+            predicted.unexplained("r"),
+            "2 of 3 findings cannot follow from the rules of Kafka 2.8.2.",
+        ),
+        (predicted.not_reproduced("r"), "That did not happen."),
+        (replace(predicted.not_reproduced("r"), reasons=("Late.",)), "shows nothing: Late."),
+        (replace(predicted.unexplained("r"), status="explained", findings=()), "Nothing happened"),
+        (
+            replace(predicted.unexplained("r"), status="unknown", reasons=("No events.",)),
             "No events.",
         ),
     ],

@@ -1,4 +1,4 @@
-"""What became of records, by their rows, and the books."""
+"""What became of records, by their rows, and the ledgers."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -48,7 +48,7 @@ def history(*words: str) -> list[Row]:
 def told(rows: list[Row], partitions: int = 2) -> list[tuple[Any, ...]]:
     view, cases = view_of(rows), [case(partitions)]
     found = anomalies(
-        view, [record_outcomes.decided(view, cases, partition_ledgers.books(view, cases))]
+        view, [record_outcomes.decided(view, cases, partition_ledgers.ledgers(view, cases))]
     )
     names = ("kind", "partition", "value", "offset", "acks")
     return sorted(
@@ -108,7 +108,7 @@ def test_what_became_of_records(lines: tuple[str, ...], expected: list[tuple[Any
 def test_partitions_that_the_topic_does_not_have_are_in_no_books() -> None:
     rows = history("p run 7:a@1", "p run 7:b@2", "c final 7:b@2")
     assert told(rows) == []
-    assert partition_ledgers.books(view_of(rows), [case(2)]) == []
+    assert partition_ledgers.ledgers(view_of(rows), [case(2)]) == []
 
 
 def test_books_and_ledger() -> None:
@@ -116,8 +116,8 @@ def test_books_and_ledger() -> None:
         *("p run 0:a@1", "p run 0:b@2", "p run 0:c@3 fail", "p run 0:d@4 info", "c final 0:b@2"),
         *("p run ?:e@?", "c final 1:e@0"),
     )
-    books = partition_ledgers.books(view_of(rows), [case(2)])
-    of_zero = next(each for each in books if each.partition == 0)
+    ledgers = partition_ledgers.ledgers(view_of(rows), [case(2)])
+    of_zero = next(each for each in ledgers if each.partition == 0)
     counted: Row = {
         "sent": 4,
         "acknowledged": 2,
@@ -128,7 +128,7 @@ def test_books_and_ledger() -> None:
     }
     assert of_zero == PartitionLedger(run="r0", topic=TOPIC, partition=0, last=2, **counted)
     ledger = record_outcomes.ledger(
-        books, {("r0", "lost-write"): 1, ("other", "unseen"): 5}, {"r0": 1}
+        ledgers, {("r0", "lost-write"): 1, ("other", "unseen"): 5}, {"r0": 1}
     )
     counts = {"sent": 5, "acknowledged": 3, "failed": 1, "unknown": 1}
     assert ledger == {"r0": {**counts, "read": 1, "lost": 1, "unseen": 0, "replaced": 1}}
@@ -140,9 +140,9 @@ def test_as_plain_loops_decide(seed: int) -> None:
     cases = [case(1 + seed % 2)]
     for rows in (operations, shuffled(pa.array(operations), seed).to_pylist()):
         view = view_of(rows)
-        books = partition_ledgers.books(view, cases)
-        table = partition_ledgers.limits(view.names, cases, books).to_pylist()
+        ledgers = partition_ledgers.ledgers(view, cases)
+        table = partition_ledgers.limits(view.names, cases, ledgers).to_pylist()
         limits = {row["slot"]: (row["reach"], row["complete"]) for row in table}
-        found = references(record_outcomes.decided(view, cases, books).table())
-        asked = any(each.missing or each.again for each in books)
+        found = references(record_outcomes.decided(view, cases, ledgers).table())
+        asked = any(each.missing or each.again for each in ledgers)
         assert found == (Plain(operations).fates(limits) if asked else [])

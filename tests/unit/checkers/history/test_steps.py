@@ -34,7 +34,7 @@ from highwater.checkers.history.offset_runs import (
 from highwater.checkers.history.row_flags import EVERYWHERE, SEEK_FLAG
 from highwater.checkers.history.rows import ROW
 from highwater.checkers.history.steps import SKIPPED_MAX, STEP, steps, wrong_steps
-from highwater.checkers.history.version_order import Order, stretches
+from highwater.checkers.history.version_order import Order, merge_offset_ranges
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows, complete
 from tests.support.plain_steps import PlainSteps, random_steps
@@ -73,7 +73,7 @@ def test_neither_the_order_of_rows_nor_how_they_are_shared_changes_a_step(seed: 
 
 
 def dealt(rows: list[Row], seed: int) -> ClientHistory:
-    """A view whose offset runs were made of several stretches, in any order, as of any rows."""
+    """A view whose offset runs were made of several ranges, in any order, as of any rows."""
     view, dice = view_of(rows), random.Random(seed)  # noqa: S311 - histories are no secrets
     table = shuffled(view._all.table(), seed)
     part = pa.array([dice.randrange(4) for _ in rows])
@@ -293,7 +293,7 @@ def test_readers_go_on_from_where_they_sought() -> None:
 # The version order.
 
 STRETCHES = {-7: [(2, 4), (5, 5), (9, 12)], 3: [(0, 0)], 8: [(1, 1), (3, 9)]}
-"""By slot, the stretches of offsets that are known."""
+"""By slot, the ranges of offsets that are known."""
 
 
 def _order(known: dict[int, list[tuple[int, int]]]) -> Order:
@@ -337,7 +337,7 @@ def test_every_offset_that_is_known_is_in_one_stretch(seed: int) -> None:
         rows.append((slot, low, low + more))
         known.setdefault(slot, set()).update(range(low, low + more + 1))
     given: list[Ints] = [*np.array(rows, np.int64).reshape(-1, 3).T]
-    slots, lows, ends = stretches(*given)
+    slots, lows, ends = merge_offset_ranges(*given)
     told = [*zip(slots.tolist(), lows.tolist(), ends.tolist(), strict=True)]
     assert told == sorted(told)
     assert all(one[0] < other[0] or one[2] < other[1] for one, other in pairwise(told))

@@ -19,13 +19,13 @@ from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.reports import model_text
 from highwater.reports.pages.run import write
-from tests.browser import foretold
+from tests.browser import predicted
 from tests.browser.lineage import lost
 from tests.browser.samples import SAMPLES
 
 SCHEDULE = Schedule(kafka="4.3.1", steps=(ScheduleStep(action="send", record="m1"),))
-REPRODUCED, KEPT = foretold.as_predicted("r"), foretold.kept("r")
-MISSED, STRANGE = foretold.not_reproduced("r"), foretold.unexplained("r")
+REPRODUCED, KEPT = predicted.as_predicted("r"), predicted.kept("r")
+MISSED, STRANGE = predicted.not_reproduced("r"), predicted.unexplained("r")
 
 
 def judged(folder: Path, said: Sequence[Reconciliation]) -> list[JudgedRun]:

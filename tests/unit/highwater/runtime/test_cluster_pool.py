@@ -81,7 +81,7 @@ def conducts(monkeypatch: pytest.MonkeyPatch, does: Conduct) -> None:
         plan: Plan,
         run: Run,
         cluster: FakeCluster,
-        diary: StatusKeeper,
+        keeper: StatusKeeper,
         *,
         keep: Callable[[], None],
         **_: object,
@@ -89,7 +89,7 @@ def conducts(monkeypatch: pytest.MonkeyPatch, does: Conduct) -> None:
         cluster.say(f"run {plan.topic.name}\n")
         does(plan, run, cluster)
         keep()
-        diary.phase("frozen")
+        keeper.phase("frozen")
 
     monkeypatch.setattr(module, "conduct", conduct)
 

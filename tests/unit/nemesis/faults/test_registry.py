@@ -81,15 +81,15 @@ def test_an_unknown_fault_names_the_nearest() -> None:
 
 
 def test_inject_and_heal_are_written_down_and_happen_once(mended: list[int]) -> None:
-    diary = Diary()
-    nemesis = Nemesis(CLUSTER, diary)
+    keeper = Diary()
+    nemesis = Nemesis(CLUSTER, keeper)
     nemesis.inject("itch", 2)
     assert nemesis.broken_brokers == {2}
     assert mended == []
     nemesis.heal(2)
     nemesis.heal(2)
     assert mended == [2]
-    assert diary.rows == [("itch", "inject", 2), ("itch", "heal", 2)]
+    assert keeper.rows == [("itch", "inject", 2), ("itch", "heal", 2)]
 
 
 def test_a_struck_broker_is_not_struck_again(mended: list[int]) -> None:
@@ -168,11 +168,11 @@ def test_what_overlaps_on_one_target_is_refused(
 
 @pytest.mark.usefixtures("mended")
 def test_a_broker_that_there_is_not_is_refused_before_anything_is_hurt() -> None:
-    diary = Diary()
+    keeper = Diary()
     with pytest.raises(UsageError, match="no broker 7") as refused:
-        Nemesis(CLUSTER, diary).inject("itch", 7)
+        Nemesis(CLUSTER, keeper).inject("itch", 7)
     assert "[1, 2, 3]" in refused.value.hint
-    assert diary.rows == []
+    assert keeper.rows == []
 
 
 def test_a_second_nemesis_waits_until_the_first_has_healed_all(mended: list[int]) -> None:
@@ -194,8 +194,8 @@ def test_a_fault_that_cannot_be_healed_stays_open_and_is_written_down(mended: li
         yield f"broker {broker} has a rash"
         raise HarnessError(f"broker {broker} would not start")
 
-    diary = Diary()
-    nemesis = Nemesis(CLUSTER, diary)
+    keeper = Diary()
+    nemesis = Nemesis(CLUSTER, keeper)
     try:
         nemesis.inject("rash", 1)
         for _ in range(2):
@@ -203,7 +203,7 @@ def test_a_fault_that_cannot_be_healed_stays_open_and_is_written_down(mended: li
                 nemesis.heal_all()
         assert nemesis.broken_brokers == {1}
         assert not nemesis.can("itch", 1)
-        assert diary.rows == [("rash", "inject", 1), ("rash", "note", 1)]
+        assert keeper.rows == [("rash", "inject", 1), ("rash", "note", 1)]
         assert mended == []
     finally:
         del fault_module._registry["rash"]
@@ -219,8 +219,8 @@ def test_a_kill_that_fails_leaves_the_paused_broker_to_be_resumed() -> None:
         kill=kill, start=lambda: None, pause=lambda: None, resume=lambda: woken.append(1)
     )
     cluster = cast("Cluster", SimpleNamespace(brokers={1: broker}, controllers={100: None}))
-    diary = Diary()
-    nemesis = Nemesis(cluster, diary)
+    keeper = Diary()
+    nemesis = Nemesis(cluster, keeper)
     nemesis.inject("pause", 1)
     with pytest.raises(HarnessError, match="cannot be killed"):
         nemesis.inject("kill", 1)
@@ -228,7 +228,7 @@ def test_a_kill_that_fails_leaves_the_paused_broker_to_be_resumed() -> None:
     assert woken == []
     nemesis.heal_all()
     assert woken == [1]
-    assert diary.rows == [("pause", "inject", 1), ("pause", "heal", 1)]
+    assert keeper.rows == [("pause", "inject", 1), ("pause", "heal", 1)]
 
 
 def test_open_faults_are_looked_at_while_others_are_opened_and_healed(mended: list[int]) -> None:

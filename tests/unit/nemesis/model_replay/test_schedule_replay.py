@@ -75,7 +75,7 @@ class Actor:
 
 
 class Stage:
-    """A cluster, its probe, its diary and its client, of which every operation is noted."""
+    """A cluster, its probe, its keeper and its client, of which every operation is noted."""
 
     def __init__(self, disk: Path) -> None:
         self.disk = disk
@@ -168,7 +168,7 @@ def context(stage: Stage, schedule: Schedule) -> ScheduleContext:
         cluster=cluster,
         probe=cast("Probe", stage),
         nemesis=Nemesis(cluster, stage),
-        scribe=stage,
+        fault_log=stage,
         client=cast("Any", None),
         direct=stage,
         transactional=cast("Any", None),

@@ -25,7 +25,7 @@ from highwater.nemesis.faults import registry as fault_module
 from highwater.nemesis.faults.registry import FaultTarget, aimed, fault
 from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.schedules import generator, step_executor
-from highwater.runtime.executed_steps import ExecutedSteps, footsteps, whole_steps
+from highwater.runtime.executed_steps import ExecutedSteps, executed_steps, whole_steps
 from highwater.runtime.preflight import check_plan
 from highwater.shrinking.replay import as_taken, plan_again
 
@@ -212,7 +212,7 @@ def context(
                 cluster=cluster,
                 probe=cast("Any", brokers),
                 nemesis=Nemesis(cluster, Scribe()),
-                scribe=Scribe(),
+                fault_log=Scribe(),
                 client=cast("Any", None),
                 direct=cast("Any", None),
                 transactional=cast("Any", None),
@@ -240,9 +240,9 @@ def test_steps_are_taken_at_their_time_and_recorded_exactly(
     )
     with context(brokers, tmp_path, plan(*asked)) as (on, run):
         step_executor.play(on, asked)
-        whole = footsteps(run)  # as of a run that is killed now
+        whole = executed_steps(run)  # as of a run that is killed now
     run.seal()
-    assert footsteps(run) == whole
+    assert executed_steps(run) == whole
     assert ExecutedSteps.from_json(msgspec.json.encode(whole)) == whole
     assert [(one.fault, one.target, one.broker) for one in whole.taken] == [
         ("itch", "leader", 2), ("itch", "3", 3), ("fog", "any", None), ("itch", "all", 1),
@@ -273,7 +273,7 @@ def test_controllers_that_were_hit_are_recorded_and_one_is_hit_again_by_its_id(
     with context(brokers, tmp_path, plan(*asked, controllers=3)) as (on, run):
         step_executor.play(on, asked)
     run.seal()
-    whole = footsteps(run)
+    whole = executed_steps(run)
     hits = {(step.fault, step.target): step.controllers for step in whole.taken}
     assert hits == {
         ("hush", "leader"): (101,),
@@ -296,10 +296,10 @@ def test_a_reason_to_leave_steps_out_is_noted_once_and_recorded_each_time(
     said: list[str] = []
     asked = [FaultStep(fault="hush", at_s=n / 10, target="109") for n in range(3)]
     with context(brokers, tmp_path, plan(*asked, controllers=3)) as (on, run):
-        on.scribe.fault = lambda _fault, _phase, says, *_, **__: said.append(says)  # type: ignore[method-assign]
+        on.fault_log.fault = lambda _fault, _phase, says, *_, **__: said.append(says)  # type: ignore[method-assign]
         step_executor.play(on, asked)
     run.seal()
-    assert [step.why for step in footsteps(run).left_out] == ["there is no 109 for it"] * 3
+    assert [step.why for step in executed_steps(run).left_out] == ["there is no 109 for it"] * 3
     assert said == ["hush is left out: there is no 109 for it"]
 
 
@@ -316,7 +316,7 @@ def test_a_step_waits_for_a_target_that_still_heals_and_no_longer(
     )
     with context(brokers, tmp_path, plan(*asked)) as (on, run):
         step_executor.play(on, asked)
-    found = footsteps(run)
+    found = executed_steps(run)
     first, late = (one for one in found.taken if one.fault != "fog")
     assert (first.fault, late.fault) == ("slow-itch", "itch")
     assert late.at_s >= 0.4  # 0.1 s of the first, and 0.3 s of its healing
@@ -347,7 +347,7 @@ def test_a_budget_limits_faults_and_brokers(brokers: Brokers, tmp_path: Path) ->
     limited = plan(*asked, budget={"itch": 3, "brokers": 2})
     with context(brokers, tmp_path, limited) as (on, run):
         step_executor.play(on, asked)
-    found = footsteps(run)
+    found = executed_steps(run)
     assert len(found.taken) == 3
     assert sorted(one.why for one in found.left_out) == [
         "it was injected 3 times, as often as the budget lets it",
@@ -373,7 +373,7 @@ def test_a_step_that_was_left_out_is_not_counted_by_the_budget(
     with context(brokers, tmp_path, plan(*asked, budget={"shy": 1}), Waited()) as (on, run):
         step_executor.play_in_turn(on, asked, duration_s=9)
     del fault_module._registry["shy"]
-    found = footsteps(run)
+    found = executed_steps(run)
     assert len(found.taken) == 1
     assert [one.why for one in found.left_out] == [
         "no answer",
@@ -390,7 +390,7 @@ def test_groups_of_steps_are_recorded_too(brokers: Brokers, tmp_path: Path) -> N
     ]
     with context(brokers, tmp_path, drawn, Waited()) as (on, run):
         step_executor.play_in_turn(on, groups, duration_s=2)
-    found = footsteps(run)
+    found = executed_steps(run)
     # If the leader has a fault already, another broker is the target.
     assert [one.broker for one in found.taken] == [1, 2, 3, 1]
     assert all(one.lasts_s and one.lasts_s > 0.15 for one in found.taken)
@@ -407,7 +407,7 @@ def test_the_first_bout_is_played_even_if_it_takes_all_the_time(
     )
     with context(brokers, tmp_path, drawn, Waited()) as (on, run):
         step_executor.play_in_turn(on, generator.draw(drawn), duration_s=drawn.duration_s)
-    assert footsteps(run).taken
+    assert executed_steps(run).taken
 
 
 def test_a_step_in_turn_without_a_target_is_left_out(brokers: Brokers, tmp_path: Path) -> None:
@@ -415,7 +415,7 @@ def test_a_step_in_turn_without_a_target_is_left_out(brokers: Brokers, tmp_path:
     group = [FaultStep(fault="itch", at_s=0, lasts_s=0.1, target="1")] * 2
     with context(brokers, tmp_path, drawn, Waited()) as (on, run):
         step_executor.play_in_turn(on, group, duration_s=0.2)
-    found = footsteps(run)
+    found = executed_steps(run)
     assert len(found.taken) == 1
     assert [one.why for one in found.left_out] == ["there is no 1 for it"]
 

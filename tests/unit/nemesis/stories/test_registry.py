@@ -121,7 +121,7 @@ def test_a_power_failure_costs_the_last_replica_standing_its_tail() -> None:
 def test_restarts_in_order_lose_nothing_on_any_release() -> None:
     for kafka, acks in product(CATALOGUE, ACKS):
         story = find_story("rolling-restart")
-        outcome = story.foretell(release(kafka), story.plan(kafka, acks=acks))
+        outcome = story.modelled(release(kafka), story.plan(kafka, acks=acks))
         assert outcome.logs == dict.fromkeys("ABC", ("m0", "m1", "m2", "m3", "m4", "m5")), (
             kafka,
             acks,
@@ -517,7 +517,7 @@ def context(both: Answered) -> ScheduleContext:
         cluster=cast("Cluster", Brokers()),
         probe=cast("Probe", both),
         nemesis=cast("Any", None),
-        scribe=cast("Any", None),
+        fault_log=cast("Any", None),
         client=both,
         direct=cast("Any", None),
         transactional=cast("Any", None),

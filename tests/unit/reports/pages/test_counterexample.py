@@ -16,7 +16,7 @@ from highwater.reports.drawings.counterexample_svg import WIDE, whole
 from highwater.reports.drawings.model_frames import Harm, harm
 from highwater.reports.html import drawing_css
 from highwater.reports.pages.counterexample import conclusion, headline, write
-from tests.browser import foretold
+from tests.browser import predicted
 from tests.browser.lineage import forked, lost
 from tests.browser.samples import SAMPLES
 from tests.unit.reports.pages.test_run import parsed
@@ -87,7 +87,7 @@ def test_the_drawing_alone_is_a_file_that_needs_nothing_else(tmp_path: Path) -> 
 
 def test_what_real_brokers_made_of_it_stands_beside_it(tmp_path: Path) -> None:
     old, new, missed = SAMPLES["loss"](), SAMPLES["valid"](), SAMPLES["cut-short"]()
-    missed.model = replace(foretold.not_reproduced("r"), kafka="2.8.2")
+    missed.model = replace(predicted.not_reproduced("r"), kafka="2.8.2")
     runs = [one.write(tmp_path / "store") for one in (old, new, missed)]
     page = write(lost(), tmp_path / "lost.html", runs)
     shown = words(page)

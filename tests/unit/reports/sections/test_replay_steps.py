@@ -41,7 +41,7 @@ STEP = MissedStep(
 def replayed(
     steps: int, problem: str = "", schedule: Schedule = LOSS, missed: MissedStep | None = None
 ) -> Sample:
-    """The loss sample as a replay of a schedule, of which so many steps were seen as foretold."""
+    """The loss sample as a replay of a schedule, of which so many steps were seen as predicted."""
     sample = SAMPLES["loss"]()
     sample.plan = msgspec.structs.replace(sample.plan, story=None, schedule=schedule.plain())
     total = len(schedule.steps)
@@ -65,13 +65,13 @@ def words(page: Path) -> str:
 def test_every_step_that_was_noted_was_as_foretold(tmp_path: Path) -> None:
     run = replayed(len(LOSS.steps)).write(tmp_path)
     found = told(run)
-    assert [one.word for one in found] == ["as foretold"] * len(LOSS.steps)
+    assert [one.word for one in found] == ["as predicted"] * len(LOSS.steps)
     assert found[0].time_ns == 5_100_000_000
-    assert found[1].foretold == (
+    assert found[1].predicted == (
         "A leads", "ISR A B C", "LEO A 2, B 2, C 2", "HW A 2, B 1, C 1", "acknowledged m1 m2",
     )  # fmt: skip
     shown = words(write(run))
-    assert f"showed all that was foretold, after each of {len(LOSS.steps)} steps" in shown
+    assert f"showed all that was predicted, after each of {len(LOSS.steps)} steps" in shown
     assert "A is broker 1, B is broker 2, C is broker 3." in shown
     assert "here they part" not in shown
 
@@ -83,7 +83,7 @@ def test_the_first_disagreement_is_marked_and_told_in_names(
     run = replayed(MISSED - 1, problem, missed=missed).write(tmp_path)
     found = told(run)
     assert [one.word for one in found[MISSED - 2 :]] == [
-        "as foretold", "otherwise", *["not taken"] * (len(LOSS.steps) - MISSED),
+        "as predicted", "otherwise", *["not taken"] * (len(LOSS.steps) - MISSED),
     ]  # fmt: skip
     assert found[MISSED - 1].seen == (
         "LEO of C 2 instead of 1; leader A instead of B; ISR [A, C] instead of [B, C]"
@@ -132,4 +132,4 @@ def test_what_brokers_did_stands_at_the_steps_of_its_own_counterexample(tmp_path
         schedule = msgspec.structs.replace(LOSS, name=name)
         run = replayed(1, schedule=schedule).write(tmp_path / name)
         html = write_counterexample(found, tmp_path / "page.html", [run]).read_text("utf-8")
-        assert html.count("Kafka 0.10.2.2: as foretold") == shown
+        assert html.count("Kafka 0.10.2.2: as predicted") == shown

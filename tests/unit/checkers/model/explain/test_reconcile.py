@@ -91,8 +91,8 @@ def test_what_was_predicted_and_is_not_there_was_not_reproduced(tmp_path: Path) 
 
 
 def test_other_logs_with_nothing_lost_are_unexplained(tmp_path: Path) -> None:
-    foretold = PartitionOutcome(logs=dict.fromkeys("ABC", ("m0", "m1", "m2", "m3", "m4")))
-    answer = as_scripted(kept(tmp_path / "run"), verdict(), foretold)
+    predicted = PartitionOutcome(logs=dict.fromkeys("ABC", ("m0", "m1", "m2", "m3", "m4")))
+    answer = as_scripted(kept(tmp_path / "run"), verdict(), predicted)
     assert answer.status == "unexplained"
     assert {(one.offset, one.predicted, one.observed) for one in answer.differences} == {
         (4, "m4", None)

@@ -8,7 +8,7 @@ from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.schedules.compile import compile_for
 from highwater.checkers.model.schedules.schedule import OLD_FORMAT, Schedule, ScheduleStep
-from highwater.checkers.model.schedules.script import foretell
+from highwater.checkers.model.schedules.script import predict
 from highwater.checkers.model.search.kafka_model import Counterexample, ModelSettings
 from highwater.checkers.model.search.paths import play
 from highwater.harness.base.errors import UsageError
@@ -67,7 +67,7 @@ def test_who_ends_itself_at_the_end_is_started_again() -> None:
     assert "ends itself" in kill.says
     assert (kill.broker, start.broker) == (0, 0)
     assert (expire.expect.leader, expire.expect.isr) == (2, frozenset({1, 2}))
-    outcome = foretell(schedule, rules_of("0.10.2.2"), unclean=False)
+    outcome = predict(schedule, rules_of("0.10.2.2"), unclean=False)
     assert (outcome.lost, outcome.logs) == (("m1",), {"A": (), "B": (), "C": ()})
 
 
@@ -77,9 +77,9 @@ def test_the_old_format_is_a_setting_of_the_schedule_and_foretold() -> None:
     path = found(script, "agree-at-rest", "0.11.0.2", old_format=True)
     old = compile_for(path, "0.11.0.2")
     assert old.settings == OLD_FORMAT
-    assert foretell(old, rules_of("0.11.0.2"), unclean=False).forked == (0,)
+    assert predict(old, rules_of("0.11.0.2"), unclean=False).forked == (0,)
     fixed = compile_for(path, "0.11.0.3")
-    assert foretell(fixed, rules_of("0.11.0.3"), unclean=False).forked == ()
+    assert predict(fixed, rules_of("0.11.0.3"), unclean=False).forked == ()
 
 
 def test_on_another_release_its_own_rules_say_what_to_expect() -> None:
@@ -142,7 +142,7 @@ def test_all_run_before_a_kraft_broker_has_shut_down() -> None:
     last = schedule.steps[-1].expect
     assert (last.leader, last.isr) == (1, frozenset({1, 2}))
     assert last.leo == {1: 0, 2: 0}  # of all that run then, and A does not
-    outcome = foretell(schedule, rules_of("4.3.1"), unclean=False)
+    outcome = predict(schedule, rules_of("4.3.1"), unclean=False)
     assert (outcome.lost, outcome.logs) == (("m1",), {"A": (), "B": (), "C": ()})
 
 
@@ -152,7 +152,7 @@ def test_on_kraft_a_stop_elects_whom_the_search_elects_whatever_the_order() -> N
     schedule = compile_for(found(script, "acked-kept", "4.3.1", records=1), "4.3.1")
     assert brief(schedule.steps[-1]) == ("stop", 0, [1])
     assert schedule.steps[-1].expect.leader == 1
-    assert foretell(schedule, rules_of("4.3.1"), unclean=False).lost == ("m1",)
+    assert predict(schedule, rules_of("4.3.1"), unclean=False).lost == ("m1",)
 
 
 def test_an_unknown_release_is_refused() -> None:
@@ -185,8 +185,8 @@ def test_replicas_that_come_and_go_become_a_schedule_of_the_second_partition() -
     ]
     assert [step.expect.leo for step in schedule.steps[2:4]] == [{0: 1}, {0: 1}]
     assert (schedule.steps[-1].expect.leader, schedule.steps[-1].expect.leo) == (1, {1: 0})
-    assert foretell(schedule, rules_of("4.4.0"), unclean=False).lost == ("m1",)
-    assert foretell(schedule, rules_of("3.9.2"), unclean=False).lost == ()
+    assert predict(schedule, rules_of("4.4.0"), unclean=False).lost == ("m1",)
+    assert predict(schedule, rules_of("3.9.2"), unclean=False).lost == ()
 
 
 BY_HAND = "send A, kill B, expire B B, run A, kill A, expire A A, start B, elect B, run B"
@@ -197,7 +197,7 @@ def test_an_election_by_hand_becomes_a_step() -> None:
     schedule = compile_for(found(BY_HAND, "acked-kept", "4.4.0", **bounds), "4.4.0")
     [step] = [step for step in schedule.steps if step.action == "elect-unclean"]
     assert (step.broker, step.expect.leader, step.expect.isr) == (1, 1, frozenset({1}))
-    assert foretell(schedule, rules_of("4.4.0"), unclean=False).lost == ("m1",)
+    assert predict(schedule, rules_of("4.4.0"), unclean=False).lost == ("m1",)
 
 
 WIPED = (
@@ -212,4 +212,4 @@ def test_a_disk_that_comes_back_empty_becomes_a_step() -> None:
     schedule = compile_for(found(WIPED, "acked-kept", "4.4.0", **bounds), "4.4.0")
     assert schedule.partition == 0
     assert [step.action for step in schedule.steps][8] == "wipe"
-    assert foretell(schedule, rules_of("4.4.0"), unclean=False).lost == ("m1",)
+    assert predict(schedule, rules_of("4.4.0"), unclean=False).lost == ("m1",)

@@ -7,7 +7,7 @@ import pytest
 from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.model.schedules.compile import compile_for
 from highwater.checkers.model.schedules.schedule import Schedule
-from highwater.checkers.model.schedules.script import foretell
+from highwater.checkers.model.schedules.script import predict
 from highwater.checkers.model.search.kafka_model import Counterexample
 from highwater.harness.base.errors import UsageError
 
@@ -31,8 +31,8 @@ def schedule_of(name: str, kafka: str) -> Schedule:
 def test_the_affected_release_loses_or_forks_and_the_fixed_one_keeps(
     name: str, affected: str, fixed: str
 ) -> None:
-    bad = foretell(schedule_of(name, affected), rules_of(affected), unclean=False)
-    good = foretell(schedule_of(name, fixed), rules_of(fixed), unclean=False)
+    bad = predict(schedule_of(name, affected), rules_of(affected), unclean=False)
+    good = predict(schedule_of(name, fixed), rules_of(fixed), unclean=False)
     assert bad.lost or bad.forked
     assert (good.lost, good.forked) == ((), ())
 
@@ -94,7 +94,7 @@ def test_kraft_and_moves_without_a_message_are_refused() -> None:
 def test_a_controller_that_dies_loses_a_record_of_zookeepers() -> None:
     schedule = schedule_of("missed-decisions-3.9.2-zk", "3.9.2-zk")
     assert [step.broker for step in schedule.steps if step.action == "failover"] == [None]
-    outcome = foretell(schedule, rules_of("3.9.2-zk"), unclean=False)
+    outcome = predict(schedule, rules_of("3.9.2-zk"), unclean=False)
     assert outcome.lost == ("m1",)
 
 
@@ -103,16 +103,16 @@ def test_a_fetch_that_ends_the_fetcher_is_a_step_of_its_own() -> None:
     assert sum(step.action == "end-fetch" for step in bad.steps) == 1
     assert not any(step.action == "end-fetch" for step in good.steps)
     assert [step.record for step in bad.steps if step.action == "send"] == ["m1", "m2 m3", "m4"]
-    outcome = foretell(bad, rules_of("1.1.1"), unclean=True)
+    outcome = predict(bad, rules_of("1.1.1"), unclean=True)
     assert outcome.logs["A"] == ("m2", "m3", "m4")
     assert [step.action for step in bad.steps][-6:-3] == ["wipe", "expire", "start"]
     assert outcome.logs["B"] == ("m2", "m3", "m4")
-    assert foretell(good, rules_of("2.0.1"), unclean=True).forked == ()
+    assert predict(good, rules_of("2.0.1"), unclean=True).forked == ()
 
 
 def test_a_cut_inside_of_a_batch_leaves_a_gap_for_good() -> None:
     bad, good = (schedule_of("batch-cut-inside-1.1.1", kafka) for kafka in ("1.1.1", "2.0.1"))
-    logs = foretell(bad, rules_of("1.1.1"), unclean=True).logs
+    logs = predict(bad, rules_of("1.1.1"), unclean=True).logs
     assert (logs["A"], logs["B"]) == (("m4",), ("m1", "m4"))
-    logs = foretell(good, rules_of("2.0.1"), unclean=True).logs
+    logs = predict(good, rules_of("2.0.1"), unclean=True).logs
     assert logs["A"] == logs["B"] == ("m1", "m4")

@@ -13,7 +13,7 @@ from highwater.checkers.model.transactions.transaction_schedule import (
     END,
     MARKER,
     ForetoldRecords,
-    foretell_records,
+    predict_records,
     transaction_schedule,
 )
 from highwater.checkers.model.transactions.transaction_scope import TransactionScope
@@ -21,7 +21,7 @@ from highwater.harness.base.errors import UsageError
 from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.nemesis.model_replay.transaction_replay import (
     TransactionReplay,
-    as_foretold_records,
+    records_reproduced,
     transaction_plan,
 )
 
@@ -35,7 +35,7 @@ def load(name: str) -> TransactionCounterexample:
 def told(
     name: str, kafka: str, client: str = "librdkafka"
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    fate = foretell_records(load(name), kafka, client)
+    fate = predict_records(load(name), kafka, client)
     return fate.lost, fate.published, fate.hanging
 
 
@@ -77,11 +77,11 @@ def test_a_late_marker_is_given_up_by_the_coordinator_and_ends_the_next_transact
 
 def test_what_an_old_epoch_is_refused_for_with_version_2_is_kept() -> None:
     for name in ("kafka-17754-3.9.2", "late-copy-4.4.0", "early-copy-4.4.0", "forgotten-4.4.0"):
-        assert foretell_records(load(name), "4.4.0", "java").harms is False
-        assert foretell_records(load(name), "4.4.0", "java-v1").harms is True
+        assert predict_records(load(name), "4.4.0", "java").harms is False
+        assert predict_records(load(name), "4.4.0", "java-v1").harms is True
     for name in ("late-copy-4.4.0", "early-copy-4.4.0"):
-        assert foretell_records(load(name), "3.9.2", "librdkafka").refused == ("m2",)
-        assert foretell_records(load(name), "3.3.2", "librdkafka").harms is False
+        assert predict_records(load(name), "3.9.2", "librdkafka").refused == ("m2",)
+        assert predict_records(load(name), "3.3.2", "librdkafka").harms is False
 
 
 def test_a_leader_is_waited_for_until_it_has_forgotten_the_producer() -> None:
@@ -112,16 +112,16 @@ def test_a_plan_has_the_whole_counterexample() -> None:
 
 def test_a_run_is_held_against_what_was_foretold() -> None:
     plan = transaction_plan(load("late-produce-4.4.0"), "4.4.0")
-    assert as_foretold_records(plan, {("lost-write", "m2"), ("G1a", "m1")}) is True
-    assert as_foretold_records(plan, {("lost-write", "m2")}) is None
+    assert records_reproduced(plan, {("lost-write", "m2"), ("G1a", "m1")}) is True
+    assert records_reproduced(plan, {("lost-write", "m2")}) is None
     plan = transaction_plan(load("kafka-14402-3.3.2"), "3.7.2")
-    assert as_foretold_records(plan, set()) is False
-    assert as_foretold_records(plan, {("hanging-transaction", "m1")}) is None
+    assert records_reproduced(plan, set()) is False
+    assert records_reproduced(plan, {("hanging-transaction", "m1")}) is None
     plan = transaction_plan(load("forgotten-4.4.0"), "4.4.0")
-    assert as_foretold_records(plan, {("G1a", "m1"), ("repeated-sequence", "m1")}) is True
-    assert as_foretold_records(plan, {("G1a", "m1")}) is None
+    assert records_reproduced(plan, {("G1a", "m1"), ("repeated-sequence", "m1")}) is True
+    assert records_reproduced(plan, {("G1a", "m1")}) is None
     plan = transaction_plan(load("forgotten-4.4.0"), "4.4.0", client="java")
-    assert as_foretold_records(plan, set()) is False
+    assert records_reproduced(plan, set()) is False
 
 
 def test_what_cannot_be_played_is_refused() -> None:

@@ -9,7 +9,7 @@ more and has let none of it pass, the ISR stays whole, and the window closes whe
 ``cost`` compares clusters of a release in turns: one without the wire, one with it between nodes,
 and one where clients pass it, too. Records of 1 kB, flat out under acks=all; and the median time to
 the acknowledgement of one record at a time. ``clients`` compares with the direct one the cluster
-whose clients pass the wire, while nobody holds anything.
+whose clients pass the wire, while nothing is held.
 """
 
 import contextlib
@@ -192,10 +192,10 @@ def stay_open(probe: Probe, offsets: dict[int, int], seconds: float) -> dict[int
 
 
 def members(probe: Probe, partition: int) -> int:
-    """How many replicas are in sync, asked until somebody answers."""
+    """How many replicas are in sync, asked until a broker answers."""
     return await_condition(
         lambda: len(probe.partition(TOPIC, partition).isr),
-        what="somebody to tell the ISR",
+        what="an answer on the ISR",
         limit_s=_ANSWER_S,
         passing=(UnreachableError,),
     )

@@ -99,7 +99,9 @@ def _sentence(plan: Plan) -> str:
     least = plan.topic.min_insync_replicas
     match plan.workload.acks, plan.topic.unclean_leader_election:
         case "0", _:
-            text = "With acks=0 no record is promised to be kept: nobody says that it was written"
+            text = (
+                "With acks=0 no record is promised to be kept: no broker says that it was written"
+            )
         case "1", _:
             text = "With acks=1 an acknowledged record is kept as long as no leader fails"
         case _, True:

@@ -356,7 +356,7 @@ def _missing(case: RunFiles, folder: Path) -> str:
 def _stage_metadata_logs(case: RunFiles) -> None:
     """Keep the metadata logs of controllers, all of them or none.
 
-    Without one of them nobody knows what a majority had.
+    Without one of them it is not known what a majority had.
     """
     folders = manifest.metadata_logs(case.run)
     paths = {folder.relative_to(case.run.path).as_posix(): folder for folder in folders.values()}

@@ -106,7 +106,7 @@ def verdict(findings: Findings) -> Verdict:
         findings.anomaly_counts.counts,
         findings.fault_counts,
     )
-    # Some fault may have been injected where nobody can read whether one was.
+    # Some fault may have been injected where it cannot be read whether one was.
     promise = promised(case.plan, faults=1 if fault_counts is None else fault_counts.count)
     unstruck = [_UNSTRUCK.format(requested(case.plan))] if _unstruck(findings) else []
     word, reasons = decide(promise, counts, unjudged=_unjudged(findings), untested=unstruck)
@@ -205,7 +205,7 @@ def _unjudged(findings: Findings) -> list[str]:
 
 
 def _standing(findings: Findings) -> list[str]:
-    """Return where the final read ended at a last stable offset for a reason that nobody knows.
+    """Return where the final read ended at a last stable offset for an unknown reason.
 
     A transaction that hangs is a reason, if that offset is of its first record.
     """
@@ -283,7 +283,7 @@ def _other_findings(counts: dict[str, int]) -> str:
         did += f" and let readers see {aborted:,} {records} of aborted transactions"
     if hanging := counts.get(HANGING, 0):
         transactions = "a transaction" if hanging == 1 else f"{hanging:,} transactions"
-        did += f" and has {transactions} open that nobody ends"
+        did += f" and has {transactions} open that no client ends"
     if forgotten := counts.get(LOST_DECISION, 0):
         many = f"{forgotten:,} decisions of controllers"
         did += f" and lost {'a decision of a controller' if forgotten == 1 else many}"

@@ -101,7 +101,7 @@ def main() -> None:
     try:
         sys.stdout.flush()
     except (HighwaterError, _ClosedPipe):
-        sys.stdout = io.StringIO()  # nobody gets the rest, and flushing it would fail again
+        sys.stdout = io.StringIO()  # the rest is not read, and flushing it would fail again
     sys.exit(code)
 
 

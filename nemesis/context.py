@@ -252,7 +252,7 @@ class ScheduleContext:
 
     def controller(self) -> int:
         """Return the active controller, once there is one that is told."""
-        return self.until(self.probe.controller, what="somebody to tell the controller")
+        return self.until(self.probe.controller, what="an answer on the controller")
 
     def send(
         self, value: str, *, leader: int, partition: int = 0, limit_s: float | None = None

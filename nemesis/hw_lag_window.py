@@ -26,7 +26,7 @@ def widen(seconds: float) -> dict[str, str]:
     A follower's fetch is parked at the leader for ``replica.fetch.wait.max.ms`` when nothing is
     new, and brings the raised HW only then (except on 2.4.0 to 2.5.1, which answer a follower that
     has a stale HW at once). The lag limit and the socket's time-out must not be shorter; the latter
-    not much longer either, because a dead container's address refuses nobody, and a broker that is
+    not much longer either, because a dead container's address refuses nothing, and a broker that is
     made leader waits so long for its fetcher to give that up.
     """
     wait_ms = int(seconds * 1000)

@@ -156,7 +156,7 @@ class Nemesis:
                     self._open[target] = before
             raise
         if before is not None:
-            before.stack.close()  # nobody is left to be woken
+            before.stack.close()  # no process is left to be woken
             self._fault_log.fault(before.fault.name, "heal", f"{target} is paused no more", broker)
         effect = FaultEffect(effect) if isinstance(effect, str) else effect
         self._fault_log.fault(name, "inject", effect.says, whom, removed=effect.rows)

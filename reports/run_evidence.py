@@ -87,7 +87,7 @@ class RunObservations:
         messages: single messages that the wire acted on, in the order in which they came.
         fault_counts: what was done to the cluster; None where that cannot be read.
         acks: per partition, the times in ns at which sends were acknowledged, ascending.
-        done: what that was: with acks=0 nobody acknowledges.
+        done: what that was: with acks=0 no broker acknowledges.
         acked_at: id of a record to the time of its acknowledgement, for the asked-for ids only.
         sends: for the asked-for places, who was acknowledged there: (sent at, id) in order of time.
         log_lines: ``events/log_lines``.

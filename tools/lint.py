@@ -70,6 +70,11 @@ _MANNERED: Final = re.compile(
     re.IGNORECASE,
 )
 
+_VAGUE: Final = re.compile(
+    r"\b(nobody|somebody|foretells?|foretold|footsteps?|deeds?)\b", re.IGNORECASE
+)
+"""Words for which the field has others, in the product and its pages."""
+
 Complaint = tuple[Path, int, str]
 
 
@@ -148,10 +153,10 @@ def rooms_imported(path: Path) -> Iterator[Complaint]:
         yield path, line, "import highwater.ROOM: no package is named as the folder"
 
 
-def mannered_words(path: Path) -> Iterator[Complaint]:
-    """Yield phrases that docs/style.md refuses, in code, comments and pages."""
+def refused_words(path: Path, words: re.Pattern[str]) -> Iterator[Complaint]:
+    """Yield words that docs/style.md refuses, in code, comments and pages."""
     text = path.read_text("utf-8")
-    for match in _MANNERED.finditer(text):
+    for match in words.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         yield path, line, f"{match[1]!r} is hard to read: say it plainly"
 
@@ -209,7 +214,10 @@ def complaints(root: Path) -> list[Complaint]:
         violations += rooms_imported(path)
     for path in [*everywhere, *root.glob("*.md"), *(root / "docs").rglob("*.md")]:
         if path.name not in {"lint.py", "style.md"}:
-            violations += mannered_words(path)
+            violations += refused_words(path, _MANNERED)
+    for path in [*(path for path, _ in trees), *(root / "docs").rglob("*.md")]:
+        if path.name not in {"lint.py", "style.md", "changelog.md"}:
+            violations += refused_words(path, _VAGUE)
     pages = [root / "README.md", root / "CONTRIBUTING.md", root / "SECURITY.md"]
     pages += sorted((root / "docs").rglob("*.md"))
     violations += many_words(pages)

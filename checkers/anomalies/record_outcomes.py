@@ -143,14 +143,14 @@ def ledger(
     """Return the ledger of every run: the fields of ``harness.runs.verdict.Ledger``.
 
     Args:
-        counts: how many anomalies there are of each run and kind.
-        replaced: how many records of each run compaction may have removed.
+        counts: how many anomalies there are of partition run and kind.
+        replaced: how many records of partition run compaction may have removed.
     """
     runs: dict[str, Counter[str]] = {}
-    for each in ledgers:
-        ledger = runs.setdefault(each.run, Counter())
+    for partition in ledgers:
+        ledger = runs.setdefault(partition.run, Counter())
         for name in ("sent", "acknowledged", "failed", "unknown"):
-            ledger[name] += getattr(each, name)
+            ledger[name] += getattr(partition, name)
     for run, ledger in runs.items():
         ledger.update({name: counts.get((run, kind), 0) for kind, name in _LEDGER.items()})
         # Records without a partition may be found in any: ``PartitionLedger.read`` lacks them.

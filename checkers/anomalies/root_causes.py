@@ -114,7 +114,7 @@ class TruncatedRanges:
     def _made(self, batch: pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
         """Return the log, the offset and the rank of the anomalies that make ranges."""
         rank = pc.index_in(batch["kind"], pa.array(_BEFOREHAND))
-        # Under acks=0 nobody is told where a record stands; a reader may have met it all the same.
+        # Under acks=0 no client is told where a record stands; a reader may have met it.
         untold = pc.and_(batch["offset"].is_null(), pc.equal(batch["kind"], LOST))
         points = _points(batch, "copies", untold.to_numpy(zero_copy_only=False))
         offset, has_offset = _numbers(batch["offset"])

@@ -8,11 +8,11 @@ is lost only if nothing explains that it is gone:
   send began after this one was acknowledged, wherever it stands: where a log was cut, offsets are
   given again, and the later value is the last one all the same;
 - *a later tombstone may have gone*: it was acknowledged at a greater offset, or began after this
-  one was acknowledged, or nobody knows whether or where it was written; and it began at least
+  one was acknowledged, or it is not known whether or where it was written; and it began at least
   ``delete.retention.ms`` before the final read ended;
 - it is itself such a tombstone.
 
-Aborted records replace nothing. A record whose offset nobody was told is replaced by any of these.
+Aborted records replace nothing. A record of unknown offset is replaced by any of these.
 
 ``resurrected-value``: the last record of a key that the final read returned is a value, although a
 tombstone was acknowledged behind it. A tombstone is removed only after all that it replaces

@@ -40,7 +40,7 @@ class Severity(StrEnum):
     SERIOUS = "serious"  # data is there, and clients that do everything right are misled
     MINOR = "minor"  # order is lost, which many clients do not need
     EXPECTED = "expected"  # Kafka promises nothing against it
-    UNDECIDED = "undecided"  # nobody can say
+    UNDECIDED = "undecided"  # it is not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Disturbances:
 
     @classmethod
     def of(cls, case: RunFiles) -> Self:
-        """Return those of a run; all of it, where nobody knows."""
+        """Return those of a run; all of it, where it is not known."""
         if _FAULTS not in case.tables or _PARTITIONS not in case.tables:
             return cls([(-FOREVER, FOREVER)])
         faults = pq.read_table(case.tables[_FAULTS]).sort_by("time_ns").to_pylist()

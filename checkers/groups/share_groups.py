@@ -1,7 +1,7 @@
 """Share groups are queues (KIP-932): what they promise, judged by the journals of their members.
 
 - ``two-holders``: a record was given to a member while another held it. A holder has it until it
-  answers, ends, or its lock has run out. Nobody but the broker knows when that began, but not
+  answers, ends, or its lock has run out. Only the broker knows when that began, but not
   before the record was sent, or the holder before had given it up: what is given to the next member
   sooner than a lock lasts after *that* was given too soon. Two more signs are told delivery counts
   that do not grow, and an answer that was taken from a holder whose lock had passed on to another.

@@ -10,8 +10,8 @@ A record is judged only where nothing but the group's own beginning explains tha
 - *the group went past it*: some member was given a record at a greater offset of that partition,
   and every such poll began after this one was acknowledged. If one came before, the log was cut
   there since, and another anomaly says so;
-- *nobody sent it past*: until then no member sought a known offset behind the record. That is what
-  an application does, or an offset that its group has committed, or that somebody has set for it.
+- *no member was sent past it*: until then no member sought a known offset behind the record. That
+  is what an application does, or an offset that its group has committed, or that was set for it.
 
 A member that no longer runs may have been given records that it had no time to return: they are
 given again, to others, and the history has these.

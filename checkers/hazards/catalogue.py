@@ -43,7 +43,7 @@ _PROTOCOL: Final = "inter.broker.protocol.version"
 _FORMAT: Final = "message.format.version"
 
 _POWER: Final = ClientOption("power", ("shared", "separate"), unknown="yes")
-"""Unless somebody says otherwise, a machine can lose its power."""
+"""Unless told otherwise, a machine can lose its power."""
 
 _WITH_EPOCHS: Final = Setting(_PROTOCOL, ">=", "0.11", scope="broker", guards=False)
 """With an older protocol a follower asks no leader for epochs: that is old-protocol."""
@@ -657,7 +657,7 @@ _ENTRIES: Final = (
     Hazard(
         id="KAFKA-14402",
         aliases=("hanging-transaction",),
-        title="A late Produce opens a transaction that nobody ends.",
+        title="A late Produce opens a transaction that never ends.",
         loses=(
             "Nothing on disk, but read_committed readers get no record that is written after it, of"
             " any producer. If its producer id goes on in that partition, in whatever epoch, the"
@@ -738,7 +738,7 @@ _ENTRIES: Final = (
         aliases=("wrong-topic",),
         title="A Java producer sends a record of one topic to another.",
         loses=(
-            "Readers of a topic get a record that nobody sent to it; its own record is not there,"
+            "Readers of a topic get a record that was not sent to it; its own record is not there,"
             " and its producer was told of a time-out. The checksum is right: it does not cover"
             " the topic."
         ),
@@ -763,7 +763,7 @@ _ENTRIES: Final = (
         title="A group that begins at the latest skips what is first written to a new partition.",
         loses=(
             "Nothing on disk. Acknowledged records are never given to a group that was there before"
-            " they were sent; nobody gets an error, and the group has no lag."
+            " they were sent; no client gets an error, and the group has no lag."
         ),
         conditions=(ConsumerGroups(("latest",)),),
         schedule=(
@@ -789,7 +789,7 @@ _ENTRIES: Final = (
         title="A share group skips what is first written to a partition that is added.",
         loses=(
             "Nothing on disk. Acknowledged records are never given to a share group that reads the"
-            " topic; nobody gets an error."
+            " topic; no client gets an error."
         ),
         conditions=(On("kraft"), Releases((((4, 1), (4, 4)),)), ShareGroups()),
         schedule=(
@@ -847,7 +847,7 @@ _ENTRIES: Final = (
         title="Kafka's own topic of share groups is not as safe as what they read.",
         loses=(
             "Acknowledgements of share groups: what a member has accepted is given to another"
-            " again, or what none has accepted to nobody."
+            " again, or what none has accepted to none."
         ),
         topic=SHARE_GROUPS,
         conditions=(_WEAK,),
@@ -863,7 +863,7 @@ _ENTRIES: Final = (
         title="Kafka's own topic about the remote tier is not as safe as what is there.",
         loses=(
             "What Kafka knew of segments in the remote tier: records that are there alone cannot be"
-            " read any more, and nobody deletes them."
+            " read any more, and they are never deleted."
         ),
         topic=REMOTE_TIER,
         conditions=(_WEAK,),

@@ -1,6 +1,6 @@
 """Conditions of a hazard as data: each is a question to the facts of a cluster.
 
-An answer is yes, no or unknown. A "no" says whether the cluster is guarded (by what somebody has
+An answer is yes, no or unknown. A "no" says whether the cluster is guarded (by what has been
 set: a setting, a feature, a client) or not affected (by its release or its coordination, or because
 it has nothing that the hazard is about).
 """

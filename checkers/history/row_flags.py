@@ -58,7 +58,7 @@ OF_FENCE: Final = 1 << 15
 PROOF: Final = 1 << 16
 PROVEN: Final = 1 << 17
 """Flags of sends, set when records are summed up. PROOF: the outcome of some send of the record is
-not known, somebody has read it in an operation that ended well, and its sender is the only one or
+not known, it was read in an operation that ended well, and its sender is the only one or
 the greatest of them. PROVEN: a send of the same operation has PROOF, so that operation took effect
 (Jepsen's ``must-have-committed?``). A reader of uncommitted records proves nothing."""
 

@@ -185,7 +185,7 @@ class ClientHistory:
     def entangled(self) -> bool:
         """True if operations may be in a cycle of reads and of time, write-write edges left aside.
 
-        Where each client only sends or only reads, and nobody has read a record before its writer
+        Where each client only sends or only reads, and no client read a record before its writer
         began, such edges never lead back: let a writer's time be its begin, and a reader's its end.
         """
         return bool(self._summed["foreseen"]) or self.two_faced

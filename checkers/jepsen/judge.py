@@ -32,10 +32,10 @@ from highwater.checkers.spark.engine import Engine, Rows
 from highwater.harness.runs.history import OK, SEND
 
 MEANS: Final = {
-    "lost-write": "acknowledged, read by nobody, and a reader came further",
+    "lost-write": "acknowledged, never read, and a reader came further",
     "vanished": "acknowledged, read once, and passed over by who read last",
-    "unseen": "acknowledged, read by nobody, and no reader is known to have come so far",
-    "phantom": "read, and sent by nobody",
+    "unseen": "acknowledged, never read, and no reader is known to have come so far",
+    "phantom": "read, and never sent",
     "duplicate": "one record at several offsets",
     "inconsistent-offsets": "several records at one offset",
     "G1a": "read, although its transaction was aborted",
@@ -58,7 +58,7 @@ for _kind in ("G0", "G1c"):
 
 _ALWAYS_ALLOWED: Final = frozenset(("int-send-skip", "G0", "G0-process", "G0-realtime"))
 _ALLOWED_TO_SUBSCRIBERS: Final = frozenset(("poll-skip", "nonmonotonic-poll"))
-_UNREAD: Final = frozenset(("unseen",))  # of a history without polls: nobody has looked
+_UNREAD: Final = frozenset(("unseen",))  # of a history without polls: no reader has looked
 _ALLOWED_WITH_WW: Final = frozenset(("G1c", "G1c-process", "G1c-realtime"))
 
 OPERATIONS_FILE: Final = "history.parquet"
@@ -238,7 +238,7 @@ def _untested(acknowledged: int, *, polled: bool) -> str:
         return "No send was acknowledged, so no promise was put to the test."
     if not polled:
         sends = f"{acknowledged:,} send{'s were' if acknowledged > 1 else ' was'} acknowledged"
-        return f"{sends} and no poll ended well: nobody looked whether the records are there."
+        return f"{sends} and no poll ended well: no reader looked whether the records are there."
     return ""
 
 

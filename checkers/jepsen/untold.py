@@ -1,15 +1,15 @@
 """Untold results: operations of a history that ended well, and do not say what came of them.
 
 ``[[:poll]]`` in a completion is no empty poll: nothing is known of what it read (so end the final
-polls of Maelstrom's histories). What a reader may have read there, nobody can be accused of:
+polls of Maelstrom's histories). What a reader may have read there is no evidence:
 
-- lost-write, unseen and vanished say that nobody read a record, or nobody later. They are not
+- lost-write, unseen and vanished say that no reader read a record, or none later. They are not
   told of a record that a poll without a result may have read: it ended after the record was sent
   (for vanished: after the record was last read), its client was not assigned to other keys alone,
   and had not read further before without an assignment, a seek or a rebalance since;
 - poll-skip and int-poll-skip say that a client passed over a record: not told where the client
   polled without a result between the two operations, or in them;
-- phantom says that nobody sent a record: not told where a send that had begun does not say what.
+- phantom says that no producer sent a record: not judged where a send does not say what it sent.
 
 All other kinds need only what was seen. A history in which anything is untold is never valid.
 """
@@ -38,7 +38,7 @@ from highwater.harness.base.wording import count
 from highwater.harness.runs.history import ASSIGN, FAIL, OK, READ, REBALANCE, SEEK, SUBSCRIBE
 
 _UNMET: Final = {"lost-write": 0, "unseen": 0, "vanished": 1}
-"""Kinds that say that nobody read a record, and from which of their steps on."""
+"""Kinds that say that no reader read a record, and from which of their steps on."""
 
 _PASSED: Final = ("poll-skip", "int-poll-skip")
 _UNSENT: Final = "phantom"

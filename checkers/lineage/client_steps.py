@@ -10,7 +10,7 @@ from highwater.harness.runs.verdict import Witness
 _SOURCE: Final = "history/ops"
 _SAYS: Final = {
     "inconsistent-offsets": "{place} is that of {copies}.",
-    "phantom": "{last} read {record} at {place}; nobody ever sent it.",
+    "phantom": "{last} read {record} at {place}; no producer sent it.",
     "G1a": "{first} failed to send {record}; {last} read it at {place} all the same.",
     "precommitted-read": "{last} sent {record} and read it in the same operation.",
     "vanished": "{first} sent {record}, and it was read at {place}; {last} did not find it there.",

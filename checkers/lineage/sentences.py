@@ -27,7 +27,7 @@ def sentence(row: Row, subject: Subject | None) -> str:
     let = f"Let R be {row['value']}, {_acknowledged(row, subject)}."
     if row["kind"] == LOST:
         return " ".join([let, *_lost(row, subject)])
-    return f"{let} However, no reader came as far as R, so nobody can say whether it is there."
+    return f"{let} However, no reader came as far as R, so it is not known whether it is there."
 
 
 def _acknowledged(row: Row, subject: Subject | None) -> str:
@@ -35,7 +35,7 @@ def _acknowledged(row: Row, subject: Subject | None) -> str:
     name = where(row["topic"], row["partition"])
     at = f"at offset {row['offset']} of {name}" if row["offset"] is not None else f"in {name}"
     if row["acks"] in ACKNOWLEDGED:
-        return f"sent with acks={row['acks']}, which nobody acknowledges, {at}"
+        return f"sent with acks={row['acks']}, which no broker acknowledges, {at}"
     by = ""
     for send in subject.sends if subject else ():
         leader = subject.leader_of(send) if subject else None

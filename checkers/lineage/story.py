@@ -54,7 +54,7 @@ def _unacknowledged(row: Row) -> str:
     """Return the outcome of a send in words; one without an error is of an aborted transaction."""
     if row["outcome"] != INFO and row["error"] is None:
         return ": its transaction was aborted"
-    outcome = "nobody knows whether it was written" if row["outcome"] == INFO else "refused"
+    outcome = "it is not known whether it was written" if row["outcome"] == INFO else "refused"
     return f" ({row['error']}): {outcome}"
 
 
@@ -75,7 +75,7 @@ def _acknowledged(subject: Subject) -> Iterator[Witness]:
                 who=row["process"],
                 what="sent",
                 time_ns=row["complete_ns"],
-                says=f"{subject.value} {ACKNOWLEDGED[row['acks']]}; nobody acknowledges it.",
+                says=f"{subject.value} {ACKNOWLEDGED[row['acks']]}; no broker acknowledges it.",
                 source=_OPS,
             )
             continue
@@ -240,7 +240,7 @@ def _disks(subject: Subject) -> Iterator[Witness]:
             written = "" if epoch is None else f", written in epoch {epoch}"
             if copies_there and began.get(broker, 0) > subject.offset:
                 says = f"The disk of broker {broker} holds {value} at {place}{written}: its log"
-                says += f" begins at {began[broker]}, and nobody can read it."
+                says += f" begins at {began[broker]}, and it cannot be read."
             elif copies_there:
                 says = f"The disk of broker {broker} holds {value} at {place}{written}."
             elif end.last is None or end.last < subject.offset:

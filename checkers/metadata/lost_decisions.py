@@ -12,7 +12,7 @@ it before the freeze.
 Not lost is what a later request may have changed: one that was never answered may have taken
 effect. An ISR is only judged where the log has the whole history of its leader epoch. "No leader"
 is not judged: a broker also says it of a leader whose address it does not know. Where nothing was
-said, or nobody knows what there is at the end, the whole run is "not judged".
+said, or it is not known what there is at the end, the whole run is "not judged".
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -284,4 +284,4 @@ def _lost_leader(
 
 
 def _listed(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, sorted(brokers))) or "nobody"
+    return ",".join(map(str, sorted(brokers))) or "no broker"

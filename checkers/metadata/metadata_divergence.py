@@ -11,7 +11,7 @@ Two rules of Raft say which offsets have to agree, whoever leads and whatever is
   must be there, and agree. What a majority has on its disks is not enough: it is committed only if
   the leader of its own epoch knew, and a later leader may replace it (Raft, figure 8).
 
-Above these bounds logs may differ: a controller that was cut off keeps what nobody committed until
+Above these bounds logs may differ: a controller that was cut off keeps what was not committed until
 it meets the next leader. No difference either: a prefix that a snapshot covers (KIP-630), another
 end, and the torn batch that a kill leaves there.
 

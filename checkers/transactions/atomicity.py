@@ -2,7 +2,7 @@
 
 A transaction is all or nothing (KIP-98). Of one whose commit was acknowledged every record that is
 not there is lost, and of one that was aborted every record that is there is read wrongly; other
-checkers say so. This one judges those whose outcome nobody knows: a time-out, a crash within the
+checkers say so. This one judges those of unknown outcome: a time-out, a crash within the
 commit. A record is not there if the final read passed the offset that its producer was told, or
 the whole partition.
 """
@@ -38,7 +38,7 @@ from highwater.checkers.spark.engine import Rows
 SENDING: Final = schema(
     "operation", "slot", "client", "at", "offset", "there", "gone", gone=pa.bool_()
 )
-"""A send of a transaction whose outcome nobody knows: the offset its producer was told; where the
+"""A send of a transaction of unknown outcome: the offset its producer was told; where the
 final read returned the record (``there``; null: nowhere), and whether it is surely not there."""
 
 
@@ -70,7 +70,7 @@ def torn_transactions(tables: Tables) -> Rows | None:
 
 @derived
 def unknown_sends(tables: Tables) -> Rows | None:
-    """Return the sends of our runs' transactions whose outcome nobody knows, in ``SENDING``.
+    """Return the sends of our runs' transactions of unknown outcome, in ``SENDING``.
 
     None if no run has transactions. Compaction removes records of a transaction one by one.
     """
@@ -84,7 +84,7 @@ def unknown_sends(tables: Tables) -> Rows | None:
 
 
 def sendings(view: ClientHistory, limits: pa.Table) -> Rows:
-    """Return the sends of transactions whose outcome nobody knows, in ``SENDING``.
+    """Return the sends of transactions of unknown outcome, in ``SENDING``.
 
     Args:
         view: of the runs.

@@ -2,8 +2,8 @@
 
 A coordinator writes a marker into every partition of a transaction that it ends, and only then
 calls it complete (KIP-98). A record of that transaction which arrives after the marker opens it
-again, and nobody will end it: the last stable offset stands, and read_committed readers get nothing
-behind it (KAFKA-14402, KIP-890). Both sides are on the disks: the partition's log, and the
+again, and no client will end it: the last stable offset stands, and read_committed readers get
+nothing behind it (KAFKA-14402, KIP-890). Both sides are on the disks: the partition's log, and the
 coordinator's, ``__transaction_state``.
 """
 

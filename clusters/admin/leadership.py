@@ -29,7 +29,7 @@ _ELECTION_S: Final = 5.0
 _NOTICE_S: Final = 1.0
 """In this time a broker notices a new node; nothing tells when it has."""
 
-_NOBODY: Final = {"version": 1, "brokerid": -1, "timestamp": "0"}
+_NO_CONTROLLER: Final = {"version": 1, "brokerid": -1, "timestamp": "0"}
 
 _EVERY_S: Final = 0.01
 _ANSWER_S: Final = 5.0
@@ -125,7 +125,7 @@ class ZooKeeperMover:
         """Wait until any broker is elected after an epoch, and return its id.
 
         Brokers that all missed the end of the last controller wait for the next one's node. They
-        get one of nobody, which is deleted again.
+        get one without a leader, which is deleted again.
         """
         deadline = time.monotonic() + LIMIT_S
         while True:
@@ -135,7 +135,7 @@ class ZooKeeperMover:
             except WaitTimeoutError:
                 if time.monotonic() >= deadline:
                     raise
-            if self._view.create("/controller", _NOBODY, ephemeral=True):
+            if self._view.create("/controller", _NO_CONTROLLER, ephemeral=True):
                 with contextlib.suppress(WaitTimeoutError):
                     return self._await_election(live, epoch, _NOTICE_S)
                 self._view.delete("/controller")

@@ -201,7 +201,7 @@ class ZooKeeperView:
         return json.loads(data)
 
     def update(self, path: str, change: Callable[[Any], object]) -> None:
-        """Change a node's content in place, again from what it is if somebody else was faster.
+        """Change a node's content in place, again from what it is if another writer was faster.
 
         Raises:
             UnreachableError: ZooKeeper does not answer, or others change the node all the time.

@@ -157,7 +157,7 @@ class AddressGroup:
         raise HarnessError(f"no free ports are left from {_BLOCKS.start} to {_BLOCKS.stop}")
 
     def _claimed(self, host: str, port: int) -> bool:
-        """Bind the claim to an address; return whether nobody else has it."""
+        """Bind the claim to an address; return whether it was free."""
         claim = socket.socket()
         try:
             claim.bind((host, port))

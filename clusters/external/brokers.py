@@ -162,6 +162,6 @@ class ExternalBroker:
 
     def _out_of_reach(self, *_: object) -> NoReturn:
         raise HarnessError(
-            f"the files of broker {self.id} are out of reach: somebody else runs it",
+            f"the files of broker {self.id} are out of reach: others run it",
             hint="Faults of the disk and upgrades need a cluster that Highwater starts.",
         )

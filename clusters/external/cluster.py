@@ -306,7 +306,7 @@ class ExternalCluster:
             raise HarnessError(
                 f"another run works on this cluster, or was left there: it has the topic"
                 f" {', '.join(others)}",
-                hint="Wait for its end. If nobody works there, highwater heal --inventory FILE"
+                hint="Wait for its end. If no command runs there, highwater heal --inventory FILE"
                 " deletes what a run of this machine has left.",
             )
 

@@ -1,7 +1,7 @@
 """A JVM for Kafka's Java clients of a release, under its guard; Python drives it by Py4J.
 
 Its main class is Py4J's ``GatewayServer``: it takes a free port of the loopback address, makes a
-token without which it obeys nobody, and prints both.
+token without which it obeys no client, and prints both.
 """
 
 import contextlib

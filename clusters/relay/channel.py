@@ -74,7 +74,7 @@ class Channel:
 
     Attributes:
         blocked: whether a rule lets nothing pass.
-        discards: whether nobody is there to get what it forwards.
+        discards: whether it forwards to no receiver.
         ended: whether a frame was dropped, and the connection is to end when all before it is sent.
     """
 
@@ -287,7 +287,7 @@ class Channel:
             self._enqueue(memoryview(self._delayed.popleft()[1]))
 
     def enqueue(self, frame: bytearray) -> None:
-        """Forward a frame that nobody has sent."""
+        """Forward a frame of the relay's own."""
         self._enqueue(memoryview(frame))
 
     def _enqueue(self, view: memoryview) -> None:

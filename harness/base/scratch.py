@@ -50,7 +50,7 @@ def _locked_folder() -> Path:
 
 
 def _clear_left() -> None:
-    """Remove the folders that nobody locks: those of processes that have ended.
+    """Remove the folders without a lock: those of processes that have ended.
 
     A process id would not tell: another container may share the folder, with ids of its own.
     """

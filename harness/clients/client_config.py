@@ -107,7 +107,7 @@ def consumer(
     """Return settings of a consumer that reports a position out of range, and does not move.
 
     The binding insists on a group id, and librdkafka looks for the group's coordinator even when
-    nobody joins, which makes brokers create ``__consumer_offsets``: the driver keeps that small.
+    without members, which makes brokers create ``__consumer_offsets``: the driver keeps that small.
 
     Args:
         group: which it joins and commits to; without one it is assigned partitions by hand.

@@ -66,7 +66,7 @@ class LastStableOffsets:
 
     Args:
         fences: partition to the offset of a record that every in-sync replica has; None is none.
-        limit_s: seconds after which no transaction should be open any more; None: nobody knows,
+        limit_s: seconds after which no transaction should be open any more; None: not known,
             and nothing stands.
         ask: returns the last stable offset that the leader of a partition tells; -1 if it does not.
         clock: seconds, monotonic.
@@ -137,7 +137,7 @@ def final_read(
     Args:
         fence: settings of a producer with acks=all.
         reader: settings of a consumer that reports an offset out of range instead of moving on.
-        open_s: seconds after which no transaction should be open any more; None if nobody knows.
+        open_s: seconds after which no transaction should be open any more; None if it is not known.
         library: that the reader is of; another than librdkafka only without transactions, whose
             markers it does not pass by itself.
     """
@@ -280,7 +280,7 @@ def _last_offset(client: RecordConsumer, topic: str, partition: int) -> int:
 def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: float) -> int:
     """Return the offset at which a partition begins: a reader of an earlier one gets an error.
 
-    Only a remote tier moves it: all other topics keep what they have. It is 0 if nobody tells it.
+    Only a remote tier moves it: all other topics keep what they have. It is 0 if it is not known.
     """
     with contextlib.suppress(WaitTimeoutError):
         bounds = await_condition(

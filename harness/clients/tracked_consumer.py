@@ -68,7 +68,7 @@ class TrackedConsumer:
         self._next: dict[int, int] = {}
         """The offset that each assigned partition is read from next."""
         self.revoked = False
-        """Whether partitions were taken away since somebody set this to False."""
+        """Whether partitions were taken away since this was set to False."""
         if journal is not None:
             settings = {**settings, "on_commit": journal.answered}
         self._client: RecordConsumer | None = library.consumer(settings)

@@ -25,7 +25,7 @@ class Truncation(StrEnum):
 
 _EXPLANATIONS = {
     Truncation.HIGH_WATERMARK: (
-        "A new follower cuts its log to its own high watermark at once, asking nobody, although "
+        "A new follower cuts its log to its own high watermark at once, with no request, although "
         "records above it may be committed (before KIP-101)."
     ),
     Truncation.LEADER_EPOCH: (

@@ -118,7 +118,7 @@ FAULTS: Final = pa.schema(
         pa.field("time_ns", pa.int64(), nullable=False),
         pa.field("fault", pa.string(), nullable=False),  # kill, pause, stop, or step for a story
         pa.field("phase", pa.string(), nullable=False),  # inject, heal, note
-        pa.field("broker", pa.int32()),  # whom; null: nobody in particular
+        pa.field("broker", pa.int32()),  # whom; null: none in particular
         pa.field("says", pa.string(), nullable=False),  # one sentence for a person
         # offsets that it removed from its broker's logs; see harness.runs.faults.effects
         pa.field("removed", pa.list_(REMOVED)),

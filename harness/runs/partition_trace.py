@@ -21,7 +21,7 @@ Partition: TypeAlias = tuple[str, int]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 UNKNOWN: Final = -1
-"""Stands for a LEO, a HW or an epoch that nobody told."""
+"""Stands for a LEO, a HW or an epoch that is not known."""
 
 SILENT_NS: Final = 2_000_000_000
 """So soon after its last answer a broker that fell silent is seen to be."""

@@ -139,7 +139,7 @@ def show_likeness(topic: Topic) -> None:
 def _read_without_groups(plan: Plan, inventory: Inventory) -> bool:
     """Return whether kafka-python can read in librdkafka's place.
 
-    librdkafka asks for the coordinator of a group that nobody joins, and brokers create
+    librdkafka asks for the coordinator of a group without members, and brokers create
     ``__consumer_offsets`` for the answer.
     """
     choice = read_client(KAFKA_PYTHON, inventory.kafka)

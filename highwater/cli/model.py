@@ -97,7 +97,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     unclean: Annotated[bool, Option("--unclean", help="Allow unclean elections.")] = False,
     by_hand: Annotated[
         bool,
-        Option("--by-hand", help="Let an operator elect anybody who lives where nobody leads."),
+        Option("--by-hand", help="Let an operator elect any live replica where no broker leads."),
     ] = False,
     by: Annotated[
         str,

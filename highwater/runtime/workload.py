@@ -86,7 +86,7 @@ def may_be_open_s(timeout_s: float | None, *, answered: bool) -> float | None:
         answered: whether every other client was told the end of each of its transactions.
 
     Returns:
-        None if nobody knows: the time-out of these others is long.
+        None if it is not known: the time-out of these others is long.
     """
     if not answered:
         return None

@@ -21,7 +21,7 @@ def _state(cluster: Cluster, topic: str, partition: int) -> PartitionState:
     with contextlib.closing(cluster.probe()) as probe:
         return await_condition(
             lambda: probe.partition(topic, partition),
-            what=f"somebody to tell who leads {topic}-{partition}",
+            what=f"an answer on the leader of {topic}-{partition}",
             limit_s=_LOOK_LIMIT_S,
             passing=(UnreachableError,),
         )
@@ -63,7 +63,7 @@ def _move(cluster: Cluster, aim: FaultTarget, topic: str, partition: int = 0) ->
     name, state = f"{topic}-{partition}", _state(cluster, topic, partition)
     candidates = _others(cluster, state)
     if state.leader < 0 or not candidates:
-        raise NothingDoneError(f"{name} has nobody to whom leadership could be moved")
+        raise NothingDoneError(f"{name} has no broker to which leadership could be moved")
     new_leader = candidates[int(aim.choice * len(candidates))]
     cluster.move_leader(topic, partition, new_leader)
     return f"leadership of {name} was moved from broker {state.leader} to broker {new_leader}"
@@ -109,7 +109,7 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     running = [broker.id for broker in cluster.brokers.values() if broker.state == "running"]
     others = [broker for broker in running if broker != state.leader]
     if state.leader < 0 or not others:
-        raise NothingDoneError(f"{name} has nobody who could lead it uncleanly")
+        raise NothingDoneError(f"{name} has no broker that could lead it uncleanly")
     asks = cluster.release.elects_by_hand
     cluster.configure(aim.topic.name, {_UNCLEAN: "false"})
     try:

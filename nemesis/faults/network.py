@@ -51,7 +51,7 @@ def partition(cluster: Cluster, broker: int) -> Iterator[str]:
 def partition_outbound(cluster: Cluster, broker: int) -> Iterator[str]:
     """Cut what a broker sends to every other node; it still receives."""
     network = _network(cluster)
-    says = f"nobody hears broker {broker}"
+    says = f"no broker receives from broker {broker}"
     yield from _links(network, "cut", out_of(broker, network.nodes), says)
 
 
@@ -59,7 +59,7 @@ def partition_outbound(cluster: Cluster, broker: int) -> Iterator[str]:
 def partition_inbound(cluster: Cluster, broker: int) -> Iterator[str]:
     """Cut what every other node sends to a broker; it still sends."""
     network = _network(cluster)
-    says = f"broker {broker} hears nobody"
+    says = f"broker {broker} receives from no broker"
     yield from _links(network, "cut", into(broker, network.nodes), says)
 
 

@@ -114,7 +114,7 @@ def _in_sync(probe: Probe, topic: Topic | None) -> list[frozenset[int]]:
             await_condition(
                 partial(probe.partition, topic.name, partition),
                 lambda state: bool(state.isr),
-                what=f"somebody to tell who is in sync of {topic.name}-{partition}",
+                what=f"an answer on the ISR of {topic.name}-{partition}",
                 limit_s=_ISR_LIMIT_S,
                 passing=(UnreachableError,),
             ).isr

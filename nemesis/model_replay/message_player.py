@@ -33,7 +33,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     # A fetch is answered at once, with the HW from before it, as in the model.
     "replica.fetch.wait.max.ms": "0",
     "replica.fetch.backoff.ms": "100",
-    # Nobody gives up a message that the wire holds.
+    # No client gives up a message that the wire holds.
     "request.timeout.ms": _PATIENCE_MS,
     "replica.socket.timeout.ms": _PATIENCE_MS,
     "controller.socket.timeout.ms": _PATIENCE_MS,

@@ -81,7 +81,7 @@ class Player:
     def _live(self) -> frozenset[int]:
         """Brokers that have a session."""
         return self._context.until(
-            self._context.probe.live_brokers, what="somebody to tell which brokers have sessions"
+            self._context.probe.live_brokers, what="an answer on which brokers have sessions"
         )
 
     def _hold(self, numbers: frozenset[int]) -> None:
@@ -110,7 +110,7 @@ class Player:
         context = self._context
         number = self._leader() if step.broker is None else step.broker
         if number < 0:
-            raise ScheduleNotFollowedError(f"nobody leads {context.topic}-{context.partition}")
+            raise ScheduleNotFollowedError(f"no broker leads {context.topic}-{context.partition}")
         self._drain(number)
         address = context.cluster.brokers[self.broker(number)].address
         context.direct.send_batch((step.record or "").split(), context.partition, address=address)

@@ -159,7 +159,7 @@ class FaultSpec:
             )
         if self.fault.spares_majority and self.target in {"majority", "all"}:
             raise UsageError(
-                f"{name}@{self.target}: what a majority has lost, nobody has",
+                f"{name}@{self.target}: what a majority has lost is lost",
                 hint=f"Aim it at fewer: {name}@minority.",
             )
 

@@ -71,7 +71,7 @@ def _check_metadata(plan: Plan) -> None:
 
 
 def _check_path(plan: Plan, path: list[Release]) -> None:
-    """Somebody has to raise brokers, never lower, and ZooKeeper is not left on the way."""
+    """Brokers have to be raised, never lower, and ZooKeeper is not left on the way."""
     for level in path:
         if level.coordination != path[0].coordination:
             raise UsageError(

@@ -136,4 +136,4 @@ def unclean(context: ScheduleContext) -> None:
         await_leader(context, *others)
     else:
         await_others(context, a, others)
-        context.note(f"broker {a} is dead, and nobody who lacks {VICTIM} may lead")
+        context.note(f"broker {a} is dead, and no broker that lacks {VICTIM} may lead")

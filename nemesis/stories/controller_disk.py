@@ -1,8 +1,8 @@
 """The story of a cluster with one controller, whose disk is lost.
 
 What a quorum decides is on the disks of its voters. A voter of several that comes back empty is
-told what was decided; a single one has nobody to ask. It is formatted anew, with the cluster's old
-id, and begins a metadata log of its own. A broker whose log is longer is told to truncate what was
+told what was decided; a single one has no other to ask. It is formatted anew, with the cluster's
+old id, and begins a metadata log of its own. A broker whose log is longer has to truncate what was
 committed, and ends (``KafkaRaftClient.handleFetchResponse``); started again, it truncates, and puts
 the replicas of every topic aside as strays (KAFKA-15605). A broker whose log is shorter goes on at
 its old end: both logs have the same leader epochs, so that nothing tells them apart (KIP-595).

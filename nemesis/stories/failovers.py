@@ -147,7 +147,7 @@ def require_session(context: ScheduleContext, broker: int, before: str) -> None:
         ScheduleNotFollowedError: it had not.
     """
     live = context.until(
-        context.probe.live_brokers, what="somebody to tell which brokers have sessions"
+        context.probe.live_brokers, what="an answer on which brokers have sessions"
     )
     if broker not in live:
         raise ScheduleNotFollowedError(f"the session of broker {broker} ended before {before}")

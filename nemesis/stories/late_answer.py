@@ -32,7 +32,7 @@ from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 ALONE: Final = "x"
-"""The record that A alone has, and nobody commits; by it the logs of A and B diverge."""
+"""The record that A alone has, which is not committed; by it the logs of A and B diverge."""
 
 _LIMIT_S: Final = 10.0
 _ADDED_S: Final = 0.3

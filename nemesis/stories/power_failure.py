@@ -86,7 +86,7 @@ def power_failure(context: ScheduleContext) -> None:
     await_others(context, a, others)
     leader = context.state().leader
     context.note(
-        f"broker {leader} leads" if leader in others else f"nobody leads without broker {a}"
+        f"broker {leader} leads" if leader in others else f"no broker leads without broker {a}"
     )
 
 

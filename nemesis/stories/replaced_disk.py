@@ -30,7 +30,7 @@ _LEADERS_ASK: Final = (2, 7)
 
 def _asks_nobody(release: Release) -> str:
     return (
-        "" if release.number >= _LEADERS_ASK else "its leaders ask nobody for another ISR (KIP-497)"
+        "" if release.number >= _LEADERS_ASK else "its leaders do not ask for another ISR (KIP-497)"
     )
 
 

@@ -1,9 +1,9 @@
 """A story: a schedule for three brokers, its settings, and what predicts its end.
 
 A schedule is a function of a ScheduleContext. Write one in a file of its family and decorate it
-with ``story``; ``nemesis.stories.registry`` knows them all. Nobody writes down how it must end on
-a release: the model plays its script under that release's rules, or, where the model does not know
-what a story is about, the catalogue of hazards says which releases have the hazard.
+with ``story``; ``nemesis.stories.registry`` knows them all. How it must end on a release is not
+written down: the model plays its script under that release's rules, or, where the model does not
+know what a story is about, the catalogue of hazards says which releases have the hazard.
 """
 
 from collections.abc import Callable, Mapping
@@ -117,7 +117,7 @@ class StoryNeeds:
 
     @property
     def client(self) -> str:
-        """The library of its clients, as a plan has it, unless somebody asks for another."""
+        """The library of its clients, as a plan has it, unless another is asked for."""
         return JAVA if self.java else LIBRDKAFKA
 
     @property

@@ -80,7 +80,7 @@ def epochs(observed: PartitionObservations, broker: int, time: Scale, top: float
             start, end = time(max(began, row.time_ns)), time(min(ended, until))
             if end - start < _NARROWEST or ended <= row.time_ns or began >= until:
                 continue
-            whose = f"broker {row.leader}" if row.leader >= 0 else "nobody"
+            whose = f"broker {row.leader}" if row.leader >= 0 else "no broker"
             title = tag("title", f"epoch {row.epoch}, of {whose}")
             parts.append(rect(start, top, end - start, BAND, "epochs", title))
             words = f"e{row.epoch}"

@@ -139,7 +139,7 @@ def _role(b: int, replica: "ModelReplica") -> str:
     if replica.process in _DOWN:
         return _DOWN[replica.process]
     if replica.follows < 0:
-        return "follows nobody"
+        return "follows no broker"
     if replica.follows == b:
         return f"leader, epoch {replica.epoch}"
     return f"follows {NAMES[replica.follows]}, e{replica.epoch}"
@@ -157,7 +157,7 @@ def _cell(offset: int, now: "ModelReplica", was: "ModelReplica", harmed: Harm) -
 
 def _facts(state: "State") -> tuple[str, str]:
     isr = " ".join(NAMES[b] for b in state.isr)
-    leads = f"{NAMES[state.leader]} to lead" if state.leader >= 0 else "nobody to lead"
+    leads = f"{NAMES[state.leader]} to lead" if state.leader >= 0 else "no broker to lead"
     words = [f"acked {' '.join(state.acked)}"] if state.acked else []
     read = [record for record in state.read if record]
     words += [f"read {' '.join(read)}"] if read else []

@@ -276,7 +276,7 @@ class _Stage:
 
         A disk was read at the end. Before, it held its record only if that existed when the replica
         was seen to append one there; else the replica truncated its log unseen, and from the birth
-        of the new record on nobody knows which of them it held, unless it was down.
+        of the new record on it is not known which of them it held, unless it was down.
         """
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))

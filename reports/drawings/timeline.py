@@ -82,7 +82,7 @@ def timeline(
 def describe(observed: PartitionObservations, evidence: RunObservations) -> str:
     """Describe the drawing in words: leaders, faults and cuts in order of time."""
     events = [
-        (reign.time_ns, f"broker {reign.leader} leads" if reign.leader >= 0 else "nobody leads")
+        (reign.time_ns, f"broker {reign.leader} leads" if reign.leader >= 0 else "no broker leads")
         for reign in reigns(observed.leaderships)
     ]
     events += [

@@ -89,7 +89,7 @@ def _of_controller(
         at = seconds(after.time_ns, 2)
         concerned = {None, before.leader} | (set() if fault.name in PAST else {after.leader})
         if before.leader != after.leader and broker in concerned:
-            who = f"broker {after.leader}" if after.leader >= 0 else "nobody"
+            who = f"broker {after.leader}" if after.leader >= 0 else "no broker"
             yield f"{who} was elected at {at}"
         gone = set(before.isr) - set(after.isr)
         if gone and (broker is None or broker in gone):

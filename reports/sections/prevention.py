@@ -13,7 +13,7 @@ from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import Plan
 from highwater.reports.model_text import rule_says
 
-_TWO: Final = 2  # below that nobody is eligible who has left the ISR (KIP-966)
+_TWO: Final = 2  # below that no broker is eligible that has left the ISR (KIP-966)
 _HARM: Final = frozenset({"lost-write", "divergence", "vanished"})
 
 _SETTINGS: Final = {

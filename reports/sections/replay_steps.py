@@ -137,8 +137,8 @@ def _value(what: str, value: StateValue) -> str:
 
 
 def _name(number: int) -> str:
-    return NAMES[number] if 0 <= number < len(NAMES) else "nobody"
+    return NAMES[number] if 0 <= number < len(NAMES) else "no broker"
 
 
 def _names(numbers: Iterable[int]) -> str:
-    return " ".join(_name(number) for number in sorted(numbers)) or "nobody"
+    return " ".join(_name(number) for number in sorted(numbers)) or "no broker"

@@ -3,7 +3,7 @@
 A line is an operation: who, what, and how it ended (``ok`` unless told).
 
     p1: send k0 a@0 b@1             one operation that sent two records to partition 0
-    p1: send k0 c  info             whose offset nobody was told
+    p1: send k0 c  info             whose offset no client was told
     c1: poll k0 a@0  k1 x@7         one poll, or one after the other in the same operation
     c1: peek k0 a@0                 a poll under read_uncommitted
     t1: send k0 a@0; poll k1 b@3  fail      a transaction

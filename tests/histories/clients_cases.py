@@ -25,7 +25,7 @@ CASES: Final = (
         "p1: send k0 a@0 \n p2: send k1 b@0 \n c1: poll k0 a@0  k1 b@0",
     ),
     Case(
-        "inconsistent-offsets, near miss: nobody knows whether a was written",
+        "inconsistent-offsets, near miss: it is not known whether a was written",
         "p1: send k0 a@0 k1 a  info \n p2: send k0 b@0 \n c1: poll k0 b@0",
     ),
     Case(
@@ -121,7 +121,7 @@ CASES: Final = (
     Case("unseen", "p1: send k0 a@0 b@1 \n c1: poll k0 a@0", ("unseen k0 b@1: p1 b@1",)),
     Case("unseen, nobody knows where", "p1: send k0 a", ("unseen k0 a: p1 a",)),
     Case("unseen, absent: not acknowledged", "p1: send k0 a@0  info"),
-    Case("unseen, near miss: seen by nobody but a peeker", "p1: send k0 a@0 \n c1: peek k0 a@0"),
+    Case("unseen, near miss: seen by no broker but a peeker", "p1: send k0 a@0 \n c1: peek k0 a@0"),
     Case(
         "vanished",
         FIRST + "c1: poll k0 a@0 b@1 c@2 \n c2: poll k0 a@0 b@1 d@3",

@@ -139,7 +139,7 @@ CASES: Final[Sequence[tuple[str, Callable[[Path], Run], tuple[Finding, ...]]]] =
     _case("lost-commit", ("lost-commit", 0, 3, None), end=2),
     _case("lost-commit-all", ("lost-commit", 0, 3, None), end=None),
     _case("lost-commit-nearly", end=2, answered="info"),
-    # Nobody knows when a commit without an answer took effect.
+    # It is not known when a commit without an answer took effect.
     _case("lost-commit-late", end=2, last="info"),
     _case("lost-commit-on-disk", ("lost-commit", 0, 3, None), disk=2),
     _case("lost-commit-on-disk-nearly", disk=2, end=2, answered="info"),

@@ -92,7 +92,10 @@ class OwnCluster:
         self.bootstrap = ",".join(map(str, self.brokers.values()))
         self._jars = ":".join(map(str, classpath(self.release)))
         self._prepare()
-        self.admin = API.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": "0"})
+        self.admin = self._client()
+
+    def _client(self) -> Any:  # noqa: ANN401 - API is untyped
+        return API.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": "0"})
 
     def boot(self) -> None:
         """Start every node, and wait until a broker lists all of them."""
@@ -252,6 +255,7 @@ class OwnCluster:
 
         Who leads, in which epoch, and the order of an ISR follow from a broker's restart alone.
         """
+        self.admin = self._client()  # one that was asked before may wait for a broker that ended
         self.await_in_sync()
         facts = ClusterSurvey(self.bootstrap, self.brokers[1].dial).read(internal=True)
         topics = sorted(self.admin.list_topics(timeout=10).topics)

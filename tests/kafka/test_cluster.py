@@ -168,7 +168,7 @@ def test_restart_keeps_identity_and_data(cluster: Cluster, probe: Probe, verb: s
     assert broker.state == "down"
     await_isr(probe, topic, {2, 3})
     state = await_leader(probe, topic, 2)
-    # A new controller first writes that nobody leads, so the epoch may have grown by more than one.
+    # A new controller first writes that no broker leads: the epoch may have grown by more than one.
     assert (state.leader_epoch or 0) >= 1
     broker.start()
     await_isr(probe, topic, {1, 2, 3})

@@ -91,7 +91,7 @@ class Ring:
         """Of the partition, by the controller's word."""
         return await_condition(
             partial(self.probe.partition, TOPIC.name, 0),
-            what="somebody to tell who leads",
+            what="an answer on the leader of",
             limit_s=60,
             passing=(UnreachableError,),
         )

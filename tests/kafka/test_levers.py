@@ -118,7 +118,7 @@ def test_the_heir_is_chosen(cluster: Cluster, probe: Probe) -> None:
     cluster.brokers[leader].kill()
     try:
         cluster.end_session(leader)
-        state = await_condition(  # a new controller may first write that nobody leads
+        state = await_condition(  # a new controller may first write that no broker leads
             partial(probe.partition, "heirs", 0),
             lambda state: state.leader not in {leader, -1},
             what="another leader",
@@ -143,7 +143,7 @@ def test_a_silent_brokers_session_ends_at_once(cluster: Cluster, probe: Probe, h
             assert cluster.release.coordination == "kraft"
             live = await_condition(
                 probe.live_brokers,
-                what="somebody to tell which brokers have sessions",
+                what="an answer on which brokers have sessions",
                 limit_s=KRAFT_SESSION_S / 2,
                 passing=(UnreachableError,),
             )
@@ -163,7 +163,7 @@ def _state(probe: Probe, topic: str) -> PartitionState:
     """What a move has come to: it is done when it returns, though not every broker need answer."""
     return await_condition(
         partial(probe.partition, topic, 0),
-        what=f"somebody to tell who leads {topic}",
+        what=f"an answer on the leader of {topic}",
         limit_s=60,
         passing=(UnreachableError,),
     )
@@ -172,7 +172,7 @@ def _state(probe: Probe, topic: str) -> PartitionState:
 def _controller_last(cluster: Cluster, probe: Probe) -> list[int]:
     controller = await_condition(
         probe.controller,
-        what="somebody to tell the controller",
+        what="an answer on the controller",
         limit_s=60,
         passing=(UnreachableError,),
     )

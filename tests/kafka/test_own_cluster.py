@@ -31,7 +31,7 @@ POINTS: Final = int(os.environ.get("HIGHWATER_KILL_POINTS", "0"))
 KAFKAS: Final = (MODERN, "3.9.2", "3.9.2-zk")
 FAULTS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = MappingProxyType(
     {
-        "acks-1": ("run --nemesis kill@leader,pause@leader --acks 1 --rate 2000 --for 30s", {}),
+        "acks-1": ("run --nemesis kill@leader,pause@leader --acks 1 --rate 600 --for 30s", {}),
         "power": ("run --nemesis kill@all,kill@isr --acks all --for 15s", POWER_CUT),
         "unclean": ("run --nemesis kill@isr,kill@leader --unclean --overlap 3 --for 40s", {}),
         "rolling": ("rolling --for 15s", {}),

@@ -105,7 +105,7 @@ def operations(rows: list[Row], kind: str) -> dict[tuple[object, object], list[R
 
 
 def is_sound(rows: list[Row]) -> None:
-    """All or nothing: what was committed is read, what was not is read by nobody committed."""
+    """All or nothing: what was committed is read, what was not is never read committed."""
     ok, failed = (values(rows, kind="send", outcome=outcome) for outcome in ("ok", "fail"))
     unknown = values(rows, kind="send", outcome="info")
     final = values(rows, process="reader", kind="read")

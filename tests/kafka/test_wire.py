@@ -239,7 +239,7 @@ def test_the_window_stays_open_for_as_long_as_asked(wired: Wired) -> None:
             lambda seen: max(seen) <= offset,
             beyond_s,
         )
-        assert len(wired.wait(wired.state, None, "somebody to tell the ISR").isr) == 3
+        assert len(wired.wait(wired.state, None, "an answer on the ISR").isr) == 3
     await_settled(wired.probe, TOPIC, 0, (LEADER, *followers), offset=offset + 1)
 
 
@@ -314,7 +314,7 @@ def test_a_held_leadership_request_leaves_a_broker_in_its_old_office(wired: Wire
 @at_length
 def test_a_held_isr_change_is_made_when_it_is_let_go(wired: Wired) -> None:
     # From 2.8 on the leader asks the controller, which must not be the one that is cut off.
-    controller = wired.wait(wired.probe.controller, None, "somebody to tell the controller")
+    controller = wired.wait(wired.probe.controller, None, "an answer on the controller")
     behind = FOLLOWER if controller != FOLLOWER else OTHER
     wired.nemesis.inject("hold-isr", LEADER)
     wired.nemesis.inject("partition", behind)

@@ -98,7 +98,7 @@ def _unsent(
     """Yield records that were read or stored and never sent."""
     unknown = {value for value in pc.unique(values).to_pylist() if value is not None} - sent
     if unknown:
-        says = f"Nobody sent {_listed(sorted(unknown))}, which is {where}."
+        says = f"No producer sent {_listed(sorted(unknown))}, which is {where}."
         yield _wrong(says, "history/ops" if where == "read" else "replicas")
 
 

@@ -49,7 +49,7 @@ def _elected(
         return
     too_small = len(before.isr) < observed.plan.topic.min_insync_replicas
     if too_small and observed.software.may_have("elr", now.time_ns):
-        return  # an eligible leader, kept while the ISR is too small, seen by nobody (KIP-966)
+        return  # an eligible leader, kept while the ISR is too small, seen by no broker (KIP-966)
     yield _wrong(now, "elections", f"leader {now.leader} was not in the ISR {list(before.isr)}")
 
 

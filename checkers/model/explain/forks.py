@@ -38,7 +38,7 @@ def _own_records(case: AnomalyCase) -> Chain:
     trace = observed.traces.get(anomaly["partition"])
     offset = anomaly["offset"]
     if trace is None or offset is None or not trace.leaderships:
-        return refuse("Nobody knows where.")
+        return refuse("It is not known where.")
     holders = {
         broker: disk.record(offset) for broker, disk in trace.disks.items() if offset in disk.at
     }

@@ -206,7 +206,7 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
     if send is None or send["outcome"] != OK:
         return refuse("The history does not show that it was acknowledged.")
     if trace is None:
-        return refuse("Nobody knows which partition it was sent to.")
+        return refuse("It is not known which partition it was sent to.")
     ack = acknowledged(observed, trace, send)
     case = LostRecord(observed=observed, trace=trace, send=send, ack=ack)
     if withdrawn := first(WITHDRAWN, case):
@@ -226,10 +226,10 @@ def _unanswered(case: LostRecord) -> Chain:
 
 def _replaced(case: LostRecord) -> Chain:
     if not case.trace.leaderships:
-        return refuse("Nobody was ever seen to lead.", case.ack)
+        return refuse("No broker was ever seen to lead.", case.ack)
     chains = [_after(replace(case, start=start)) for start in evidence.successors(case)]
     chains += [Chain(links=links) for links in [first(OTHERWISE, case)] if links]
-    none = unknown("Nobody was seen to begin to lead without it.", case.ack)
+    none = unknown("No broker was seen to begin to lead without it.", case.ack)
     return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)
 
 

@@ -36,7 +36,7 @@ class ObservationSource:
         shows: what it shows.
         local: processes that Highwater starts.
         containers: containers that it starts.
-        inventory: brokers that somebody else runs, with commands for their machines.
+        inventory: brokers that others run, with commands for their machines.
         managed: a service without access to its machines.
     """
 

@@ -127,7 +127,7 @@ def _sent_again(case: RecordCase, how: str) -> Chain:
     """Return a send whose first attempt got no answer, and why."""
     observed, trace, send, until_ns = case.observed, case.trace, case.send, case.until_ns
     if trace is None:
-        return refuse("Nobody knows which partition it was sent to.")
+        return refuse("It is not known which partition it was sent to.")
     again = ExplanationLink(
         rule="retry",
         says=f"{send['value']} was sent again, {how}.",
@@ -335,7 +335,7 @@ def _sent(observed: RunTraces, anomaly: Row, send: Row) -> RecordCase:
 
 
 def phantom(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a record that nobody sent to its topic."""
+    """Explain a record that was never sent to its topic."""
     why_not = "No batch of its partition expired in a client that reuses its buffer."
     return by_first(PHANTOM, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
 

@@ -116,7 +116,7 @@ def repeated(observed: RunTraces, anomaly: Row) -> Chain:
 
 
 def hanging(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a transaction that nobody ends: its record came after its end."""
+    """Explain a transaction that never ends: its record came after its end."""
     case = _case(observed, anomaly)
     if case is None:
         return refuse(_UNSENT)

@@ -30,7 +30,7 @@ def decide(s: State, leader: int, isr: int, bump: int) -> None:
         s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_OVERFLOW
         return
     unassigned = int(s[layout.DECISION + last]) & ~31
-    who = layout.NOBODY if leader < 0 else leader
+    who = layout.NO_LEADER if leader < 0 else leader
     s[layout.DECISION + last + 1] = unassigned | isr << 2 | who
     s[layout.EPOCH + last + 1] = int(s[layout.EPOCH + last]) + bump
     s[layout.DECISIONS] = last + 2
@@ -76,14 +76,14 @@ def elect(s: State, k: Constants, chosen: int) -> None:
     if in_sync or (int(s[layout.ELR]) >> chosen) & 1:
         keep_eligible(s, k, before, isr)
     else:
-        s[layout.ELR] = 0  # the election is unclean: nobody is known to have everything
+        s[layout.ELR] = 0  # the election is unclean: no broker is known to have everything
     s[layout.LAST_LEADER] = 0
     decide(s, chosen, isr, 1)
 
 
 @rule
 def elect_by_hand(s: State, k: Constants, chosen: int) -> bool:
-    """Elect any live replica where nobody leads, as an operator asks for it (KIP-460, since 2.4).
+    """Elect any live replica where none leads, as an operator asks for it (KIP-460, since 2.4).
 
     The unclean election of ``PartitionChangeBuilder.electAnyLeader``, and with ZooKeeper of
     ``PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection``: whoever is eligible

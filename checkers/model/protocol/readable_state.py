@@ -22,7 +22,7 @@ from highwater.checkers.model.protocol.state_layout import (
     replicas_of,
 )
 
-NOBODY: Final = -1
+NO_LEADER: Final = -1
 
 
 class LogEntry(msgspec.Struct, frozen=True):

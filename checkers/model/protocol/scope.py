@@ -47,7 +47,7 @@ class Scope:
         acks: what producers wait for.
         min_isr: ``min.insync.replicas``.
         unclean: ``unclean.leader.election.enable``.
-        by_hand: an operator may ask for an unclean election where nobody leads (KIP-460).
+        by_hand: an operator may ask for an unclean election where no broker leads (KIP-460).
         by: what one step is: a message, or a round in which some brokers run until they are idle
             and the others are frozen, which real brokers can replay.
         stops: whether a planned move may be an orderly stop too.

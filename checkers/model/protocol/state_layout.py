@@ -15,7 +15,7 @@ MAX_BROKERS: Final = 3
 MAX_RECORDS: Final = 6
 MAX_DECISIONS: Final = 12
 
-NOBODY: Final = 3
+NO_LEADER: Final = 3
 """The leader of a decision that names none."""
 
 # The controller: its decisions so far (leader, ISR, epoch of each), and whom it takes to be alive.
@@ -171,7 +171,7 @@ def newest(s: State) -> int:
 def leader_of(s: State, decision: int) -> int:
     """Leader that a decision names, -1 for none."""
     kind = int(s[DECISION + decision]) & 3
-    return -1 if kind == NOBODY else kind
+    return -1 if kind == NO_LEADER else kind
 
 
 @rule

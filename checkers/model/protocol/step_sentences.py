@@ -48,7 +48,7 @@ def _batch(a: int, _: int, before: State, after: State) -> str:
 def _decided(after: State) -> str:
     last = newest(after)
     leader = leader_of(after, last)
-    who = "nobody leads" if leader < 0 else f"{NAMES[leader]} is to lead"
+    who = "no broker leads" if leader < 0 else f"{NAMES[leader]} is to lead"
     isr = ", ".join(NAMES[number] for number in range(3) if (isr_of(after, last) >> number) & 1)
     return f"{who} in epoch {int(after[layout.EPOCH + last])}, ISR {{{isr}}}"
 
@@ -79,7 +79,7 @@ def _learn(a: int, _: int, before: State, after: State) -> str:
         return f"{NAMES[a]} hears that it has no replica{tail}"
     leader = follows(after, a)
     if leader < 0:
-        return f"{NAMES[a]} hears that nobody leads"
+        return f"{NAMES[a]} hears that no broker leads"
     role = "that it leads" if leader == a else f"that {NAMES[leader]} leads"
     change = _change(a, before, after)
     tail = "" if change == "gets nothing new" else f", and {change}"

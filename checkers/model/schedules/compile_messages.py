@@ -194,7 +194,7 @@ def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]
 
 
 def _last_step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
-    """Return a step while every message passes: nobody's HW is exact."""
+    """Return a step while every message passes: no HW is exact."""
     kind, a, b = row
     seen = decode(after, k)
     expect = Expect()

@@ -129,7 +129,7 @@ def rename(s: State, n: int, first: int, second: int, third: int) -> None:
         isr = _renamed(isr_of(s, decision), first, second, third)
         replicas = _renamed(replicas_of(s, decision), first, second, third)
         s[layout.DECISION + decision] = (
-            layout.NOBODY if leader < 0 else _place(leader, first, second)
+            layout.NO_LEADER if leader < 0 else _place(leader, first, second)
         ) | isr << 2
         set_replicas(s, decision, replicas)
     for field in (layout.LIVE, layout.ELR, layout.LATE_JOINERS):

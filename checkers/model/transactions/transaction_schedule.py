@@ -85,9 +85,9 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         lost: of committed transactions, and in no log or aborted there.
         published: of transactions that the application aborted.
-        hanging: first records of transactions that nobody ends.
+        hanging: first records of transactions that never end.
         repeated: in the log twice.
-        refused: those with which a producer failed that nobody had fenced.
+        refused: those with which a producer failed that was not fenced.
         lengths: entries of the log after each step.
     """
 
@@ -213,7 +213,7 @@ def _same_request(row: Row, before: State, state: State) -> list[Row]:
 
 
 def _goes_on(state: State) -> bool:
-    """Return whether the log may be longer already: a transaction ends, and nobody waits in it."""
+    """Return whether the log may be longer already: a transaction ends, and no request waits."""
     phases = {producer(state, c, layout.PHASE) for c in range(layout.MAX_PRODUCERS)}
     return int(state[layout.PENDING]) != 0 or bool(phases & _ENDING)
 

@@ -209,7 +209,7 @@ class RecordConsumer(Protocol):
         """Leave the group, if it is in one, and end."""
 
     def drop(self) -> None:
-        """End as by a crash: nobody is told. Nobody may refer to it afterwards."""
+        """End as by a crash: the broker is not told. It must not be used afterwards."""
 
 
 class SharedRecord(ReadRecord, Protocol):
@@ -249,7 +249,7 @@ class SharingConsumer(Protocol):
         """Send what was acknowledged, leave the group, and end."""
 
     def drop(self) -> None:
-        """End as by a crash: nobody is told. Nobody may refer to it afterwards."""
+        """End as by a crash: the broker is not told. It must not be used afterwards."""
 
 
 class Outcomes(Protocol):

@@ -41,7 +41,7 @@ class KafkaGateway:
 
     Args:
         port: on which the JVM listens.
-        token: without which it obeys nobody.
+        token: without which it obeys no client.
         release: of its Kafka clients.
     """
 

@@ -62,7 +62,7 @@ class DroppedShareConsumer(ShareConsumer):
     """A member of a share group that can end as by a crash."""
 
     def drop(self) -> None:
-        """Do nothing: one that was not closed leaves nobody when the last reference to it goes."""
+        """Do nothing: one that was not closed goes when the last reference to it goes."""
 
 
 class _Outcomes:

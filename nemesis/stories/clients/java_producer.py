@@ -1,6 +1,6 @@
 """Stories about Kafka's own producer.
 
-``wrong-topic``: a request of two batches waits in the client's socket, since nobody reads from it.
+``wrong-topic``: a request of two batches waits in the client's socket, which is not read.
 The batches expire there (``delivery.timeout.ms``). Up to the fix of KAFKA-19012 the producer gives
 their buffers back to its pool, from which the next records get them, of another topic; the request
 still refers to them. When the socket is read on, the broker gets the bytes of these records as the
@@ -61,7 +61,7 @@ _SETTINGS: Final = {
     ),
     needs=StoryNeeds(wire="clients", java=True, partitions=4),
     outcome=(
-        "A record is in a topic that nobody sent it to: with Java's clients from before the fix."
+        "A record is in a topic that it was not sent to: with Java's clients from before the fix."
     ),
     min_isr_most=3,
     why_not=lambda release: "" if release.idempotence else "its clients do not pass the wire",
@@ -86,7 +86,7 @@ def wrong_topic(context: ScheduleContext) -> None:
         context.hold(_OLDER_S)
         unread = RelayRule(kind="cut", links=frozenset({(client_name(_WRITER), leader)}))
         with network_of(context).under(unread):
-            context.note(f"nobody reads what the client sends to broker {leader}", leader)
+            context.note(f"no broker reads what the client sends to broker {leader}", leader)
             answer.release("schedule")
             await_answers(writer, "m1, m2 and m3")
             context.note("m2 and m3 have expired in the client's socket")

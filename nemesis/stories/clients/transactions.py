@@ -15,7 +15,7 @@ for the same, acknowledges it and does not append it.
 ``hanging-transaction``: a Produce is slow on its way to the leader. Its client gives it up, and the
 application aborts the transaction, whose marker is in the log when the Produce arrives. Up to 3.5
 the leader appends it (KAFKA-14402), and that opens a transaction of which no coordinator knows:
-nobody ends it, and read_committed readers never get past it. From 3.6 on the leader asks the
+no client ends it, and read_committed readers never get past it. From 3.6 on the leader asks the
 coordinator first (KIP-890, ``transaction.partition.verification.enable``).
 
 ``late-produce``: the same Produce arrives in the next transaction of its producer. That is open, so
@@ -134,7 +134,7 @@ def flushed_abort(context: ScheduleContext) -> None:
     min_isr_most=3,
 )
 def hanging_transaction(context: ScheduleContext) -> None:
-    """Open a transaction that nobody ends: by a record that arrives after the abort of its own."""
+    """Open a transaction that never ends: by a record that arrives after the abort of its own."""
     writer = context.transactional(_WRITER)
     committed = _commit(context, writer, "m0", "m1")
     with context.intercept(_HOLD_PRODUCE) as produce:
@@ -269,7 +269,7 @@ def _try_to_end(context: ScheduleContext, writer: TransactionalClient, value: st
     """Commit what is open, a record that the leader may have refused."""
     outcome = writer.commit()
     if outcome == INFO:
-        raise ScheduleNotFollowedError(f"nobody knows whether {value} is committed")
+        raise ScheduleNotFollowedError(f"it is not known whether {value} is committed")
     ending = "has committed" if outcome == OK else "could not commit, and has aborted,"
     context.note(f"the application {ending} {value}")
 

@@ -147,7 +147,7 @@ def test_a_pipe_that_nobody_empties_delays_no_end(
         with console.waiting("judging", clock=seconds):
             seconds.go(7)
             assert line.begun.wait(60)
-        assert not line.done.is_set()  # it still waits for room, and nobody waits for it
+        assert not line.done.is_set()  # it still waits for room, and no client waits for it
         os.read(read, 4096)
         line.ticker.join(60)
         assert line.done.is_set()

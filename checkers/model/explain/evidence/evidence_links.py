@@ -44,7 +44,7 @@ class RecordCase(AnomalyCase):
 
     Attributes:
         send: the row of its send.
-        trace: of its partition; None if nobody knows which one it was sent to.
+        trace: of its partition; None if it is not known which one it was sent to.
     """
 
     send: Row
@@ -129,7 +129,7 @@ def disturbed(
     before = first or next(iter(changed), None)  # at a run's begin
     for row in changed:
         if before is not None and (row.leader, row.epoch) != (before.leader, before.epoch):
-            who = "nobody" if row.leader < 0 else f"broker {row.leader}"
+            who = "no broker" if row.leader < 0 else f"broker {row.leader}"
             broker = row.leader if row.leader >= 0 else None
             return event_link("elections", f"Then {who} led, in epoch {row.epoch}.", row, broker)
     return None

@@ -100,7 +100,7 @@ def client_left(case: LostRecord) -> Links:
         return ()
     link = ExplanationLink(
         rule="acks=0",
-        says=f"{process} left right after it, and nobody waits for what is under way.",
+        says=f"{process} left right after it, and no client waits for what is under way.",
         event=f"{process}: its last answer",
         time_ns=left_ns,
     )

@@ -1,4 +1,4 @@
-"""Explains records that a group processed twice: nobody fenced a member that was put out.
+"""Explains records that a group processed twice: no broker fenced a member that was put out.
 
 Up to 2.4 a coordinator answers an OffsetFetch with the last committed offset though a transaction
 is open that will commit another, and takes the offsets of a transaction from whoever was a member
@@ -62,7 +62,7 @@ def _unfenced(case: AnomalyCase) -> Chain:
     if begins is None or (begins["offset"] or 0) > anomaly["offset"]:
         return refuse(f"{second['process']} did not begin before that record.")
     if first["complete_ns"] is None:
-        return unknown(f"Nobody knows when the transaction of {first['process']} ended.")
+        return unknown(f"It is not known when the transaction of {first['process']} ended.")
     if begins["invoke_ns"] > first["complete_ns"]:
         return refuse(f"{second['process']} began when the first transaction had ended.")
     releases = " or ".join(broker.kafka for broker in coordinators)
@@ -99,7 +99,7 @@ def _beginning(observed: RunTraces, step: Row, partition: int) -> Row | None:
 PROCESSED_TWICE: Final = (
     Explanation(
         name="before-KIP-447",
-        says="Nobody fenced a member of the group that was put out.",
+        says="No broker fenced a member that was put out of its group.",
         licence=of_releases("before KIP-447", _FENCES, lambda entry: entry.number < _FENCED)
         | of_plan(
             "aiokafka or kafka-python",

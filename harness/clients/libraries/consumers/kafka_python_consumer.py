@@ -38,7 +38,7 @@ class KafkaPythonEngine:
     """
 
     def __init__(self, settings: dict[str, Any], post: Callable[[Polled], None]) -> None:
-        # Without a group nobody is asked for its coordinator, which would make brokers create
+        # Without a group no broker is asked for its coordinator, which would make brokers create
         # ``__consumer_offsets``.
         self._settings = {**settings, "group_id": None}
         self._group = settings["group_id"]

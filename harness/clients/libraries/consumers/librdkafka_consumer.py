@@ -19,7 +19,7 @@ class Consumer(confluent_kafka.Consumer):
         """Do nothing: it ends with the last reference to it.
 
         The binding destroys a consumer that was not closed with
-        ``RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE`` as soon as nobody refers to it.
+        ``RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE`` as soon as nothing refers to it.
         """
 
 

@@ -152,7 +152,7 @@ def test_a_record_without_offset_or_partition_has_a_story_too() -> None:
     told = witnesses(one)
     assert [witness.what for witness in told] == ["sent", "acknowledged", "passed"]
     assert sentence(row(partition=None, offset=None, acks="0"), one) == (
-        "Let R be m3, sent with acks=0, which nobody acknowledges, in events."
+        "Let R be m3, sent with acks=0, which no broker acknowledges, in events."
         " The final reader read its whole partition and did not meet R: R is lost."
     )
 

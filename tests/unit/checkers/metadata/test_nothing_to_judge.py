@@ -32,7 +32,7 @@ NOTHING_SAID = "no controller acknowledged anything"
 
 
 def logless(path: Path) -> Run:
-    """Three controllers of somebody else's cluster, who answered; their disks are not here."""
+    """Three controllers of another's cluster, who answered; their disks are not here."""
     run = calm(path)
     run.decided("topic")
     run.quorum(dict.fromkeys((100, 101, 102), END), END)

@@ -46,7 +46,7 @@ def test_a_history_is_told_as_one_object(history: Path) -> None:
     assert json.loads(result.stdout) == {
         "file": str(history),
         "verdict": "invalid",
-        "reasons": ["1 lost-write: acknowledged, read by nobody, and a reader came further."],
+        "reasons": ["1 lost-write: acknowledged, never read, and a reader came further."],
         "operations": 3,
         "counts": {"lost-write": 1},
         "anomalies": [lost | {"witnesses": seen}],
@@ -100,7 +100,9 @@ POLLED: Final = "{:process 1, :type :ok, :f :poll, :value [[:poll {}]]}\n"
 UNPOLLED: Final = "{:process 1, :type :info, :f :poll, :value [[:poll]]}\n"
 WRITTEN: Final = "{:process 2, :type :ok, :f :txn, :value [[:send 4 [0 1]]]}\n"
 UNANSWERED: Final = "No send was acknowledged, so no promise was put to the test."
-UNREAD: Final = "acknowledged and no poll ended well: nobody looked whether the records are there."
+UNREAD: Final = (
+    "acknowledged and no poll ended well: no reader looked whether the records are there."
+)
 
 
 @pytest.mark.slow

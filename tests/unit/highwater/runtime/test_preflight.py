@@ -145,7 +145,7 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(nemesis=("controller-disk-loss",)), "needs a quorum", "--controllers 3"),
         (
             changed(controllers=3, nemesis=("controller-disk-loss@majority",)),
-            "nobody has",
+            "a majority has lost is lost",
             "@minority",
         ),
         (changed(nemesis=("controller-leave",)), "needs a quorum", "--controllers 3"),

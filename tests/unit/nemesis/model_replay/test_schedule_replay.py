@@ -321,7 +321,7 @@ def test_nothing_is_sent_while_a_fetch_of_the_held_may_be_parked(stage: Stage) -
 
 def test_nobody_can_be_sent_to_while_nobody_leads(stage: Stage) -> None:
     stage.leader = -1
-    with pytest.raises(ScheduleNotFollowedError, match="nobody leads events-0"):
+    with pytest.raises(ScheduleNotFollowedError, match="no broker leads events-0"):
         played(stage, ScheduleStep(action="send", record="m1"))
 
 

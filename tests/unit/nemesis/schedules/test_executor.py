@@ -12,7 +12,7 @@ from highwater.nemesis.schedules.executor import why_not_now
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        ("move-leader", WaitTimeoutError("waited 10 s for somebody to tell who leads")),
+        ("move-leader", WaitTimeoutError("waited 10 s for an answer on the leader of")),
         ("reassign", UnreachableError("ZooKeeper does not answer")),
         ("session-expiry", UnreachableError("ZooKeeper does not answer")),
         ("downgrade", NothingDoneError("there is no way back from 4.3.1")),

@@ -311,7 +311,7 @@ def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None
     ("story", "kafka", "says"),
     [
         ("torn-transaction", "0.10.2.2", "has no transactions"),
-        ("replaced-disk", "2.4.1", "its leaders ask nobody for another ISR"),
+        ("replaced-disk", "2.4.1", "its leaders do not ask for another ISR"),
         ("lost-metadata", "3.9.2-zk", "no controller of it tells by itself"),
         ("lost-metadata", "3.3.2", "no controller of it tells by itself"),
         ("tiered-new-leader", "3.3.2", "has no tiered storage"),

@@ -104,8 +104,8 @@ def test_a_run_without_a_schedule_of_ours_foretells_nothing(
 
 
 def test_a_problem_without_differences_is_told_as_it_is(tmp_path: Path) -> None:
-    problem = f"step 1 of {len(LOSS.steps)}: m1 is sent: nobody leads"
-    assert told(replayed(0, problem).write(tmp_path))[0].seen == "m1 is sent: nobody leads"
+    problem = f"step 1 of {len(LOSS.steps)}: m1 is sent: no broker leads"
+    assert told(replayed(0, problem).write(tmp_path))[0].seen == "m1 is sent: no broker leads"
 
 
 @pytest.mark.parametrize("found", [lost(), forked()], ids=["lost", "forked"])

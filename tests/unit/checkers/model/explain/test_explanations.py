@@ -112,7 +112,7 @@ def test_a_record_that_nobody_sent_was_in_the_buffer_of_an_expired_batch(
     }  # fmt: skip
     found = findings(run, stranger)
     assert [each.verdict for each in found if each.kind == "phantom"] == [word]
-    assert any("Nobody sent" in each.because[0].says for each in found) is (word != "explained")
+    assert any("No producer sent" in each.because[0].says for each in found) is (word != "explained")
 
 
 @pytest.mark.parametrize(
@@ -624,7 +624,7 @@ def test_a_broker_of_0_10_2_may_swap_the_last_requests_of_a_client_that_left(
 def test_a_request_that_waited_at_its_broker_may_be_overtaken_on_the_next_connection(
     tmp_path: Path, log: str, line: str, given_up: str, word: str
 ) -> None:
-    """A soak of 3.3.2 on a busy machine: with acks=0 nobody waits for what a broker has to do."""
+    """A soak of 3.3.2 on a busy machine: with acks=0 no client waits for a broker."""
     run = RunBuilder(tmp_path / "run", kafka="3.3.2", workload=Workload(acks="0"))
     run.leader(1, 0, [1, 2, 3])
     run.tick(20_000)

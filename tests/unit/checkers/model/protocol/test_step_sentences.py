@@ -24,7 +24,7 @@ SENTENCES = [
     (
         "kill B, expire B B, kill C, expire C C, kill A",
         "expire A A",
-        "A's session ends; nobody leads in epoch 3, ISR {A}",
+        "A's session ends; no broker leads in epoch 3, ISR {A}",
     ),
     (
         "pause C, expire C C, resume C",

@@ -16,7 +16,7 @@ from highwater.checkers.history.partition_ledgers import PartitionLedger, partit
 from highwater.checkers.inspection.replica_extents import LogExtent
 from highwater.checkers.run_files import RunFiles, plain
 from highwater.checkers.run_tables import Tables
-from highwater.harness.runs.faults.times import begun, strikes
+from highwater.harness.runs.faults.times import strike_of, strikes
 from highwater.harness.runs.history import OPERATIONS_TABLE, STEPS_TABLE, TABLES
 from highwater.harness.runs.partition_trace import PartitionTrace, partition_traces
 
@@ -148,7 +148,9 @@ def _faults(case: RunFiles) -> list[Row]:
     rows = _rows(_read(case, "events/faults"))
     for row in rows:
         if row["phase"] == "inject":
-            row["time_ns"] = begun(schedule, row["fault"], row["broker"], row["time_ns"])
+            row["time_ns"] = strike_of(
+                schedule, row["fault"], row["broker"], row["time_ns"]
+            ).begun_ns
     return sorted(rows, key=itemgetter("time_ns"))
 
 

@@ -127,14 +127,14 @@ class Subject:
         """Return the leadership under which a send was acknowledged, if it was observed.
 
         It is that of the epoch in which the record was written, as the client or a disk has it: who
-        led at the time may have been learned late, or not at all.
+        led at the time may have been learned late, or not at all. Without one it is none in whose
+        epoch a disk has another record there.
         """
-        observed = self.trace.leadership(row["complete_ns"])
-        epochs = {
-            epoch
-            for _, epoch, value in self.evidence.disk.get((self.partition or 0, row["offset"]), ())
-            if value == row["value"] and epoch is not None and epoch >= 0
-        }
+        on_disk = self.evidence.disk.get((self.partition or 0, row["offset"]), ())
+        known = [(epoch, value == row["value"]) for _, epoch, value in on_disk if epoch is not None]
+        epochs = {epoch for epoch, same in known if same and epoch >= 0}
+        others = {epoch for epoch, same in known if not same}
+        observed = self.trace.answering(row["invoke_ns"], row["complete_ns"], others)
         if row["leader_epoch"] is not None:
             epochs = {row["leader_epoch"]}
         if len(epochs) != 1 or (observed is not None and observed.epoch in {*epochs, UNKNOWN}):

@@ -5,7 +5,7 @@ through this module alone.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple, Self, TypeAlias
@@ -173,6 +173,23 @@ class PartitionTrace:
             return None
         index = bisect_right(self.leaderships, time_ns, key=lambda row: row.time_ns)
         return self.leaderships[index - 1] if index else None
+
+    def answering(
+        self, sent_ns: int, answered_ns: int | None, others: Collection[int]
+    ) -> Leadership | None:
+        """Return the leadership under which a send was answered; None if it may have been several.
+
+        Args:
+            others: leader epochs in which another record was written at its offset. A broker that
+                was deposed, and has not heard of it, still answers.
+        """
+        if answered_ns is None:
+            return None
+        first = self.leadership(sent_ns)
+        later = (row for row in self.leaderships if sent_ns < row.time_ns <= answered_ns)
+        rows = [row for row in (first, *later) if row is not None and row.leader >= 0]
+        left = [row for row in rows if row.epoch == UNKNOWN or row.epoch not in others]
+        return left[-1] if len({row.leader for row in left}) == 1 else None
 
     def samples(self, broker: int) -> Sequence[ReplicaSample]:
         """Return a replica's answers; none for a broker that was never asked."""

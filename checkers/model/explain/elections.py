@@ -59,7 +59,7 @@ def _changed(
     """Yield joiners that did not run or catch up, and dropped brokers that ran and did not lag."""
     for joined in {*now.isr} - {*before.isr}:
         asks = not observed.software.may_lack("live_joins_only", now.time_ns, now.leader)
-        if asks and _away(observed, joined, now.time_ns):
+        if asks and _away(observed, trace, joined, now.time_ns):
             yield _wrong(now, "live_joins_only", f"broker {joined} joined the ISR, and did not run")
         if _lacks(observed, trace, joined, now) and not _emptied(observed, trace, joined, now):
             yield _wrong(now, "isr", f"broker {joined} joined the ISR below the leader's HW")
@@ -68,13 +68,18 @@ def _changed(
             yield _wrong(now, "isr", f"broker {left} left the ISR, though it ran and kept up")
 
 
-def _away(observed: RunTraces, broker: int, time_ns: int) -> bool:
-    """Return whether a broker was surely down: from well before until well after a time."""
+def _away(observed: RunTraces, trace: Trace, broker: int, time_ns: int) -> bool:
+    """Return whether a broker was surely down: from well before until well after a time.
+
+    Its start is healing, and may take a minute on a busy machine until it has taken effect.
+    """
+    starts = [line.time_ns for line in trace.of_kind(broker, "start")]
     return any(
         fault.broker == broker
         and fault.name in _AWAY
         and fault.start_ns < time_ns - WITHIN.outage
-        and time_ns + WITHIN.outage < fault.until_ns
+        and time_ns + WITHIN.outage < fault.sure_until_ns
+        and not any(fault.effect_ns < at <= time_ns for at in starts)
         for fault in observed.faults
     )
 

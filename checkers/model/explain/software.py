@@ -195,7 +195,11 @@ def _changes(
         if row["fault"] not in _FAULTS or row["phase"] != "note":
             continue
         done_ns, broker = row["time_ns"], row["broker"]
-        began = [at for at in strikes.get((row["fault"], None), ()) if at <= done_ns]
+        began = [
+            strike.begun_ns
+            for strike in strikes.get((row["fault"], None), ())
+            if strike.begun_ns <= done_ns
+        ]
         since_ns, noted_ns = max([noted_ns, *began]), done_ns
         match = _CHANGED.fullmatch(row["says"])
         if match is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from highwater.harness.runs.faults.effects import removed_offsets, step_of
-from highwater.harness.runs.faults.times import Strikes, begun
+from highwater.harness.runs.faults.times import Strike, Strikes, strike_of
 
 NEVER: Final = (1 << 63) - 1
 """Nanoseconds: a time that does not come."""
@@ -38,6 +38,7 @@ class FaultInterval:
         broker: None for a fault without one.
         start_ns: when the schedule began to inject it, if known; else when it had taken effect.
         end_ns: when it was healed; None if never.
+        healing_ns: when its healing began, which may take long; None if that is not known.
         says: its effect in a sentence.
         healed: the sentence about its healing.
         row: of ``events/faults``, with what it did to disks.
@@ -48,6 +49,7 @@ class FaultInterval:
     start_ns: int
     end_ns: int | None
     says: str
+    healing_ns: int | None = None
     healed: str = ""
     row: Mapping[str, Any] = field(default_factory=dict)
 
@@ -60,6 +62,11 @@ class FaultInterval:
     def until_ns(self) -> int:
         """When it was healed; ``NEVER`` if it was not."""
         return NEVER if self.end_ns is None else self.end_ns
+
+    @property
+    def sure_until_ns(self) -> int:
+        """Until when it was surely in effect: its healing had not begun."""
+        return min(self.until_ns, self.healing_ns or NEVER)
 
     @property
     def effect_ns(self) -> int:
@@ -88,9 +95,16 @@ def fault_intervals(
     open_: dict[object, int] = {}
     for row in sorted(rows, key=lambda row: row["time_ns"]):
         name, broker, time_ns = row["fault"], row["broker"], row["time_ns"]
-        start_ns = begun(strikes, name, broker, time_ns) if row["phase"] == "inject" else time_ns
+        inject = row["phase"] == "inject"
+        strike = strike_of(strikes, name, broker, time_ns) if inject else Strike(time_ns)
         fault = FaultInterval(
-            name=name, broker=broker, start_ns=start_ns, end_ns=None, says=row["says"], row=row
+            name=name,
+            broker=broker,
+            start_ns=strike.begun_ns,
+            end_ns=None,
+            healing_ns=strike.healing_ns,
+            says=row["says"],
+            row=row,
         )
         if row["phase"] == "note":
             notes.append(fault)

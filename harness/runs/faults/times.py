@@ -1,30 +1,41 @@
-"""When faults began: one is recorded once it has taken effect, and a restart when it is over."""
+"""When faults began, and their healing: each is recorded once it has taken effect."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.history import STEPS_TABLE
 from highwater.harness.runs.store import Run
 
-Strikes: TypeAlias = Mapping[tuple[str, int | None], Sequence[int]]
-"""Fault and broker (None for a fault without one) to when a schedule's steps began to inject it."""
+
+class Strike(NamedTuple):
+    """When a schedule's step began to inject a fault, and to heal it (None: never, or unknown)."""
+
+    begun_ns: int
+    healing_ns: int | None = None
+
+
+Strikes: TypeAlias = Mapping[tuple[str, int | None], Sequence[Strike]]
+"""Fault and broker (None for a fault without one) to the steps of a schedule that injected it."""
 
 
 def strikes(run: Run) -> Strikes:
     """Return what the schedule of a run says; nothing of a story, or where the table is missing."""
-    numbers: dict[tuple[str, int | None], list[int]] = defaultdict(list)
+    found: dict[tuple[str, int | None], list[Strike]] = defaultdict(list)
     try:
         rows = run.table(STEPS_TABLE).to_pylist()
     except StoreError:  # a run of before there was this table
-        return numbers
+        return found
+    healing = {row["step"]: row["time_ns"] for row in rows if row["event"] == "heal"}
     for row in rows:
         if row["event"] == "strike":
-            numbers[row["fault"], row["broker"]].append(row["time_ns"])
-    return numbers
+            strike = Strike(row["time_ns"], healing.get(row["step"]))
+            found[row["fault"], row["broker"]].append(strike)
+    return found
 
 
-def begun(strikes: Strikes, fault: str, broker: int | None, time_ns: int) -> int:
-    """Return when a fault began that had taken effect by a time; else that time itself."""
-    return max((at for at in strikes.get((fault, broker), ()) if at <= time_ns), default=time_ns)
+def strike_of(strikes: Strikes, fault: str, broker: int | None, time_ns: int) -> Strike:
+    """Return the times of a fault that had taken effect by a time; else that time is its begin."""
+    before = [each for each in strikes.get((fault, broker), ()) if each.begun_ns <= time_ns]
+    return max(before, default=Strike(time_ns))

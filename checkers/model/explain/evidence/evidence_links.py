@@ -92,16 +92,21 @@ def not_known(missing: Iterable[Observation], *links: ExplanationLink) -> Chain:
 
 
 def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:
-    """Return the answer to a record's producer, and the broker it came from, if observed."""
-    leader = trace.leadership(send["complete_ns"] or send["invoke_ns"])
-    by = f" by broker {leader.leader}, the leader" if leader and leader.leader >= 0 else ""
+    """Return the answer to a record's producer, and the broker it came from, if that is known."""
+    at_offset = [
+        (disk.epoch(send["offset"]), disk.record(send["offset"])) for disk in trace.disks.values()
+    ]
+    others = {epoch for epoch, record in at_offset if record not in (None, send["value"])}
+    answered_ns = send["complete_ns"] or send["invoke_ns"]
+    leader = trace.answering(send["invoke_ns"], answered_ns, others)
+    by = f" by broker {leader.leader}, the leader" if leader else ""
     at = "" if send["offset"] is None else f" at offset {send['offset']}"
     acks = observed.plan.workload.acks
     return ExplanationLink(
         rule=f"acks={acks}",
         says=f"{send['value']} was acknowledged{at}{by}, with acks={acks}.",
         event=f"{send['process']}: {send['outcome']}{at}",
-        broker=leader.leader if leader and leader.leader >= 0 else None,
+        broker=leader.leader if leader else None,
         time_ns=send["complete_ns"],
     )
 

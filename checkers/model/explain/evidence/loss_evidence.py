@@ -400,7 +400,7 @@ def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None
         frozen = fault.name in {"pause", "zombie"} and fault.broker == last.leader
         late_ns = max(WITHIN.deposed, learned_ns - fault.until_ns)
         # An answer is observed late on a busy machine: it came after the record was sent.
-        around = -WITHIN.deposed < acked_ns - fault.until_ns
+        around = -WITHIN.deposed < acked_ns - fault.sure_until_ns
         around = around and case.begun_ns - fault.until_ns < late_ns
         if frozen and fault.start_ns < deposed_ns and around:
             return ExplanationLink(
@@ -418,9 +418,10 @@ def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None
 def _outage(case: LostRecord) -> ExplanationLink | None:
     """Return the fault of the broker that acknowledged it, around the later election."""
     assert case.start is not None
+    broker = _leader_before(case).leader if case.ack.broker is None else case.ack.broker
     for fault in case.observed.faults:
         around = fault.start_ns - WITHIN.log <= case.start.time_ns
-        if target_of(fault) == case.ack.broker and around and case.begun_ns <= fault.until_ns:
+        if target_of(fault) == broker and around and case.begun_ns <= fault.until_ns:
             return fault_link(fault)
     return None
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from highwater.checkers.model.explain.consistency import contradictions
+from highwater.checkers.model.explain.elections import wrong_elections
 from highwater.checkers.model.explain.read_trace import observe
 from highwater.checkers.model.explain.truncations import wrong_cuts
 from highwater.harness.runs.history import STEPS, STEPS_TABLE
@@ -127,6 +128,40 @@ def test_a_fault_begins_when_its_step_is_taken(tmp_path: Path) -> None:
     ]
     pq.write_table(pa.Table.from_pylist(rows, STEPS), built.parquet(STEPS_TABLE))
     assert [one.start_ns // MS for one in observe(built).faults] == [6_000]
+
+
+@pytest.mark.parametrize(
+    ("healing_s", "started_s", "wrong"),
+    [(None, None, 1), (20, None, 0), (64, None, 1), (60, 30, 0)],
+)
+def test_a_broker_that_is_being_started_may_join_the_isr(
+    tmp_path: Path, healing_s: int | None, started_s: int | None, wrong: int
+) -> None:
+    """A run on a cluster of one's own: its start command took a minute beside other work."""
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0")
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(10_000)
+    run.fault("kill", 3, "broker 3 is killed")
+    run.tick(2_000)
+    run.leader(1, 0, [1, 2])
+    run.tick(48_000)
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(5_000)
+    run.fault("kill", 3, "broker 3 is mended", phase="heal")
+    if started_s is not None:
+        run.now_ns = started_s * 1_000 * MS
+        run.log_line(3, "start", "starting (kafka.server.BrokerServer)")
+    built = run.write()
+    steps: list[dict[str, object]] = [
+        {"time_ns": 9_000 * MS, "event": "strike", "step": 1, "fault": "kill", "broker": 3}
+    ]
+    if healing_s is not None:
+        steps += [{"time_ns": healing_s * 1_000 * MS, "event": "heal", "step": 1}]
+    pq.write_table(pa.Table.from_pylist(steps, STEPS), built.parquet(STEPS_TABLE))
+    observed = observe(built)
+    [trace] = observed.traces.values()
+    found = [link for link in wrong_elections(observed, trace) if link.rule == "live_joins_only"]
+    assert len(found) == wrong
 
 
 @pytest.mark.parametrize(("cut", "wrong"), [(4, 0), (3, 1)])

@@ -112,7 +112,9 @@ def test_a_record_that_nobody_sent_was_in_the_buffer_of_an_expired_batch(
     }  # fmt: skip
     found = findings(run, stranger)
     assert [each.verdict for each in found if each.kind == "phantom"] == [word]
-    assert any("No producer sent" in each.because[0].says for each in found) is (word != "explained")
+    assert any("No producer sent" in each.because[0].says for each in found) is (
+        word != "explained"
+    )
 
 
 @pytest.mark.parametrize(

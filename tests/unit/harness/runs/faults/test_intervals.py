@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from highwater.harness.runs.faults.intervals import NEVER, fault_intervals
+from highwater.harness.runs.faults.times import Strike, Strikes
 
 
 def row(time_ns: int, fault: str, phase: str, broker: int | None, **fields: int) -> dict[str, Any]:
@@ -66,12 +67,13 @@ def test_two_messages_held_at_once_end_each_by_its_own_healing(end_first: bool) 
 
 
 def test_a_fault_begins_when_the_schedule_began_to_inject_it() -> None:
-    strikes: dict[tuple[str, int | None], list[int]] = {("stop", 1): [2, 7], ("stop", 2): [1]}
+    strikes: Strikes = {("stop", 1): [Strike(2, 4), Strike(7)], ("stop", 2): [Strike(1)]}
     faults, _ = fault_intervals(
         [row(5, "stop", "inject", 1), row(6, "stop", "heal", 1), row(9, "stop", "inject", 1)],
         strikes,
     )
     assert [f.start_ns for f in faults] == [2, 7]
+    assert [f.sure_until_ns for f in faults] == [4, NEVER]
 
 
 def test_notes_are_apart_and_name_their_step() -> None:

@@ -131,9 +131,11 @@ class Subject:
         epoch a disk has another record there.
         """
         on_disk = self.evidence.disk.get((self.partition or 0, row["offset"]), ())
-        known = [(epoch, value == row["value"]) for _, epoch, value in on_disk if epoch is not None]
-        epochs = {epoch for epoch, same in known if same and epoch >= 0}
-        others = {epoch for epoch, same in known if not same}
+        written = [
+            (epoch, value == row["value"]) for _, epoch, value in on_disk if epoch is not None
+        ]
+        epochs = {epoch for epoch, same in written if same and epoch >= 0}
+        others = {epoch for epoch, same in written if not same}
         observed = self.trace.answering(row["invoke_ns"], row["complete_ns"], others)
         if row["leader_epoch"] is not None:
             epochs = {row["leader_epoch"]}

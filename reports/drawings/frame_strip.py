@@ -125,7 +125,7 @@ def _marks(lane: Lane, top: float) -> list[Markup]:
     if lane.cut:
         x = _x(max(lane.cut[1], first) - first)
         marks.append(line(x, top - 9, x, top + HEIGHT + 4, "cutline"))
-        words = f"cut {lane.cut[0]} → {lane.cut[1]}"
+        words = f"LEO {lane.cut[0]} → {lane.cut[1]}"
         marks.append(text(x + 4, top - 3, words, "cuttext"))
     return marks
 

@@ -90,7 +90,13 @@ def describe(observed: PartitionObservations, evidence: RunObservations) -> str:
         for f in evidence.faults
     ]
     events += [(m.start_ns, f"{m.name} is {m.verb}: {m.says}") for m in evidence.messages]
-    events += [(c.time_ns, f"broker {c.broker} cuts its log to {c.offset}") for c in observed.cuts]
+    events += [
+        (
+            cut.time_ns,
+            f"broker {cut.broker} cuts its log to {cut.offset}{'' if cut.line else ' or below'}",
+        )
+        for cut in observed.cuts
+    ]
     events.sort()
     sentence = "; ".join(f"{seconds(t, 1)}: {words}" for t, words in events[:40])
     more = f"; and {count(len(events) - 40, 'event')} more" if len(events) > 40 else ""  # noqa: PLR2004
@@ -270,7 +276,7 @@ def _cuts(observed: PartitionObservations, broker: int, time: Scale, y: Scale) -
         if before <= cut.offset:
             continue
         x, low = time(cut.time_ns), y(cut.offset)
-        words = f"cut {before:,} → {cut.offset:,}"
+        words = f"{'cut' if cut.line else 'LEO'} {before:,} → {cut.offset:,}"
         says = f"{seconds(cut.time_ns)}: {words}. {cut.line}"
         parts.append(_triangle(x, low - 11, 6, 10, says, "cutmark"))
         if x - last > 8 * len(words):

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from highwater.harness.base.errors import StoreError
@@ -22,20 +23,20 @@ Strikes: TypeAlias = Mapping[tuple[str, int | None], Sequence[Strike]]
 
 def strikes(run: Run) -> Strikes:
     """Return what the schedule of a run says; nothing of a story, or where the table is missing."""
-    found: dict[tuple[str, int | None], list[Strike]] = defaultdict(list)
+    steps: dict[tuple[str, int | None], list[Strike]] = defaultdict(list)
     try:
         rows = run.table(STEPS_TABLE).to_pylist()
     except StoreError:  # a run of before there was this table
-        return found
+        return steps
     healing = {row["step"]: row["time_ns"] for row in rows if row["event"] == "heal"}
     for row in rows:
         if row["event"] == "strike":
             strike = Strike(row["time_ns"], healing.get(row["step"]))
-            found[row["fault"], row["broker"]].append(strike)
-    return found
+            steps[row["fault"], row["broker"]].append(strike)
+    return steps
 
 
 def strike_of(strikes: Strikes, fault: str, broker: int | None, time_ns: int) -> Strike:
     """Return the times of a fault that had taken effect by a time; else that time is its begin."""
-    before = [each for each in strikes.get((fault, broker), ()) if each.begun_ns <= time_ns]
-    return max(before, default=Strike(time_ns))
+    before = [strike for strike in strikes.get((fault, broker), ()) if strike.begun_ns <= time_ns]
+    return max(before, key=itemgetter(0), default=Strike(time_ns))

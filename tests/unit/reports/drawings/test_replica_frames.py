@@ -90,7 +90,7 @@ def test_a_divergence_ends_with_both_records_side_by_side(tmp_path: Path) -> Non
 def test_a_frame_is_drawn_and_told_in_words(tmp_path: Path) -> None:
     anomaly, shown = told("loss", tmp_path)
     drawn = frame(shown[3], anomaly, "x")
-    assert "cut 4 → 3" in drawn
+    assert "LEO 4 → 3" in drawn
     assert "HW = LEO 3" in drawn
     assert "Broker 3 (follower) cut m3 away; LEO 3, HW 3." in describe(shown[3], anomaly)
 

@@ -27,14 +27,14 @@ def test_they_part_where_a_log_is_cut_in_one_of_them(runs: dict[str, Run]) -> No
     assert "Kafka 0.10.2.2 and Kafka 4.3.1 part at step " in html
     assert html.count('id="parting"') == 1
     parting = html.split('id="parting"')[1].split("</li>", maxsplit=1)[0]
-    assert parting.index("cut 4 → 3") < parting.index("Kafka 4.3.1")
+    assert parting.index("LEO 4 → 3") < parting.index("Kafka 4.3.1")
     assert html.index(runs["loss"].name) < html.index(runs["valid"].name)
 
 
 def test_either_may_be_the_left_one(runs: dict[str, Run]) -> None:
     html = comparison.page(runs["valid"], runs["loss"])
     parting = html.split('id="parting"')[1].split("</li>", maxsplit=1)[0]
-    assert parting.index("Kafka 0.10.2.2") < parting.index("cut 4 → 3")
+    assert parting.index("Kafka 0.10.2.2") < parting.index("LEO 4 → 3")
 
 
 def test_a_run_never_parts_from_itself(runs: dict[str, Run]) -> None:

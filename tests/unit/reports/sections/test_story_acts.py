@@ -80,7 +80,7 @@ def test_the_loss_goes_as_the_model_has_it_act_by_act(tmp_path: Path) -> None:
         "broker 1 and broker 2 killed",
         "the session ends of broker 1, and broker 2 is to lead; time for broker 3",
     ]
-    assert any("cut 4 → 3" in one.model and "cut 4 → 3" in (one.brokers or "") for one in told)
+    assert any("LEO 4 → 3" in one.model and "LEO 4 → 3" in (one.brokers or "") for one in told)
 
 
 def test_rules_of_another_release_part_from_the_brokers_where_the_log_is_cut(

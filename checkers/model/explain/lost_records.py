@@ -36,6 +36,7 @@ from highwater.checkers.model.explain.observations import (
     LEADERS,
     LOGS,
     STARTS,
+    UNFLUSHED,
     Observation,
 )
 from highwater.checkers.model.explain.trace import RunTraces, Trace
@@ -117,7 +118,7 @@ SUCCESSION: Final = (
         says="A fault removed the record from the disk of the new leader.",
         licence=FAULT,
         applies=lambda case: case.is_committed,
-        needs=STARTS,
+        needs=STARTS | UNFLUSHED,
         evidence=evidence.removed_by_fault,
     ),
     Explanation(

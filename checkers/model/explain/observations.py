@@ -17,6 +17,7 @@ class Observation(StrEnum):
     BROKER_LOGS = "the brokers' own logs"
     DISKS = "the replicas' files"
     WIRE = "the requests under way"
+    MACHINES = "what their machines lost as they stopped"
 
 
 LEADERS: Final = frozenset({Observation.LEADERSHIPS})
@@ -26,6 +27,7 @@ STARTS: Final = LEADERS | {Observation.REPLICAS, Observation.BROKER_LOGS}
 LOGS: Final = frozenset({Observation.BROKER_LOGS})
 FILES: Final = frozenset({Observation.DISKS})
 MESSAGES: Final = frozenset({Observation.WIRE})
+UNFLUSHED: Final = frozenset({Observation.MACHINES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,14 @@ SOURCES: Final[Mapping[Observation, ObservationSource]] = {
         shows="requests and answers that came late",
         local="`--wire-clients`",
         containers="`--wire-clients`",
+        inventory="",
+        managed="",
+    ),
+    Observation.MACHINES: ObservationSource(
+        shows="whether a broker came back without records that it had not flushed: a power failure"
+        " takes them, the end of a process does not",
+        local="Highwater's own faults",
+        containers="Highwater's own faults",
         inventory="",
         managed="",
     ),

@@ -136,6 +136,7 @@ def _missing(
         Observation.BROKER_LOGS: plan.external is None and bool(log_rows),
         Observation.DISKS: bool(disks),
         Observation.WIRE: run.parquet(MESSAGES_TABLE).exists(),
+        Observation.MACHINES: plan.external is None,
     }
     return frozenset(name for name, is_given in given.items() if not is_given)
 

@@ -1,6 +1,6 @@
 """What harnesses that end badly leave behind: ``python -m benchmarks.leftovers [DRIVER ...]``.
 
-Opens a cluster again and again (``wired`` is ``local`` with the wire), breaks and mends it at
+Opens a cluster again and again (``wired`` is ``local`` with the wire), breaks and heals it at
 random from then on, and ends the harness at a random moment of its start or life, in four ways in
 turn: SIGKILL; SIGKILL together with its children (wardens, guards and the wire); Ctrl-C; and an
 error in the midst of a fault. Then sweeps once, as the next run would, and counts: containers,

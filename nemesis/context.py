@@ -317,7 +317,7 @@ class ScheduleContext:
             yield messages
         finally:
             messages.release("schedule")
-            self.fault_log.fault(fault, "heal", f"the message {message} is mended")
+            self.fault_log.fault(fault, "heal", f"the message {message} is healed")
         if not messages.caught:
             raise ScheduleNotFollowedError(f"there was nothing to {text}")
 

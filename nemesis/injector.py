@@ -77,7 +77,7 @@ class Nemesis:
         self.missed: list[str] = []
         self._healing = False
         self._open: dict[str, _Open] = {}
-        self._mending: set[str] = set()
+        self._in_healing: set[str] = set()
         self._unhealed: dict[str, BaseException] = {}
         self._lock = threading.Lock()
 
@@ -129,7 +129,7 @@ class Nemesis:
         with self._lock:
             before = self._in_the_way(chosen, target)
             kills = before is not None and (before.fault.name, name) == ("pause", "kill")
-            if before is not None and (not kills or target in self._mending):
+            if before is not None and (not kills or target in self._in_healing):
                 raise FaultConflictError(f"{target} has a fault already: {before.fault.name}")
             whom = broker if chosen.scope == "broker" else None
             self._open[target] = _Open(fault=chosen, target=target, broker=whom, stack=stack)
@@ -200,7 +200,7 @@ class Nemesis:
         """Heal what is open on a broker, if anything is; returns when it has taken effect."""
         self._heal(f"broker {broker}")
 
-    def mend(self, name: str, broker: int | None = None, *, message: str = "") -> None:
+    def heal_fault(self, name: str, broker: int | None = None, *, message: str = "") -> None:
         """Heal a fault, if it is open; returns when that has taken effect."""
         self._heal(_target(find_fault(name), broker, message))
 
@@ -210,21 +210,21 @@ class Nemesis:
             if target in self._unhealed:
                 raise self._unhealed[target]
             opened = self._open.get(target)
-            if opened is None or target in self._mending:
+            if opened is None or target in self._in_healing:
                 return
-            self._mending.add(target)
+            self._in_healing.add(target)
         name, broker = opened.fault.name, opened.broker
         try:
             opened.stack.close()
         except BaseException as error:
             with self._lock:
                 self._unhealed[target] = error
-            self._fault_log.fault(name, "note", f"{target} could not be mended: {error}", broker)
+            self._fault_log.fault(name, "note", f"{target} could not be healed: {error}", broker)
             raise
         with self._lock:  # only now, so that no fault hits a broker that still starts
             self._open.pop(target)
-            self._mending.discard(target)
-        self._fault_log.fault(name, "heal", f"{target} is mended", broker)
+            self._in_healing.discard(target)
+        self._fault_log.fault(name, "heal", f"{target} is healed", broker)
 
     def heal_all(self, brokers: Iterable[int] | None = None) -> None:
         """Heal everything that is open on these brokers (all, if none are named), side by side."""

@@ -98,7 +98,7 @@ def _checked(inventory: Inventory, broker: int) -> Diagnosis:
         command.run()
         return command.line
 
-    return _tried(f"broker {broker}", "Mend the command, or what it needs.", look)
+    return _tried(f"broker {broker}", "Fix the command, or what it needs.", look)
 
 
 def _tried(name: str, hint: str, look: Callable[[], str], *, optional: bool = False) -> Diagnosis:

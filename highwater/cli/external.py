@@ -172,4 +172,4 @@ def heal(
     if as_json:
         console.print_json({"mended": messages})
     else:
-        console.out.print("\n".join(messages) or "There was nothing to mend.")
+        console.out.print("\n".join(messages) or "There was nothing to heal.")

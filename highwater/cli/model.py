@@ -277,9 +277,9 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
         )
     counted = work.tally(source, judged)
     if folder is not None:
-        from highwater.cli.options.model_finding import mends, write_finding
+        from highwater.cli.options.model_finding import tried_rules, write_finding
 
-        tried = mends(work.check_finding(source))
+        tried = tried_rules(work.check_finding(source))
         page: Path | None = write_finding(source, counted, tried, folder)
     else:
         page = source.draw(report, judged) if report else None

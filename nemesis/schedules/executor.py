@@ -143,17 +143,17 @@ class ScheduleExecutor:
             self._context.note(f"{step.fault} is left out: {why}", broker)
         self._context.log.step("left-out", step=number, says=why, **_row(step, broker))
 
-    def mend(self, *fault: ActiveFault) -> None:
+    def heal(self, *fault: ActiveFault) -> None:
         """Heal what these steps broke, side by side; returns when that has taken effect."""
         if not fault:
             return
         with ThreadPoolExecutor(len(fault), thread_name_prefix="heal") as pool:
-            list(pool.map(self._mend, fault))
+            list(pool.map(self._heal, fault))
 
-    def _mend(self, fault: ActiveFault) -> None:
+    def _heal(self, fault: ActiveFault) -> None:
         with self._ending(fault):
             self._context.log.step("heal", step=fault.number)
-            self._context.nemesis.mend(fault.fault, fault.broker, message=fault.message)
+            self._context.nemesis.heal_fault(fault.fault, fault.broker, message=fault.message)
             self._context.log.step("healed", step=fault.number)
 
     @contextmanager

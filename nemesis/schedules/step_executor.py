@@ -80,7 +80,7 @@ def play_in_turn(
             if (injected := executor.inject(step, broker)) is not None
         ]
         context.hold(trouble_s)
-        executor.mend(*active)
+        executor.heal(*active)
     context.hold(max(0.0, deadline - context.clock()))
 
 
@@ -121,4 +121,4 @@ def _take(
     active = executor.inject(step, broker)
     # If the schedule ends early, all open faults are healed at its end, or the cluster is closed.
     if active is not None and not ended.wait(step.lasts_s):
-        executor.mend(active)
+        executor.heal(active)

@@ -51,7 +51,7 @@ def lost_metadata(context: ScheduleContext) -> None:
     context.nemesis.inject("controller-disk-loss", controllers=[controller])
     for broker in context.replicas:
         context.nemesis.inject("kill", broker)
-    context.nemesis.mend("controller-disk-loss")
+    context.nemesis.heal_fault("controller-disk-loss")
     end = context.until(
         lambda: _end_of_log(context, controller),
         lambda end: end > old,

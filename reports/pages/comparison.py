@@ -210,7 +210,7 @@ def _steps(evidence: RunObservations) -> tuple[ComparedStep, ...]:
             )
             steps.append(begin)
             if event.end_ns is not None:
-                says = event.healed or f"{event.name} is mended"
+                says = event.healed or f"{event.name} is healed"
                 key = (event.name, "heal")
                 steps.append(replace(begin, key=key, says=says, at_ns=event.end_ns))
     return tuple(sorted(steps, key=lambda step: step.at_ns))

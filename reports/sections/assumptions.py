@@ -66,7 +66,7 @@ def assumptions(
             "Every broker was in sight but for faults": _observer(evidence),
             "Brokers' logs and the observer tell the same time": _clocks(evidence),
             **flushes,
-            "All was mended before the final read": _quiesced(status),
+            "All was healed before the final read": _quiesced(status),
             "The final read passed every acknowledged record": _final_read(status, verdict),
         }
     return [

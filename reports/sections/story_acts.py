@@ -46,7 +46,7 @@ _PHRASES: Final = {
     "follow": "{} learns whom to follow",
     "checkpoint": "{} writes its HW to the disk",
     "expire": "the session ends of {}",
-    "heal": "all is mended{}",
+    "heal": "all is healed{}",
     "kill": "{} killed",
     "pause": "{} paused",
     "stop": "{} stopped",

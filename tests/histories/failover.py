@@ -90,7 +90,7 @@ class _Tale:
         self.run.observe(3, leo)
         self.run.tick(900)
         self.run.log_line(1, "start", "INFO [Kafka Server 1], started (kafka.server.KafkaServer)")
-        self.run.fault("kill", 1, "broker 1 is mended", phase="heal")
+        self.run.fault("kill", 1, "broker 1 is healed", phase="heal")
         self.run.tick(200)
         self._follows(1, 2, 1, cut, cuts=True)
         self.run.observe(1, cut)

@@ -29,8 +29,8 @@ def rehearse_loss(run: RunBuilder) -> None:
     run.fault("kill", 1, "broker 1 is killed")
     _fail_over(run)
     run.tick(1000)
-    run.fault("kill", 1, "broker 1 is mended", phase="heal")
-    run.fault("kill", 2, "broker 2 is mended", phase="heal")
+    run.fault("kill", 1, "broker 1 is healed", phase="heal")
+    run.fault("kill", 2, "broker 2 is healed", phase="heal")
     run.tick(800)
     for leo in (3, 4):
         run.tick(10)
@@ -47,10 +47,10 @@ def rehearse_fork(run: RunBuilder) -> None:
     run.fault("kill", 1, "broker 1 is killed")
     _fail_over(run)
     run.tick(1000)
-    run.fault("kill", 1, "broker 1 is mended", phase="heal")
+    run.fault("kill", 1, "broker 1 is healed", phase="heal")
     run.observe(1, 4)
     run.tick(400)
-    run.fault("kill", 2, "broker 2 is mended", phase="heal")
+    run.fault("kill", 2, "broker 2 is healed", phase="heal")
     for leo in (3, 4):
         run.tick(30)
         run.observe(2, leo)

@@ -197,7 +197,7 @@ def test_without_a_majority_nothing_is_decided(
             limit_s=5,
             passing=(UnreachableError,),
         )
-    nemesis.mend("controller-pause")
+    nemesis.heal_fault("controller-pause")
     await_condition(
         lambda: probe.partition(topic, 0).leader,
         lambda leader: leader in {1, 3},

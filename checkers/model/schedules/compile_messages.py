@@ -178,8 +178,8 @@ def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]
     moves = []
     again = [row for b in ahead for row in ((int(Move.EXPIRE), b, b), (int(Move.START), b, 0))]
     ended = [b for b in range(int(k[K_BROKERS])) if get(state, b, FETCHER) == Fetcher.ENDED]
-    mended = [row for b in ended for row in _replacement(b)]
-    for row in [*mended, run, *again, run, None, run]:
+    restored = [row for b in ended for row in _replacement(b)]
+    for row in [*restored, run, *again, run, None, run]:
         chosen = row or (int(Move.SEND), leader_of(state, newest(state)), 0)
         after = attempt(state, k, chosen)
         if after is not None:

@@ -157,13 +157,15 @@ def remedies(
     off = [name for name in SWITCHES if not getattr(rules, name) and name != "kraft"]
     for count in (1, 2):
         sets = combinations(off, count)
-        remedies = tuple(names for names in sets if _mends(tell, rules, names))
+        remedies = tuple(names for names in sets if _prevents(tell, rules, names))
         if remedies:
             return remedies
     return ()
 
 
-def _mends(tell: Callable[[Rules], PartitionOutcome], rules: Rules, names: tuple[str, ...]) -> bool:
+def _prevents(
+    tell: Callable[[Rules], PartitionOutcome], rules: Rules, names: tuple[str, ...]
+) -> bool:
     """Return whether nothing is lost or forked with these switches on."""
     try:
         outcome = tell(replace(rules, **dict.fromkeys(names, True)))

@@ -26,7 +26,7 @@ MESSAGE_FAULTS: Final = frozenset(
 )
 """Faults of single messages, which are drawn as these, for as long as the wire had each in hand."""
 
-_MESSAGE: Final = re.compile(r"to be \w+: (.+)|the message (.+) is mended")
+_MESSAGE: Final = re.compile(r"to be \w+: (.+)|the message (.+) is (?:healed|mended)")
 """How rows say which message a fault is about: where it is injected, and where it is healed."""
 
 

@@ -1,4 +1,4 @@
-"""The page of a finding: its steps, its replays on real brokers, and the rules that mend it."""
+"""The page of a finding: its steps, its replays on real brokers, and the rules that prevent it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ _SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mend:
+class TriedRule:
     """A rule that the release lacks, and what a search of the same scope finds with it.
 
     Attributes:
@@ -32,12 +32,12 @@ class Mend:
     answer: SearchAnswer[Counterexample] | None
 
 
-def mends(counterexample: Counterexample) -> tuple[Mend, ...]:
+def tried_rules(counterexample: Counterexample) -> tuple[TriedRule, ...]:
     """Switch on, one by one, the rules that the release lacks, and search the same scope again.
 
-    A rule under which the same steps break the promise still is not searched: it does not mend.
+    A rule under which the same steps break the promise still is not searched: it does not help.
     """
-    setting, tried = counterexample.settings, list[Mend]()
+    setting, tried = counterexample.settings, list[TriedRule]()
     for rule in SWITCHES:
         # ``kraft`` is no rule of replication: it decides which rules hold.
         if getattr(setting.rules(), rule) or rule == "kraft":
@@ -47,7 +47,7 @@ def mends(counterexample: Counterexample) -> tuple[Mend, ...]:
         if not _breaks(counterexample, other):
             limits = Limits(memory=half_of_free_memory(), seconds=_SECONDS)
             (answer,) = search(other, [counterexample.invariant], limits=limits)
-        tried.append(Mend(rule=rule, answer=answer))
+        tried.append(TriedRule(rule=rule, answer=answer))
     return tuple(tried)
 
 
@@ -59,7 +59,7 @@ def _breaks(counterexample: Counterexample, setting: ModelSettings) -> bool:
 
 
 def write_finding(
-    file: Source, tallies: Sequence[Tally], tried: Sequence[Mend], folder: Path
+    file: Source, tallies: Sequence[Tally], tried: Sequence[TriedRule], folder: Path
 ) -> Path:
     """Write the page ``finding.md`` with its counterexample, drawn, beside it; return its path.
 
@@ -75,7 +75,9 @@ def write_finding(
     return page
 
 
-def text(counterexample: Counterexample, tallies: Sequence[Tally], tried: Sequence[Mend]) -> str:
+def text(
+    counterexample: Counterexample, tallies: Sequence[Tally], tried: Sequence[TriedRule]
+) -> str:
     """Return the page. Every number in it was counted by a search or a replay."""
     scope = counterexample.scope
     steps = count(len(counterexample.steps), "step")
@@ -92,9 +94,9 @@ def text(counterexample: Counterexample, tallies: Sequence[Tally], tried: Sequen
         "![The replicas after each step](counterexample.svg)",
         "## On real brokers",
         _replays(tallies),
-        "## Rules that mend it",
+        "## Rules that prevent it",
         "Each rule that the release lacks, switched on alone, and the same scope searched again.",
-        _mended(tried),
+        _rules_table(tried),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -110,17 +112,17 @@ def _replays(tallies: Sequence[Tally]) -> str:
     return "\n".join([heads, *rows])
 
 
-def _mended(tried: Sequence[Mend]) -> str:
+def _rules_table(tried: Sequence[TriedRule]) -> str:
     rows = [
-        f"| `{mend.rule}` | {_effect(mend.answer)} | {says(mend.rule)} | {source(mend.rule)} |"
-        for mend in sorted(tried, key=_rank)
+        f"| `{row.rule}` | {_effect(row.answer)} | {says(row.rule)} | {source(row.rule)} |"
+        for row in sorted(tried, key=_rank)
     ]
     heads = "| rule | with it | what it is | source |\n| --- | --- | --- | --- |"
     return "\n".join([heads, *rows])
 
 
-def _rank(mend: Mend) -> int:
-    return 2 if mend.answer is None else int(mend.answer.holds is not True)
+def _rank(row: TriedRule) -> int:
+    return 2 if row.answer is None else int(row.answer.holds is not True)
 
 
 def _effect(answer: SearchAnswer[Counterexample] | None) -> str:

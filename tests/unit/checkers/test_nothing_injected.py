@@ -56,7 +56,7 @@ def _moved(run: RunBuilder) -> None:
 def _killed(run: RunBuilder) -> None:
     run.fault("kill", 1, "broker 1 is killed")
     run.tick(3000)
-    run.fault("kill", 1, "broker 1 is mended", phase="heal")
+    run.fault("kill", 1, "broker 1 is healed", phase="heal")
 
 
 def _forked(run: RunBuilder) -> None:

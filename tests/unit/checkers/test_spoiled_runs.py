@@ -36,7 +36,7 @@ def kept(path: Path) -> Run:
     run.observe(1, 0)
     run.fault("kill", 1, "broker 1 is killed")
     run.tick(500)
-    run.fault("kill", 1, "broker 1 is mended", phase="heal")
+    run.fault("kill", 1, "broker 1 is healed", phase="heal")
     run.everywhere([(0, 0, "m0"), (1, 0, "m1"), (2, 0, "m2"), (3, 0, "m3")])
     run.fence(4)
     run.disk([1, 2, 3], [(4, 0, "fence-0")])

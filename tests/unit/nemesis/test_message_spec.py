@@ -182,7 +182,7 @@ def test_a_hold_is_released_and_one_that_never_matched_is_missed(
         nemesis.heal_all()
     else:
         for partition in (0, 1):
-            nemesis.mend("hold-message", message=f"Produce partition={partition}")
+            nemesis.heal_fault("hold-message", message=f"Produce partition={partition}")
     assert [rule.partition for rule in rules] == [0, 1]
     assert rules[0].topics == frozenset(["events-3"])
     assert messages.causes == ["healing" if outlasts else "schedule"] * 2
@@ -215,7 +215,7 @@ def test_a_story_says_in_words_what_the_wire_is_to_do(caught: int) -> None:
     assert messages.causes == ["schedule"]
     assert rows == [
         ("hold-message", "inject", "to be held: EndTxn client:*>broker-1"),
-        ("hold-message", "heal", "the message EndTxn client:*>broker-1 is mended"),
+        ("hold-message", "heal", "the message EndTxn client:*>broker-1 is healed"),
     ]
     with pytest.raises(UsageError), ScheduleContext.intercept(context, "keep EndTxn"):
         pass

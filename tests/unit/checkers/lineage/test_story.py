@@ -128,7 +128,7 @@ def test_a_fork_is_told_to_its_end() -> None:
     run = RunBuilder.rehearsal()
     rehearse_fork(run)
     told = witnesses(subject(run, "divergence"))
-    assert "Broker 1 is mended." in says(told, "healed")
+    assert "Broker 1 is healed." in says(told, "healed")
     (replaced,) = says(told, "replaced")
     assert replaced == "Broker 3 acknowledged another record, m4, at the same offset 3."
 

@@ -7,7 +7,7 @@ import pytest
 from highwater.campaigns.model_schedules import Source, Tally, check_finding
 from highwater.checkers.model.search.kafka_model import Counterexample
 from highwater.checkers.model.search.result import SearchAnswer
-from highwater.cli.options.model_finding import Mend, text, write_finding
+from highwater.cli.options.model_finding import TriedRule, text, write_finding
 from highwater.harness.base.errors import UsageError
 
 FILES = Path(__file__).parents[4] / "docs" / "counterexamples"
@@ -39,10 +39,10 @@ def answered(*, holds: bool | None, states: int) -> SearchAnswer[Counterexample]
 def test_a_page_has_the_steps_the_runs_and_the_rules_that_mend() -> None:
     tallies = [Tally(counterexample="m", kafka="3.9.2-zk", runs=10, reproduced=9, kept=0)]
     tried = [
-        Mend(rule="kraft", answer=answered(holds=False, states=3)),
-        Mend(rule="elr", answer=None),
-        Mend(rule="late_fenced", answer=answered(holds=None, states=77)),
-        Mend(rule="elected_again_is_new", answer=answered(holds=True, states=55_750)),
+        TriedRule(rule="kraft", answer=answered(holds=False, states=3)),
+        TriedRule(rule="elr", answer=None),
+        TriedRule(rule="late_fenced", answer=answered(holds=None, states=77)),
+        TriedRule(rule="elected_again_is_new", answer=answered(holds=True, states=55_750)),
     ]
     page = text(check_finding(MISSED), tallies, tried)
     assert "# acked-kept on Kafka 3.9.2-zk" in page

@@ -1,4 +1,4 @@
-"""The nemesis knows what it broke, mends it once, and writes both down."""
+"""The nemesis knows what it broke, heals it once, and writes both down."""
 
 import sys
 import threading
@@ -34,7 +34,7 @@ class Diary:
 
 
 @pytest.fixture
-def mended() -> Iterator[list[int]]:
+def healed() -> Iterator[list[int]]:
     done: list[int] = []
 
     @fault("itch")
@@ -68,8 +68,8 @@ def mended() -> Iterator[list[int]]:
         del fault_module._registry[name]
 
 
-def test_a_fault_is_found_by_name_with_its_summary(mended: list[int]) -> None:
-    assert mended == []
+def test_a_fault_is_found_by_name_with_its_summary(healed: list[int]) -> None:
+    assert healed == []
     assert find_fault("itch").summary == "Make a broker scratch."
     assert find_fault("kill").summary.startswith("SIGKILL")
 
@@ -80,47 +80,47 @@ def test_an_unknown_fault_names_the_nearest() -> None:
     assert "pause" in refused.value.hint
 
 
-def test_inject_and_heal_are_written_down_and_happen_once(mended: list[int]) -> None:
+def test_inject_and_heal_are_written_down_and_happen_once(healed: list[int]) -> None:
     keeper = Diary()
     nemesis = Nemesis(CLUSTER, keeper)
     nemesis.inject("itch", 2)
     assert nemesis.broken_brokers == {2}
-    assert mended == []
+    assert healed == []
     nemesis.heal(2)
     nemesis.heal(2)
-    assert mended == [2]
+    assert healed == [2]
     assert keeper.rows == [("itch", "inject", 2), ("itch", "heal", 2)]
 
 
-def test_a_struck_broker_is_not_struck_again(mended: list[int]) -> None:
+def test_a_struck_broker_is_not_struck_again(healed: list[int]) -> None:
     nemesis = Nemesis(CLUSTER, Diary())
     nemesis.inject("itch", 1)
     with pytest.raises(HarnessError, match="has a fault already"):
         nemesis.inject("itch", 1)
     nemesis.heal_all()
-    assert mended == [1]
+    assert healed == [1]
 
 
-def test_a_fault_that_fails_leaves_nothing_open(mended: list[int]) -> None:
+def test_a_fault_that_fails_leaves_nothing_open(healed: list[int]) -> None:
     nemesis = Nemesis(CLUSTER, Diary())
     with pytest.raises(HarnessError, match="would not"):
         nemesis.inject("stumble", 1)
     assert nemesis.broken_brokers == frozenset()
-    assert mended == []
+    assert healed == []
 
 
-def test_heal_all_mends_the_named_or_everything(mended: list[int]) -> None:
+def test_heal_all_mends_the_named_or_everything(healed: list[int]) -> None:
     nemesis = Nemesis(CLUSTER, Diary())
     for broker in (1, 2, 3):
         nemesis.inject("itch", broker)
     nemesis.heal_all([1, 9])
-    assert mended == [1]
+    assert healed == [1]
     nemesis.heal_all()
-    assert sorted(mended) == [1, 2, 3]
+    assert sorted(healed) == [1, 2, 3]
     assert nemesis.broken_brokers == frozenset()
 
 
-@pytest.mark.usefixtures("mended")
+@pytest.mark.usefixtures("healed")
 def test_a_paused_controller_is_asked_for_no_replicas() -> None:
     """It would take the replica away when it wakes, after the healing (found by a soak, 3.7.2)."""
     nemesis = Nemesis(CLUSTER, Diary())
@@ -135,7 +135,7 @@ def test_every_registered_fault_has_a_summary() -> None:
         assert one.summary.endswith("."), one
 
 
-@pytest.mark.usefixtures("mended")
+@pytest.mark.usefixtures("healed")
 @pytest.mark.parametrize(
     ("first", "second", "together"),
     [
@@ -166,7 +166,7 @@ def test_what_overlaps_on_one_target_is_refused(
     assert nemesis.can(*second)
 
 
-@pytest.mark.usefixtures("mended")
+@pytest.mark.usefixtures("healed")
 def test_a_broker_that_there_is_not_is_refused_before_anything_is_hurt() -> None:
     keeper = Diary()
     with pytest.raises(UsageError, match="no broker 7") as refused:
@@ -175,7 +175,7 @@ def test_a_broker_that_there_is_not_is_refused_before_anything_is_hurt() -> None
     assert keeper.rows == []
 
 
-def test_a_second_nemesis_waits_until_the_first_has_healed_all(mended: list[int]) -> None:
+def test_a_second_nemesis_waits_until_the_first_has_healed_all(healed: list[int]) -> None:
     cluster = cast("Cluster", SimpleNamespace(brokers={1: None, 2: None}, controllers={100: None}))
     first, second = Nemesis(cluster, Diary()), Nemesis(cluster, Diary())
     first.inject("itch", 1)
@@ -184,10 +184,10 @@ def test_a_second_nemesis_waits_until_the_first_has_healed_all(mended: list[int]
     first.heal_all()
     second.inject("itch", 2)
     second.heal_all()
-    assert mended == [1, 2]
+    assert healed == [1, 2]
 
 
-def test_a_fault_that_cannot_be_healed_stays_open_and_is_written_down(mended: list[int]) -> None:
+def test_a_fault_that_cannot_be_healed_stays_open_and_is_written_down(healed: list[int]) -> None:
     @fault("rash")
     def rash(_: Cluster, broker: int) -> Iterator[str]:
         """Break a broker for good."""
@@ -204,7 +204,7 @@ def test_a_fault_that_cannot_be_healed_stays_open_and_is_written_down(mended: li
         assert nemesis.broken_brokers == {1}
         assert not nemesis.can("itch", 1)
         assert keeper.rows == [("rash", "inject", 1), ("rash", "note", 1)]
-        assert mended == []
+        assert healed == []
     finally:
         del fault_module._registry["rash"]
 
@@ -231,7 +231,7 @@ def test_a_kill_that_fails_leaves_the_paused_broker_to_be_resumed() -> None:
     assert keeper.rows == [("pause", "inject", 1), ("pause", "heal", 1)]
 
 
-def test_open_faults_are_looked_at_while_others_are_opened_and_healed(mended: list[int]) -> None:
+def test_open_faults_are_looked_at_while_others_are_opened_and_healed(healed: list[int]) -> None:
     brokers = dict.fromkeys(range(1, 6))
     cluster = cast("Cluster", SimpleNamespace(brokers=brokers, controllers={100: None}))
     nemesis = Nemesis(cluster, Diary())
@@ -263,4 +263,4 @@ def test_open_faults_are_looked_at_while_others_are_opened_and_healed(mended: li
             assert all(asker.result() for asker in askers)
     finally:
         sys.setswitchinterval(interval)
-    assert len(mended) == 2000
+    assert len(healed) == 2000

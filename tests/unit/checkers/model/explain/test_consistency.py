@@ -62,7 +62,7 @@ def test_what_a_fault_took_after_a_read_is_no_gap(tmp_path: Path, lost: str, wro
     run.tick(100)
     run.fault("power-failure", 1, f"broker 1 lost its power: events-0 lost {lost}")
     run.tick(100)
-    run.fault("power-failure", 1, "broker 1 is mended", phase="heal")
+    run.fault("power-failure", 1, "broker 1 is healed", phase="heal")
     run.disk([1], [(0, 0, "p0-0"), (1, 0, "p0-5")])
     said = [one.says for _, one in contradictions(observe(run.write()))]
     assert said.count("consumer-0 read nothing between 0 and 2.") == wrong, said
@@ -116,7 +116,7 @@ def test_a_fault_begins_when_its_step_is_taken(tmp_path: Path) -> None:
     run.now_ns = 10_000 * MS
     run.fault("restart", 1, "broker 1 was restarted")
     run.tick(5_000)
-    run.fault("restart", 1, "broker 1 is mended", phase="heal")
+    run.fault("restart", 1, "broker 1 is healed", phase="heal")
     built = run.write()
     assert [(one.start_ns // MS, one.until_ns // MS) for one in observe(built).faults] == [
         (10_000, 15_000)
@@ -147,7 +147,7 @@ def test_a_broker_that_is_being_started_may_join_the_isr(
     run.tick(48_000)
     run.leader(1, 0, [1, 2, 3])
     run.tick(5_000)
-    run.fault("kill", 3, "broker 3 is mended", phase="heal")
+    run.fault("kill", 3, "broker 3 is healed", phase="heal")
     if started_s is not None:
         run.now_ns = started_s * 1_000 * MS
         run.log_line(3, "start", "starting (kafka.server.BrokerServer)")

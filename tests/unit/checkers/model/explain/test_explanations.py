@@ -349,7 +349,7 @@ def test_what_a_leader_had_committed_before_it_lost_its_power_says_nothing(
             {"topic": "events", "partition": 0, "first": 3, "end": 4}
         ]
         run.tick(2_000)
-        run.fault("power-failure", struck, "mended", phase="heal")
+        run.fault("power-failure", struck, "healed", phase="heal")
     run.leader(1, 2, [1])
     run.tick(500)
     run.leader(1, 2, [1, 2])
@@ -385,7 +385,7 @@ def test_before_kip_903_an_emptied_replica_may_join_by_a_late_request(
         {"topic": "events", "partition": 0, "first": 0, "end": 4}
     ]
     run.tick(5_000)
-    run.fault("wipe", wiped, "mended", phase="heal")
+    run.fault("wipe", wiped, "healed", phase="heal")
     run.observe(3, 0, 0)
     run.tick(2_000)
     run.message(api, "broker-1")
@@ -662,7 +662,7 @@ def test_an_idempotent_producer_in_a_new_epoch_is_not_known_again(
     run.fault("pause", 1, "broker 1 is paused")
     run.send("p0-0", None, outcome="info")
     run.tick(5_000)
-    run.fault("pause", 1, "broker 1 is mended", phase="heal")
+    run.fault("pause", 1, "broker 1 is healed", phase="heal")
     twice = [
         logdirs.batch(offset, [(None, b"p0-0|")], producer=(5, epoch, 0))
         for offset, epoch in enumerate(epochs)
@@ -721,7 +721,7 @@ def test_who_leads_no_more_may_answer_until_it_follows(
     if again:
         run.leader(2, 2, [2])
     run.tick(1_000)
-    run.fault("pause", 1, "broker 1 is mended", phase="heal")
+    run.fault("pause", 1, "broker 1 is healed", phase="heal")
     run.now_ns = int(8e9)
     run.send("p0-1", 1)
     if followed_s:
@@ -761,7 +761,7 @@ def test_who_lost_its_power_begins_to_lead_with_what_is_left(
     run.fault("power-failure", 1, says)
     run.leader(-1, 1, [1])
     run.tick(2_000)
-    run.fault("power-failure", 1, "broker 1 is mended", phase="heal")
+    run.fault("power-failure", 1, "broker 1 is healed", phase="heal")
     run.leader(1, 2, [1])
     run.send("p0-2", 1)
     run.observe(1, 2)
@@ -1176,7 +1176,7 @@ def test_what_was_taken_from_a_follower_says_nothing_of_when_it_joined(
             "bit-flip", 3, "one bit is flipped on broker 3; cut there, events-0 lost 1 up to 5"
         )
         run.tick(2_000)
-        run.fault("bit-flip", 3, "broker 3 is mended", phase="heal")
+        run.fault("bit-flip", 3, "broker 3 is healed", phase="heal")
     run.tick(2_000)
     run.observe(3, 1)
     says = [link.says for found in findings(run) for link in found.because]

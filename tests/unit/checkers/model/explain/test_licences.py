@@ -307,7 +307,7 @@ def test_an_emptied_replica_joins_by_a_late_request_before_kip_903(
     run.tick(100)
     run.fault("wipe", 3, "the disk is empty: events-0 lost 0 up to 4")
     run.tick(5_000)
-    run.fault("wipe", 3, "mended", phase="heal")
+    run.fault("wipe", 3, "healed", phase="heal")
     run.observe(3, 0, 0)
     run.tick(2_000)
     run.message("AlterPartition", "broker-1")

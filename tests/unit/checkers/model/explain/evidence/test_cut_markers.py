@@ -18,7 +18,7 @@ def cut_and_led(run: RunBuilder, *, broker: int, said: str, epoch: int = 1) -> N
     run.tick(100)
     run.fault("bit-flip", broker, f"one bit is flipped on broker {broker}{said}")
     run.tick(100)
-    run.fault("bit-flip", broker, f"broker {broker} is mended", phase="heal")
+    run.fault("bit-flip", broker, f"broker {broker} is healed", phase="heal")
     run.tick(100)
     run.leader(2, epoch, [2])
 

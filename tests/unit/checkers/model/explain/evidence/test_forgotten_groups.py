@@ -20,10 +20,10 @@ def wiped(run: RunBuilder, *brokers: int, healed: bool = False) -> None:
         run.tick(100)
         run.fault("wipe", broker, f"the disk of broker {broker} is empty")
         if healed:
-            run.fault("wipe", broker, f"broker {broker} is mended", phase="heal")
+            run.fault("wipe", broker, f"broker {broker} is healed", phase="heal")
     run.tick(1_000)
     for broker in brokers if not healed else ():
-        run.fault("wipe", broker, f"broker {broker} is mended", phase="heal")
+        run.fault("wipe", broker, f"broker {broker} is healed", phase="heal")
 
 
 def history(path: Path, between: Callable[[RunBuilder], None], when: str = "between") -> RunBuilder:

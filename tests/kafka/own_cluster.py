@@ -41,6 +41,8 @@ API: Final[Any] = confluent_admin
 """Untyped: it exports nothing explicitly."""
 
 USED: Final = "orders"
+PAIRS: Final = "pairs"
+"""Two replicas: one of three combined nodes elects nothing, so that three replicas lose nothing."""
 _IDS: Final = (1, 2, 3)
 _ZOOKEEPER: Final = "zookeeper"
 _LIMIT_S: Final = 120
@@ -210,7 +212,8 @@ class OwnCluster:
         """
         settings = {"retention.ms": "86400000", "min.insync.replicas": "2"}
         topic = API.NewTopic(USED, num_partitions=4, replication_factor=3, config=settings)
-        _done(self.admin.create_topics([topic]))
+        pairs = API.NewTopic(PAIRS, num_partitions=2, replication_factor=2)
+        _done(self.admin.create_topics([topic, pairs]))
         setting = API.AlterConfigOpType.SET
         entry = API.ConfigEntry("log.cleaner.threads", "2", incremental_operation=setting)
         resource = API.ConfigResource(

@@ -23,7 +23,7 @@ from highwater.checkers.model.report_types import Reconciliation
 from highwater.clusters.external.journal import journal_folder, read
 from highwater.harness.releases.catalogue import MODERN
 from highwater.reports.model_text import sentence
-from tests.kafka.own_cluster import POWER_CUT, OwnCluster, differences, own_cluster
+from tests.kafka.own_cluster import PAIRS, POWER_CUT, OwnCluster, differences, own_cluster
 from tests.support.commands import finish, start
 
 RUNS: Final = int(os.environ.get("HIGHWATER_OWN_RUNS", "1"))
@@ -33,7 +33,10 @@ FAULTS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = MappingProxyType(
     {
         "acks-1": ("run --nemesis kill@leader,pause@leader --acks 1 --rate 600 --for 30s", {}),
         "power": ("run --nemesis kill@all,kill@isr --acks all --for 15s", POWER_CUT),
-        "unclean": ("run --nemesis kill@isr,kill@leader --unclean --overlap 3 --for 40s", {}),
+        "unclean": (
+            f"run --nemesis kill@isr,kill@leader --unclean --overlap 2 --like {PAIRS} --for 40s",
+            {},
+        ),
         "rolling": ("rolling --for 15s", {}),
     }
 )

@@ -86,7 +86,8 @@ def observe(run: Run) -> RunTraces:
         )
         removed = ((f, f.removed_from(plan.topic.name, partition)) for f in faults)
         tails = [(fault, offsets) for fault, ranges in removed for offsets in ranges]
-        trace.starts.extend(_starts(trace, tails))
+        unseen = bool(plan.topic.unclean_leader_election and plan.external)
+        trace.starts.extend(_starts(trace, tails, unseen=unseen))
         traces[partition] = trace
     return RunTraces(
         plan=plan,
@@ -251,15 +252,23 @@ def _disk(batches: list[pa.RecordBatch]) -> FrozenReplica:
     )
 
 
-def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
-    """Return every beginning of a leadership, with its logged offset, or its LEO."""
+def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[LeadershipStart]:
+    """Return every beginning of a leadership, with its logged offset, or its LEO.
+
+    Args:
+        unseen: whether there are unclean elections of which no broker's log is seen to tell. Then
+            whoever was in no ISR that was seen before is taken to be elected by one.
+    """
     lines = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
     by_epoch = {(line.broker, line.epoch): line for line in reversed(lines)}
     starts: list[LeadershipStart] = []
     before: Leadership | None = None
     for row in trace.leaderships:
         if row.leader >= 0 and (before is None or row.epoch != before.epoch):
-            outside = None if before is None or trace.was_eligible(before, row) else row.event
+            outside = None
+            if before is not None and row.leader not in before.isr:
+                eligible = not unseen and trace.was_eligible(before, row)
+                outside = None if eligible else row.event
             line = by_epoch.pop((row.leader, row.epoch), None)
             begun_ns = row.time_ns if before is None else _followed_ns(trace, before, row)
             starts.append(_start(trace, row, line, outside, tails, begun_ns))

@@ -191,6 +191,8 @@ def target_of(fault: FaultInterval) -> int:
 def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:
     """Return the beginning of a leadership without a record, as a link."""
     how = " from outside the ISR" if start.unclean else ""
+    if start.unclean and start.unclean in start.event:  # as it was seen, and no broker says so
+        how = " from outside the last ISR that was seen"
     if start.last_leader:
         how = ", as the last that had led,"
     at = "" if send["offset"] is None else f" at {send['offset']}"

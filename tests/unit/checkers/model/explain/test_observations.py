@@ -15,7 +15,7 @@ from highwater.checkers.model.explain.observations import SOURCES, Observation
 from highwater.checkers.model.explain.reconcile import as_random
 from highwater.checkers.model.report_types import Reconciliation
 from highwater.harness.runs.history import MESSAGES_TABLE
-from highwater.harness.runs.plan import External, Topic, Workload
+from highwater.harness.runs.plan import Acks, External, Topic, Workload
 from highwater.harness.runs.store import Run
 from highwater.reports.model_text import sentence
 from tests.histories.failover import NEW, OLD, failover
@@ -114,18 +114,22 @@ def test_no_answer_becomes_an_accusation_when_observations_are_missing(
                 assert "was not observed" in sentence(part)
 
 
-def failed_over(path: Path, *, unclean: bool = False, told: int | None = None) -> Run:
+def failed_over(
+    path: Path, *, unclean: bool = False, told: int | None = None, acks: Acks = "1", epoch: int = 1
+) -> Run:
     """Broker 2 led from 3 on, and had appended more when it was first seen to lead.
 
     Args:
         path: of the run.
         unclean: whether it was elected from outside the ISR.
         told: the leader epoch that readers were told.
+        acks: of the producer.
+        epoch: of the new leader; above 1, something was decided that was not seen.
     """
     run = RunBuilder(
         path,
         kafka="4.4.0",
-        workload=Workload(acks="1"),
+        workload=Workload(acks=acks),
         topic=Topic(unclean_leader_election=unclean),
     )
     run.plan = msgspec.structs.replace(run.plan, external=OURS, driver="external")
@@ -141,14 +145,28 @@ def failed_over(path: Path, *, unclean: bool = False, told: int | None = None) -
     run.send("p0-5", 4)
     run.observe(2, 5)
     run.tick(1)
-    run.leader(2, 1, [2, 3])
-    run.disk((1, 2, 3), [(3, 1, "p0-4"), (4, 1, "p0-5")])
+    run.leader(2, epoch, [2, 3])
+    run.disk((1, 2, 3), [(3, epoch, "p0-4"), (4, epoch, "p0-5")])
     run.read("p0-4", 3, leader_epoch=told)
     run.read("p0-5", 4, leader_epoch=told)
     built = run.write()
-    lost = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0}
+    lost = {"kind": "lost-write", "topic": "events", "acks": acks, "partition": 0}
     anomalies(built, lost | {"offset": 3, "value": "p0-3"})
     return built
+
+
+@pytest.mark.parametrize(("unclean", "word"), [(True, "explained"), (False, "unknown")])
+def test_a_leader_from_outside_the_last_isr_may_be_elected_where_that_is_allowed(
+    tmp_path: Path, *, unclean: bool, word: str
+) -> None:
+    """No broker answered for a while, and the epoch has risen by two."""
+    run = failed_over(tmp_path / "run", unclean=unclean, acks="all", epoch=2)
+    [found] = answer(run).findings
+    assert found.verdict == word
+    if unclean:
+        assert "elected from outside the last ISR that was seen in epoch 2" in (
+            found.because[-1].says
+        )
 
 
 @pytest.mark.parametrize("unclean", [False, True])

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -165,8 +165,17 @@ def test_a_command_on_a_terminal_shows_that_it_goes_on(tmp_path: Path) -> None:
         while b"reading 2 log directories in Spark" not in shown:
             shown += os.read(ours, 4096)
         assert child.poll() is None
-        os.set_blocking(ours, False)
+        # A terminal reads on: a command on one that does not waits for it.
+        terminal = threading.Thread(target=_read_on, args=(ours,), daemon=True)
+        terminal.start()
         assert child.stdout is not None
         assert child.stdout.read().startswith("{")
+    terminal.join(60)
     os.close(ours)
     assert child.returncode == 0
+
+
+def _read_on(terminal: int) -> None:
+    with suppress(OSError):  # as soon as no process has it open
+        while os.read(terminal, 4096):
+            pass

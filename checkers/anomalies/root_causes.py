@@ -94,18 +94,18 @@ class TruncatedRanges:
         """Return the ``cause`` of each anomaly."""
         places = self._places_of(batch)
         # Of the ranges of a log the last that begins at or before a place.
-        place = so_far((self._log, self._low), (places.log, places.high)) - 1
+        nearest = so_far((self._log, self._low), (places.log, places.high)) - 1
         kind = batch["kind"]
         deep, every = _among(kind, (INCONSISTENT,)), _among(kind, _SKIPS)
-        inside = (place >= 0) & (places.log != _NOWHERE)
-        at = place[inside]
+        inside = (nearest >= 0) & (places.log != _NOWHERE)
+        at = nearest[inside]
         inside[inside] = (
             (self._log[at] == places.log[inside])
             & (self._high[at] >= places.low[inside])
             & (self._deep[at] | ~deep[places.row[inside]])
         )
         best = np.full(len(batch), NEVER)
-        np.minimum.at(best, places.row[inside], self._place[place[inside]])
+        np.minimum.at(best, places.row[inside], self._place[nearest[inside]])
         hits = np.bincount(places.row[inside], minlength=len(batch))
         asks = np.bincount(places.row, minlength=len(batch))
         follows = (hits > 0) & (~every | (hits == asks))

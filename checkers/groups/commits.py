@@ -2,7 +2,7 @@
 
 A commit that was acknowledged took effect between its begin and its end. One that failed may have
 taken effect at any time since it began: an earlier try of the client's may have been written, and a
-coordinator that was paused may find it late. So an acknowledged offset is right if some
+coordinator that was paused may find it late. So an offset that was told is right if some
 commit of it had begun by then, and no other one that was acknowledged before the question began
 after it had ended. *None* is right as long as none was acknowledged. What is not right is:
 

@@ -847,7 +847,7 @@ _ENTRIES: Final = (
         title="Kafka's own topic of share groups is not as safe as what they read.",
         loses=(
             "Acknowledgements of share groups: what a member has accepted is given to another"
-            " again, or what none has accepted to none."
+            " again, or what none has accepted is given to none."
         ),
         topic=SHARE_GROUPS,
         conditions=(_WEAK,),

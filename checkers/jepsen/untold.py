@@ -1,7 +1,7 @@
 """Untold results: operations of a history that ended well, and do not say what came of them.
 
 ``[[:poll]]`` in a completion is no empty poll: nothing is known of what it read (so end the final
-polls of Maelstrom's histories). What a reader may have read there is no evidence:
+polls of Maelstrom's histories). Nothing is held against what a reader may have read there:
 
 - lost-write, unseen and vanished say that no reader read a record, or none later. They are not
   told of a record that a poll without a result may have read: it ended after the record was sent

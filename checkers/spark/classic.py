@@ -141,7 +141,7 @@ def start(
 def _is_not_py4js(record: logging.LogRecord) -> bool:
     """Leave out what py4j tells the root logger, with a traceback, of a JVM that has ended.
 
-    The caller of the JVM gets the exception as well. None does in py4j's own thread, which tells
+    A caller of the JVM gets the exception as well. There is none in py4j's own thread, which tells
     the JVM of objects that are no longer needed here (``clientserver.FinalizerWorker``).
     """
     return record.module != "java_gateway"

@@ -125,7 +125,7 @@ class ZooKeeperMover:
         """Wait until any broker is elected after an epoch, and return its id.
 
         Brokers that all missed the end of the last controller wait for the next one's node. They
-        get one without a leader, which is deleted again.
+        get one of no broker, which is deleted again.
         """
         deadline = time.monotonic() + LIMIT_S
         while True:

@@ -74,7 +74,7 @@ class Channel:
 
     Attributes:
         blocked: whether a rule lets nothing pass.
-        discards: whether it forwards to no receiver.
+        discards: whether it has no receiver for what it forwards.
         ended: whether a frame was dropped, and the connection is to end when all before it is sent.
     """
 

@@ -106,7 +106,7 @@ def consumer(
 ) -> Settings:
     """Return settings of a consumer that reports a position out of range, and does not move.
 
-    The binding insists on a group id, and librdkafka looks for the group's coordinator even when
+    The binding insists on a group id, and librdkafka looks for the group's coordinator even
     without members, which makes brokers create ``__consumer_offsets``: the driver keeps that small.
 
     Args:

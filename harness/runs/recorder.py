@@ -93,7 +93,7 @@ class Recorder:
         self._rows: dict[str, deque[dict[str, object]]] = {table: deque() for table in tables}
         self._operations_lock = threading.Lock()
         self._closing = threading.Event()
-        pa.array([0])  # imports pandas, a second's work, while no client waits for us
+        pa.array([0])  # imports pandas, a second's work, before anything waits
         self._where = run.path
         try:
             self._streams = {

@@ -227,11 +227,8 @@ def _jumps(
     members = set(moves["process"].to_pylist())
     run = reads.filter(pc.equal(reads["phase"], RUN))
     for process in sorted(set(run["process"].to_pylist()) - members):
-        reads_of_process = run.filter(pc.equal(run["process"], process))
-        offsets, asked_ns = (
-            reads_of_process["offset"].to_numpy(),
-            reads_of_process["invoke_ns"].to_numpy(),
-        )
+        process_reads = run.filter(pc.equal(run["process"], process))
+        offsets, asked_ns = (process_reads[name].to_numpy() for name in ("offset", "invoke_ns"))
         for index in np.flatnonzero(np.diff(offsets) > 1):
             after, then = int(offsets[index]), int(offsets[index + 1])
             offsets_taken = _taken_after(observed, trace, int(asked_ns[index + 1]))

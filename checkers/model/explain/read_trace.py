@@ -73,6 +73,7 @@ def observe(run: Run) -> RunTraces:
     faults = _faults(fault_rows, begins, lines[0])
     ops = _plain(run.table("history/ops"))
     epochs = _epoch_starts(disks, ops) if software.may_have("epochs", None) else {}
+    unseen = bool(plan.topic.unclean_leader_election and plan.external)
     traces = {}
     for partition in range(plan.topic.partitions):
         seen = partitions.get((plan.topic.name, partition), PartitionTrace())
@@ -86,7 +87,6 @@ def observe(run: Run) -> RunTraces:
         )
         removed = ((f, f.removed_from(plan.topic.name, partition)) for f in faults)
         tails = [(fault, offsets) for fault, ranges in removed for offsets in ranges]
-        unseen = bool(plan.topic.unclean_leader_election and plan.external)
         trace.starts.extend(_starts(trace, tails, unseen=unseen))
         traces[partition] = trace
     return RunTraces(
@@ -257,7 +257,7 @@ def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[Leadershi
 
     Args:
         unseen: whether there are unclean elections of which no broker's log is seen to tell. Then
-            whoever was in no ISR that was seen before is taken to be elected by one.
+            a leader that was not in the last ISR that was seen is taken to be elected by one.
     """
     lines = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
     by_epoch = {(line.broker, line.epoch): line for line in reversed(lines)}
@@ -265,10 +265,10 @@ def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[Leadershi
     before: Leadership | None = None
     for row in trace.leaderships:
         if row.leader >= 0 and (before is None or row.epoch != before.epoch):
-            outside = None
-            if before is not None and row.leader not in before.isr:
-                eligible = not unseen and trace.was_eligible(before, row)
-                outside = None if eligible else row.event
+            inside = before is None or (
+                row.leader in before.isr if unseen else trace.was_eligible(before, row)
+            )
+            outside = None if inside else row.event
             line = by_epoch.pop((row.leader, row.epoch), None)
             begun_ns = row.time_ns if before is None else _followed_ns(trace, before, row)
             starts.append(_start(trace, row, line, outside, tails, begun_ns))

@@ -72,7 +72,7 @@ def apply_decision(s: State, k: Constants, b: int, decision: int, deletes: bool)
         old_replicas = replicas_of(s, get(s, b, layout.APPLIED_DECISION))
     put(s, b, layout.APPLIED_DECISION, decision)
     if joiner(s, b):
-        s[layout.JOIN] = 0  # the controller would refuse it, and no client waits for its answer
+        s[layout.JOIN] = 0  # the controller would refuse it, and no broker waits for its answer
     leader = leader_of(s, decision)
     if not (replicas_of(s, decision) >> b) & 1:
         _retire(s, b)

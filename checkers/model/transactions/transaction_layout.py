@@ -153,7 +153,7 @@ FLAG_OVERFLOW: Final = 1
 """A log or the messages have no room: the scope is too large for the vector."""
 
 FLAG_REFUSED: Final = 2
-"""A producer was refused for good, that was not fenced."""
+"""A producer was refused for good, though it was not fenced."""
 
 FLAG_SUCCESSOR_REFUSED: Final = 4
 """That producer was the second, which had taken the place of the first."""

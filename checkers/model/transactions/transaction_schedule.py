@@ -87,7 +87,7 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
         published: of transactions that the application aborted.
         hanging: first records of transactions that never end.
         repeated: in the log twice.
-        refused: those with which a producer failed that was not fenced.
+        refused: those with which a producer failed, though it was not fenced.
         lengths: entries of the log after each step.
     """
 

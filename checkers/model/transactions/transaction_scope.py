@@ -49,7 +49,7 @@ class TransactionScope:
             arrives before or never.
         in_turn: 1 if an application goes on only when there is an answer, or its connection is
             given up, a second producer comes when the first has ended its transaction, and a leader
-            forgets when no client waits: fewer interleavings, which can be replayed on brokers.
+            forgets when no request waits: fewer interleavings, which can be replayed on brokers.
 
     Raises:
         UsageError: a bound that the model cannot hold.

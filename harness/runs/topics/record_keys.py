@@ -19,7 +19,7 @@ PRODUCERS: Final = 64
 """A tombstone's timestamp is ``FIRST_MS + sequence * PRODUCERS + producer``."""
 
 LAST_MS: Final = FIRST_MS + (1 << 37)
-"""Timestamps of workloads end before it, in 2009: another one is a tombstone's of others."""
+"""Timestamps of workloads end before it, in 2009: a later one is of another's tombstone."""
 
 TIMESTAMPS: Final = (0, 10)
 """The first release whose records have timestamps (KIP-32)."""

@@ -19,6 +19,8 @@ _GRACE_S: Final = 2.0
 class ProducerLoop:
     """One producer: sends until told to stop, then waits for its answers. Runs in its own thread.
 
+    It stays connected until it is closed: with acks=0 a broker may still have to read what it sent.
+
     Args:
         opened: opens its client, and another in its place after a fatal error.
         prefix: of its records' names, ``<prefix>-<sequence>``.
@@ -55,6 +57,10 @@ class ProducerLoop:
         self._drain(answer_limit_s())
         self._tape.close()
 
+    def close(self) -> None:
+        """End its client, after ``run``."""
+        self._client.close()
+
     def _send(self, size: int, stop: StopSignal) -> None:
         """Send a burst; a full queue is waited out, because such a record was never invoked."""
         topic, partitions = self._plan.topic.name, self._plan.topic.partitions
@@ -85,15 +91,15 @@ class ProducerLoop:
         self._tape.refused(sequence, value, partition, error)
         if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - its public name
             self._drain(0.0)
+            self._client.close()
             self._client = self._opened()
         self._client.poll(POLL_S)  # or a refusal that stays would fill the history
 
     def _drain(self, limit_s: float) -> None:
-        """Wait for answers, then give up on the rest, and end: each gets a report that says so."""
+        """Wait for answers, then give up on the rest: each gets a report that says so."""
         deadline = time.monotonic() + limit_s
         while len(self._client) and time.monotonic() < deadline:
             self._client.poll(POLL_S)
             self._tape.turn()
         self._client.purge()
         self._client.flush(_GRACE_S)
-        self._client.close()

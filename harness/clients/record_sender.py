@@ -130,10 +130,10 @@ class Sender:
             with contextlib.suppress(WaitTimeoutError):
                 self._producer.reach(self._topic, limit_s=_POLL_S * 20)
 
-    def close(self, *, limit_s: float) -> None:
-        """Wait for answers within the limit, and end; what is not answered is recorded so.
+    def finish(self, *, limit_s: float) -> None:
+        """Wait for answers within the limit; what is not answered is recorded so.
 
-        May be called twice.
+        It stays connected until it is closed. May be called twice.
         """
         if self._stopping:
             return
@@ -142,6 +142,11 @@ class Sender:
             self._producer.flush(limit_s)
             self._producer.purge()
             self._producer.flush(1.0)
+
+    def close(self, *, limit_s: float) -> None:
+        """Finish, and end. May be called twice."""
+        self.finish(limit_s=limit_s)
+        with self._lock:
             self._producer.close()
 
     def _answer(self, error: ClientError | None, message: DeliveredRecord) -> SendOutcome:

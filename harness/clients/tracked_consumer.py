@@ -7,6 +7,7 @@ by its group starts from offsets that it looked up itself. One with another ``au
 as an application's: where its group has committed nothing, it goes on from wherever that says.
 """
 
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
@@ -24,6 +25,7 @@ from highwater.harness.clients.operation_buffers import Places
 from highwater.harness.runs.history import ASSIGN, REBALANCE, SEEK, SUBSCRIBE
 
 _ASK_S: Final = 5.0
+_ENDS_S: Final = 5.0
 _STORED: Final = -1000
 """librdkafka's word for "from where the group is", which it then finds out itself."""
 
@@ -154,11 +156,20 @@ class TrackedConsumer:
             self._journal.ended(begun_ns, crashed=False)
 
     def drop(self) -> None:
-        """End as by a crash: the group notices when the session has timed out."""
+        """End as by a crash: the group notices when the session has timed out.
+
+        librdkafka may wait for its own threads without end (its issues 4674 and 5434), so the last
+        reference goes in a thread that is left to itself then.
+        """
         if self._journal is not None:
             self._journal.ended(self._journal.clock(), crashed=True)
         self.client.drop()
-        self._client = None
+        last, self._client = [self._client], None
+        ending = threading.Thread(target=last.clear, name=f"{self._name} ends", daemon=True)
+        ending.start()
+        ending.join(_ENDS_S)
+        if ending.is_alive():
+            self._log.warning("%s: its library has not ended it in %g s", self._name, _ENDS_S)
 
     def _at(self, partition: int, offset: int) -> TopicPartition:
         return TopicPartition(self._topic, partition, offset)

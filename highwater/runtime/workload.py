@@ -229,6 +229,7 @@ class RunningWorkload:
         named = partial(keyed_name, plan, index) if plan.workload.keys else None
         lengths = draws(plan, f"{name} lives")
         sent = 0
+        loop = None
         for life in lives(self._stop, lengths, plan.workload.churn_s):
             process = life.named(name)
             tape = SendBuffer(
@@ -242,6 +243,8 @@ class RunningWorkload:
             )
             settings = clients.producer(plan, self._common(process))
             opened = partial(library.producer, settings)
+            if loop is not None:
+                loop.close()
             loop = ProducerLoop(opened, plan, tape, prefix, pace, first=sent, named=named)
             self._producers[name] = loop
             loop.run(life, partial(self._last_wait_s, life))
@@ -251,9 +254,10 @@ class RunningWorkload:
         return 0.0 if life.crashed else self._answer_limit_s
 
     def stop(self) -> None:
-        """Stop sending and reading, wait for outstanding answers, end every client.
+        """Stop sending and reading, and wait for outstanding answers.
 
-        May be called twice. A send without an answer is recorded as ``info`` without a completion.
+        Producers stay connected until ``close``. May be called twice. A send without an answer is
+        recorded as ``info`` without a completion.
         """
         self._stop.set()
         deadline = time.monotonic() + self._answer_limit_s + 5 * _GRACE_S
@@ -262,7 +266,7 @@ class RunningWorkload:
         self._drain()
         stuck = [thread.name for thread in self._threads if thread.is_alive()]
         self._threads = []
-        self._sender.close(limit_s=self._answer_limit_s)
+        self._sender.finish(limit_s=self._answer_limit_s)
         self.direct.close(limit_s=self._answer_limit_s)
         for records in self._named:
             records.close()
@@ -407,6 +411,10 @@ class RunningWorkload:
         try:
             self.stop()
         finally:
+            for loop in self._producers.values():
+                if isinstance(loop, ProducerLoop):
+                    loop.close()
+            self._sender.close(limit_s=0.0)
             self._clients.close()
             clients.close_log(self._log)
 

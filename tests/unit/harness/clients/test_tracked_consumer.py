@@ -4,11 +4,14 @@ The consumer is librdkafka's, without a broker; the ends of a log are told in th
 """
 
 import logging
+import threading
 from collections.abc import Sequence
+from typing import Final
 
+import pytest
 from confluent_kafka import TopicPartition
 
-from highwater.harness.clients import client_config
+from highwater.harness.clients import client_config, tracked_consumer
 from highwater.harness.clients.libraries.consumers.librdkafka_consumer import Consumer
 from highwater.harness.clients.libraries.consumers.read_message import ReadMessage, stranded
 from highwater.harness.clients.libraries.librdkafka import Librdkafka
@@ -41,7 +44,12 @@ class _Library(Librdkafka):
         return _Stranded(settings)
 
 
-def reader(moves: list[tuple[str, Places]], protocol: str) -> TrackedConsumer:
+_LIBRARY: Final = _Library()
+
+
+def reader(
+    moves: list[tuple[str, Places]], protocol: str, library: Librdkafka = _LIBRARY
+) -> TrackedConsumer:
     common = client_config.common("127.0.0.1:1", "member-0", logging.getLogger("test"), quirks={})
     settings = client_config.consumer(
         common, isolation="read_committed", group="group", protocol=protocol
@@ -56,7 +64,7 @@ def reader(moves: list[tuple[str, Places]], protocol: str) -> TrackedConsumer:
         "events",
         1,
         moved,
-        library=_Library(),
+        library=library,
     )
 
 
@@ -78,3 +86,23 @@ def test_a_partition_goes_on_at_the_nearest_end_of_its_log() -> None:
     assert moves == [("seek", {0: 5})]
     assert consumer.positions() == {0: 5}
     consumer.drop()
+
+
+def test_a_crash_does_not_wait_for_a_library_that_never_ends_its_client(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = threading.Event()
+
+    class _Endless(Consumer):
+        def __del__(self) -> None:
+            ended.wait()
+
+    class _Waiting(Librdkafka):
+        def consumer(self, settings: client_config.Settings) -> Consumer:
+            return _Endless(settings)
+
+    monkeypatch.setattr(tracked_consumer, "_ENDS_S", 0.1)
+    consumer = reader([], "consumer", _Waiting())
+    consumer.drop()
+    assert "member-0: its library has not ended it in 0.1 s" in caplog.text
+    ended.set()

@@ -16,6 +16,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any, Final, NoReturn
 
 from highwater.harness.base import cleanup, interruptions
@@ -62,19 +63,28 @@ _came: list[int] = []
 """Signals that came: a bare ``except`` of some library may swallow what the handler raises."""
 
 
-def _interrupt(number: int, _: object) -> NoReturn:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     _came.append(number)
     interruptions.tell(number)
+    while frame is not None:
+        if frame.f_code is _interrupt_again.__code__:
+            _raise_later(number)
+            return
+        frame = frame.f_back
     raise Interruption(SIGNALS[number])
 
 
 def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
     """Raise an interruption again that came in a callback whose errors Python ignores."""
     if isinstance(unraisable.exc_value, Interruption):
-        # From another thread: here it would be raised in this hook, and be ignored as well.
-        threading.Timer(_AGAIN_S, _thread.interrupt_main, (_came[-1],)).start()
+        _raise_later(_came[-1])
     else:
         sys.__unraisablehook__(unraisable)
+
+
+def _raise_later(number: int) -> None:
+    """Raise an interruption by another thread: in the hook it would be ignored as well."""
+    threading.Timer(_AGAIN_S, _thread.interrupt_main, (number,)).start()
 
 
 def main() -> None:

@@ -52,7 +52,7 @@ def await_family(pid: int, *, brokers: int) -> list[psutil.Process]:
             and any("pyspark" in words_of(one) for one in found)
         ),
         what=f"{brokers} brokers and Spark to run",
-        limit_s=60,
+        limit_s=180,  # the first Spark of a machine makes its class archive before
         passing=(psutil.NoSuchProcess,),
     )
 

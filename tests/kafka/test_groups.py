@@ -46,10 +46,17 @@ def table(run: Run, name: str) -> list[Row]:
     return [row for batch in read_stream(run.stream(name)) for row in batch.to_pylist()]
 
 
-def readers(run: Run) -> list[str]:
+def readers(rows: list[Row]) -> list[str]:
     """Which member was given each record of which a row is written."""
-    rows = table(run, GROUPS_TABLE)
     return [row["process"] for row in rows if row["event"] in {"given", "acquired"}]
+
+
+def commits(rows: list[Row], partition: int) -> list[int]:
+    """The offsets of a partition whose commit was acknowledged."""
+    of_partition = (row for row in rows if row["partition"] == partition)
+    return [
+        row["offset"] for row in of_partition if (row["event"], row["outcome"]) == ("commit", "ok")
+    ]
 
 
 def played(
@@ -59,16 +66,19 @@ def played(
     *,
     rows: int,
     members: int = 1,
+    ready: Callable[[list[Row]], bool] = lambda _: True,
     at_end: Callable[[], None] = lambda: None,
 ) -> Run:
-    """So many members are given so many records at least; then all is read."""
+    """So many members are given so many records at least, and it is ready; then all is read."""
     run = Run(path)
     with Recorder(run, Clock(), grouped=True) as recorder:
         workload = RunningWorkload(plan, cluster.bootstrap, recorder, run)
         with workload:
             await_condition(
-                lambda: readers(run),
-                lambda given: len(given) >= rows and len({*given}) >= members,
+                lambda: table(run, GROUPS_TABLE),
+                lambda seen: (
+                    len(given := readers(seen)) >= rows and len({*given}) >= members and ready(seen)
+                ),
                 what=f"{rows} records for {members} members",
                 limit_s=90,
             )
@@ -129,7 +139,10 @@ def test_an_offset_that_is_set_back_is_a_lost_commit(
             passing=(Exception,),
         )
 
-    run = played(cluster, plan, tmp_path, rows=150, members=2, at_end=set_back)
+    def committed(rows: list[Row]) -> bool:
+        return max(commits(rows, 1), default=0) > 1
+
+    run = played(cluster, plan, tmp_path, rows=150, members=2, ready=committed, at_end=set_back)
     rows = table(run, GROUPS_TABLE)
     owners = [owner for place in ownerships(rows).values() for owner in place]
     assert len({owner.process for owner in owners}) > 1

@@ -250,7 +250,7 @@ def _processes_about(folder: Path) -> Iterator[psutil.Process]:
 
 
 _IN_A_CALLBACK: Final = """
-import itertools, signal, sys, time, weakref
+import itertools, signal, sys, threading, time, weakref
 from highwater import __main__ as main
 from highwater.cli import app as commands
 
@@ -268,14 +268,24 @@ def wait():
         time.sleep(0.01)
 
 
+class Early(threading.Timer):
+    def start(self):
+        threading.Timer = Early.__base__
+        signal.raise_signal(signal.SIGTERM)  # the hook has not returned
+
+
+main._AGAIN_S = 1.0
+if "early" in sys.argv:
+    threading.Timer = Early
 commands.app = wait
 main.main()
 """
 
 
-def test_an_interruption_in_a_callback_that_ignores_errors_comes_again() -> None:
+@pytest.mark.parametrize("when", ["late", "early"])
+def test_an_interruption_in_a_callback_that_ignores_errors_comes_again(when: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _IN_A_CALLBACK],
+        [sys.executable, "-c", _IN_A_CALLBACK, when],
         capture_output=True,
         text=True,
         timeout=60,

@@ -58,7 +58,7 @@ class Acknowledgement(Protocol):
 
     @property
     def offset(self) -> int | None:
-        """The offset of the append, if it was told."""
+        """The offset of the append, if the broker returned it."""
 
 
 class Client(Protocol):
@@ -87,7 +87,7 @@ class TransactionalClient(Protocol):
 
     @property
     def appended(self) -> int:
-        """The number of records of the last transaction whose leader has told their offset."""
+        """The number of records of the last transaction that have an offset from their leader."""
 
     @property
     def errors(self) -> Mapping[str, str]:
@@ -219,7 +219,7 @@ class ScheduleContext:
         what: str,
         limit_s: float = _ANSWERS_S,
     ) -> _Seen:
-        """Look as ``await_condition`` does, and past whoever does not answer; return what was seen.
+        """Look as ``await_condition`` does, but skip brokers without an answer; return the state.
 
         Raises:
             ScheduleNotFollowedError: the limit passed.
@@ -237,21 +237,21 @@ class ScheduleContext:
             raise ScheduleNotFollowedError(error.message) from error
 
     def state(self) -> PartitionState:
-        """Return leader, epoch and ISR of the partition under test, once they are told."""
+        """Return leader, epoch and ISR of the partition under test, once brokers report them."""
         return self.until(
             lambda: self.probe.partition(self.topic, self.partition),
-            what=f"leader and ISR of {self.topic}-{self.partition} to be told",
+            what=f"leader and ISR of {self.topic}-{self.partition} to be reported",
         )
 
     def replica(self, broker: int, partition: int = 0) -> ReplicaState:
-        """Return LEO and HW of a replica, once its broker tells them."""
+        """Return LEO and HW of a replica, once its broker reports them."""
         return self.until(  # 0.9 refuses while its HW is behind
             lambda: self.probe.replica(broker, self.topic, partition),
-            what=f"broker {broker} to tell LEO and HW of {self.topic}-{partition}",
+            what=f"broker {broker} to report LEO and HW of {self.topic}-{partition}",
         )
 
     def controller(self) -> int:
-        """Return the active controller, once there is one that is told."""
+        """Return the active controller, once brokers report one."""
         return self.until(self.probe.controller, what="an answer on the controller")
 
     def send(

@@ -187,7 +187,7 @@ def _compacted(_tables: Tables, case: RunFiles) -> str:
 def skips(tables: Tables) -> Rows:
     """Return the records that our runs' readers stepped over.
 
-    Those of compacted topics may have been removed: the final read tells which were lost.
+    Those of compacted topics may have been removed: the final read shows which were lost.
     """
     view = client_view(tables)
     steps = wrong_steps(view)

@@ -29,7 +29,7 @@ INCONSISTENT: Final = "inconsistent-offsets"
 
 PLACES: Final = schema("slot", "places", "far", "end")
 """One row a slot: how many of its offsets are known, the greatest of them, and the least offset at
-which a client was told that the log ends (null: no client was)."""
+which a client learned that the log ends (null: no client did)."""
 
 
 def places(view: ClientHistory) -> pa.Table:

@@ -128,7 +128,7 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
     idle=without_disks,
 )
 def epochs(tables: Tables) -> pa.Table:
-    """Replicas whose records and leader-epoch-checkpoint (KIP-101) tell different epochs."""
+    """Replicas whose records and leader-epoch-checkpoint (KIP-101) have different epochs."""
     facts = _facts(tables)
     for epoch_span in log_spans(tables):
         key: Key = (epoch_span.run, epoch_span.broker, epoch_span.topic, epoch_span.partition)

@@ -130,7 +130,7 @@ def _doubt(sets: Sequence[Sequence[Facts]], row: Row) -> LogFinding:
     says = (
         f"The logs of {', of '.join(brokers)} have no record in common at the"
         f" {counted(row['shared'], 'offset')} that both hold: at {first['offset']}, the first,"
-        f" {' and '.join(stands)}. No topic id tells whether these are replicas of one log: they"
+        f" {' and '.join(stands)}. No topic id shows whether these are replicas of one log: they"
         " may be of a topic that was deleted and made anew, or of another cluster. They are not"
         f" compared with each other.{famous}"
     )

@@ -247,7 +247,7 @@ def _doubt(topic: str, partition: int, offset: int) -> str:
     return (
         f"Key {key(topic, partition)}: offset {offset} was known, and then no reader that sought"
         " the beginning came as far again. Its log may have been wiped after it was read, have"
-        " expired, or not have answered: the history cannot tell."
+        " expired, or not have answered: the history does not show which."
     )
 
 

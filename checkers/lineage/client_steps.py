@@ -26,7 +26,7 @@ _SAYS: Final = {
     "undelivered": "{first} sent {record}, acknowledged at {place}; group {group} went past it, to"
     " {to}, and none of its members was ever given it.",
     "torn-transaction": "{first} sent {from_} and {to} in one transaction, whose outcome it was"
-    " never told; the first is in the log, at {copied}, and the second is not.",
+    " never returned; the first is in the log, at {copied}, and the second is not.",
     "processed-twice": "{first} and {last} each read {record} at {place} in a transaction of group"
     " {group} that took effect.",
     "unprocessed": "{first} sent {record}, acknowledged at {place}; transactions of group {group}"

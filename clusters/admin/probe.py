@@ -114,7 +114,7 @@ class ClusterProbe:
         seen = answer.topics[0].partitions[0]
         if seen.error_code:
             raise UnreachableError(
-                f"broker {broker} does not tell producers of {topic}-{partition}:"
+                f"broker {broker} does not report producers of {topic}-{partition}:"
                 f" error {seen.error_code}"
             )
         return frozenset(int(state.producer_id) for state in seen.active_producers)

@@ -46,7 +46,7 @@ class TransactionEnd:
 
     Attributes:
         error: the client's name of what went wrong; None when nothing did.
-        answered: whether its end was told, or the client gave up waiting.
+        answered: whether its end was acknowledged, or the client gave up waiting.
         usable: whether the producer can begin another one.
     """
 

@@ -212,7 +212,7 @@ def _check_story(plan: Plan, story: Story) -> None:
         )
     if reason := story.why_not(release(plan.kafka)):
         raise UsageError(
-            f"the story {story.name} cannot be told on Kafka {plan.kafka}: {reason}",
+            f"the story {story.name} cannot be played on Kafka {plan.kafka}: {reason}",
             hint="Choose another release, or another story.",
         )
     if plan.topic.min_insync_replicas > story.min_isr_most:
@@ -361,7 +361,7 @@ def _check_reader_library(plan: Plan) -> None:
         "an external cluster's settings of clients are librdkafka's": (
             plan.external is not None and choice.library != KAFKA_PYTHON
         ),
-        "from which broker a reader fetches, librdkafka alone tells": plan.racks > 0,
+        "from which broker a reader fetches, librdkafka alone reports": plan.racks > 0,
         f"{choice.title} have no compression {codec}": not choice.compresses(codec),
         f"{choice.title} are no members of such a group: {no_member}": (
             workload.subscribe > 0 and bool(no_member)

@@ -31,7 +31,7 @@ class Laboratory:
     Clusters of one release on one driver are warm at a time: tests come in that order.
 
     Args:
-        say: is told what takes long before the first result.
+        say: called with what takes long before the first result.
     """
 
     def __init__(

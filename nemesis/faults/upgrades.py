@@ -68,7 +68,7 @@ def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None)
     A KRaft cluster whose brokers have the jars already only begins to use their features.
 
     Args:
-        note: told of each broker that runs again.
+        note: called for each broker that runs again.
         topic: whose replicas have to be in sync before the next broker; None: there is none yet.
 
     Raises:

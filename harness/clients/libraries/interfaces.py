@@ -38,7 +38,7 @@ class DeliveredRecord(Protocol):
         """Return its partition."""
 
     def offset(self) -> int | None:
-        """Return its offset; None or below zero when it was not told."""
+        """Return its offset; None or below zero when the broker did not return it."""
 
     def value(self) -> bytes | None:
         """Return its value."""
@@ -209,7 +209,7 @@ class RecordConsumer(Protocol):
         """Leave the group, if it is in one, and end."""
 
     def drop(self) -> None:
-        """End as by a crash: the broker is not told. It must not be used afterwards."""
+        """End as by a crash: the broker is not notified. It must not be used afterwards."""
 
 
 class SharedRecord(ReadRecord, Protocol):
@@ -231,7 +231,7 @@ class SharingConsumer(Protocol):
     """
 
     def set_acknowledgement_commit_callback(self, callback: OnAcknowledged) -> None:
-        """Have the answers to acknowledgements told."""
+        """Set the callback for the responses to acknowledgements."""
 
     def subscribe(self, topics: list[str]) -> None:
         """Join the group of the settings."""
@@ -240,16 +240,16 @@ class SharingConsumer(Protocol):
         """Return the next records; without explicit acknowledgement the last ones are accepted."""
 
     def acknowledge(self, message: Any, ack_type: AcknowledgeType) -> None:  # noqa: ANN401 - of ``poll``
-        """Say what becomes of a record; brokers are told by the next poll, or ``commit_sync``."""
+        """Say what becomes of a record; brokers learn it by the next poll, or ``commit_sync``."""
 
     def commit_sync(self, timeout: float) -> object:
-        """Tell brokers what became of records, and wait for their answers."""
+        """Send the acknowledgements, and wait for the brokers' responses."""
 
     def close(self) -> None:
         """Send what was acknowledged, leave the group, and end."""
 
     def drop(self) -> None:
-        """End as by a crash: the broker is not told. It must not be used afterwards."""
+        """End as by a crash: the broker is not notified. It must not be used afterwards."""
 
 
 class Outcomes(Protocol):

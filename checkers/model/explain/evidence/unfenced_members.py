@@ -1,8 +1,8 @@
 """Explains records that a group processed twice: no broker fenced a member that was put out.
 
 Up to 2.4 a coordinator answers an OffsetFetch with the last committed offset though a transaction
-is open that will commit another, and takes the offsets of a transaction from whoever was a member
-once. Since 2.5 it tells the reader to wait (``require_stable``), and fences by member and
+is open that will commit another, and takes the offsets of a transaction from any former
+member. Since 2.5 it makes the reader wait (``require_stable``), and fences by member and
 generation (KIP-447): if the client asks for the one, and says the other.
 """
 
@@ -103,7 +103,7 @@ PROCESSED_TWICE: Final = (
         licence=of_releases("before KIP-447", _FENCES, lambda entry: entry.number < _FENCED)
         | of_plan(
             "aiokafka or kafka-python",
-            "This client tells member and generation.",
+            "This client sends member and generation.",
             lambda run: _library(run) in _UNFENCED_CLIENTS,
         ),
         evidence=_unfenced,

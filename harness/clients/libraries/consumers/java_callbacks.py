@@ -38,7 +38,7 @@ class JavaCallback:
     """A callback. What it raises is raised when Java has returned: Java knows no such exception.
 
     Attributes:
-        deaf: whether it tells nothing any more.
+        deaf: whether it calls nothing back any more.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class JavaCallback:
             raise raised
 
     def serve(self, callback: Callable[[], None]) -> None:
-        """Call back, unless nothing is to be told."""
+        """Call back, unless the listener is silenced."""
         if self.deaf:
             return
         try:

@@ -187,7 +187,7 @@ def test_the_probe_reads_of_which_producers_a_leader_knows(
     replica.producers = [1000, 1001]
     assert probe.producers(1, "events", 0) == {1000, 1001}
     replica.error = NOT_LEADER
-    with pytest.raises(UnreachableError, match="does not tell producers of events-0: error 6"):
+    with pytest.raises(UnreachableError, match="does not report producers of events-0: error 6"):
         probe.producers(1, "events", 0)
 
 

@@ -204,7 +204,7 @@ def test_a_poll_without_a_result_is_no_empty_one(history: Path, polled: str) -> 
     assert verdict(history, SEEN + FINAL + OTHER)[:2] == (1, ["unseen"])
     code, kinds, (reason,) = verdict(history, SEEN + polled + OTHER)
     assert (code, kinds) == (3, [])
-    assert reason.startswith("1 operation that ended well polled and did not tell what was read")
+    assert reason.startswith("1 operation that ended well polled without a list of what was read")
     assert "1 unseen not counted" in reason
 
 
@@ -244,7 +244,7 @@ def test_a_send_without_a_result_sent_what_it_was_asked_to(
     code, kinds, reasons = verdict(history, less + READ_ON + OTHER)
     if kind == "ok":
         assert (code, kinds) == (3, [])
-        assert "1 operation that ended well did not tell the offsets of all records" in reasons[0]
+        assert "1 operation that ended well did not give the offsets of all records" in reasons[0]
     else:
         assert (code, kinds) == ((1, ["G1a"]) if kind == "fail" else (3, []))
     if kind == "ok":
@@ -258,5 +258,5 @@ def test_a_record_may_be_of_a_send_that_does_not_say_what(history: Path) -> None
     told = '[[:send "7" [0 1]] [:send "7" [1 2]]]'
     code, kinds, reasons = verdict(history, alone.replace(told, "nil") + READ_ON + OTHER)
     assert (code, kinds) == (3, [])
-    assert any("sent and did not tell which records" in reason for reason in reasons)
+    assert any("sent without a list of the records" in reason for reason in reasons)
     assert verdict(history, alone.replace(told, "[]") + READ_ON + OTHER)[1] == ["phantom"]

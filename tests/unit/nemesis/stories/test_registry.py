@@ -312,8 +312,8 @@ def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None
     [
         ("torn-transaction", "0.10.2.2", "has no transactions"),
         ("replaced-disk", "2.4.1", "its leaders do not ask for another ISR"),
-        ("lost-metadata", "3.9.2-zk", "no controller of it tells by itself"),
-        ("lost-metadata", "3.3.2", "no controller of it tells by itself"),
+        ("lost-metadata", "3.9.2-zk", "no controller of it reports by itself"),
+        ("lost-metadata", "3.3.2", "no controller of it reports by itself"),
         ("tiered-new-leader", "3.3.2", "has no tiered storage"),
         ("tiered-new-leader", "3.7.2", "it has no remote.log.copy.disable"),
         ("added-partition-share", "4.1.2", "share groups are there by default from 4.2 on"),

@@ -101,7 +101,7 @@ def rested(run: Run) -> dict[str, Assumption]:
 FAULTS = "Every fault did something"
 WINDOW = "The HW-lag window was open at a fault"
 SIGHT = "Every broker was in sight but for faults"
-CLOCKS = "Brokers' logs and the observer tell the same time"
+CLOCKS = "The clocks of brokers' logs and of the observer agree"
 FLUSH = "Brokers flush as Kafka does by default"
 
 

@@ -83,7 +83,7 @@ class DirectedClient(Protocol):
 
 
 class TransactionalClient(Protocol):
-    """Sends named records in transactions and records them in the history. For one thread."""
+    """Sends named records in transactions and records them in the history. Not thread-safe."""
 
     @property
     def appended(self) -> int:
@@ -116,7 +116,7 @@ class TransactionalClient(Protocol):
 
 
 class RecordsClient(Protocol):
-    """Sends named records without transactions and records them in the history. For one thread."""
+    """Sends named records without transactions and records them in the history. Not thread-safe."""
 
     def send_on(self, value: str, partition: int, *, size: int, topic: str = "") -> None:
         """Send a record and do not wait for an answer; one of another topic is not recorded."""
@@ -204,11 +204,11 @@ class ScheduleContext:
 
     @property
     def partition(self) -> int:
-        """The partition under test, of which ``replicas`` are."""
+        """The partition under test, whose replicas are ``replicas``."""
         return tested_partition(self.plan)
 
     def note(self, says: str, broker: int | None = None, *, step: int | None = None) -> None:
-        """Record an observation or a decision; ``step`` is that of a model's schedule."""
+        """Record an observation or a decision; ``step`` is a step of a model's schedule."""
         self.fault_log.fault("step", "note", says, broker, step=step)
 
     def until(

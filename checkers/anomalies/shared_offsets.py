@@ -76,7 +76,7 @@ def shared_offsets(view: ClientHistory) -> Rows | None:
 
 
 def several_records(rows: pa.Table) -> pa.Table:
-    """Return offsets that have several records, in ``FINDING``. A kernel by ``slot, offset``.
+    """Return findings about offsets with several records. A kernel by ``slot, offset``.
 
     Rows are in ``ROW``, of ``ClientHistory.placed``.
     """

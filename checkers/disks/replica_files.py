@@ -168,8 +168,8 @@ def checkpoint(tables: Tables) -> pa.Table:
     Kind(
         "repeated-sequence",
         guarantee="No sequence number of a producer is in a log twice.",
-        singular="sequence number stands in a log twice",
-        plural="sequence numbers stand in a log twice",
+        singular="sequence number is in a log twice",
+        plural="sequence numbers are in a log twice",
         severity=Severity.SERIOUS,
         promise="exactly once: a broker drops what it has appended before (KIP-98)",
         breaks=if_idempotent,
@@ -182,7 +182,7 @@ def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
     if not any(span.numbered for span in log_spans(tables)):
         return SCHEMA.empty_table()
     note = F.format_string(
-        "sequence number %d of producer %d stands at offset %d and again at %d.",
+        "sequence number %d of producer %d is at offset %d and again at %d.",
         *("sequence", "producer_id", "first", "again"),
     )
     nothing = F.lit(None).cast("string")

@@ -1,8 +1,8 @@
 """``two-owners``: a partition had two owners in a group, by the word of the group's coordinator.
 
-A member owns a partition from the callback that assigns it to the one that takes it away. That is
-only what it believes: one that was put out, because the coordinator got no heartbeat for as long
-as a session lasts, learns so later, and nothing is promised against that. Two things are:
+A member owns a partition from the callback that assigns it to the one that revokes it. It may be
+wrong: a member that sends no heartbeat for a session is removed from its group, and learns so
+later. Kafka does not prevent that. It promises two things:
 
 - *in one epoch* (the generation of a classic group, a member's epoch of KIP-848) a partition is
   assigned to one member. Epochs of a classic group may begin anew when it was empty (up to 0.10.0

@@ -459,7 +459,7 @@ def _producers(facts: Facts) -> Iterator[LogFinding]:
     for row in facts.repeated:
         says = (
             f"{counted(row['count'], 'sequence number')} of an idempotent producer"
-            f" stand in it twice: {row['sequence']} of producer {row['producer_id']} at offsets"
+            f" are in it twice: {row['sequence']} of producer {row['producer_id']} at offsets"
             f" {row['first']} and {row['again']}."
         )
         yield LogFinding("repeated-sequence", "warning", says, row["first"])

@@ -123,7 +123,7 @@ def _doubt(sets: Sequence[Sequence[Facts]], row: Row) -> LogFinding:
     ]
     ids = {side.replica.log_dir.cluster_id for group in sets for side in group} - {None}
     famous = (
-        f" Their cluster id {next(iter(ids))} stands in quickstarts, so it proves nothing."
+        f" Their cluster id {next(iter(ids))} is in quickstarts, so it proves nothing."
         if ids and ids <= FAMOUS_CLUSTER_IDS
         else ""
     )

@@ -9,7 +9,7 @@ polls of Maelstrom's histories). Nothing is held against what a reader may have 
   and had not read further before without an assignment, a seek or a rebalance since;
 - poll-skip and int-poll-skip say that a client passed over a record: not counted where the client
   polled without a result between the two operations, or in them;
-- phantom says that no producer sent a record: not judged where a send does not say what it sent.
+- phantom says that no producer sent a record: not judged if a send lacks its records.
 
 All other kinds need only what was seen. A history in which any result is missing is never valid.
 """

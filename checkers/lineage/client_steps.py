@@ -18,9 +18,9 @@ _SAYS: Final = {
     "int-poll-skip": "{last} got {to} right after {from_} in one operation: {skipped} is left out.",
     "nonmonotonic-poll": "{last} polled {to} after {from_}: it went back.",
     "int-nonmonotonic-poll": "{last} got {to} after {from_} in one operation: it went back.",
-    "nonmonotonic-send": "{last} sent {to} after {from_}; in the log it stands before it.",
+    "nonmonotonic-send": "{last} sent {to} after {from_}; in the log it is before it.",
     "int-nonmonotonic-send": "{last} sent {to} after {from_} in one operation; in the log it"
-    " stands before it.",
+    " is before it.",
     "resurrected-value": "{first} deleted the key of {record}, acknowledged behind it; the final"
     " read returned {record} at {place} as its last value all the same.",
     "undelivered": "{first} sent {record}, acknowledged at {place}; group {group} went past it, to"
@@ -31,7 +31,7 @@ _SAYS: Final = {
     " {group} that took effect.",
     "unprocessed": "{first} sent {record}, acknowledged at {place}; transactions of group {group}"
     " went past it, to {to}, and none that took effect has read it.",
-    "int-send-skip": "{last} sent {to} right after {from_} in one operation; {skipped} stands"
+    "int-send-skip": "{last} sent {to} right after {from_} in one operation; {skipped} is"
     " between them.",
 }
 _CYCLE: Final = "{count} operations, each of which came before the next, came before themselves."

@@ -27,7 +27,7 @@ _SESSIONLESS = -1
 
 
 class ClusterProbe:
-    """The Probe of ``clusters.core.interfaces``; for one thread.
+    """The Probe of ``clusters.core.interfaces``. Not thread-safe.
 
     LEO comes from ListOffsets, sent as a debugging consumer, which every release lets read past the
     high watermark. HW comes from a Fetch at the log's end, so that no record travels. The Fetch

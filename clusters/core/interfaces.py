@@ -408,7 +408,7 @@ class Cluster(Protocol):
         """The links between its nodes, for network faults; None without a relay."""
 
     def probe(self) -> Probe:
-        """Return a new probe with its own connections, for one thread. The caller closes it."""
+        """Return a new probe with its own connections. Not thread-safe. The caller closes it."""
 
     def finalize(self, level: Level) -> None:
         """Finalize every feature of a level's protocol on a KRaft cluster whose brokers all run.

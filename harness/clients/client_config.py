@@ -26,7 +26,7 @@ CALM_RATE: Final = 2_000
 def common(
     bootstrap: str, client_id: str, log: logging.Logger, *, quirks: Mapping[str, str]
 ) -> Settings:
-    """Return settings of every client; ``quirks`` are the release's, and come last."""
+    """Return settings of every client; ``quirks``, the release's settings, override them."""
     return {
         "bootstrap.servers": bootstrap,
         "client.id": client_id,

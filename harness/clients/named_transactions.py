@@ -35,7 +35,7 @@ _PATIENCE: Final = {
 
 
 class NamedTransactions:
-    """One transactional producer for named records. For one thread.
+    """One transactional producer for named records. Not thread-safe.
 
     Args:
         settings: of a transactional producer.

@@ -38,7 +38,7 @@ class MoveCallback(Protocol):
 
 
 class TrackedConsumer:
-    """One consumer, for one thread.
+    """One consumer. Not thread-safe.
 
     Args:
         settings: from ``client_config.consumer``.
@@ -210,7 +210,7 @@ class TrackedConsumer:
     def _replaced(self, moves: Mapping[int, int]) -> bool:
         """Have the client read partitions from elsewhere; return whether it still has them.
 
-        A client that the group has put out has lost them already, and says so at the next poll.
+        A client that the group has removed has lost them already, and says so at the next poll.
         """
         places = _at_all(self._topic, moves)
         try:

@@ -57,7 +57,7 @@ class TransactionEnd:
 
 
 class TransactionalProducer:
-    """One transactional producer, from its InitProducerId to its end. For one thread."""
+    """One transactional producer, from its InitProducerId to its end. Not thread-safe."""
 
     def __init__(
         self,

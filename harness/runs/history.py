@@ -268,7 +268,7 @@ GROUPS: Final = pa.schema(
         pa.field("process", pa.string(), nullable=False),
         pa.field("group", pa.string(), nullable=False),
         # assigned: the member was given a partition, and begins at offset; revoked: it gave it up;
-        # lost: it learned that it had been put out; commit: it asked to commit offset; committed:
+        # lost: it learned that it had been removed; commit: it asked to commit offset; committed:
         # it was told the group's offset (null: none); given: a poll returned the records from
         # offset to before end; sought: it goes on from offset, as its own was not there; ended: its
         # client left, or (outcome info) ended as by a crash.

@@ -71,7 +71,7 @@ def _check_external(plan: Plan) -> None:
         "a story needs settings of brokers": plan.story is not None or plan.schedule is not None,
         "settings of brokers are their owner's": bool(plan.broker_config),
         "its owner upgrades it": bool(plan.to or plan.protocol or plan.format),
-        "the wire stands between nodes that Highwater starts": plan.wire or plan.wire_clients,
+        "the wire is between nodes that Highwater starts": plan.wire or plan.wire_clients,
         "controllers and ZooKeepers are their owner's": plan.controllers != 1,
         "its brokers are their owner's": (
             plan.trace_flushes or plan.log_dirs != 1 or plan.racks != 0 or plan.tiered
@@ -238,7 +238,7 @@ def _check_story(plan: Plan, story: Story) -> None:
         )
     if plan.workload.producers:
         raise UsageError(
-            "a story sends every record itself, and knows where each one stands",
+            "a story sends every record itself, and knows the offset of each",
             hint="Leave --producers out, or use a nemesis.",
         )
 

@@ -26,7 +26,7 @@ _WARM: Final = 2  # of one release: a story may have broker settings of its own
 
 
 class Laboratory:
-    """Performs plans and lends clusters; a context manager, for one thread.
+    """Performs plans and lends clusters; a context manager. Not thread-safe.
 
     Clusters of one release on one driver are warm at a time: tests come in that order.
 

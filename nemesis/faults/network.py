@@ -161,7 +161,7 @@ def controller_isolate(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     network = _network(cluster)
     if not network.controllers.issuperset(aim.controllers):
         raise HarnessError(
-            "the wire does not stand between these ZooKeepers",
+            "the wire is not between these ZooKeepers",
             hint="It takes addresses of 127.0.0.0/8, as Linux has them (docs/wire.md).",
         )
     links = between(aim.controllers, network.controllers)

@@ -75,7 +75,7 @@ def replaced_disk(context: ScheduleContext) -> None:
             await_replicas(
                 context,
                 lambda seen: seen[b].leo == 0,
-                what=f"broker {b} to have the controller's decision, and to hold nothing",
+                what=f"broker {b} to have the controller's decision and an empty log",
                 limit_s=_LIMIT_S,
                 brokers=(b,),
             )

@@ -231,7 +231,7 @@ def _final_read(status: RunStatus | None, verdict: Verdict) -> Measured:
     ends = status.standing if status is not None else ()
     short = [f"It did not come to {count(unseen, 'record')}."] if unseen else []
     short += [
-        f"In partition {end.partition} the last stable offset stood at {end.lso} for"
+        f"In partition {end.partition} the last stable offset was blocked at {end.lso} for"
         f" {end.seconds:.1f} s, before the fence at {end.fence}."
         for end in ends
     ]

@@ -49,7 +49,7 @@ OnDelivery = Callable[[Any, Any], None]
 
 
 class RecordProducer(Protocol):
-    """A producer. For one thread; callbacks come from ``poll`` and ``flush``."""
+    """A producer. Not thread-safe; callbacks come from ``poll`` and ``flush``."""
 
     def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery) -> None:
         """Queue a record.
@@ -149,17 +149,17 @@ OnPartitions = Callable[[Any, list[TopicPartition]], None]
 
 
 class RecordConsumer(Protocol):
-    """A consumer of one topic, for one thread. Callbacks come within ``consume`` and ``close``.
+    """A consumer of one topic. Not thread-safe. Callbacks come within ``consume`` and ``close``.
 
     What its methods raise is a ``KafkaException`` whose argument is a ``ClientError``. A member of
     a group answers each commit by ``on_commit`` of its settings.
     """
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions from these offsets; of a member, those that it was given now."""
+        """Read exactly these partitions from these offsets; in a group, the new assignment."""
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, too; of a member whose partitions are given one by one."""
+        """Read these partitions as well; in a group with incremental assignments."""
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Stop reading these partitions, to read them from elsewhere."""
@@ -224,7 +224,7 @@ OnAcknowledged = Callable[[Mapping[TopicPartition, Iterable[int]], KafkaExceptio
 
 
 class SharingConsumer(Protocol):
-    """A member of a share group. For one thread; callbacks come from ``poll`` and ``close``.
+    """A member of a share group. Not thread-safe; callbacks come from ``poll`` and ``close``.
 
     What its methods raise is a ``KafkaException`` whose argument is a ``ClientError``, or an
     ``IllegalStateException`` of confluent-kafka.

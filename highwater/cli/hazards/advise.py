@@ -249,7 +249,7 @@ def summary(cluster: ClusterFacts) -> list[str]:
         lines.append("The brokers are of mixed releases; a hazard of any of them counts.")
     if cluster.cluster_id in FAMOUS_CLUSTER_IDS:
         lines.append(
-            f"The cluster id {cluster.cluster_id} stands in quickstarts or compose files:"
+            f"The cluster id {cluster.cluster_id} is in quickstarts or compose files:"
             " other clusters may have the same, and it does not identify this one."
         )
     return [*lines, *unread(cluster)]

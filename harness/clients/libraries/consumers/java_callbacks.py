@@ -1,6 +1,6 @@
 """A gateway to a JVM whose callbacks come in the thread that has called.
 
-``KafkaConsumer`` is for one thread, and calls its listeners within a poll. Py4J's ``ClientServer``
+``KafkaConsumer`` is not thread-safe, and calls its listeners within a poll. Py4J's ``ClientServer``
 serves such a call by the same connection, so in the same thread of Python, and what that calls in
 turn runs in the same thread of Java. The JVM's ``GatewayServer`` starts it, so that there is no
 Java of ours.

@@ -47,7 +47,7 @@ _OFFSET: Final = re.compile(r"-(\d+)=(?:OffsetAndMetadata\{offset=)?(\d+)")
 
 
 class JavaConsumer:
-    """A ``KafkaConsumer`` of one topic, for one thread."""
+    """A ``KafkaConsumer`` of one topic. Not thread-safe."""
 
     def __init__(self, gateway: CallbackGateway, settings: Settings) -> None:
         self._gateway = gateway

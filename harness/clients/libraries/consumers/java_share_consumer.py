@@ -1,6 +1,6 @@
 """Members of share groups by Kafka's own Java client: ``KafkaShareConsumer``.
 
-It is for one thread, and reports the results of acknowledgements by a callback within its calls.
+It is not thread-safe, and reports the results of acknowledgements by a callback within its calls.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _CLOSES_S: Final = 30.0
 
 
 class JavaShareConsumer:
-    """A ``KafkaShareConsumer`` of one topic, for one thread."""
+    """A ``KafkaShareConsumer`` of one topic. Not thread-safe."""
 
     def __init__(self, gateway: CallbackGateway, settings: Settings) -> None:
         self._gateway = gateway

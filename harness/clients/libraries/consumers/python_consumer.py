@@ -95,7 +95,7 @@ class LibraryConsumer(Protocol):
 
 
 class PythonConsumer:
-    """A consumer of one topic, for one thread.
+    """A consumer of one topic. Not thread-safe.
 
     Args:
         made: makes the engine; its argument is ``post``.

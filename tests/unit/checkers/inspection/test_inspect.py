@@ -493,7 +493,7 @@ CASES = {
             + plain("x", base=5),
         ),
         verdict="unknown",
-        says="Their cluster id 4L6g3nShT-eMCtK--X86sw stands in quickstarts, so it proves nothing.",
+        says="Their cluster id 4L6g3nShT-eMCtK--X86sw is in quickstarts, so it proves nothing.",
     ),
     "nothing-in-common-and-a-fork": Case(
         logs=(SIX, plain("abcdex"), plain("uvw")),

@@ -189,5 +189,5 @@ def test_a_last_stable_offset_that_stood_is_said(tmp_path: Path) -> None:
     found = rested(run)["The final read passed every acknowledged record"]
     assert (found.word, found.observed) == (
         "not held",
-        "In partition 0 the last stable offset stood at 4 for 5.0 s, before the fence at 7.",
+        "In partition 0 the last stable offset was blocked at 4 for 5.0 s, before the fence at 7.",
     )

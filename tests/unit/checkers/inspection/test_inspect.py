@@ -13,8 +13,8 @@ from highwater.checkers.inspection.inspect import inspect
 from highwater.checkers.inspection.report_types import InspectedPartition, Inspection
 from highwater.harness.base.errors import UsageError
 from highwater.reports.pages.inspection import write
+from tests.support.html_pages import parsed
 from tests.support.logdirs import Broker, batch, brokers, marker, plain
-from tests.unit.reports.pages.test_run import parsed
 
 MINUTE_MS = 60_000
 

@@ -33,7 +33,7 @@ def schedule_context(**given: Any) -> ScheduleContext:  # noqa: ANN401 - any fie
     """A context of three replicas; what is not given is None, or as the class has it."""
     values = {one.name: None for one in fields(ScheduleContext) if _is_required(one)}
     usual = {"topic": "events", "replicas": (1, 2, 3), "stop": threading.Event()}
-    return ScheduleContext(**{**values, **usual, "clock": lambda: 0.0, **given})  # type: ignore[arg-type]
+    return ScheduleContext(**{**values, **usual, "clock": lambda: 0.0, **given})
 
 
 def _is_required(field: Any) -> bool:  # noqa: ANN401 - dataclasses.Field has a parameter

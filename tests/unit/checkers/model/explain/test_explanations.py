@@ -25,8 +25,7 @@ def in_sync(run: RunBuilder) -> RunBuilder:
     """Broker 1 leads, and every replica was seen to hold one record."""
     run.leader(1, 0, [1, 2, 3])
     run.everywhere([(0, 0, "p0-0")])
-    for broker in (1, 2, 3):
-        run.observe(broker, 1)
+    run.observe_all(1)
     return run
 
 
@@ -351,8 +350,7 @@ def test_before_kip_903_an_emptied_replica_may_join_by_a_late_request(
     run = RunBuilder(tmp_path / "run", kafka=kafka)
     run.leader(1, 0, [1, 2])
     run.everywhere(M0123)
-    for broker in (1, 2, 3):
-        run.observe(broker, 4)
+    run.observe_all(4)
     run.tick(100)
     run.fault("wipe", wiped, "the disk is empty: events-0 lost 0 up to 4")
     run.rows["events/faults"][-1]["removed"] = [
@@ -667,8 +665,7 @@ def test_who_leads_no_more_may_answer_until_it_follows(
     run.everywhere([(0, 0, "p0-0")])
     run.tick(1_000)
     run.fault("pause", 1, "broker 1 is paused")
-    for broker in (1, 2, 3):
-        run.observe(broker, 1)
+    run.observe_all(1)
     run.tick(1_500)
     run.leader(2, 1, [2, 3])
     run.tick(500)
@@ -699,8 +696,7 @@ def test_who_lost_its_power_begins_to_lead_with_what_is_left(
     run.leader(1, 0, [1, 2, 3])
     run.everywhere([(0, 0, "p0-0")])
     run.send("p0-1", 1)
-    for broker in (1, 2, 3):
-        run.observe(broker, 2)
+    run.observe_all(2)
     run.tick(2_000)
     run.leader(1, 0, [1])
     run.tick(2_000)
@@ -729,8 +725,7 @@ def test_who_appended_it_may_lead_again_without_it_after_a_cut(
     run.leader(1, 0, [1, 2, 3])
     run.everywhere([(0, 0, "p0-0")])
     run.send("p0-1", 1)
-    for broker in (1, 2, 3):
-        run.observe(broker, 2)
+    run.observe_all(2)
     run.tick(1_000)
     run.leader(2, 1, [1, 2, 3])
     if cut_ms:

@@ -141,8 +141,7 @@ def failed_over(
     run.leader(1, 0, [1] if unclean else [1, 2, 3])
     kept = [(offset, 0, f"p0-{offset}") for offset in range(3)]
     run.everywhere(kept)
-    for broker in (1, 2, 3):
-        run.observe(broker, 3)
+    run.observe_all(3)
     run.send("p0-3", 3)
     run.fault("kill", 1, "broker 1 is killed")
     run.tick(1_000)
@@ -203,8 +202,7 @@ def without_power(path: Path, *, external: bool) -> Run:
     run.leader(1, 0, [1, 2, 3])
     run.everywhere([(offset, 0, f"p0-{offset}") for offset in range(3)])
     run.send("p0-3", 3)
-    for broker in (1, 2, 3):
-        run.observe(broker, 4, 4)
+    run.observe_all(4, 4)
     run.tick(500)
     for phase in ("inject", "heal"):
         for broker in (1, 2, 3):
@@ -213,8 +211,7 @@ def without_power(path: Path, *, external: bool) -> Run:
     run.leader(1, 1, [1])
     run.tick(1)
     run.leader(1, 1, [1, 2, 3])
-    for broker in (1, 2, 3):
-        run.observe(broker, 3, 3)
+    run.observe_all(3, 3)
     run.send("p0-4", 3)
     run.disk((1, 2, 3), [(3, 1, "p0-4")])
     run.read("p0-4", 3)

@@ -52,7 +52,7 @@ class RunFiles:
         key: names the run in every table's ``run`` column; unlike a directory's name it is unique.
         unread: files of the run that are no evidence, and are not staged.
         unsealed: tables that were never finished, and the number of whole rows of each.
-        recorded: table to the number of its recorded rows, if the run tells it.
+        recorded: table to the number of its recorded rows, if the run says it.
         tables: table to its Parquet file, of those that can be read.
         sealed: the tables among them that are copies of streams, which this machine alone has.
         operations: the number of rows of the history to judge.

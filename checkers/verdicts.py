@@ -216,7 +216,7 @@ def _standing(findings: Findings) -> list[str]:
         if row["kind"] == HANGING
     }
     return [
-        f"The last stable offset of {topic}-{end.partition} stood at {end.lso} for"
+        f"The last stable offset of {topic}-{end.partition} was blocked at {end.lso} for"
         f" {end.seconds:.1f} s, before the fence at {end.fence}: a transaction is open there, and"
         " the disks do not show that its coordinator has ended it."
         for end in findings.case.status.standing

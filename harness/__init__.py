@@ -1,1 +1,1 @@
-"""The ground floor: what a run is, the clients that record it, and what every room needs."""
+"""The lowest layer: runs, the clients that record them, and what every package needs."""

@@ -79,7 +79,7 @@ def perform(
 
     Args:
         jobs: how many runs go on at the same time, each with a cluster of its own.
-        progress: told what begins; called from several threads.
+        progress: called with what begins; called from several threads.
 
     Raises:
         UsageError: a plan asks for what there is not; nothing was started.

@@ -58,7 +58,7 @@ class Acknowledgement(Protocol):
 
     @property
     def offset(self) -> int | None:
-        """The offset of the append, if it was told."""
+        """The offset of the append, if the broker returned it."""
 
 
 class Client(Protocol):
@@ -83,11 +83,11 @@ class DirectedClient(Protocol):
 
 
 class TransactionalClient(Protocol):
-    """Sends named records in transactions and records them in the history. For one thread."""
+    """Sends named records in transactions and records them in the history. Not thread-safe."""
 
     @property
     def appended(self) -> int:
-        """The number of records of the last transaction whose leader has told their offset."""
+        """The number of records of the last transaction that have an offset from their leader."""
 
     @property
     def errors(self) -> Mapping[str, str]:
@@ -116,7 +116,7 @@ class TransactionalClient(Protocol):
 
 
 class RecordsClient(Protocol):
-    """Sends named records without transactions and records them in the history. For one thread."""
+    """Sends named records without transactions and records them in the history. Not thread-safe."""
 
     def send_on(self, value: str, partition: int, *, size: int, topic: str = "") -> None:
         """Send a record and do not wait for an answer; one of another topic is not recorded."""
@@ -204,11 +204,11 @@ class ScheduleContext:
 
     @property
     def partition(self) -> int:
-        """The partition under test, of which ``replicas`` are."""
+        """The partition under test, whose replicas are ``replicas``."""
         return tested_partition(self.plan)
 
     def note(self, says: str, broker: int | None = None, *, step: int | None = None) -> None:
-        """Record an observation or a decision; ``step`` is that of a model's schedule."""
+        """Record an observation or a decision; ``step`` is a step of a model's schedule."""
         self.fault_log.fault("step", "note", says, broker, step=step)
 
     def until(
@@ -219,7 +219,7 @@ class ScheduleContext:
         what: str,
         limit_s: float = _ANSWERS_S,
     ) -> _Seen:
-        """Look as ``await_condition`` does, and past whoever does not answer; return what was seen.
+        """Look as ``await_condition`` does, but skip brokers without an answer; return the state.
 
         Raises:
             ScheduleNotFollowedError: the limit passed.
@@ -237,21 +237,21 @@ class ScheduleContext:
             raise ScheduleNotFollowedError(error.message) from error
 
     def state(self) -> PartitionState:
-        """Return leader, epoch and ISR of the partition under test, once they are told."""
+        """Return leader, epoch and ISR of the partition under test, once brokers report them."""
         return self.until(
             lambda: self.probe.partition(self.topic, self.partition),
-            what=f"leader and ISR of {self.topic}-{self.partition} to be told",
+            what=f"leader and ISR of {self.topic}-{self.partition} to be reported",
         )
 
     def replica(self, broker: int, partition: int = 0) -> ReplicaState:
-        """Return LEO and HW of a replica, once its broker tells them."""
+        """Return LEO and HW of a replica, once its broker reports them."""
         return self.until(  # 0.9 refuses while its HW is behind
             lambda: self.probe.replica(broker, self.topic, partition),
-            what=f"broker {broker} to tell LEO and HW of {self.topic}-{partition}",
+            what=f"broker {broker} to report LEO and HW of {self.topic}-{partition}",
         )
 
     def controller(self) -> int:
-        """Return the active controller, once there is one that is told."""
+        """Return the active controller, once brokers report one."""
         return self.until(self.probe.controller, what="an answer on the controller")
 
     def send(

@@ -42,7 +42,7 @@ def hold_window(
 ) -> AbstractContextManager[None]:
     """Keep the window of the record at ``offset`` open on these followers while the block lasts.
 
-    The wire holds back every answer that would tell a HW above that offset; the record itself
+    The wire holds back every response with a HW above that offset; the record itself
     comes with an answer that cannot, because the leader has no such HW before the follower has
     asked for what follows. A follower whose answer is held asks again on a new connection after
     ``request.timeout.ms`` (``ReplicaFetcherThread`` gives its client that limit, and not

@@ -13,7 +13,7 @@ Group: TypeAlias = tuple[str, list[Witness]]
 
 TANGLE_NS: Final = 500_000_000
 NEAR: Final = 2
-"""Findings at most so many offsets apart are told as one."""
+"""Findings at most so many offsets apart become one."""
 _BEATS: Final = {
     "step": "",
     "sent": "",

@@ -66,8 +66,7 @@ def sentence(reconciliation: Reconciliation) -> str:
         hidden = f" {reconciliation.not_known:,} more are not known: too little was observed."
         return f"{unexplained} cannot follow from {rules}.{hidden * (reconciliation.not_known > 0)}"
     why = (
-        " ".join(reconciliation.reasons or reconciliation.absent)
-        or "The model was not told enough."
+        " ".join(reconciliation.reasons or reconciliation.absent) or "The model lacks observations."
     )
     if reconciliation.status == "not-reproduced" and reconciliation.predicted is not None:
         missed = f"The run did not go as planned, and shows nothing: {why}"

@@ -106,7 +106,7 @@ def _ends(offsets: list[int]) -> list[int]:
 
 
 def _differs(disks: Iterable[RecordOnDisk | None]) -> bool:
-    """Tell whether two replicas have different records; one without a record does not count."""
+    """Return whether two replicas have different records; one without a record does not count."""
     return len({(h.value, h.note) for h in disks if h is not None}) > 1
 
 

@@ -36,7 +36,7 @@ def logged(line: str) -> str:
 
 
 def short(words: str, longest: int = 7) -> str:
-    """Return the end of a record's id, which is what tells records apart, to fit a log cell."""
+    """Return the end of a record's id, which is where ids of records differ, to fit a log cell."""
     visible = plain(words)
     return visible if len(visible) <= longest else "…" + visible[-(longest - 1) :]
 

@@ -124,7 +124,7 @@ _COMMANDS_INTRO: Final = (
     " at its end:\n"
 )
 _VERSIONS_INTRO: Final = (
-    "Every release that can be played, and what tells it apart. `highwater versions` lists them;"
+    "Every release that can be played, and where it differs. `highwater versions` lists them;"
     " `--json` has the whole catalogue. Releases that run on"
     " `local` alone lack `inter.broker.listener.name`, without which a broker in a container cannot"
     " have one address for the others and one for the outside. To add a release see"

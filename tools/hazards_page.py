@@ -47,7 +47,7 @@ _FINDINGS: Final = {
 
 _INTRO: Final = """\
 Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records: the
-releases, the conditions, the cure, and the command that shows it on your machine. `highwater
+releases, the conditions, the fix, and the command that shows it on your machine. `highwater
 hazards` lists them, `highwater hazards show ID` prints one with the classes of Kafka's source, and
 [`highwater advise`](advise.md) holds a running cluster against all of them. Where a
 [finding](findings.md) has a page, that says how it comes about and what is lost.
@@ -55,7 +55,7 @@ hazards` lists them, `highwater hazards show ID` prints one with the classes of 
 - A hazard applies if **all** its conditions hold. Settings are those of a topic, in force. The
   catalogue (`checkers/hazards/catalogue.py`) is tested against the model and the stories.
 - Unless *loses* says otherwise, an acknowledged record is lost, and only a reader that knows what
-  was sent notices. Unless *costs* says otherwise, a cure costs an upgrade.
+  was sent notices. Unless *costs* says otherwise, a fix costs an upgrade.
 - *Replayed* and *played* count runs on real brokers in which a counterexample came true
   (`docs/model-results.json`), or a story's promise was broken (`docs/story-results.json`): all as
   predicted, unless it says otherwise. Where they are missing, nothing was counted.
@@ -107,7 +107,7 @@ def _lines(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> list[tuple[str,
         ("Where", "; ".join((hazard.affected, *hazard.other_conditions))),
         ("How", f"[{page}](findings/{page}.md)" if page else hazard.schedule),
         ("Loses", "" if page or hazard.loses == _LOSES else hazard.loses),
-        ("Cure", hazard.cure),
+        ("Fix", hazard.cure),
         ("Costs", "" if hazard.cost == _COST else hazard.cost),
         ("Also called", ", ".join(hazard.aliases)),
         ("Replayed", counted(measured)),

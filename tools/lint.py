@@ -61,7 +61,7 @@ MODULES_MAX: Final = 15
 _OBSCURE_START: Final = re.compile(
     r"(What|Whether|Whose|Who|Whom|Which|Where|Of|So many|So much|That which|How)\b"
 )
-_ROOMS: Final = re.compile(
+_PACKAGES: Final = re.compile(
     r"^\s*(?:from|import) (?:harness|nemesis|clusters|checkers|reports)\b", re.MULTILINE
 )
 
@@ -71,7 +71,8 @@ _MANNERED: Final = re.compile(
 )
 
 _VAGUE: Final = re.compile(
-    r"\b(nobody|somebody|foretells?|foretold|footsteps?|deeds?)\b", re.IGNORECASE
+    r"\b(nobody|somebody|whoever|foretells?|foretold|footsteps?|deeds?|hears?|heard|floors|rooms)\b",
+    re.IGNORECASE,
 )
 """Words for which the field has others, in the product and its pages."""
 
@@ -80,8 +81,8 @@ Complaint = tuple[Path, int, str]
 
 def sources(root: Path) -> Iterator[Path]:
     """Yield the product's Python files, each once."""
-    for room in PRODUCT:
-        for path in sorted((root / room).rglob("*.py")):
+    for package in PRODUCT:
+        for path in sorted((root / package).rglob("*.py")):
             if not any(parent.is_symlink() for parent in path.parents):
                 yield path
 
@@ -145,12 +146,12 @@ def repeated_classes(trees: Iterable[tuple[Path, ast.Module]]) -> Iterator[Compl
                 yield path, line, f"class name {name!r} is used {len(where)} times"
 
 
-def rooms_imported(path: Path) -> Iterator[Complaint]:
-    """Yield imports of a room by its folder's name, in code or in a string, instead of ours."""
+def packages_imported(path: Path) -> Iterator[Complaint]:
+    """Yield imports of a package by its folder's name, in code or in a string, instead of ours."""
     text = path.read_text()
-    for match in _ROOMS.finditer(text):
+    for match in _PACKAGES.finditer(text):
         line = text.count("\n", 0, match.end()) + 1
-        yield path, line, "import highwater.ROOM: no package is named as the folder"
+        yield path, line, "import highwater.PACKAGE: no package has the folder's name"
 
 
 def refused_words(path: Path, words: re.Pattern[str]) -> Iterator[Complaint]:
@@ -211,7 +212,7 @@ def complaints(root: Path) -> list[Complaint]:
         violations += vague_names(path, tree)
         violations += obscure_docstrings(path, tree)
     for path in everywhere:
-        violations += rooms_imported(path)
+        violations += packages_imported(path)
     for path in [*everywhere, *root.glob("*.md"), *(root / "docs").rglob("*.md")]:
         if path.name not in {"lint.py", "style.md"}:
             violations += refused_words(path, _MANNERED)

@@ -123,14 +123,14 @@ STEPS: Final = (
     _sent_in_order(
         "nonmonotonic-send",
         guarantee="A producer's records are in the log in the order of their sending.",
-        singular="record stands before one that was sent earlier",
-        plural="records stand before ones that were sent earlier",
+        singular="record is before one that was sent earlier",
+        plural="records are before ones that were sent earlier",
     ),
     _sent_in_order(
         "int-nonmonotonic-send",
         guarantee="The records of one transaction are in the log in the order of their sending.",
-        singular="record stands before one that its transaction sent earlier",
-        plural="records stand before ones that their transaction sent earlier",
+        singular="record is before one that its transaction sent earlier",
+        plural="records are before ones that their transaction sent earlier",
     ),
     Kind(
         "int-send-skip",
@@ -167,8 +167,8 @@ STEPS: Final = (
     Kind(
         anomaly_kinds.DUPLICATE,
         guarantee="A record that was sent once is read at one offset.",
-        singular="record stands in the log twice",
-        plural="records stand in the log twice",
+        singular="record is in the log twice",
+        plural="records are in the log twice",
         severity=Severity.SERIOUS,
         promise="exactly once: an idempotent producer writes a record once (KIP-98)",
         breaks=if_idempotent,
@@ -187,7 +187,7 @@ def _compacted(_tables: Tables, case: RunFiles) -> str:
 def skips(tables: Tables) -> Rows:
     """Return the records that our runs' readers stepped over.
 
-    Those of compacted topics may have been removed: the final read tells which were lost.
+    Those of compacted topics may have been removed: the final read shows which were lost.
     """
     view = client_view(tables)
     steps = wrong_steps(view)

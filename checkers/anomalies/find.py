@@ -1,6 +1,6 @@
 """Every anomaly of the clients' view, of all histories in one pass.
 
-A few sums over all rows tell first which anomalies are possible; then only the rows concerned are
+A few sums over all rows show first which anomalies are possible; then only the rows concerned are
 read again. A history in which nothing is wrong costs the sums alone.
 """
 

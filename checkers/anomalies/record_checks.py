@@ -132,7 +132,7 @@ def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.
     Args:
         rows: in ``DOUBTFUL``.
         bounds: ``slot, bound``, how far each slot was read.
-        adrift: ``key, seen``, as ``ClientHistory.adrift`` has it: a record that may stand in any
+        adrift: ``key, seen``, as ``ClientHistory.adrift`` has it: a record that may be in any
             partition was read if its value was read in any.
     """
     columns, group = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))

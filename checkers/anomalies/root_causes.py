@@ -21,7 +21,7 @@ records gets past that: it follows from the first one there (``OpenEnds``).
 These never follow from a range: lost-write, vanished and divergence (a truncation may lose many
 records, and each is a loss); G1a, precommitted-read, phantom, unseen, corrupt and int-send-skip,
 which no truncation causes; and an anomaly in another partition or without an offset. The offset of
-a lost record is the one that its producer was told, or at which a reader read it.
+a lost record is the one that its producer received, or at which a reader read it.
 """
 
 from collections.abc import Sequence
@@ -114,7 +114,7 @@ class TruncatedRanges:
     def _made(self, batch: pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
         """Return the log, the offset and the rank of the anomalies that make ranges."""
         rank = pc.index_in(batch["kind"], pa.array(_BEFOREHAND))
-        # Under acks=0 no client is told where a record stands; a reader may have met it.
+        # Under acks=0 no client learns a record's offset; a reader may have read it.
         untold = pc.and_(batch["offset"].is_null(), pc.equal(batch["kind"], LOST))
         points = _points(batch, "copies", untold.to_numpy(zero_copy_only=False))
         offset, has_offset = _numbers(batch["offset"])

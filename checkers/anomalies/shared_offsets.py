@@ -29,7 +29,7 @@ INCONSISTENT: Final = "inconsistent-offsets"
 
 PLACES: Final = schema("slot", "places", "far", "end")
 """One row a slot: how many of its offsets are known, the greatest of them, and the least offset at
-which a client was told that the log ends (null: no client was)."""
+which a client learned that the log ends (null: no client did)."""
 
 
 def places(view: ClientHistory) -> pa.Table:
@@ -76,7 +76,7 @@ def shared_offsets(view: ClientHistory) -> Rows | None:
 
 
 def several_records(rows: pa.Table) -> pa.Table:
-    """Return offsets that have several records, in ``FINDING``. A kernel by ``slot, offset``.
+    """Return findings about offsets with several records. A kernel by ``slot, offset``.
 
     Rows are in ``ROW``, of ``ClientHistory.placed``.
     """

@@ -1,6 +1,6 @@
 """Derived tables, each made by one function and kept with what it is made of.
 
-Whoever needs one asks the function that makes it: ``log_ends(tables)``.
+A checker that needs one calls the function that makes it: ``log_ends(tables)``.
 """
 
 from collections.abc import Callable

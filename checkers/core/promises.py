@@ -63,7 +63,7 @@ def if_committed_is_kept(plan: Plan, faults: int) -> bool:
 def if_members_are_fenced(plan: Plan, faults: int) -> bool:
     """Return whether a transaction commits a group's offsets for a current member alone (KIP-447).
 
-    Before 2.5 a coordinator takes them from whoever was a member once.
+    Before 2.5 a coordinator takes them from any former member.
     """
     if plan.external is None and release(plan.kafka).number < _FENCES_MEMBERS:
         return False

@@ -272,7 +272,7 @@ def _legs(
     usable, pairs = usable[order], pairs[order]
     path_legs = []
     for path in paths:
-        # From the operation that began first, so that a cycle is told in one way only.
+        # From the operation that began first, so that a cycle is described in one way only.
         turn = min(range(len(path)), key=lambda at: (operations.begin[path[at]], path[at]))
         round_trip = [*path[turn:], *path[:turn], path[turn]]
         legs = []

@@ -128,7 +128,7 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
     idle=without_disks,
 )
 def epochs(tables: Tables) -> pa.Table:
-    """Replicas whose records and leader-epoch-checkpoint (KIP-101) tell different epochs."""
+    """Replicas whose records and leader-epoch-checkpoint (KIP-101) have different epochs."""
     facts = _facts(tables)
     for epoch_span in log_spans(tables):
         key: Key = (epoch_span.run, epoch_span.broker, epoch_span.topic, epoch_span.partition)
@@ -168,8 +168,8 @@ def checkpoint(tables: Tables) -> pa.Table:
     Kind(
         "repeated-sequence",
         guarantee="No sequence number of a producer is in a log twice.",
-        singular="sequence number stands in a log twice",
-        plural="sequence numbers stand in a log twice",
+        singular="sequence number is in a log twice",
+        plural="sequence numbers are in a log twice",
         severity=Severity.SERIOUS,
         promise="exactly once: a broker drops what it has appended before (KIP-98)",
         breaks=if_idempotent,
@@ -182,7 +182,7 @@ def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
     if not any(span.numbered for span in log_spans(tables)):
         return SCHEMA.empty_table()
     note = F.format_string(
-        "sequence number %d of producer %d stands at offset %d and again at %d.",
+        "sequence number %d of producer %d is at offset %d and again at %d.",
         *("sequence", "producer_id", "first", "again"),
     )
     nothing = F.lit(None).cast("string")

@@ -2,13 +2,13 @@
 
 A commit that was acknowledged took effect between its begin and its end. One that failed may have
 taken effect at any time since it began: an earlier try of the client's may have been written, and a
-coordinator that was paused may find it late. So an offset that was told is right if some
+coordinator that was paused may find it late. So an offset in a response is right if some
 commit of it had begun by then, and no other one that was acknowledged before the question began
 after it had ended. *None* is right as long as none was acknowledged. What is not right is:
 
-- ``lost-commit``, if it was told when all members had ended, or is what the coordinators' topic has
+- ``lost-commit``, if it was returned when all members had ended, or the offsets topic has it
   in the end (of its replicas the one that goes furthest);
-- ``stale-commit``, if a member was told it: it then reads again what its group has done.
+- ``stale-commit``, if a member received it: it then reads again what its group has done.
 
 ``given-again``: a member was given a record before the offset from which it began, or before where
 it was already. (Records that it leaves out are ``poll-skip`` or ``undelivered``.)
@@ -73,7 +73,7 @@ class CommitRegister:
         return cls(done=done, latest=list(accumulate(done, _later)), commits=list(commits))
 
     def overtaken(self, offset: int | None, begun_ns: int, ended: int) -> Row | None:
-        """Return the acknowledged commit against which it was wrong to tell an offset.
+        """Return the acknowledged commit against which it was wrong to return an offset.
 
         Args:
             begun_ns: when the question was asked, and ``ended`` when it was answered.
@@ -110,8 +110,8 @@ def _later(before: Row, after: Row) -> Row:
     Kind(
         STALE_COMMIT,
         guarantee="A member begins where its group has come to, not before an acknowledged commit.",
-        singular="member was told an offset of its group's that had been overtaken",
-        plural="times a member was told an offset of its group's that had been overtaken",
+        singular="member received an offset of its group's that had been overtaken",
+        plural="times a member received an offset of its group's that had been overtaken",
         severity=Severity.SERIOUS,
         promise=_DURABLE,
         breaks=always,
@@ -130,7 +130,7 @@ def _later(before: Row, after: Row) -> Row:
     idle=no_group,
 )
 def commits(tables: Tables) -> pa.Table:
-    """Return the commits that were lost or not told, and the records that were given again."""
+    """Return the commits that were lost or not returned, and the records that were given again."""
     return anomalies(tables, _of_run)
 
 
@@ -142,7 +142,7 @@ def _of_run(case: RunFiles, rows: list[Row]) -> Iterator[GroupFinding]:
 def wrong_offsets(
     rows: Iterable[Row], on_disk: Mapping[Place, int | None] | None
 ) -> Iterator[GroupFinding]:
-    """Yield the offsets that were told and should not have been.
+    """Yield the offsets that were returned and should not have been.
 
     Args:
         on_disk: what the coordinators' topic has; None if it is not known.

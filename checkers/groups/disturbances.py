@@ -1,7 +1,7 @@
 """The times in which faults, or what they leave behind, may excuse a share group.
 
 A leader keeps in memory who holds which record, and gives that up when it fails or a member's
-connection ends; a member whose coordinator does not answer is put out. So whatever follows a fault,
+connection ends; a member whose coordinator does not answer is removed. So whatever follows a fault,
 until every client has noticed that its connections are dead, is excused, and so is what is around a
 change of a leader.
 """
@@ -16,7 +16,7 @@ from highwater.checkers.groups.events import FOREVER, Row
 from highwater.checkers.run_files import RunFiles
 
 AFTERWARDS_NS: Final = 15_000_000_000
-"""A client gives up a request after 10 s (``socket.timeout.ms``), and is then put out."""
+"""A client gives up a request after 10 s (``socket.timeout.ms``), and is then removed."""
 
 BEFORE_NS: Final = 5_000_000_000
 """How late the observer may see a new leader."""

@@ -1,15 +1,15 @@
 """``two-owners``: a partition had two owners in a group, by the word of the group's coordinator.
 
-A member owns a partition from the callback that assigns it to the one that takes it away. That is
-only what it believes: one that was put out, because the coordinator did not hear of it for as long
-as a session lasts, learns so later, and nothing is promised against that. Two things are:
+A member owns a partition from the callback that assigns it to the one that revokes it. It may be
+wrong: a member that sends no heartbeat for a session is removed from its group, and learns so
+later. Kafka does not prevent that. It promises two things:
 
 - *in one epoch* (the generation of a classic group, a member's epoch of KIP-848) a partition is
   assigned to one member. Epochs of a classic group may begin anew when it was empty (up to 0.10.0
   its coordinator forgets it then), so both must have believed to own it at the same time;
 - *a member that was replaced is refused*. When the callback of the next owner begins, the
   coordinator has given the partition away. If the owner of an older epoch asks for a commit after
-  that, and is told that it was done, the coordinator took both for owners. The answer must have
+  that, and is acknowledged, the coordinator took both for owners. The answer must have
   come before the callback that takes the partition away: later the client may have joined anew, and
   asked again as what it is then.
 
@@ -168,7 +168,7 @@ def conflict(old: Ownership, new: Ownership) -> str:
     if old.proven_ns > new.begun_ns:
         return (
             f"{new.process} was assigned {{place}} in epoch {new.epoch}; after that {old.process},"
-            f" which had it since epoch {old.epoch}, asked for a commit, and was told that it was"
-            " done."
+            f" which had it since epoch {old.epoch}, asked for a commit, which was"
+            " acknowledged."
         )
     return ""

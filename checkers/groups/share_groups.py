@@ -3,13 +3,13 @@
 - ``two-holders``: a record was given to a member while another held it. A holder has it until it
   answers, ends, or its lock has run out. Only the broker knows when that began, but not
   before the record was sent, or the holder before had given it up: what is given to the next member
-  sooner than a lock lasts after *that* was given too soon. Two more signs are told delivery counts
+  sooner than a lock lasts after *that* was given too soon. Two more signs: delivery counts
   that do not grow, and an answer that was taken from a holder whose lock had passed on to another.
   Faults excuse it (``disturbances``): who holds what is in a leader's memory alone.
-- ``acknowledged-again``: a record that a member had accepted or rejected, and was told so, was
+- ``acknowledged-again``: a record that a member had accepted or rejected, with a response, was
   given to another later, with a greater delivery count. No fault excuses that: the state is
   replicated before the answer (``__share_group_state``).
-- ``over-delivered``: a delivery count greater than the limit was told.
+- ``over-delivered``: a delivery count greater than the limit was returned.
 - ``never-given``: a record is there, and no member was ever given it, although in the end members
   waited 30 s in which nothing was given to any of them (``highwater.runtime.workload``).
 """
@@ -100,7 +100,7 @@ def no_share_group(_tables: Tables, case: RunFiles) -> str:
     ),
     Kind(
         ACKNOWLEDGED_AGAIN,
-        guarantee="What a member of a share group has accepted or rejected, and was told so, is"
+        guarantee="What a member of a share group has accepted or rejected, with a response, is"
         " not given to another again.",
         singular="record of a share group was given again after it was acknowledged",
         plural="records of a share group were given again after they were acknowledged",
@@ -247,7 +247,7 @@ def _again(record: _Deliveries) -> str:
             if later and count is not None and count > (answer["deliveries"] or FOREVER):
                 return (
                     f"{answer['process']} acknowledged ({answer['event']}) {{where}}, delivery"
-                    f" {answer['deliveries']}, and was told that it was done; {row['process']} was"
+                    f" {answer['deliveries']}, with a response; {row['process']} was"
                     f" given it afterwards, as delivery {count}."
                 )
     return ""

@@ -159,7 +159,7 @@ def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
     """Return the records that are there and that a group was not given. A kernel by ``key``.
 
     Args:
-        rows: in ``ROW``, that tell of records.
+        rows: in ``ROW``, those about records.
         members: in ``MEMBER``.
         slots: ``slot, history`` of the runs that have groups.
     """

@@ -126,7 +126,7 @@ _ENTRIES: Final = (
         loses=_SILENT,
         conditions=(Releases((((0,), (0, 11)),)), Replicas(">=", 2)),
         schedule=(
-            "A follower has a committed record and has not heard yet that it is committed. Its"
+            "A follower has a committed record and does not know yet that it is committed. Its"
             " leader fails or moves; it truncates the record, and becomes the leader."
         ),
         cure="Upgrade the brokers to 0.11 or later, their protocol and message format included.",
@@ -232,7 +232,7 @@ _ENTRIES: Final = (
             _WITH_EPOCHS,
             Replicas(">=", 3),
         ),
-        schedule="Leadership moves as planned, and one broker is slow to hear of it.",
+        schedule="Leadership moves as planned, and one broker is slow to learn of it.",
         cure="Upgrade the brokers to 2.5 or later.",
         cost="An upgrade.",
         evidence="replay",
@@ -254,7 +254,7 @@ _ENTRIES: Final = (
         ),
         schedule=(
             "Leadership moves as planned. The new leader has appended nothing yet, so it does not"
-            " know its own epoch, and tells an older follower to cut at the epoch before."
+            " know its own epoch, and makes an older follower truncate to the epoch before."
         ),
         cure="Upgrade the brokers to 2.0.1 or later.",
         cost="An upgrade.",
@@ -341,7 +341,7 @@ _ENTRIES: Final = (
             Replicas(">=", 3),
         ),
         schedule=(
-            "A follower has a record that its new leader lacks. The answer that tells it so is slow"
+            "A follower has a record that its new leader lacks. The response that says so is slow"
             " on its way; leadership moves on, and back to that leader. Meanwhile the follower has"
             " truncated by the word of another leader, and fetched as many records again. Then the"
             " answer arrives, and it truncates those; before it has fetched them again, it leads."
@@ -358,7 +358,7 @@ _ENTRIES: Final = (
         id="acks-1",
         aliases=("KAFKA-20554", "acks-0"),
         title="A leader that fails, or moves, takes records of acks=0 and acks=1 with it.",
-        loses="Records that the leader alone has; their producer was told that all is well.",
+        loses="Records that the leader alone has; their producer got a response without an error.",
         conditions=(ClientOption("acks", ("0", "1")), Replicas(">=", 2)),
         schedule="The leader acknowledges a record before any follower has it, and dies.",
         cure="acks=all, which is the default of Kafka's Java client since 3.0.",
@@ -429,7 +429,7 @@ _ENTRIES: Final = (
     ),
     Hazard(
         id="upgrade-without-elr",
-        title="An upgraded cluster has no eligible leader replicas until it is told to.",
+        title="An upgraded cluster has no eligible leader replicas until they are switched on.",
         loses=_SILENT,
         conditions=(
             On("kraft"),
@@ -500,7 +500,7 @@ _ENTRIES: Final = (
         conditions=(On("kraft"), Controllers(1)),
         schedule=(
             "The disk of the only controller is lost; it is formatted anew, with the cluster's old"
-            " id, and begins a metadata log of its own. A broker whose log is longer is told to"
+            " id, and begins a metadata log of its own. A broker whose log is longer has to"
             " truncate what was committed, and ends; started again, it truncates, and puts its"
             " replicas aside as strays (before 3.7 it deletes them). One whose log is shorter"
             " goes on at its old end, and leads topics that the controller does not know."
@@ -613,8 +613,8 @@ _ENTRIES: Final = (
             TransactionalClients(("librdkafka", "java"), renewed=True),
         ),
         schedule=(
-            "A commit is slow on its way. The client asks again on another connection, is told that"
-            " all is well and begins the next transaction; the first request arrives in that one."
+            "A commit is slow on its way. The client repeats it on another connection, which"
+            " succeeds, and begins the next transaction; the first request arrives in that one."
         ),
         cure=(
             "Java clients of 4.0 or later with transaction.version=2 (KIP-890). With others:"
@@ -739,7 +739,7 @@ _ENTRIES: Final = (
         title="A Java producer sends a record of one topic to another.",
         loses=(
             "Readers of a topic get a record that was not sent to it; its own record is not there,"
-            " and its producer was told of a time-out. The checksum is right: it does not cover"
+            " and its producer reported a timeout. The checksum is right: it does not cover"
             " the topic."
         ),
         conditions=(

@@ -48,7 +48,7 @@ CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "client": "--client librdkafka or java:RELEASE",
     "offset-reset": "--offset-reset earliest, latest or none",
 }
-"""Facts that no cluster tells, and the option for each."""
+"""Facts that no cluster returns, and the option for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +276,7 @@ class Setting:
             return ConditionAnswer(holds="unknown", why=f"{self.name} of {unknown[0]}")
         if not values and self.absent == "unknown":
             return ConditionAnswer(
-                holds="unknown", why=f"{self.name}, which the brokers do not tell"
+                holds="unknown", why=f"{self.name}, which the brokers do not return"
             )
         if not values:
             return ConditionAnswer(
@@ -289,7 +289,7 @@ class Setting:
 class Feature:
     """A finalized feature of the cluster whose level is below a number, or at least that.
 
-    A feature that is there guards; one that is not there cannot harm.
+    A feature that is there guards; one that is not there does no damage.
     """
 
     name: str
@@ -440,7 +440,7 @@ class TransactionalClients:
 
 @dataclass(frozen=True, slots=True)
 class JavaProducers:
-    """Producers of Kafka's own library, of some releases. No cluster tells who writes to it.
+    """Producers of Kafka's own library, of some releases. No cluster returns who writes to it.
 
     Attributes:
         ranges: first release, and the first one after it that is not meant.

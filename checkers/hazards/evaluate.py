@@ -75,7 +75,7 @@ def evaluate(
     """Return the advice about each hazard, worst first, and otherwise in the catalogue's order.
 
     Args:
-        answers: what no cluster tells, by the names in ``conditions.CLIENT_OPTIONS``.
+        answers: what no cluster returns, by the names in ``conditions.CLIENT_OPTIONS``.
     """
     groups = _alike(cluster.topics)
     every = [_advise(hazard, cluster, answers, groups) for hazard in hazards]

@@ -30,8 +30,8 @@ class Hazard:
         topic: one of Kafka's own that it is about; any other topic if empty.
         conditions: all have to hold, for the topic.
         schedule: how it comes about, for a person.
-        cure: what makes it safe.
-        cost: the price of the cure.
+        cure: the fix: what makes it safe.
+        cost: the price of the fix.
         evidence: what the command below does: it plays a story, replays a counterexample of
             the model or runs random faults, on real brokers; of ``source``, it shows the same end
             by another schedule.

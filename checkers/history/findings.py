@@ -121,7 +121,7 @@ def end_rows(kind: str, rows: Numbers, group: Groups, finding: Ints, *, fault: i
 
 
 def mix(first: Ints, other: Ints) -> Ints:
-    """Return a number for each pair of numbers, as unlikely to be shared as a hash."""
+    """Return a hash of each pair of numbers."""
     return first ^ (other * np.int64(-7046029254386353131))  # 2**64 divided by the golden ratio
 
 

@@ -37,7 +37,7 @@ ROW_ALONE: Final = 5
 of a producer. COUNTED is no offset run: it counts the rows of a client and slot (``place``), those
 of records among them (``last_place``), and joins their flags (``op``, bits of
 ``checkers.history.row_flags``). SINGLE and ROW_ALONE are offset runs of one row, which
-``checkers.history.steps`` makes. A row of the history that moved a reader, or tells where a log
+``checkers.history.steps`` makes. A row of the history that moved a reader, or says where a log
 ended, is kept as it is, with the bits of its fact, all greater than these."""
 
 OFFSET_RUN: Final = schema(
@@ -74,7 +74,7 @@ def offset_runs(rows: pa.Table) -> pa.Table:
 
 
 def located_rows(columns: Numbers) -> Bools:
-    """Return which rows of ``ROW`` tell by themselves at which offset their record stands."""
+    """Return which rows of ``ROW`` say by themselves at which offset their record is."""
     fact = columns["fact"]
     has_offset: Bools = columns["offset"] != NONE
     tells = any_of(fact, flags.SENT_OK | flags.SEEN) & ~any_of(fact, flags.BLIND | flags.ADRIFT)

@@ -48,7 +48,7 @@ def unexcused(rows: pa.Table) -> pa.Table:
         any_of(moves["fact"], bits)
         for bits in (flags.ASSIGNED, flags.SEEK_FLAG, flags.REBALANCED, flags.EVERYWHERE)
     )
-    # An assignment is told in a row for each partition, which all bear the number of its operation.
+    # An assignment has a row for each partition, which all bear the number of its operation.
     all_of_them = first_of(choose(moves, assigned), "client", "op")
     first_assigned = first_of(choose(moves, assigned & ~everywhere), "client", "slot", "op")
     left = _between(begin, end, all_of_them, "client", "op")

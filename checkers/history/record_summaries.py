@@ -65,7 +65,7 @@ def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
     """Rows of ``ROW`` as rows of ``TALLY``: those in doubt, and sums. A kernel by ``key``.
 
     Args:
-        rows: that tell of records.
+        rows: those about records.
         doubts: those whose records' rows are given on.
     """
     ordered, group, record = _summed(rows)

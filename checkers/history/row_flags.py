@@ -71,7 +71,7 @@ PEEK: Final = PEEK_OK | PEEK_OTHER
 SEEN: Final = READ_BY_ANY | PEEK
 SEEN_OK: Final = READ_OK | PEEK_OK
 STRAY: Final = SENT_INFO | SENT_FAIL | BLIND
-"""Rows that do not tell by themselves where their record stands, or that it stands."""
+"""Rows that do not say by themselves where their record is, or that it is in the log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ A *step* leads from one row of a client to its next in the same slot. Inside an 
 ended well and touched the slot: an operation that failed, or whose end is unknown, does not move a
 reader (KIP-98: its positions are committed with its transaction). A row's place is its offset; for
 a send without an offset it is where its record was read. A step to the next known offset, ``delta``
-1, is right: offsets at which no client saw a record, such as control markers, do not count. Jepsen
+1, is correct. Offsets without a record that a client saw (control markers) do not count. Jepsen
 looks a row's place up by its value, which is any of its places if it has two; we take the row's
 own. A send whose place is unknown is left out; Jepsen begins anew after it.
 """

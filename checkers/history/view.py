@@ -192,11 +192,11 @@ class ClientHistory:
 
     @cached_property
     def placed(self) -> Rows:
-        """``rows`` that tell where a record stands in the log; what the version order is made of.
+        """``rows`` that say where a record is in the log; what the version order is made of.
 
         Sends that took effect and know their offset; and reads, those of failed operations too,
         because a poll returns only committed records (Jepsen's ``version-orders``). Under
-        ``read_uncommitted`` it returns others too: such a read tells a place only if the send took
+        ``read_uncommitted`` it returns others too: such a read says an offset only if the send took
         effect.
         """
         sure = self.rows.not_null("offset").where(flags.SENT_OK | flags.READ_BY_ANY)

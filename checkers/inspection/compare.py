@@ -59,7 +59,7 @@ class ReplicaLogs:
         damaged: whether any range is no sound batch.
         keyed: whether a record may be missing because a later one has its key, as by compaction.
         doubted: whether the records of a log behind a hole are left out: no checksum covers
-            offsets, so that whoever may have changed a file has perhaps moved them.
+            offsets, so that a change to a file may have moved them.
         gaps: ranges of offsets between segments: a replica, the first offset, the last one.
         carried: columns that ``Differences.rows`` are to have as well.
     """

@@ -128,7 +128,7 @@ def _parts(partition_groups: Sequence[PartitionGroup]) -> dict[int, int]:
 
 
 def _sides(evidence: LogTables, facts: Mapping[int, Facts]) -> dict[int, list[Facts]]:
-    """Return the replicas of each part, told up to where compaction may have left gaps."""
+    """Return the replicas of each part, up to where compaction may have left gaps."""
     parts: dict[int, list[Facts]] = {}
     for number, part in evidence.part_of.items():
         parts.setdefault(part, []).append(facts[number])

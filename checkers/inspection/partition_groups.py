@@ -1,4 +1,4 @@
-"""Replicas of one partition, told apart from those of other topics of its name, or twice there."""
+"""Replicas of one partition, separated from those of other topics of its name, and copies."""
 
 import contextlib
 from collections import Counter
@@ -143,7 +143,7 @@ def _same_replicas(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
 
 
 def _directories(sides: Sequence[ReplicaFolder]) -> str:
-    """Return whether folders of one broker are copies of one log directory, as far as told."""
+    """Return whether folders of one broker are copies of one log directory, as far as is known."""
     ids = {side.log_dir.directory_id for side in sides}
     if None in ids:
         return ""
@@ -203,5 +203,5 @@ def _later(partitions: Sequence[Sequence[ReplicaFolder]]) -> str:
         times[side.log_dir.name] = max(times.get(side.log_dir.name, 0), _modified_s(side) or 0)
     newest = max(times, key=lambda name: times[name])
     if list(times.values()).count(times[newest]) > 1:
-        return "Nothing in them tells which is later."
+        return "Nothing in them shows which is later."
     return f"{newest} is later by the times of its files, which a copy may have changed."

@@ -177,7 +177,7 @@ def _doubt(states: Sequence[InspectedReplica]) -> Iterable[str]:
     ]
     if late:
         logs = f"log of broker {late[0]}" if len(late) == 1 else f"logs of brokers {_joined(late)}"
-        yield f"No file tells whether retention or an incomplete copy shortened the {logs}."
+        yield f"No file shows whether retention or an incomplete copy shortened the {logs}."
 
 
 def _joined(words: Sequence[str]) -> str:

@@ -315,7 +315,7 @@ def _late_start(facts: Facts, *, start: int) -> Iterator[LogFinding]:
     if first > start and log_start(facts) is None and not replica.tiered:
         says = (
             f"Its log begins with offset {first}. Retention leaves a log so, and a copy without its"
-            " first segments: no file here tells which."
+            " first segments: no file here shows which."
         )
         yield LogFinding(LATE_START, "note", says, first)
 
@@ -459,7 +459,7 @@ def _producers(facts: Facts) -> Iterator[LogFinding]:
     for row in facts.repeated:
         says = (
             f"{counted(row['count'], 'sequence number')} of an idempotent producer"
-            f" stand in it twice: {row['sequence']} of producer {row['producer_id']} at offsets"
+            f" are in it twice: {row['sequence']} of producer {row['producer_id']} at offsets"
             f" {row['first']} and {row['again']}."
         )
         yield LogFinding("repeated-sequence", "warning", says, row["first"])

@@ -123,14 +123,14 @@ def _doubt(sets: Sequence[Sequence[Facts]], row: Row) -> LogFinding:
     ]
     ids = {side.replica.log_dir.cluster_id for group in sets for side in group} - {None}
     famous = (
-        f" Their cluster id {next(iter(ids))} stands in quickstarts, so it proves nothing."
+        f" Their cluster id {next(iter(ids))} is in quickstarts, so it proves nothing."
         if ids and ids <= FAMOUS_CLUSTER_IDS
         else ""
     )
     says = (
         f"The logs of {', of '.join(brokers)} have no record in common at the"
         f" {counted(row['shared'], 'offset')} that both hold: at {first['offset']}, the first,"
-        f" {' and '.join(stands)}. No topic id tells whether these are replicas of one log: they"
+        f" {' and '.join(stands)}. No topic id shows whether these are replicas of one log: they"
         " may be of a topic that was deleted and made anew, or of another cluster. They are not"
         f" compared with each other.{famous}"
     )

@@ -24,7 +24,7 @@ Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 # Columns of an operation. What lies at a place of the file is named by the byte where it begins.
 # SENDS and POLLS count its micro-operations, but no send without a record: that is among UNSENT.
-# UNTOLD counts its polls of which it does not tell what they read, NILS what is not there at all: a
+# UNTOLD counts its polls without the records that they read, NILS what is not there at all: a
 # micro-operation, or its whole value.
 START, STOP, TYPE, F, PROCESS, TIME, INDEX, SEEKS, VALUE_AT, LOG_AT = range(10)
 SENDS, POLLS, UNSENT, UNTOLD, NILS, OP_COLUMNS = range(10, 16)

@@ -133,7 +133,7 @@ def put_keys(text: Bytes, at: int, rows: Rows, used: int, op: int, kind: int) ->
 
 @rule
 def put_polled(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int) -> Rest:
-    """Return a row for each record of ``{key [[offset value] …] …}``; notes what is not told."""
+    """Return a row for each record of ``{key [[offset value] …] …}``; counts what is missing."""
     untold = text[at] != _MAP
     at = blank(text, at + 1)
     while not (untold or closes(text[at])):
@@ -158,7 +158,7 @@ def put_polled(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int
 
 @rule
 def put_sent(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int) -> Rest:
-    """Return a row for the record of a ``:send``, whose key stands at ``at``, if it is told."""
+    """Return a row for the record of a ``:send``, whose key begins at ``at``, if it is there."""
     rows = put(rows, used, op, SEND)
     put_record(text, put_key(text, at, rows[used]), rows[used])
     if rows[used, RECORD_AT] == NONE:

@@ -25,7 +25,7 @@ def short(view: ClientHistory) -> list[tuple[str, int, int]]:
     """Find partitions whose greatest known offset no final reader reached.
 
     The foremost ``SHOWN_MAX`` of them. Counted are readers that sought the beginning (an offset
-    that is null) after that offset was known; without one, the history does not tell.
+    that is null) after that offset was known; without one, the history does not show it.
     """
     if not view.tells(flags.SEEK_FLAG):
         return []

@@ -72,7 +72,7 @@ class Read:
             of rows of ``OPERATIONS`` made of them and of other operations.
         subscribed: whether any client was subscribed to topics.
         polled: whether any poll ended well, with records or without.
-        untold: operations whose result the history does not tell, or not all of it.
+        untold: operations whose result is not in the history, or not all of it.
         cut: why not all of it could be read, a sentence; empty when it could.
     """
 
@@ -203,7 +203,7 @@ class History:
             ops: of a batch, invocations among them.
             invoked: the invocation of each, as ``Pairs.add`` returns them.
             rows: of those that ended.
-            untold: learns which did not tell their result.
+            untold: collects those without a result.
         """
         ended = (ops[:, o.TYPE] != o.INVOKE) & (ops[:, o.PROCESS] != NONE)
         short = np.flatnonzero(ended & (invoked[:, o.SENDS] > ops[:, o.SENDS]))

@@ -44,9 +44,9 @@ MEANS: Final = {
     "nonmonotonic-poll": "a poll begins at or before where its client's last one ended",
     "int-poll-skip": "one operation polls two records and none between, where some are",
     "int-nonmonotonic-poll": "one operation polls a record at or before one it has polled",
-    "nonmonotonic-send": "a client's records stand in another order than it sent them in",
-    "int-nonmonotonic-send": "one operation's records stand in another order",
-    "int-send-skip": "others' records stand between those of one operation",
+    "nonmonotonic-send": "a client's records are in another order than it sent them in",
+    "int-nonmonotonic-send": "one operation's records are in another order",
+    "int-send-skip": "others' records are between those of one operation",
     "G0": "operations follow each other in a circle, by the order of their records in the log",
     "G1c": "operations follow each other in a circle, by what they sent and read",
 }
@@ -247,7 +247,7 @@ def _doubt(topic: str, partition: int, offset: int) -> str:
     return (
         f"Key {key(topic, partition)}: offset {offset} was known, and then no reader that sought"
         " the beginning came as far again. Its log may have been wiped after it was read, have"
-        " expired, or not have answered: the history cannot tell."
+        " expired, or not have answered: the history does not show which."
     )
 
 

@@ -1,17 +1,17 @@
-"""Untold results: operations of a history that ended well, and do not say what came of them.
+"""Missing results: operations that ended well, and of which the history has no result.
 
 ``[[:poll]]`` in a completion is no empty poll: nothing is known of what it read (so end the final
 polls of Maelstrom's histories). Nothing is held against what a reader may have read there:
 
 - lost-write, unseen and vanished say that no reader read a record, or none later. They are not
-  told of a record that a poll without a result may have read: it ended after the record was sent
+  reported of a record that a poll with no result may have read: it ended after the record was sent
   (for vanished: after the record was last read), its client was not assigned to other keys alone,
   and had not read further before without an assignment, a seek or a rebalance since;
-- poll-skip and int-poll-skip say that a client passed over a record: not told where the client
+- poll-skip and int-poll-skip say that a client passed over a record: not counted where the client
   polled without a result between the two operations, or in them;
-- phantom says that no producer sent a record: not judged where a send does not say what it sent.
+- phantom says that no producer sent a record: not judged if a send lacks its records.
 
-All other kinds need only what was seen. A history in which anything is untold is never valid.
+All other kinds need only what was seen. A history in which any result is missing is never valid.
 """
 
 from bisect import bisect_left, bisect_right
@@ -49,13 +49,13 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class Untold:
-    """The operations that ended well and do not tell their result.
+    """The operations that ended well without a result.
 
     Attributes:
-        polls: process, end (ns) and first byte of each that does not tell all that it polled.
-        sends: begin (ns) of each, whatever its end, that does not tell all that it sent.
-        offsets: how many do not tell the offset of a record that they sent or polled.
-        moves: how many assignments and subscriptions do not tell their keys.
+        polls: process, end (ns) and first byte of each without all that it polled.
+        sends: begin (ns) of each, whatever its end, without all that it sent.
+        offsets: how many lack the offset of a record that they sent or polled.
+        moves: how many assignments and subscriptions lack their keys.
     """
 
     polls: list[tuple[int, int, int]] = field(default_factory=list)
@@ -87,23 +87,23 @@ class Untold:
         if self.polls:
             names = ", ".join(f"{number} {kind}" for kind, number in sorted(hidden.items()))
             sentences.append(
-                f"{_operations(len(self.polls))} polled and did not tell what was read: whether"
+                f"{_operations(len(self.polls))} polled without a list of what was read: whether"
                 " records that no other poll read are there cannot be judged"
                 f"{f' ({names} not counted)' if names else ''}."
             )
         if self.sends:
             sentences.append(
-                f"{count(len(self.sends), 'operation')} sent and did not tell which records:"
+                f"{count(len(self.sends), 'operation')} sent without a list of the records:"
                 " whether these are there, and whether what was read was sent, cannot be judged."
             )
         if self.offsets:
             sentences.append(
-                f"{_operations(self.offsets)} did not tell the offsets of all records: whether"
+                f"{_operations(self.offsets)} did not give the offsets of all records: whether"
                 " they stand in order, and at one offset each, cannot be judged."
             )
         if self.moves:
             sentences.append(
-                f"{_operations(self.moves)} assigned or subscribed and did not tell to which keys:"
+                f"{_operations(self.moves)} assigned or subscribed without their keys:"
                 " what their clients passed over cannot be judged."
             )
         return sentences
@@ -114,7 +114,7 @@ def _operations(number: int) -> str:
 
 
 def judged(anomalies: Rows, untold: Untold, path: Path) -> tuple[Rows, Counter[str]]:
-    """Return the anomalies that stand, whatever is untold; and how many of each kind do not.
+    """Return the anomalies that hold with any missing result; and how many of each kind do not.
 
     Args:
         anomalies: in ``checkers.core.anomaly.SCHEMA``.
@@ -130,7 +130,7 @@ def judged(anomalies: Rows, untold: Untold, path: Path) -> tuple[Rows, Counter[s
 
 
 def chosen(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa.Table:
-    """Return the anomalies that what is untold hides, or those that it does not. A kernel."""
+    """Return the anomalies that a missing result may explain, or the others. A kernel."""
     few = table.select(["kind", "topic", "partition", "offset", "steps"])
     mask = np.zeros(len(table), bool)
     for kind in (*_UNMET, *_PASSED, _UNSENT):
@@ -140,7 +140,7 @@ def chosen(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa
 
 
 class Hiding:
-    """Decides whether what is untold may be all that an anomaly lacks."""
+    """Decides whether a missing result may be all that an anomaly lacks."""
 
     def __init__(self, untold: Untold, path: Path) -> None:
         self._sends = min(untold.sends, default=None)
@@ -153,7 +153,7 @@ class Hiding:
         self._by_key: dict[Key, tuple[list[int], list[int]]] = {}
 
     def __call__(self, anomaly: Row) -> bool:
-        """Return whether the anomaly may be there only because something is untold."""
+        """Return whether the anomaly may be there only because a result is missing."""
         kind, steps = anomaly["kind"], anomaly["steps"]
         if kind in _UNMET:
             key, since = (anomaly["topic"], anomaly["partition"]), steps[_UNMET[kind]]["invoke_ns"]
@@ -182,7 +182,7 @@ class Hiding:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """A client at a poll of which the result is untold.
+    """A client at a poll whose result is missing.
 
     Attributes:
         end: of the poll, ns.

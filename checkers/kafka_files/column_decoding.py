@@ -77,7 +77,7 @@ class Chunk:
         positions: where each begins in the file, bytes.
         sizes: whole size of each, bytes, its offset and length fields included.
         following: the least offset of the next batch or segment.
-        context: whether it lies before the range to read, and only tells the least offset there.
+        context: whether it lies before the range to read, and only gives the least offset there.
     """
 
     legacy: bool

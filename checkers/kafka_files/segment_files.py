@@ -32,7 +32,7 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z\d+.-]*:/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """One ``.log`` file, with what its path tells.
+    """One ``.log`` file, with what its path says.
 
     Attributes:
         path: of the file; a URI where only Spark can read it (``checkers.remote_runs``).

@@ -18,20 +18,20 @@ _SAYS: Final = {
     "int-poll-skip": "{last} got {to} right after {from_} in one operation: {skipped} is left out.",
     "nonmonotonic-poll": "{last} polled {to} after {from_}: it went back.",
     "int-nonmonotonic-poll": "{last} got {to} after {from_} in one operation: it went back.",
-    "nonmonotonic-send": "{last} sent {to} after {from_}; in the log it stands before it.",
+    "nonmonotonic-send": "{last} sent {to} after {from_}; in the log it is before it.",
     "int-nonmonotonic-send": "{last} sent {to} after {from_} in one operation; in the log it"
-    " stands before it.",
+    " is before it.",
     "resurrected-value": "{first} deleted the key of {record}, acknowledged behind it; the final"
     " read returned {record} at {place} as its last value all the same.",
     "undelivered": "{first} sent {record}, acknowledged at {place}; group {group} went past it, to"
     " {to}, and none of its members was ever given it.",
     "torn-transaction": "{first} sent {from_} and {to} in one transaction, whose outcome it was"
-    " never told; the first is in the log, at {copied}, and the second is not.",
+    " never returned; the first is in the log, at {copied}, and the second is not.",
     "processed-twice": "{first} and {last} each read {record} at {place} in a transaction of group"
     " {group} that took effect.",
     "unprocessed": "{first} sent {record}, acknowledged at {place}; transactions of group {group}"
     " went past it, to {to}, and none that took effect has read it.",
-    "int-send-skip": "{last} sent {to} right after {from_} in one operation; {skipped} stands"
+    "int-send-skip": "{last} sent {to} right after {from_} in one operation; {skipped} is"
     " between them.",
 }
 _CYCLE: Final = "{count} operations, each of which came before the next, came before themselves."

@@ -1,8 +1,8 @@
 """``lost-decision``: what a controller decided, and said, is not there at the end of the run.
 
 *Said*: the answers to the harness's own requests (``harness.runs.history.DECISIONS``), and leaders
-and in-sync replicas that the observer was told (``PARTITIONS``). On KRaft a controller answers
-after the commit, and brokers tell what lies below the high watermark: both are decided for ever
+and in-sync replicas that the observer received (``PARTITIONS``). On KRaft a controller answers
+after the commit, and brokers return what is below the high watermark: both are decided for ever
 (KIP-595).
 
 *There at the end*: on KRaft the controllers' metadata logs on disk, replayed. The most up-to-date

@@ -1,6 +1,6 @@
 """``metadata-divergence``: the metadata logs of a KRaft quorum's controllers disagree on disk.
 
-Two rules of Raft say which offsets have to agree, whoever leads and whatever is down (KIP-595):
+Two rules of Raft say which offsets have to agree, under any leader (KIP-595):
 
 - *Log matching.* Where two logs have a record of the same epoch at the same offset, all before it
   is equal, committed or not: an epoch has one leader, and a follower appends only what follows its

@@ -48,7 +48,7 @@ then=$(began)
 read -r _
 [ "$(began)" = "$then" ] && kill -9 "$0"
 """
-"""Linux alone tells when a process began (proc(5)); elsewhere the JVM ends by itself."""
+"""Linux alone says when a process began (proc(5)); elsewhere the JVM ends by itself."""
 
 _LOOPBACK: Final = "127.0.0.1"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -139,9 +139,9 @@ def start(
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """Leave out what py4j tells the root logger, with a traceback, of a JVM that has ended.
+    """Leave out what py4j sends to the root logger, with a traceback, of a JVM that has ended.
 
-    A caller of the JVM gets the exception as well. There is none in py4j's own thread, which tells
+    A caller of the JVM gets the exception as well. None is in py4j's own thread, which notifies
     the JVM of objects that are no longer needed here (``clientserver.FinalizerWorker``).
     """
     return record.module != "java_gateway"

@@ -42,7 +42,7 @@ _LACKS: Final = (
     ),
     (
         r'Cannot run program "([^"]+)"',
-        "Spark's workers have no {0}, which is to be their Python",
+        "Spark's workers lack {0}, the Python that they should run",
         "Name one that they have: --spark-conf spark.pyspark.python=/path/to/python",
     ),
 )

@@ -3,7 +3,7 @@
 A transaction is all or nothing (KIP-98). Of one whose commit was acknowledged every record that is
 not there is lost, and of one that was aborted every record that is there is read wrongly; other
 checkers say so. This one judges those of unknown outcome: a time-out, a crash within the
-commit. A record is not there if the final read passed the offset that its producer was told, or
+commit. A record is not there if the final read passed the offset that its producer received, or
 the whole partition.
 """
 
@@ -38,7 +38,7 @@ from highwater.checkers.spark.engine import Rows
 SENDING: Final = schema(
     "operation", "slot", "client", "at", "offset", "there", "gone", gone=pa.bool_()
 )
-"""A send of a transaction of unknown outcome: the offset its producer was told; where the
+"""A send of a transaction of unknown outcome: the offset its producer received; where the
 final read returned the record (``there``; null: nowhere), and whether it is surely not there."""
 
 

@@ -33,7 +33,7 @@ def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) ->
     )
     with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
         [response] = client.ask_any(tuple(brokers), request)
-        done = {0, _NOT_NEEDED} if client.repeated else {0}  # whoever did not answer may have
+        done = {0, _NOT_NEEDED} if client.repeated else {0}  # a broker that did not answer may have
     partitions = [
         result
         for topic_result in response.replica_election_results

@@ -173,7 +173,7 @@ class BrokerConnection:
 
 
 class ProtocolClient:
-    """Connections to the nodes of a cluster, opened when needed, for one thread.
+    """Connections to the nodes of a cluster, opened when needed. Not thread-safe.
 
     A node that did not answer is not asked again for a moment, so that a paused broker costs an
     observer one timeout a second and not one a request.

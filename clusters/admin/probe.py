@@ -27,7 +27,7 @@ _SESSIONLESS = -1
 
 
 class ClusterProbe:
-    """The Probe of ``clusters.core.interfaces``; for one thread.
+    """The Probe of ``clusters.core.interfaces``. Not thread-safe.
 
     LEO comes from ListOffsets, sent as a debugging consumer, which every release lets read past the
     high watermark. HW comes from a Fetch at the log's end, so that no record travels. The Fetch
@@ -114,7 +114,7 @@ class ClusterProbe:
         seen = answer.topics[0].partitions[0]
         if seen.error_code:
             raise UnreachableError(
-                f"broker {broker} does not tell producers of {topic}-{partition}:"
+                f"broker {broker} does not report producers of {topic}-{partition}:"
                 f" error {seen.error_code}"
             )
         return frozenset(int(state.producer_id) for state in seen.active_producers)

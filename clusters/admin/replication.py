@@ -12,7 +12,7 @@ _LISTED: Final = 5
 
 
 class ReplicationView:
-    """Reads the metadata of every topic of a cluster; for one thread."""
+    """Reads the metadata of every topic of a cluster. Not thread-safe."""
 
     def __init__(self, cluster: Cluster) -> None:
         settings = {"bootstrap.servers": cluster.bootstrap, "log_level": "0"}

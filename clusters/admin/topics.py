@@ -81,7 +81,7 @@ def add_partitions(
             [response] = client.ask_any(tuple(brokers), _addition(name, added))
             done = {_NONE, _INVALID_PARTITIONS} if client.repeated else {_NONE}
         [result] = response.results
-        if result.error_code not in done:  # whoever did not answer may have added them
+        if result.error_code not in done:  # a broker without an answer may have added them
             raise HarnessError(
                 f"Kafka refuses to add partitions to topic {name!r}:"
                 f" {result.error_message or f'error {result.error_code}'}"

@@ -346,7 +346,7 @@ class RealCluster:
             )
 
     def probe(self) -> Probe:
-        """Return a new probe, for one thread."""
+        """Return a new probe. Not thread-safe."""
         return ClusterProbe(
             lambda broker: self._brokers[broker].level.release.wire,
             self._site.public.brokers,

@@ -76,7 +76,7 @@ class Addresses(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsemblePorts:
-    """Ports of one ZooKeeper for its peers: as the leader, for followers; and for elections."""
+    """Ports of one ZooKeeper for the others: for followers while it leads, and for elections."""
 
     quorum: int = _QUORUM_PORT
     election: int = _ELECTION_PORT

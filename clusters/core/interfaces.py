@@ -140,7 +140,7 @@ class Probe(Protocol):
         """
 
     def knows_epoch(self, broker: int, topic: str, partition: int, epoch: int) -> bool:
-        """Return whether a broker knows of a leader epoch, whoever leads in it (2.1 and later).
+        """Return whether a broker knows of a leader epoch, whatever its leader (2.1 and later).
 
         Raises:
             UnreachableError: it is down or paused.
@@ -285,7 +285,7 @@ class Network(Protocol):
     def hw_held(
         self, topic: str, partition: int, *followers: int, above: int
     ) -> AbstractContextManager[None]:
-        """Hold every answer that tells followers a HW above an offset, while the block lasts."""
+        """Hold every response to followers with a HW above an offset, while the block lasts."""
 
     def await_held(self, what: str, *targets: int, since_ns: int = 0, limit_s: float) -> None:
         """Wait until a message of one kind to each of these nodes has been held back.
@@ -408,7 +408,7 @@ class Cluster(Protocol):
         """The links between its nodes, for network faults; None without a relay."""
 
     def probe(self) -> Probe:
-        """Return a new probe with its own connections, for one thread. The caller closes it."""
+        """Return a new probe with its own connections. Not thread-safe. The caller closes it."""
 
     def finalize(self, level: Level) -> None:
         """Finalize every feature of a level's protocol on a KRaft cluster whose brokers all run.

@@ -73,7 +73,7 @@ def delete_left_topics(path: Path, say: Callable[[str], None]) -> None:
     try:
         for topic in left:
             if topic not in made:
-                say(f"the topic {topic} stays: no run of this machine has made it")
+                say(f"the topic {topic} is not deleted: no run of this machine created it")
                 continue
             healer.delete(topic)
             say(

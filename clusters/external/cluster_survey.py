@@ -177,7 +177,7 @@ class ClusterSurvey:
         self, connection: BrokerConnection, versions: _Versions, names: Sequence[str]
     ) -> dict[str, Settings]:
         if _DESCRIBE_CONFIGS not in versions.apis:
-            self._unseen.append("settings: the brokers are too old to tell them (before 0.11)")
+            self._unseen.append("settings: the brokers are too old to return them (before 0.11)")
             return {}
         settings: dict[str, Settings] = {}
         refused: dict[str, list[str]] = {}

@@ -237,7 +237,7 @@ def _lock_file(path: Path, running: int) -> int:
                 ) from None
             fcntl.flock(running, fcntl.LOCK_UN)
             raise NotYetError(f"its lock, of process {holder}, which has ended") from error
-        fcntl.flock(running, fcntl.LOCK_EX)  # whoever only asks has it for a moment
+        fcntl.flock(running, fcntl.LOCK_EX)  # a process that only asks has it for a moment
 
     try:
         await_condition(

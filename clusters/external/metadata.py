@@ -59,7 +59,7 @@ def query_identity(address: Address) -> ClusterIdentity:
         [metadata] = connection.ask(MetadataRequest(version=_WITH_CLUSTER_ID, topics=None))
         [versions] = connection.ask(ApiVersionsRequest(version=0))
     if not metadata.cluster_id:
-        raise UnreachableError(f"{address} does not tell the id of its cluster")
+        raise UnreachableError(f"{address} does not return the id of its cluster")
     newest = {api.api_key: api.max_version for api in versions.api_keys}
     return ClusterIdentity(
         cluster_id=metadata.cluster_id,

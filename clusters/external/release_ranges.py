@@ -1,4 +1,4 @@
-"""The releases that a broker may be of, by what it supports; no request tells its release.
+"""The releases that a broker may be of, by what it supports; no response has its release.
 
 On KRaft the newest supported metadata.version rises from line to line, on ZooKeeper the newest
 version of Fetch in most. Within a line they stay the same: 4.0.0, 4.0.1 and 4.0.2 look alike.

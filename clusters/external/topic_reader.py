@@ -35,7 +35,7 @@ def read_topic(kafka: Release, identity: ClusterIdentity, name: str) -> Existing
     """
     if kafka.number < _DESCRIBED:
         raise UsageError(
-            f"brokers of Kafka {kafka.name} do not tell a topic's settings",
+            f"brokers of Kafka {kafka.name} do not return a topic's settings",
             hint="They do since 0.11: give the settings as options, without --like.",
         )
     described = DescribeConfigsRequest.DescribeConfigsResource(

@@ -106,5 +106,5 @@ NAMES: Final[Mapping[int, str]] = {api.key: name for name, api in APIS.items()}
 
 
 def api_name(key: int) -> str:
-    """Return the name of a request; its number if it has none here."""
+    """Return the name of a request; its number if the name is not known."""
     return NAMES.get(key, f"api-{key}")

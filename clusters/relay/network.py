@@ -147,7 +147,7 @@ class RelayNetwork:
 
     @contextlib.contextmanager
     def hw_held(self, topic: str, partition: int, *followers: int, above: int) -> Iterator[None]:
-        """Hold every answer that tells followers a HW above an offset, while the block lasts."""
+        """Hold every response to followers with a HW above an offset, while the block lasts."""
         names = frozenset(filter(None, (topic, self.topic_id(topic))))
         links = frozenset(
             (leader, follower)

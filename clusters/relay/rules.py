@@ -24,7 +24,7 @@ Link = tuple[Node, Node]
 """Bytes from the first node to the second, whichever of them opened the connection."""
 
 Users = Literal["nodes", "clients", "both"]
-"""The users of an address: nodes that name themselves, clients, which have client ids, or both."""
+"""The users of an address: nodes that identify themselves, clients with client ids, or both."""
 
 Kind = Literal["cut", "reset", "slow", "hold"]
 HeldMessage = Literal["hw", "leadership", "isr"]

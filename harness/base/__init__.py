@@ -1,1 +1,1 @@
-"""The base of every room: errors, files, waiting, limits, words for a person."""
+"""The base of every package: errors, files, waiting, limits, words for a person."""

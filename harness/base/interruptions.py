@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while something must be undone: told at once, and held until it is done."""
+"""Ctrl-C and SIGTERM while something must be undone: printed at once, delayed until it is done."""
 
 import contextlib
 import os
@@ -36,7 +36,7 @@ def tell(number: int) -> None:
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[None]:
-    """Hold signals that come within the block until its end; each is told about at once.
+    """Hold signals that come within the block until its end; print a line about each at once.
 
     They have a handler meanwhile, since children inherit what is ignored, but no handler. Only the
     main thread gets signals: in another one this does nothing.

@@ -26,7 +26,7 @@ def await_condition(
 
     Args:
         look: returns what is seen, and reads all of it anew. A bool is refused: after the limit
-            it could not be told what it was made of.
+            the cause could not be found.
         until: the condition; without one, whatever a look returns will do.
         what: the condition in words, as in "waited 30 s for <what>".
         passing: errors of a look that only mean "not yet", as ``NotYetError`` always does.

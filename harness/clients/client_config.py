@@ -26,7 +26,7 @@ CALM_RATE: Final = 2_000
 def common(
     bootstrap: str, client_id: str, log: logging.Logger, *, quirks: Mapping[str, str]
 ) -> Settings:
-    """Return settings of every client; ``quirks`` are the release's, and come last."""
+    """Return settings of every client; ``quirks``, the release's settings, override them."""
     return {
         "bootstrap.servers": bootstrap,
         "client.id": client_id,
@@ -68,7 +68,7 @@ def producer(plan: Plan, common_settings: Settings, *, acks: str | None = None) 
         "max.in.flight.requests.per.connection": 5,  # as the Java client
         "retry.backoff.ms": 100,
         "retry.backoff.max.ms": 1_000,
-        # Records go out one by one at a low rate, so that each has a fate of its own.
+        # Records go out one by one at a low rate, so that each has an outcome of its own.
         "linger.ms": 0 if 0 < workload.rate <= CALM_RATE else 5,
         # Bounded, so that a stalled cluster stalls the producer and not the machine's memory.
         "queue.buffering.max.messages": QUEUE_RECORDS,

@@ -58,7 +58,7 @@ REFUSED_LOCALLY: Final = FAIL
 
 
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - that is their public name
-"""The client gave up waiting because we told it to: no answer at all."""
+"""The client gave up waiting because we told it to: no response at all."""
 
 
 def delivered(code: int, *, retries: bool) -> str:

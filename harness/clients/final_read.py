@@ -68,7 +68,7 @@ class LastStableOffsets:
         fences: partition to the offset of a record that every in-sync replica has; None is none.
         limit_s: seconds after which no transaction should be open any more; None: not known,
             and nothing stands.
-        ask: returns the last stable offset that the leader of a partition tells; -1 if it does not.
+        ask: returns the last stable offset by the leader of a partition; -1 without a response.
         clock: seconds, monotonic.
 
     Attributes:
@@ -286,7 +286,7 @@ def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: 
         bounds = await_condition(
             lambda: client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S),
             lambda bounds: bounds is not None,
-            what=f"the leader to tell where {topic}-{partition} begins",
+            what=f"the leader to return where {topic}-{partition} begins",
             limit_s=max(deadline - time.monotonic(), 0),
             passing=(KafkaException,),
         )

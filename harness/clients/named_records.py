@@ -25,7 +25,7 @@ _LAST_S: Final = 1.0
 
 
 class NamedRecords:
-    """One producer for named records. For one thread.
+    """One producer for named records. Not thread-safe.
 
     Args:
         settings: of a producer.

@@ -35,7 +35,7 @@ _PATIENCE: Final = {
 
 
 class NamedTransactions:
-    """One transactional producer for named records. For one thread.
+    """One transactional producer for named records. Not thread-safe.
 
     Args:
         settings: of a transactional producer.
@@ -62,7 +62,7 @@ class NamedTransactions:
         self.answered = True
         """Whether the coordinator has answered every end of a transaction."""
         self.appended = 0
-        """How many records of the last transaction have an offset, as their leader has told it."""
+        """How many records of the last transaction have an offset from their leader."""
         self.errors: dict[str, str] = {}
         """Records that were not appended, to the client's knowledge, and names of its errors."""
         self._library = library
@@ -89,7 +89,7 @@ class NamedTransactions:
         self.appended = 0
 
     def send(self, value: str, partition: int) -> int:
-        """Send a record within the transaction; return its offset, as the leader has told it.
+        """Send a record within the transaction; return its offset, as the leader has returned it.
 
         Raises:
             HarnessError: it was not appended.

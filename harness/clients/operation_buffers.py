@@ -23,11 +23,11 @@ from highwater.harness.runs.recorder import FLUSH_S, Columns, Recorder
 
 TAPE_ROWS: Final = 8192
 _WIDTH: Final = 3
-_NOT_TOLD: Final = -1  # acks=0 is told no offset
+_NOT_TOLD: Final = -1  # with acks=0 no offset is returned
 Places = Mapping[int, int | None] | Mapping[None, None]
 """Partition to offset, None where it is unknown; or the one place that stands for none."""
 Answered = Callable[[int, ClientError | None, DeliveredRecord], None]
-"""Told a record's sequence number, and what became of it."""
+"""Called with a record's sequence number and its outcome."""
 
 
 class OperationBuffer(Protocol):

@@ -30,7 +30,7 @@ class SendOutcome:
     """The outcome of sending one record, as the history has it.
 
     Attributes:
-        offset: None when it was not told.
+        offset: None when the broker did not return it.
         error: the client's error name; None when ok, or when the limit passed first.
     """
 

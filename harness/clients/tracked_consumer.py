@@ -1,6 +1,6 @@
 """A consumer of the topic under test that knows when it is moved, and says so.
 
-A history in which positions jump unseen cannot tell a reader that was sent elsewhere from one that
+A history in which positions jump unseen does not separate a reader that was moved from one that
 stepped over records. So nothing moves a reader but this: ``auto.offset.reset`` is ``error``, upon
 which librdkafka stops reading the partition and says so, and a consumer that is assigned partitions
 by its group starts from offsets that it looked up itself. One with another ``auto.offset.reset`` is
@@ -31,19 +31,19 @@ _STORED: Final = -1000
 
 
 class MoveCallback(Protocol):
-    """Told what moved a reader: a kind of ``history``, and whether a poll was under way."""
+    """Called with what moved a reader: a kind of ``history``, and whether a poll was under way."""
 
     def __call__(self, kind: str, places: Places, *, within: bool) -> None:
         """Take note."""
 
 
 class TrackedConsumer:
-    """One consumer, for one thread.
+    """One consumer. Not thread-safe.
 
     Args:
         settings: from ``client_config.consumer``.
         partitions: how many the topic has.
-        moved: told of every move, before a record is read from there.
+        moved: called at every move, before a record is read from there.
         journal: of a member of a group; with it, the member commits where it is before it gives a
             partition up.
         library: that the consumer is of.
@@ -210,7 +210,7 @@ class TrackedConsumer:
     def _replaced(self, moves: Mapping[int, int]) -> bool:
         """Have the client read partitions from elsewhere; return whether it still has them.
 
-        A client that the group has put out has lost them already, and says so at the next poll.
+        A client that the group has removed has lost them already, and says so at the next poll.
         """
         places = _at_all(self._topic, moves)
         try:

@@ -46,7 +46,7 @@ class TransactionEnd:
 
     Attributes:
         error: the client's name of what went wrong; None when nothing did.
-        answered: whether its end was told, or the client gave up waiting.
+        answered: whether its end was acknowledged, or the client gave up waiting.
         usable: whether the producer can begin another one.
     """
 
@@ -57,7 +57,7 @@ class TransactionEnd:
 
 
 class TransactionalProducer:
-    """One transactional producer, from its InitProducerId to its end. For one thread."""
+    """One transactional producer, from its InitProducerId to its end. Not thread-safe."""
 
     def __init__(
         self,

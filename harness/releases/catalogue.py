@@ -56,7 +56,7 @@ _ENTRIES = (
         drivers=("local",),
         note=(
             "Records have no timestamps. Neither ApiVersions nor CreateTopics is there, so the "
-            "client is told what it talks to, and topics are written in ZooKeeper."
+            "client is configured with the release, and topics are written in ZooKeeper."
         ),
     ),
     Release(
@@ -176,7 +176,7 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH_EXACT,
         window_widens=False,
         note=(
-            "Answers a follower that was told an older HW at once (2.4.0 to 2.5.1 only), so "
+            "Answers a follower that has an older HW at once (2.4.0 to 2.5.1 only), so "
             "that the HW-lag window of an idle partition closes in milliseconds."
         ),
     ),
@@ -204,7 +204,7 @@ _ENTRIES = (
         extra_jars=_RELOAD4J,
         coordination="zookeeper",
         note=(
-            "On ZooKeeper: a KRaft controller of this line does not tell who leads its quorum "
+            "On ZooKeeper: a KRaft controller of this line does not report its quorum's leader "
             "(KIP-919 came with 3.7). Has KAFKA-18991."
         ),
     ),

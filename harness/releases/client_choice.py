@@ -85,7 +85,7 @@ class ClientChoice:
             return "they know classic groups only" if newer and python else ""
         number = self.release.number
         if number < _METADATA:
-            return "before 2.5 a consumer does not tell the generation of its group"
+            return "before 2.5 a consumer does not report the generation of its group"
         if newer and number < CONSUMER_SINCE:
             return "before 4.0 they have a preview of KIP-848"
         return ""

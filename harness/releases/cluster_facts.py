@@ -40,7 +40,7 @@ OWN_TOPICS: Final = (POSITIONS, TRANSACTIONS, SHARE_GROUPS, REMOTE_TIER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRange:
-    """The releases that a broker may be of; no request of Kafka tells its release.
+    """The releases that a broker may be of; no response of Kafka has its release.
 
     Attributes:
         first: the oldest that it may be, such as (4, 0).

@@ -37,7 +37,7 @@ _EXPLANATIONS = {
         "epoch by epoch until both agree (KIP-279)."
     ),
     Truncation.ON_FETCH: (
-        "A follower fetches with its last epoch, and the leader's answer tells where the logs "
+        "A follower fetches with its last epoch, and the leader's response says where the logs "
         "diverge (KIP-595)."
     ),
 }

@@ -29,7 +29,7 @@ SUBSCRIBE: Final = "subscribe"
 SEEK: Final = "seek"
 REBALANCE: Final = "rebalance"
 END: Final = "end"
-"""Kinds. ``send`` and ``read`` are one record each. ``end`` tells where a log ended: ``offset`` is
+"""Kinds. ``send`` and ``read`` are one record each. ``end`` says where a log ended: ``offset`` is
 the next record's (foreign histories alone have it). The others are what moves a reader, one row for
 each partition concerned (none: one row without a partition): from now on it reads exactly these
 (``assign``) or may be given these (``subscribe``), goes on from ``offset`` (``seek``; null: from
@@ -61,9 +61,9 @@ OPERATIONS: Final = pa.schema(
         pa.field("invoke_ns", pa.int64(), nullable=False),
         pa.field("complete_ns", pa.int64()),  # null: never answered
         pa.field("topic", _WORD, nullable=False),
-        pa.field("partition", pa.int32()),  # null: the client never chose or told one
-        pa.field("offset", pa.int64()),  # null: not told (acks=0, or no answer)
-        pa.field("leader_epoch", pa.int32()),  # as the client was told; null: it was not
+        pa.field("partition", pa.int32()),  # null: the client never chose one, or none was returned
+        pa.field("offset", pa.int64()),  # null: not returned (acks=0, or no response)
+        pa.field("leader_epoch", pa.int32()),  # as the broker returned it; null: it did not
         pa.field("acks", _WORD),  # 0, 1, all; null for reads
         pa.field("value", pa.string(), nullable=False),  # the record's id, see record_id(); a group
         pa.field("error", _WORD),  # the client's error name; null when ok
@@ -143,7 +143,7 @@ LOG_LINES: Final = pa.schema(
 WIRE: Final = pa.schema(
     [
         pa.field("time_ns", pa.int64(), nullable=False),
-        # fetch: a follower asks for its LEO; told: it hears a HW; held: it was not to hear it;
+        # fetch: a follower asks for its LEO; told: it gets a HW; held: it was not to get it;
         # leadership: a controller tells who leads; isr: a change of an ISR is asked for
         pa.field("kind", pa.string(), nullable=False),
         pa.field("source", pa.int32(), nullable=False),  # who sends; 0: ZooKeeper, the controller
@@ -268,7 +268,7 @@ GROUPS: Final = pa.schema(
         pa.field("process", pa.string(), nullable=False),
         pa.field("group", pa.string(), nullable=False),
         # assigned: the member was given a partition, and begins at offset; revoked: it gave it up;
-        # lost: it learned that it had been put out; commit: it asked to commit offset; committed:
+        # lost: it learned that it had been removed; commit: it asked to commit offset; committed:
         # it was told the group's offset (null: none); given: a poll returned the records from
         # offset to before end; sought: it goes on from offset, as its own was not there; ended: its
         # client left, or (outcome info) ended as by a crash.
@@ -280,11 +280,11 @@ GROUPS: Final = pa.schema(
         pa.field("offset", pa.int64()),
         pa.field("end", pa.int64()),  # of given
         pa.field("epoch", pa.int32()),  # of assigned: the generation, or the member's epoch
-        pa.field("deliveries", pa.int32()),  # of acquired: the delivery count that was told
+        pa.field("deliveries", pa.int32()),  # of acquired: the delivery count in the response
         pa.field("error", pa.string()),  # the client's error name; null when ok
     ]
 )
-"""What members of groups did and were told: a row for each partition, or record of a share group.
+"""What members of groups did, and responses: a row for each partition, or record of a share group.
 
 ``invoke_ns`` and ``complete_ns`` of assigned, revoked and lost are the begin and the end of the
 client's callback. The process ``reader`` asks for the group's offsets when all has ended. Only runs

@@ -83,7 +83,7 @@ class Track:
 
     @cached_property
     def samples(self) -> list[ReplicaSample]:
-        """The answers that told both LEO and HW."""
+        """The responses that had both LEO and HW."""
         complete = (self.leo != UNKNOWN) & (self.hw != UNKNOWN)
         columns = (column[complete].tolist() for column in (self.time_ns, self.leo, self.hw))
         return [ReplicaSample(*row) for row in zip(*columns, strict=True)]
@@ -181,7 +181,7 @@ class PartitionTrace:
 
         Args:
             others: leader epochs in which another record was written at its offset. A broker that
-                was deposed, and has not heard of it, still answers.
+                was deposed, and does not know it yet, still answers.
         """
         if answered_ns is None:
             return None

@@ -125,11 +125,11 @@ class Recorder:
         self._append_now(STEPS_TABLE, {"event": event, **row})
 
     def partition(self, **row: object) -> None:
-        """Record a row of ``PARTITIONS``; the time is now unless told."""
+        """Record a row of ``PARTITIONS``; the time is now unless it is given."""
         self._add("events/partitions", {"time_ns": self.clock(), **row})
 
     def replica(self, **row: object) -> None:
-        """Record a row of ``REPLICAS``; the time is now unless told."""
+        """Record a row of ``REPLICAS``; the time is now unless it is given."""
         self._add("events/replicas", {"time_ns": self.clock(), **row})
 
     def decision(self, evidence: str, kind: str, subject: str, **row: object) -> None:
@@ -147,15 +147,15 @@ class Recorder:
         self._add(FETCHES_TABLE, {"time_ns": self.clock(), **row})
 
     def group(self, row: dict[str, object]) -> None:
-        """Record a row of ``GROUPS``, whose times are told."""
+        """Record a row of ``GROUPS``, whose times are given."""
         self._add(GROUPS_TABLE, row)
 
     def wire(self, row: dict[str, object]) -> None:
-        """Record a row of ``WIRE``, whose time is told."""
+        """Record a row of ``WIRE``, whose time is given."""
         self._add(WIRE_TABLE, row)
 
     def message(self, row: dict[str, object]) -> None:
-        """Record a row of ``MESSAGES``, whose time is told."""
+        """Record a row of ``MESSAGES``, whose time is given."""
         self._add(MESSAGES_TABLE, row)
 
     def log_lines(self, rows: Sequence[dict[str, object]]) -> None:
@@ -194,7 +194,7 @@ class Recorder:
         self.check()
         try:
             self._append(columns)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the whole run must hear of it
+        except Exception as error:  # noqa: BLE001 - whatever it is, the whole run must learn of it
             self._fail(error)
         self.check()
 
@@ -229,7 +229,7 @@ class Recorder:
             self._write_rows()
             for stream in self._streams.values():
                 stream.close()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run must hear of it
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run must learn of it
             self._fail(error)
             for stream in self._streams.values():
                 stream.abandon()

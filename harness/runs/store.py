@@ -64,7 +64,7 @@ class StandingEnd(msgspec.Struct, frozen=True, kw_only=True):
     """A partition in which the final read ended at the last stable offset, before the fence.
 
     Attributes:
-        lso: the last stable offset, as the leader told it; read_committed readers stop before it.
+        lso: the last stable offset, as its leader has it; read_committed readers stop before it.
         fence: offset of the fence, which every in-sync replica has.
         seconds: for how long the reader had stood there.
     """

@@ -68,7 +68,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: lost-write, divergence, poll-skip …; docs/checkers.md has them all.
         partition: -1 where it is of none, as a decision about a topic.
-        offset: where it was acknowledged or stands; None when no client was told.
+        offset: where it was acknowledged or stands; None when no client received it.
         value: the record's id; None when it cannot be read.
         sentence: the finding, for a person.
         breaks: whether the policy says that this breaks a promise.
@@ -167,7 +167,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """The verdict for a person: a valid run that lost records is told from one that did not."""
+        """The verdict for a person: a valid run that lost records differs from one that did not."""
         return in_words(self.verdict, self.ledger.lost)
 
     @property

@@ -28,7 +28,7 @@ from highwater.runtime.executed_steps import whole_steps
 State = Literal["kept", "explained", "unexplained", "unknown", "failed"]
 STATES: Final[tuple[State, ...]] = ("kept", "explained", "unexplained", "unknown", "failed")
 """Every promise was kept; what was not follows from the rules of the release; it does not; it could
-not be told; the harness itself could not go on."""
+not be judged; the harness itself could not go on."""
 
 TOLD_MOST: Final = 5
 """Sentences about what is unexplained in a run; its report has all."""

@@ -38,7 +38,7 @@ _COLOURS: Final[dict[Verdict, str]] = {
     "unknown": "yellow",
 }
 _TOLD_MAX: Final = 20
-"""Partitions of which the terminal tells more than a line; --json and --html tell all."""
+"""Partitions of which the terminal shows more than a line; --json and --html show all."""
 
 
 @on_spark
@@ -67,7 +67,7 @@ def inspect(
     from highwater.checkers.inspection.log_dirs import log_dirs
     from highwater.checkers.spark.session import spark as session_of
 
-    dirs = log_dirs(directories)  # wrong usage is told before Spark starts
+    dirs = log_dirs(directories)  # wrong usage ends before Spark starts
     if html is not None:
         require_writable(html, "--html")
     folders = count(len(dirs), "log directory", "log directories")

@@ -39,7 +39,7 @@ def rules(
         bool, Option("--json", help="Print all of them as JSON, those in common, too.")
     ] = False,
 ) -> None:
-    """List the rules that tell releases apart, and which release has which."""
+    """List the rules in which releases differ, and which release has which."""
     if transactions:
         _rules_of_transactions(kafka, client, as_json=as_json)
         return

@@ -125,7 +125,7 @@ def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[st
 
 
 def _unclean(logs: Path, topic: str) -> Iterator[dict[str, Any]]:
-    """Yield unclean elections as each KRaft controller tells them: several tell of each."""
+    """Yield unclean elections as each KRaft controller logs them: several log each."""
     for path in logs.glob("controller*.log"):
         yield from (row for row in _ours(path, topic) if row["kind"] == "unclean")
 

@@ -64,7 +64,7 @@ class ClusterKey:
 class ClusterPool:
     """Warm clusters, started when a plan needs one and closed when there are too many.
 
-    A context manager, for one thread. Whatever happens, leaving it ends every broker.
+    A context manager. Not thread-safe. Whatever happens, leaving it ends every broker.
     """
 
     def __init__(self, directory: Path, *, warm: int = 1) -> None:

@@ -174,7 +174,7 @@ def wire_watched(
         columns = {name: value for name, value in row.items() if name != "what"}
         if "topic" in columns:
             columns["topic"] = topic
-        with contextlib.suppress(HarnessError):  # the recorder has told the run of it
+        with contextlib.suppress(HarnessError):  # the recorder has reported it to the run
             recorder.wire({**columns, "time_ns": time_ns})
 
     network.watch(watch)

@@ -71,7 +71,7 @@ def _check_external(plan: Plan) -> None:
         "a story needs settings of brokers": plan.story is not None or plan.schedule is not None,
         "settings of brokers are their owner's": bool(plan.broker_config),
         "its owner upgrades it": bool(plan.to or plan.protocol or plan.format),
-        "the wire stands between nodes that Highwater starts": plan.wire or plan.wire_clients,
+        "the wire is between nodes that Highwater starts": plan.wire or plan.wire_clients,
         "controllers and ZooKeepers are their owner's": plan.controllers != 1,
         "its brokers are their owner's": (
             plan.trace_flushes or plan.log_dirs != 1 or plan.racks != 0 or plan.tiered
@@ -212,7 +212,7 @@ def _check_story(plan: Plan, story: Story) -> None:
         )
     if reason := story.why_not(release(plan.kafka)):
         raise UsageError(
-            f"the story {story.name} cannot be told on Kafka {plan.kafka}: {reason}",
+            f"the story {story.name} cannot be played on Kafka {plan.kafka}: {reason}",
             hint="Choose another release, or another story.",
         )
     if plan.topic.min_insync_replicas > story.min_isr_most:
@@ -238,7 +238,7 @@ def _check_story(plan: Plan, story: Story) -> None:
         )
     if plan.workload.producers:
         raise UsageError(
-            "a story sends every record itself, and knows where each one stands",
+            "a story sends every record itself, and knows the offset of each",
             hint="Leave --producers out, or use a nemesis.",
         )
 
@@ -361,7 +361,7 @@ def _check_reader_library(plan: Plan) -> None:
         "an external cluster's settings of clients are librdkafka's": (
             plan.external is not None and choice.library != KAFKA_PYTHON
         ),
-        "from which broker a reader fetches, librdkafka alone tells": plan.racks > 0,
+        "from which broker a reader fetches, librdkafka alone reports": plan.racks > 0,
         f"{choice.title} have no compression {codec}": not choice.compresses(codec),
         f"{choice.title} are no members of such a group: {no_member}": (
             workload.subscribe > 0 and bool(no_member)

@@ -17,7 +17,7 @@ from highwater.runtime.workload import Counts
 FULL_DISK_BYTES: Final = 1 << 20
 
 Progress = Callable[[str], None]
-"""Told what begins now, in a few words; the last word is ``frozen``."""
+"""Called with what begins now, in a few words; the last word is ``frozen``."""
 
 
 class ProgressLine:

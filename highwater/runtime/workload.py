@@ -83,7 +83,7 @@ def may_be_open_s(timeout_s: float | None, *, answered: bool) -> float | None:
 
     Args:
         timeout_s: ``transaction.timeout.ms`` of clients that may crash, if there were any.
-        answered: whether every other client was told the end of each of its transactions.
+        answered: whether every other client received the end of each of its transactions.
 
     Returns:
         None if it is not known: the time-out of these others is long.
@@ -440,7 +440,7 @@ class RunningWorkload:
         def guarded() -> None:
             try:
                 loop()
-            except BaseException as error:  # noqa: BLE001 - check() raises it where it is heard
+            except BaseException as error:  # noqa: BLE001 - check() raises it in the run's thread
                 self._failure = self._failure or error
 
         thread = threading.Thread(target=guarded, name=name, daemon=True)

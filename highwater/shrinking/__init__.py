@@ -1,1 +1,1 @@
-"""Runs again: the same steps once more, or the fewest that still do the same harm."""
+"""Runs again: the same steps once more, or the fewest with the same anomaly."""

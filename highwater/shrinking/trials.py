@@ -121,7 +121,7 @@ class HitThreshold:
 
 @dataclass(slots=True, kw_only=True)
 class Trials:
-    """Tries plans; for one thread.
+    """Tries plans. Not thread-safe.
 
     Attributes:
         folder: has ``attempts.jsonl``, and in ``runs`` the runs of the last plan that was accepted.

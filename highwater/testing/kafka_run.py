@@ -147,7 +147,7 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
         )
     if "story" not in words and "nemesis" not in words:
         raise UsageError(
-            "kafka_run is told neither a story nor a nemesis",
+            "kafka_run has neither a story nor a nemesis",
             hint=f'Write kafka_run(nemesis="kill,pause"), or name a story. {nearest("", STORIES)}',
         )
     if "story" in words:

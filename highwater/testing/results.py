@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from highwater.harness.runs.plan import Plan
     from highwater.harness.runs.verdict import Anomaly
 
-_SHOWN_MAX: Final = 3  # anomalies that a failure tells; the report has all
+_SHOWN_MAX: Final = 3  # anomalies that a failure shows; the report has all
 
 
 class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, in pytest.raises
@@ -142,7 +142,7 @@ class Result:
             kinds: such as ``lost-write``; docs/checkers.md has them all.
 
         Raises:
-            AssertionError: there is one; its story is told.
+            AssertionError: there is one; the message has its story.
             CannotJudge: the verdict is ``unknown``.
         """
         __tracebackhide__ = True

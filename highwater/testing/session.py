@@ -26,12 +26,12 @@ _WARM: Final = 2  # of one release: a story may have broker settings of its own
 
 
 class Laboratory:
-    """Performs plans and lends clusters; a context manager, for one thread.
+    """Performs plans and lends clusters; a context manager. Not thread-safe.
 
     Clusters of one release on one driver are warm at a time: tests come in that order.
 
     Args:
-        say: is told what takes long before the first result.
+        say: called with what takes long before the first result.
     """
 
     def __init__(

@@ -125,21 +125,21 @@ def _on_wire(kafka: Release, driver: str) -> str:
 
 @fault("hold-hw")
 def hold_hw(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Hold back every answer that would tell a follower a higher HW: its window stays open."""
+    """Hold back every response with a higher HW for a follower: its window stays open."""
     network = _network(cluster)
     rule = RelayRule(kind="hold", links=into(broker, network.brokers), what="hw")
     with network.under(rule):
-        yield f"broker {broker} hears of no higher HW"
+        yield f"broker {broker} receives no higher HW"
 
 
 @fault("hold-leadership")
 def hold_leadership(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Hold back what the controller tells a broker about leaders: it goes on in its old role."""
+    """Hold back the controller's requests to a broker about leaders: it goes on in its old role."""
     network = _network(cluster)
     sources = network.nodes | {broker}
     links = frozenset((source, broker) for source in sources)
     with network.under(RelayRule(kind="hold", links=links, what="leadership")):
-        yield f"broker {broker} hears of no new leader"
+        yield f"broker {broker} learns of no new leader"
 
 
 @fault("hold-isr")
@@ -156,12 +156,12 @@ def controller_isolate(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Cut a controller or ZooKeeper off from the others, both ways; brokers still reach it.
 
     So a leader of the quorum goes on to answer brokers, and can commit nothing, until it resigns or
-    hears of the next one. Several are each cut off from every other.
+    learns of the next one. Several are isolated from each other.
     """
     network = _network(cluster)
     if not network.controllers.issuperset(aim.controllers):
         raise HarnessError(
-            "the wire does not stand between these ZooKeepers",
+            "the wire is not between these ZooKeepers",
             hint="It takes addresses of 127.0.0.0/8, as Linux has them (docs/wire.md).",
         )
     links = between(aim.controllers, network.controllers)

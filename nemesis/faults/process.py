@@ -76,14 +76,14 @@ def crash_loop(cluster: Cluster, broker: int) -> Iterator[str]:
 def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
     """Freeze a broker until its session has ended; healing wakes it, believing that it leads.
 
-    Until it hears otherwise it answers its clients as the leader that it no longer is.
+    Until it learns otherwise it answers its clients as the leader that it no longer is.
     """
     target = cluster.brokers[broker]
     awake = {broker.id for broker in cluster.brokers.values() if broker.state == "running"} - {
         broker
     }
     if not awake and cluster.release.coordination == "kraft":
-        raise UnreachableError("no broker is left that could tell whether its session has ended")
+        raise UnreachableError("no broker is left that could show whether its session has ended")
     target.pause()
     try:
         _await_end(cluster, broker)
@@ -105,7 +105,7 @@ def _await_end(cluster: Cluster, broker: int) -> None:
             )
         except WaitTimeoutError as error:
             if cluster.release.coordination == "kraft":  # known from brokers, that may be cut off
-                raise UnreachableError("no broker that is awake hears of the controller") from error
+                raise UnreachableError("no broker that is awake knows the controller") from error
             raise
 
 

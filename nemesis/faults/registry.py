@@ -43,8 +43,8 @@ class FaultTarget:
         levels: of the upgrade under way, from where all brokers began to where they are to be.
         client: name of its target; empty if its scope is no client, or any client will do.
         message: the kind of message that it is about, in words; see ``nemesis.message_spec``.
-        note: tells the run what happens to a broker before all of the fault has happened.
-        miss: tells the run that nothing happened, so that it proves nothing, and why.
+        note: records what happens to a broker before all of the fault has happened.
+        miss: records that nothing happened, so that it proves nothing, and why.
         healing: whether the run is over, and all faults are being healed.
         stopped: whether the run was told to end early, so that a long fault should not go on.
     """

@@ -184,7 +184,7 @@ def _on_checkpoint(
     harm: Callable[[Path, FaultTarget], None],
     says: str,
 ) -> Iterator[str]:
-    """Harm a checkpoint of a broker that is killed.
+    """Damage a checkpoint of a broker that is killed.
 
     If the broker does not serve its replicas then, healing removes the file, as an administrator
     would have to, and starts the broker once more.

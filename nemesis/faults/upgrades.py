@@ -41,7 +41,7 @@ def upgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def downgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Roll every broker back to the jars before, in order, as long as the protocol is theirs.
 
-    Once the newer protocol was spoken Kafka's upgrade notes promise no way back, and none is tried.
+    Kafka's upgrade notes allow no downgrade once the newer protocol was used; none is tried then.
     On KRaft the controller goes first here, too.
     """
     at = _height(cluster, aim.levels)
@@ -68,7 +68,7 @@ def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None)
     A KRaft cluster whose brokers have the jars already only begins to use their features.
 
     Args:
-        note: told of each broker that runs again.
+        note: called for each broker that runs again.
         topic: whose replicas have to be in sync before the next broker; None: there is none yet.
 
     Raises:

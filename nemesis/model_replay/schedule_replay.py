@@ -106,7 +106,7 @@ def _all_are_down(schedule: Schedule) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A schedule as something that can be cast and played, as a story is."""
+    """A schedule as something that can be played on brokers, as a story is."""
 
     schedule: Schedule
 

@@ -123,7 +123,7 @@ def _client_of(plan: Plan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TransactionReplay:
-    """A counterexample of transactions as something that can be cast and played."""
+    """A counterexample of transactions as something that can be played on brokers."""
 
     counterexample: TransactionCounterexample
 

@@ -127,7 +127,7 @@ def unclean(context: ScheduleContext) -> None:
         context,
         lambda seen: seen[a].hw > offset,
         what=f"broker {a} to commit {VICTIM}",
-        limit_s=20,  # it is told of its ISR when the controller has given up on dead containers
+        limit_s=20,  # the controller sends its ISR after giving up on dead containers
         brokers=(a,),
     )
     context.nemesis.inject("kill", a)

@@ -1,7 +1,7 @@
 """The story of a cluster with one controller, whose disk is lost.
 
-What a quorum decides is on the disks of its voters. A voter of several that comes back empty is
-told what was decided; a single one has no other to ask. It is formatted anew, with the cluster's
+What a quorum decides is on the disks of its voters. One of several that comes back empty gets
+it from the others; a single one has no other. It is formatted anew, with the cluster's
 old id, and begins a metadata log of its own. A broker whose log is longer has to truncate what was
 committed, and ends (``KafkaRaftClient.handleFetchResponse``); started again, it truncates, and puts
 the replicas of every topic aside as strays (KAFKA-15605). A broker whose log is shorter goes on at
@@ -24,7 +24,7 @@ _ANSWERS: Final = (3, 7)
 def _tells_nothing(release: Release) -> str:
     if release.coordination == "kraft" and release.number >= _ANSWERS:
         return ""
-    return "no controller of it tells by itself how long its log is (KIP-919)"
+    return "no controller of it reports by itself how long its log is (KIP-919)"
 
 
 @story(
@@ -46,7 +46,7 @@ def lost_metadata(context: ScheduleContext) -> None:
     settle(context)
     [controller] = context.cluster.controllers
     old = context.until(
-        lambda: _end_of_log(context, controller), what="the controller to tell how long its log is"
+        lambda: _end_of_log(context, controller), what="the controller to report its log's end"
     )
     context.nemesis.inject("controller-disk-loss", controllers=[controller])
     for broker in context.replicas:

@@ -45,7 +45,7 @@ _COMMITTED: Final = """
     expire B for C
     let C
 """
-"""Both fetch m3, and with their next fetch let A commit it; they hear of that too late."""
+"""Both fetch m3, and with their next fetch let A commit it; they learn of that too late."""
 
 _LOSS: Final = _COMMITTED.format(first="checkpoint A", then="") + "heal"
 _DIVERGENCE: Final = _COMMITTED.format(first="", then="checkpoint A") + "send m4 to C\n heal"
@@ -114,7 +114,7 @@ def kill_leader(context: ScheduleContext, offset: int) -> float:
     context.nemesis.inject("kill", a)
     if not context.cluster.release.window_widens:
         context.note(
-            f"Kafka {context.cluster.release.name} tells an idle follower the new HW at once, so"
+            f"Kafka {context.cluster.release.name} sends an idle follower the new HW at once, so"
             " the HW-lag window was shut before anybody could be killed in it"
         )
         return began

@@ -1,6 +1,6 @@
 """The story of a fetch answer that is late: it is of a leader epoch that has passed.
 
-A leader tells a follower by its answer to a fetch where their logs diverge (KIP-595, since 2.8),
+A leader's fetch response says where the follower's log diverges (KIP-595, since 2.8),
 and the follower truncates there. Up to 3.9.0 and in 4.0.0 a follower takes such an answer, however
 late it is, if it follows the same leader again and fetches from the same offset as then; it does
 not compare leader epochs (KAFKA-18991, ``AbstractFetcherThread.processFetchRequest``). What it has

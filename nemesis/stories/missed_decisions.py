@@ -1,4 +1,4 @@
-"""The story of a leader that never hears that it was deposed, with ZooKeeper.
+"""The story of a leader that never learns that it was deposed, with ZooKeeper.
 
 A controller has the decisions for each broker in a queue in its memory. If it dies, those that it
 has not delivered are gone; the next controller sends each broker the present state. A broker that
@@ -34,7 +34,7 @@ _FETCHED_S: Final = 0.5
 
 def _not_played(release: Release) -> str:
     if release.coordination == "kraft":
-        return "its brokers read every decision in the metadata log, whoever is the controller"
+        return "its brokers read every decision in the metadata log, under any controller"
     if release.number < _EPOCHS:
         return "its brokers end themselves when they are ahead of their leader"
     return ""
@@ -50,7 +50,7 @@ def _not_played(release: Release) -> str:
     why_not=_not_played,
 )
 def missed_decisions(context: ScheduleContext) -> None:
-    """Lose a committed record by two planned moves of which A never hears: the controller dies."""
+    """Lose a committed record by two planned moves of which A never learns: the controller dies."""
     network = network_of(context)
     a, b, c = context.replicas
     controller = context.controller()
@@ -72,7 +72,7 @@ def missed_decisions(context: ScheduleContext) -> None:
             _move(context, a)
             await_leads(context, c, leads=False, limit_s=_LIMIT_S)
             context.note(
-                f"the controller, broker {controller}, has told broker {a} nothing of that"
+                f"the controller, broker {controller}, has sent broker {a} nothing about that"
             )
             context.nemesis.inject("kill", controller)
             successor = context.until(

@@ -88,7 +88,7 @@ def cut_off(context: ScheduleContext) -> None:
         limit_s = 2 * FETCH_WAIT_S
         with missed_if_late():
             network.await_held("hw", b, survivor, since_ns=began_ns, limit_s=limit_s)
-        context.note(f"the wire holds what would tell brokers {b} and {survivor} that HW")
+        context.note(f"the wire holds responses with that HW for brokers {b} and {survivor}")
         stack.enter_context(network.under(RelayRule(kind="reset", links=between([b], [survivor]))))
         context.note(f"brokers {b} and {survivor} are cut off from each other", b)
         began = context.clock()

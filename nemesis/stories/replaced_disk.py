@@ -1,6 +1,6 @@
 """The story of a replica that comes back empty while its leader asks to have it in the ISR.
 
-A leader asks for B in the ISR because B has everything. Before the controller hears of that, B
+A leader asks for B in the ISR because B has everything. Before the request arrives, B
 loses its disk and starts again with an empty one. A controller that asks only whether B is alive
 agrees, and B, in sync by its word, may lead. Since KIP-903 the leader names the epoch under which B
 was registered, and a KRaft controller refuses one that has passed; that on ZooKeeper never does
@@ -75,7 +75,7 @@ def replaced_disk(context: ScheduleContext) -> None:
             await_replicas(
                 context,
                 lambda seen: seen[b].leo == 0,
-                what=f"broker {b} to have heard from the controller, and to hold nothing",
+                what=f"broker {b} to have the controller's decision and an empty log",
                 limit_s=_LIMIT_S,
                 brokers=(b,),
             )

@@ -31,7 +31,7 @@ SESSION_MS: Final = 3500
 third of it, so a killed broker's session ends 2.33 to 3.5 s later (and up to a tick after that)."""
 
 FETCH_WAIT_S: Final = 1.5
-"""How long an idle follower's fetch is parked at the leader, and the HW-lag window open."""
+"""How long the leader parks an idle follower's fetch; so long the HW-lag window is open."""
 
 CHECKPOINT_S: Final = 0.7
 """How often a broker writes its high watermarks to disk: often enough to wait for it, and leaving

@@ -294,7 +294,7 @@ class _Stage:
     def _births(self, offset: int) -> list[tuple[int, str]]:
         """Return when each record of an offset can first have been there, in order of time.
 
-        That is when it was sent and, where a disk tells its epoch, when that had begun.
+        That is when it was sent and, where a disk has its epoch, when that had begun.
         """
         disks = (holding[offset] for holding in self.holdings.values() if offset in holding)
         epochs = {disk.value: disk.epoch for disk in disks if disk.epoch is not None}

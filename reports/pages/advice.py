@@ -1,4 +1,4 @@
-"""The page of ``highwater advise``: what applies to a cluster, topic by topic, and its cure."""
+"""The page of ``highwater advise``: what applies to a cluster, topic by topic, and the fix."""
 
 from collections.abc import Sequence
 from pathlib import Path

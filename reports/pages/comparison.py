@@ -274,7 +274,7 @@ def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int
 
 
 def _differ(left: Frame | None, right: Frame | None, part_of: Mapping[int, int]) -> bool:
-    """Tell whether a log was truncated or has a different record in one run only.
+    """Return whether a log was truncated or has a different record in one run only.
 
     A different log end is not a difference: no two runs are equally fast. Nor is a replica that
     was observed in one run only.

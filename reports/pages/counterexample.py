@@ -95,7 +95,7 @@ def headline(counterexample: "Counterexample") -> str:
 
 
 def conclusion(counterexample: "Counterexample") -> str:
-    """Return one sentence about the harm in the last state."""
+    """Return one sentence about the damage in the last state."""
     harmed, end = harm(counterexample), counterexample.steps[-1].after
     records = model_text.listed(sorted(harmed.records))
     if harmed.instead:

@@ -27,7 +27,7 @@ SAYS: Final[dict[Verdict, str]] = {
 }
 
 DETAILED_MAX: Final = 200
-"""Partitions that are told in full; the table has all up to ``LISTED_MAX``."""
+"""Partitions that are shown in full; the table has all up to ``LISTED_MAX``."""
 
 LISTED_MAX: Final = 2000
 

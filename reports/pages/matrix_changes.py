@@ -85,5 +85,5 @@ def _gravity(row: MatrixRow) -> tuple[int, bool, bool, bool]:
 
 
 def _strange(row: MatrixRow) -> bool:
-    """Tell whether the outcome contradicts the prediction or the model."""
+    """Return whether the outcome contradicts the prediction or the model."""
     return row.as_predicted is False or (row.model is not None and row.model not in GOOD)

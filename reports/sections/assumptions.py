@@ -29,7 +29,7 @@ Measured = tuple[Word, str]
 """Whether an assumption held, and what was measured of it, one sentence or more."""
 
 APART_NS: Final = 1_000_000_000
-"""So far apart brokers' logs and observations may tell of one event: beats are formed with that."""
+"""So far apart brokers' logs and observations may show one event: beats are formed with that."""
 _NEAR_NS: Final = 3_000_000_000
 _NS: Final = 1_000_000_000
 _FLUSH: Final = re.compile(r"^\s*(log\.flush\.interval\.(?:messages|ms)) = (\S+)")
@@ -64,7 +64,7 @@ def assumptions(
             "The HW-lag window was open at a fault": _window(effects),
             "The schedule was followed": _left_out(run),
             "Every broker was in sight but for faults": _observer(evidence),
-            "Brokers' logs and the observer tell the same time": _clocks(evidence),
+            "The clocks of brokers' logs and of the observer agree": _clocks(evidence),
             **flushes,
             "All was healed before the final read": _quiesced(status),
             "The final read passed every acknowledged record": _final_read(status, verdict),
@@ -112,7 +112,7 @@ def _window(effects: list[Effect]) -> Measured:
 
 
 def _left_out(run: Run) -> Measured | None:
-    """Tell whether steps were left out; None for a run without a schedule of faults."""
+    """Return whether steps were left out; None for a run without a schedule of faults."""
     try:
         rows = run.table(STEPS_TABLE).select(["event", "fault", "says"]).to_pylist()
     except (StoreError, KeyError):
@@ -158,7 +158,7 @@ def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[t
 
 
 def _during(fault: FaultInterval, start: int, end: int, end_ns: int) -> bool:
-    """Tell whether a fault overlaps an interval or ended just before it."""
+    """Return whether a fault overlaps an interval or ended just before it."""
     until = (end_ns if fault.end_ns is None else fault.end_ns) + 2 * _NS
     return fault.start_ns - _NS <= end and start <= until
 
@@ -231,7 +231,7 @@ def _final_read(status: RunStatus | None, verdict: Verdict) -> Measured:
     ends = status.standing if status is not None else ()
     short = [f"It did not come to {count(unseen, 'record')}."] if unseen else []
     short += [
-        f"In partition {end.partition} the last stable offset stood at {end.lso} for"
+        f"In partition {end.partition} the last stable offset was blocked at {end.lso} for"
         f" {end.seconds:.1f} s, before the fence at {end.fence}."
         for end in ends
     ]

@@ -14,7 +14,7 @@ LINES_MAX: Final = 30
 """Lines of one story that are shown; the others are counted."""
 BEFORE_NS: Final = 500_000_000
 AFTER_NS: Final = 1_500_000_000
-"""A broker's log is written, and its clock read, somewhat after what it tells of."""
+"""A broker's log is written, and its clock read, somewhat after the event."""
 _CONTROLLER: Final = -1
 """Stands for a KRaft controller in the column ``broker``."""
 _OF_BROKERS: Final = pa.array(["start", "stop"])

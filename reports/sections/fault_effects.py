@@ -80,7 +80,7 @@ def _of_controller(
 ) -> Iterator[str]:
     """Yield elections and ISR changes that concern the fault's broker; all if it has none.
 
-    The broker's own election is not an effect of a fault that only harms it.
+    The broker's own election is not an effect of a fault that only disturbs it.
     """
     broker = fault.broker
     for before, after in zip(observed.leaderships, observed.leaderships[1:], strict=False):

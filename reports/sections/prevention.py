@@ -1,4 +1,4 @@
-"""Settings and releases that would have prevented the harm, from the model's causal chains.
+"""Settings and releases that would have prevented the anomaly, from the model's causal chains.
 
 Advice is given only on what the model explains: a chain without a link that a setting or another
 release would break gives no advice.
@@ -27,7 +27,7 @@ _SETTINGS: Final = {
 
 
 def prevention(plan: Plan, reconciliation: Reconciliation | None) -> tuple[str, ...]:
-    """Return sentences, the nearest remedy first; empty if no harm was explained."""
+    """Return sentences, the nearest remedy first; empty if no anomaly was explained."""
     if reconciliation is None or plan.played_on not in RELEASES:
         return ()
     harmed = [

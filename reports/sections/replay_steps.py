@@ -21,7 +21,7 @@ from highwater.reports.run_evidence import RunObservations
 Word = Literal["as predicted", "otherwise", "not taken"]
 
 _BROKERS: Final = frozenset(("leader", "ISR", "alive"))
-"""What is told in numbers of replicas; LEO and HW are told in offsets."""
+"""What is shown as numbers of replicas; LEO and HW are offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,7 +194,7 @@ def _span(
 _SENDING: Final = frozenset(("settle", "send", "retry"))
 _ENDING: Final = frozenset(("resume", "start"))
 _MARKED: Final = _SENDING | _ENDING | {"kill", "pause", "stop", "expire", "heal"}
-"""What can be told by what was observed."""
+"""The events that observations can show."""
 
 
 def _moments(

@@ -135,7 +135,7 @@ def write_all(store: Path, say: Say) -> dict[str, Path]:
     for number, made in enumerate((loss(), divergence(), valid())):
         name = file_name(f"{number} {say(made.verdict.run)}")  # the shelf sorts by name
         other = in_foreign_words(made, say)
-        other.verdict = msgspec.structs.replace(other.verdict, run=name)
+        other.judged(run=name)
         runs.append(other.write(store))
     no_utf8 = store / os.fsdecode(file_name(f"9 {say('folder')}").encode() + b"\xff")
     no_utf8.mkdir()

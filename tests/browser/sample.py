@@ -6,8 +6,9 @@ Records are on the disks in Kafka's own formats, so that a report reads them as 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -45,6 +46,11 @@ class Sample:
     topic: str = TOPIC
     environment: Environment | None = None
     status: RunStatus = field(default_factory=lambda: RunStatus(phase="frozen", quiesced=True))
+
+    def judged(self, **fields: object) -> Self:
+        """Give the verdict other fields."""
+        self.verdict = msgspec.structs.replace(self.verdict, **fields)
+        return self
 
     def write(self, store: Path) -> Run:
         """Lay the run down below a store and give it back."""

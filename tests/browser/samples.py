@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import pyarrow.parquet as pq
 
 from highwater.harness.runs.history import TABLES, StreamWriter
@@ -138,8 +137,7 @@ def hostile(*, name: str = "20261121T050500-0.10.2.2-loss-ffff") -> Sample:
     anomalies = tuple(
         lost_anomaly(value=value, sentence=f"{value} is lost.", offset=3) for value in evil
     )
-    made.verdict = msgspec.structs.replace(
-        made.verdict,
+    made.judged(
         anomalies=anomalies,
         counts={"lost-write": 3},
         headline=f"Lost: {evil[0]} & {evil[1]}",

@@ -48,8 +48,7 @@ class _Tale:
         """Broker 1 leads, and the others follow it."""
         self.run.tick(500)
         self.run.leader(1, 0, [1, 2, 3])
-        for broker in (1, 2, 3):
-            self.run.observe(broker, 0)
+        self.run.observe_all(0)
         self._leads(1, 0, 0)
         self._follows(2, 1, 0, 0)
         self._follows(3, 1, 0, 0)
@@ -105,8 +104,7 @@ class _Tale:
             self.run.read(name, offset)
         self.run.fence(leo)
         self.run.disk((1, 2, 3), [*self._log, (leo, 1, "fence-0")])
-        for broker in (1, 2, 3):
-            self.run.observe(broker, leo + 1)
+        self.run.observe_all(leo + 1)
 
     def _leads(self, broker: int, epoch: int, offset: int) -> None:
         if not self._old:

@@ -137,7 +137,7 @@ CASES: Final[
         lambda path: run_with(path, M2, M3, states=ENDED[:1]),
         "unknown",
         UNSEEN,
-        ("stood at 3 for 5.0 s", "do not show that its coordinator has ended it"),
+        ("was blocked at 3 for 5.0 s", "do not show that its coordinator has ended it"),
     ),
     (
         "open-and-about-to-be-aborted",
@@ -172,7 +172,7 @@ CASES: Final[
         lambda path: run_with(path, M2, M3, states=ENDED, standing=2),
         "unknown",
         FOUND,
-        ("stood at 2",),
+        ("was blocked at 2",),
     ),
     (
         "ended-by-a-marker-that-follows",

@@ -63,14 +63,12 @@ def rehearse_fork(run: RunBuilder) -> None:
 def _acknowledge_m3(run: RunBuilder) -> None:
     """m0 to m2 are settled everywhere; m3 is acknowledged and above the HW of both followers."""
     run.leader(1, 0, [1, 2, 3])
-    for broker in (1, 2, 3):
-        run.observe(broker, 0)
+    run.observe_all(0)
     run.tick(500)
     for offset in range(3):
         run.send(f"m{offset}", offset)
     run.tick(600)
-    for broker in (1, 2, 3):
-        run.observe(broker, 3)
+    run.observe_all(3)
     run.tick(100)
     run.send("m3", 3)
     run.observe(1, 4)

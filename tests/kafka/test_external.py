@@ -170,7 +170,7 @@ def test_a_topic_is_made_like_theirs_which_is_only_read(theirs: Landlord, tmp_pa
     "theirs", [pytest.param("0.10.2.2", marks=pytest.mark.nightly)], indirect=True
 )
 def test_old_brokers_do_not_tell_what_a_topic_is_like(theirs: Landlord) -> None:
-    with pytest.raises(UsageError, match="do not tell a topic's settings"):
+    with pytest.raises(UsageError, match="do not return a topic's settings"):
         onto(PLAN, theirs.inventory(), theirs.code, like="orders")
 
 

@@ -134,7 +134,7 @@ def test_a_worker_without_our_libraries_is_told_in_a_sentence(
 def test_a_worker_without_that_python_is_told_in_a_sentence(cluster: Cluster) -> None:
     conf = {"spark.executor.memory": "512m", "spark.pyspark.python": "/opt/none/python"}
     found = complaint(SparkOptions(master=cluster.url, driver_memory="512m", conf=conf))
-    assert found.startswith("highwater: Spark's workers have no /opt/none/python, which is to be")
+    assert found.startswith("highwater: Spark's workers lack /opt/none/python, the Python that")
     assert len(found.splitlines()) == 2
 
 

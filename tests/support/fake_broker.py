@@ -37,6 +37,33 @@ _REQUESTS = {
     )
 }
 _HEAD = struct.Struct(">hhi")
+Respond = Callable[[int, int, int, bytes], bytes | None]
+"""From key, version, correlation id and frame of a request to the frame of its answer, if any."""
+
+
+@contextlib.contextmanager
+def framed_server(respond: Respond) -> Iterator[int]:
+    """Serve Kafka's frames until the block ends, on the port that it yields."""
+
+    class Connection(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(ConnectionError):  # which ends the connection
+                while size := self.rfile.read(4):
+                    frame = self.rfile.read(struct.unpack(">i", size)[0])
+                    answer = respond(*_HEAD.unpack_from(frame), frame)
+                    if answer is not None:
+                        self.wfile.write(struct.pack(">i", len(answer)) + answer)
+
+    class Server(socketserver.ThreadingTCPServer):
+        allow_reuse_address = True
+        daemon_threads = True
+
+    with Server(("127.0.0.1", 0), Connection) as server:
+        threading.Thread(target=server.serve_forever, name="fake broker", daemon=True).start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
 
 
 class FakeBroker:
@@ -51,30 +78,17 @@ class FakeBroker:
 def fake_broker(replies: Mapping[int, Reply]) -> Iterator[FakeBroker]:
     """Serve until the block ends. A request of another kind closes the connection."""
 
-    class Connection(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            while size := self.rfile.read(4):
-                frame = self.rfile.read(struct.unpack(">i", size)[0])
-                key, version, correlation = _HEAD.unpack_from(frame)
-                broker.asked[key] += 1
-                if key not in replies:
-                    return
-                request = _REQUESTS[key].decode(frame, version=version, header=True)
-                answer = replies[key](request)
-                answer.with_header(correlation_id=correlation)
-                self.wfile.write(answer.encode(header=True, framed=True))
+    def respond(key: int, version: int, correlation: int, frame: bytes) -> bytes:
+        broker.asked[key] += 1
+        if key not in replies:
+            raise ConnectionAbortedError
+        answer = replies[key](_REQUESTS[key].decode(frame, version=version, header=True))
+        answer.with_header(correlation_id=correlation)
+        return bytes(answer.encode(header=True))
 
-    class Server(socketserver.ThreadingTCPServer):
-        allow_reuse_address = True
-        daemon_threads = True
-
-    with Server(("127.0.0.1", 0), Connection) as server:
-        broker = FakeBroker(server.server_address[1])
-        threading.Thread(target=server.serve_forever, name="fake broker", daemon=True).start()
-        try:
-            yield broker
-        finally:
-            server.shutdown()
+    broker = FakeBroker(0)
+    with framed_server(respond) as broker.port:
+        yield broker
 
 
 _NEWEST = {1: 18, 3: 13, 18: 4, 32: 4, 55: 2}

@@ -281,6 +281,11 @@ class RunBuilder:
             }
         )
 
+    def observe_all(self, leo: int | None, hw: int | None = None) -> None:
+        """The three replicas of partition 0 told the same."""
+        for broker in (1, 2, 3):
+            self.observe(broker, leo, hw)
+
     def fault(self, fault: str, broker: int | None, says: str, *, phase: str = "inject") -> None:
         """The nemesis did something."""
         if phase == "inject" and self.plan.calm:

@@ -120,7 +120,7 @@ _HARMLESS: Final = "No search found a promise that breaks without it (docs/model
 _REFUSED: Final = "Without it a broker refuses what it should take, which is no anomaly."
 
 NOT_EXPLAINING: Final[Mapping[str, str]] = {
-    "kraft": "It tells two coordinators apart, and neither loses by it alone.",
+    "kraft": "It is the difference of two coordinators, and neither loses by it alone.",
     "below_first_is_empty": "It came with epoch_on_election, and leaves the same lines.",
     "no_epochs_is_undefined": "Every release without it lacks exact_epochs, which explains a fork.",
     "cut_on_missed_epoch": _SCRIPTED,

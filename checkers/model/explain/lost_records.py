@@ -147,7 +147,7 @@ SUCCESSION: Final = (
     ),
     Explanation(
         name="elected_again_is_new",
-        says="A leader that is elected again, and never heard of another one between, commits by"
+        says="A leader that is elected again, and never knew of another one between, commits by"
         " what its followers had before.",
         licence=lacks("elected_again_is_new"),
         applies=lambda case: case.is_committed,

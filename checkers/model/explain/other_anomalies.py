@@ -135,7 +135,7 @@ def _sent_again(case: RecordCase, how: str) -> Chain:
         f" {(until_ns - send['invoke_ns']) / SECOND:.3f} s",
         time_ns=send["complete_ns"],
     )
-    # With acks=0 it is told that all is well when its request has left.
+    # With acks=0 the send succeeds for it when its request has left.
     later_ns = WITHIN.log if observed.plan.workload.acks == "0" else 0
     link = unanswered(observed, send, until_ns + later_ns)
     link = link or disturbed(observed, trace, case.begun_ns, until_ns)

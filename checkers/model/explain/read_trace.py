@@ -184,7 +184,7 @@ def _rows(run: Run, name: str) -> list[dict[str, Any]]:
 
 
 def _journal(run: Run) -> list[dict[str, Any]]:
-    """Return what members of groups did and were told; nothing of runs without such a table."""
+    """Return what members of groups did, and responses; nothing of runs without such a table."""
     rows: list[dict[str, Any]] = []
     return run.table(GROUPS_TABLE).to_pylist() if run.parquet(GROUPS_TABLE).exists() else rows
 
@@ -256,7 +256,7 @@ def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[Leadershi
     """Return every beginning of a leadership, with its logged offset, or its LEO.
 
     Args:
-        unseen: whether there are unclean elections of which no broker's log is seen to tell. Then
+        unseen: whether there are unclean elections that no broker's log is seen to have. Then
             a leader that was not in the last ISR that was seen is taken to be elected by one.
     """
     lines = [line for b in trace.lines for line in trace.of_kind(b, "leader")]

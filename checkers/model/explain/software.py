@@ -159,7 +159,7 @@ def software_history(
         plan: of the run.
         faults: rows of ``events/faults``, in order of time.
         strikes: when faults began.
-        log_lines: rows of ``events/log_lines``, which tell when a broker started, in order of time.
+        log_lines: rows of ``events/log_lines``, which say when a broker started, in order of time.
 
     Raises:
         UsageError: the model knows no such release.

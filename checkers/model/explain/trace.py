@@ -287,7 +287,7 @@ class RunTraces:
             ``sent`` and ``repeated`` of ``events/messages``.
         late_answers: the answers of brokers to other brokers that it held and let go on.
         suspects: the sends of the records that anomalies are about, by the records' ids.
-        journal: what members of groups did and were told: rows of ``history/groups``.
+        journal: what members of groups did, and responses: rows of ``history/groups``.
         missing: what was not observed.
     """
 

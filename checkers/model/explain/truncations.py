@@ -157,7 +157,7 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
     if line.offset > max(seen, default=0) and line.offset > cause.offset:
         return "its log was never so long"
     if question is not None:
-        return "" if question.offset == line.offset else f"its leader had told it {question.offset}"
+        return "" if question.offset == line.offset else f"its leader returned {question.offset}"
     if now.cut is not None and (not rules.exact_epochs or line.offset >= now.cut):
         return "it had cut its log already"
     if _had_fetched(trace, line, cause):

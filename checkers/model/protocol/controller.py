@@ -86,8 +86,8 @@ def elect_by_hand(s: State, k: Constants, chosen: int) -> bool:
     """Elect any live replica where none leads, as an operator asks for it (KIP-460, since 2.4).
 
     The unclean election of ``PartitionChangeBuilder.electAnyLeader``, and with ZooKeeper of
-    ``PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection``: whoever is eligible
-    goes first.
+    ``PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection``: the first eligible
+    broker is elected.
     """
     last = newest(s)
     live = int(s[layout.LIVE]) & replicas_of(s, last)
@@ -172,7 +172,7 @@ def reassign(s: State, k: Constants, target: int, first: int) -> bool:
     if s[layout.REASSIGNED] or not (comes or goes) or not spend(s, 6, k[scope.K_REASSIGNMENTS]):
         return False
     if not goes and target & ((1 << first) - 1):
-        return False  # whoever is first, the leader stays: the least one stands for all
+        return False  # the leader stays in any order: the lowest one represents all
     if k[scope.K_KRAFT]:
         if leader < 0 and isr_of(s, last) == 0 and int(s[layout.ELR]) & comes:
             return False

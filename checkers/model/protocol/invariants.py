@@ -147,7 +147,7 @@ def _isr_holds(s: State, k: Constants, leader: int, isr: int) -> bool:
 
 @rule
 def weak_isr(s: State, k: Constants) -> bool:
-    """Whoever takes itself for the leader: the ISR that it believes in holds all below its HW."""
+    """Every broker that takes itself for the leader: its own ISR has all below its HW."""
     for b in range(k[K_BROKERS]):
         if presumes(s, b) and not _isr_holds(s, k, b, get(s, b, layout.VIEW)):
             return False
@@ -156,7 +156,7 @@ def weak_isr(s: State, k: Constants) -> bool:
 
 @rule
 def strong_isr(s: State, k: Constants) -> bool:
-    """Whoever takes itself for the leader: the controller's ISR holds all below its HW."""
+    """Every broker that takes itself for the leader: the controller's ISR has all below its HW."""
     for b in range(k[K_BROKERS]):
         if presumes(s, b) and not _isr_holds(s, k, b, isr_of(s, newest(s))):
             return False

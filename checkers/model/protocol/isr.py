@@ -82,7 +82,7 @@ def _shrink(s: State, k: Constants, leader: int, b: int) -> bool:
     keep_eligible(s, k, view, isr)
     set_isr(s, newest(s), isr)
     if k[scope.K_ASYNC_ISR]:
-        put(s, leader, layout.PENDING, isr)  # until it hears, its HW waits for ``b``
+        put(s, leader, layout.PENDING, isr)  # until it learns, its HW waits for ``b``
     else:
         put(s, leader, layout.VIEW, isr)
         raise_hw(s, k, leader)
@@ -106,7 +106,7 @@ def lag(s: State, k: Constants, leader: int, b: int) -> bool:
 
 @rule
 def confirm(s: State, k: Constants, leader: int) -> bool:
-    """Tell a leader that the ISR it asked for holds."""
+    """Confirm to a leader the ISR that it asked for."""
     pending = get(s, leader, layout.PENDING)
     if not presumes(s, leader) or not pending:
         return False

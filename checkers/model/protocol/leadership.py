@@ -63,7 +63,7 @@ def apply_decision(s: State, k: Constants, b: int, decision: int, deletes: bool)
     Args:
         deletes: whether a broker without a replica deletes what it has. A KRaft broker does so when
             the image says it, also at its start (``TopicDelta.localChanges``,
-            ``LogManager.isStrayKraftReplica``); with ZooKeeper one that is told, by StopReplica: a
+            ``LogManager.isStrayKraftReplica``); with ZooKeeper one that gets StopReplica: a
             broker that was away is not, and would find its old log if it got a replica again.
     """
     before, old_epoch, old_replicas = -1, -1, 0

@@ -161,7 +161,7 @@ def send(s: State, k: Constants, b: int) -> bool:
     if k[K_ACKS] == _ACKS_ALL and size(get(s, b, layout.VIEW)) < least_isr(s, k, b):
         return False
     if k[K_BY_ROUND] and get(s, b, layout.APPLIED_DECISION) != newest(s):
-        return False  # a broker that runs has heard of it by now
+        return False  # a broker that runs knows it by now
     s[layout.SENT] = record + 1
     if k[K_ACKS] == _ACKS_ALL:
         s[layout.STATUS + record] = ProducerStatus.UNKNOWN

@@ -88,7 +88,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         live: brokers with a session.
         elr: replicas that may lead although they are not in the ISR (KIP-966).
         last_leader: the last leader, which KIP-966 remembers while there is none; -1 is none.
-        acked: records that producers were told are stored.
+        acked: records that were acknowledged to producers.
         assigned: the brokers with a replica by the newest decision, in scopes with reassignments.
         read: the record that a consumer has read, offset by offset; None where it read none.
     """

@@ -43,7 +43,7 @@ def cut(s: State, k: Constants, b: int, offset: int) -> None:
 
 @rule
 def delete(s: State, b: int) -> None:
-    """Delete the replica with its epochs and its HW, on disk too, as the broker is told to."""
+    """Delete the replica with its epochs and its HW, on disk too, as by StopReplica."""
     for field in range(layout.PROCESS):
         put(s, b, field, 0)
     put(s, b, layout.ELECTED, 0)

@@ -44,7 +44,7 @@ class Rules:
         "KAFKA-7415; LeaderEpochFileCache.endOffsetFor of 2.0.1",
     )
     no_epochs_is_undefined: bool = _switch(
-        "A leader without any epoch says so; without it, it tells its LEO, and nothing is cut.",
+        "A leader without any epoch says so; without it, it returns its LEO, and nothing is cut.",
         "KAFKA-6857; LeaderEpochFileCache.endOffsetFor",
     )
     cut_on_missed_epoch: bool = _switch(
@@ -92,7 +92,7 @@ class Rules:
         "KAFKA-7414; ReplicaFetcherThread.handleOffsetOutOfRange",
     )
     diverging_tells_hw: bool = _switch(
-        "An answer that tells where the logs diverge changes the follower's HW too.",
+        "A response that says where the logs diverge changes the follower's HW too.",
         "KAFKA-14704; ReplicaFetcherThread.processPartitionData",
     )
     cut_drops_empty_epoch: bool = _switch(
@@ -100,7 +100,7 @@ class Rules:
         "KAFKA-10706; Log.truncateTo",
     )
     elected_again_is_new: bool = _switch(
-        "A leader that is elected again after another, of whom it never heard, forgets how far its"
+        "A leader that is elected again after another, which it never knew, forgets how far its"
         " followers were; without it, it commits by what they held before they were cut. No"
         " release does. KRaft brokers pass over decisions; with ZooKeeper those of a controller"
         " that died are missed.",
@@ -108,7 +108,7 @@ class Rules:
     )
     async_isr: bool = _switch(
         "The leader asks the controller to change the ISR, and reckons with the larger of both"
-        " until it hears; without it, it writes it in ZooKeeper at once.",
+        " until it learns; without it, it writes it in ZooKeeper at once.",
         "KIP-497; AlterIsrManager",
     )
     strict_min_isr: bool = _switch(

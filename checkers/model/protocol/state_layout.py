@@ -25,9 +25,9 @@ DECISIONS: Final = EPOCH + MAX_DECISIONS
 LIVE: Final = DECISIONS + 1
 ELR: Final = LIVE + 1
 LAST_LEADER: Final = ELR + 1  # broker + 1, while there is no leader (KIP-966)
-LATE_JOINERS: Final = LAST_LEADER + 1  # lost their session: they hear the newest decision only
+LATE_JOINERS: Final = LAST_LEADER + 1  # lost their session: they learn the newest decision only
 
-# Clients: how many records were sent, what each producer was told, what a consumer read where.
+# Clients: how many records were sent, acknowledged to each producer, read by a consumer where.
 SENT: Final = LATE_JOINERS + 1
 STATUS: Final = SENT + 1
 READ: Final = STATUS + MAX_RECORDS

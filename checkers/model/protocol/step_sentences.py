@@ -76,18 +76,18 @@ def _learn(a: int, _: int, before: State, after: State) -> str:
     if not has_replica(after, a):
         deletes = get(before, a, layout.LEO) > get(after, a, layout.LEO)
         tail = ", and deletes it" if deletes else ""
-        return f"{NAMES[a]} hears that it has no replica{tail}"
+        return f"{NAMES[a]} learns that it has no replica{tail}"
     leader = follows(after, a)
     if leader < 0:
-        return f"{NAMES[a]} hears that no broker leads"
+        return f"{NAMES[a]} learns that no broker leads"
     role = "that it leads" if leader == a else f"that {NAMES[leader]} leads"
     change = _change(a, before, after)
     tail = "" if change == "gets nothing new" else f", and {change}"
-    return f"{NAMES[a]} hears {role}{tail}"
+    return f"{NAMES[a]} learns {role}{tail}"
 
 
 def _skip(a: int, b: int, before: State, after: State) -> str:
-    return f"{_learn(a, b, before, after)}, never having heard of what was decided in between"
+    return f"{_learn(a, b, before, after)}, without the decisions in between"
 
 
 def _fetch(a: int, _: int, before: State, after: State) -> str:
@@ -124,7 +124,7 @@ def _reassign(target: int, _: int, before: State, after: State) -> str:
 
 
 def _admit(a: int, _: int, before: State, after: State) -> str:
-    sentence = f"the controller hears which ISR {NAMES[a]} asks for"
+    sentence = f"the controller learns which ISR {NAMES[a]} asks for"
     if isr_of(before, newest(before)) == isr_of(after, newest(after)):
         return f"{sentence}, and refuses"
     return f"{sentence}; {_decided(after)}"
@@ -195,9 +195,9 @@ _SENTENCES: Final[Mapping[Move, _Sentence]] = {
     ),
     Move.SHRINK: _shrink,
     Move.CONFIRM: lambda a, _, before, after: (
-        f"{NAMES[a]} hears that its ISR holds, and commits up to {get(after, a, layout.HW)}"
+        f"{NAMES[a]} learns that its ISR holds, and commits up to {get(after, a, layout.HW)}"
         if get(before, a, layout.HW) != get(after, a, layout.HW)
-        else f"{NAMES[a]} hears that its ISR holds"
+        else f"{NAMES[a]} learns that its ISR holds"
     ),
     Move.RUN: _run,
     Move.TELL: _tell,

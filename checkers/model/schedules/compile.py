@@ -129,7 +129,7 @@ def _arrange(counterexample: Counterexample) -> list[CompiledStep]:
         if machine.laws.broken(state, machine.constants) >> bit & 1:
             return beats
     raise UsageError(
-        "this counterexample cannot be followed: whoever must run for its commands runs ahead",
+        "this counterexample cannot be followed: a broker whose commands need it runs ahead",
         hint="Search for another one: other bounds, or planned moves without orderly stops.",
     )
 

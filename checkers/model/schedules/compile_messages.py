@@ -265,7 +265,7 @@ def _refusal(row: Row, state: Vector, k: Constants) -> ScheduleStep:
 def _expect(seen: State, state: Vector) -> Expect:
     """Return the whole state: every message is accounted for, so every replica is exact.
 
-    A broker that has heard of no decision since its start does not know its replica.
+    A broker that has received no decision since its start does not know its replica.
     """
     aware = {
         b: replica

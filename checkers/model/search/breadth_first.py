@@ -28,7 +28,7 @@ from highwater.checkers.model.search.machine import Machine
 from highwater.checkers.model.search.paths import PathStep, follow, overflows
 
 Reason = Literal["memory", "time", "stopped", "overflow"]
-"""Why a search ended early: its memory or time was used up, it was told to stop, or a state within
+"""Why a search ended early: its memory or time was used up, it was stopped, or a state within
 the bounds has more than the vector holds."""
 
 BLOCK: Final = 1 << 15
@@ -120,7 +120,7 @@ def explore(
         invariants: names of its invariants; none to meet every state.
         limits: of the search. Findings up to them are kept.
         jobs: threads. With more than one, chance decides which of several shortest paths is found.
-        watch: told about the progress, several times a second.
+        watch: called with the progress, several times a second.
     """
     compiled = kernels(machine.laws)
     compile_seconds = compile_all(machine)

@@ -46,7 +46,7 @@ class Machine:
         constants: handed to every law.
         initial: the first state, whole words of eight bytes.
         invariants: name to its bit in what ``broken`` returns, from 0.
-        overflowed: tells a state in which something has no room, so that nothing is known of it; it
+        overflowed: whether something in a state has no room, so that nothing is known of it; it
             breaks every invariant. renamed: every state of the same shape as one, itself included.
     """
 

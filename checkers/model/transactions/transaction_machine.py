@@ -104,7 +104,7 @@ class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unk
     """A way to break an invariant with a release and a client, within a scope.
 
     Attributes:
-        model: tells such a file from a counterexample of replication.
+        model: what separates such a file from a counterexample of replication.
         switched: rules changed from those of the release and the client.
         invariant: broken by the last step, and by no step before it.
         says: the invariant as a sentence.

@@ -80,7 +80,7 @@ class TransactionAction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
-    """The fate of records in the end, on a release.
+    """The outcome of each record in the end, on a release.
 
     Attributes:
         lost: of committed transactions, and in no log or aborted there.
@@ -219,7 +219,7 @@ def _goes_on(state: State) -> bool:
 
 
 def _identity(state: State, slot: int) -> tuple[int, int, int, bool]:
-    """Return what tells a request from others: its kind, way and subject, and if it is late."""
+    """Return what identifies a request: its kind, way and subject, and if it is late."""
     return (
         message(state, slot, layout.M_KIND),
         message(state, slot, layout.M_WAY),

@@ -43,7 +43,7 @@ def read_group_offsets(plan: Plan, recorder: Recorder, settings: Settings) -> No
         with contextlib.suppress(WaitTimeoutError):
             await_condition(
                 ask,
-                what=f"the coordinator of {settings['group.id']} to tell the group's offsets",
+                what=f"the coordinator of {settings['group.id']} to return the group's offsets",
                 limit_s=_LIMIT_S,
                 passing=(KafkaException,),
             )

@@ -1,4 +1,4 @@
-"""The journal of a member of a group: what it was assigned, what it committed, what it was told.
+"""The journal of a member of a group: what it was assigned, what it committed, and the responses.
 
 ``harness.runs.history.GROUPS`` has the rows. Checkers decide by them alone who owned a partition
 when, and which offsets the group had to know (``checkers.groups``).

@@ -51,7 +51,7 @@ class ShareJournal:
             )
 
     def answers(self, event: str, messages: Iterable[SharedRecord]) -> None:
-        """Note that records are acknowledged from now on; what came of it is told later."""
+        """Note that records are acknowledged from now on; the result is noted later."""
         begun_ns = self.clock()
         for message in messages:
             answer = _Answer(event, begun_ns, message.delivery_count())

@@ -24,7 +24,7 @@ class AnsweredRecord:
         return self.at
 
     def offset(self) -> int | None:
-        """Return its offset; None or below zero when it was not told."""
+        """Return its offset; None or below zero when the broker did not return it."""
         return self.place
 
     def value(self) -> bytes:

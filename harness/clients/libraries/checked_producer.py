@@ -11,7 +11,7 @@ _SERVED_S: Final = 0.05
 
 
 class Producer(confluent_kafka.Producer):
-    """A producer whose fatal error is told by what it refuses, and by its records' reports.
+    """A producer whose fatal error shows in what it refuses, and by its records' reports.
 
     Python's client raises a fatal error (of an idempotent or transactional producer) once, out of
     whatever serves its callbacks at that moment, in place of those that had yet to come. What is

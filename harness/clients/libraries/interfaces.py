@@ -38,7 +38,7 @@ class DeliveredRecord(Protocol):
         """Return its partition."""
 
     def offset(self) -> int | None:
-        """Return its offset; None or below zero when it was not told."""
+        """Return its offset; None or below zero when the broker did not return it."""
 
     def value(self) -> bytes | None:
         """Return its value."""
@@ -49,7 +49,7 @@ OnDelivery = Callable[[Any, Any], None]
 
 
 class RecordProducer(Protocol):
-    """A producer. For one thread; callbacks come from ``poll`` and ``flush``."""
+    """A producer. Not thread-safe; callbacks come from ``poll`` and ``flush``."""
 
     def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery) -> None:
         """Queue a record.
@@ -149,17 +149,17 @@ OnPartitions = Callable[[Any, list[TopicPartition]], None]
 
 
 class RecordConsumer(Protocol):
-    """A consumer of one topic, for one thread. Callbacks come within ``consume`` and ``close``.
+    """A consumer of one topic. Not thread-safe. Callbacks come within ``consume`` and ``close``.
 
     What its methods raise is a ``KafkaException`` whose argument is a ``ClientError``. A member of
     a group answers each commit by ``on_commit`` of its settings.
     """
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions from these offsets; of a member, those that it was given now."""
+        """Read exactly these partitions from these offsets; in a group, the new assignment."""
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, too; of a member whose partitions are given one by one."""
+        """Read these partitions as well; in a group with incremental assignments."""
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Stop reading these partitions, to read them from elsewhere."""
@@ -209,7 +209,7 @@ class RecordConsumer(Protocol):
         """Leave the group, if it is in one, and end."""
 
     def drop(self) -> None:
-        """End as by a crash: the broker is not told. It must not be used afterwards."""
+        """End as by a crash: the broker is not notified. It must not be used afterwards."""
 
 
 class SharedRecord(ReadRecord, Protocol):
@@ -224,14 +224,14 @@ OnAcknowledged = Callable[[Mapping[TopicPartition, Iterable[int]], KafkaExceptio
 
 
 class SharingConsumer(Protocol):
-    """A member of a share group. For one thread; callbacks come from ``poll`` and ``close``.
+    """A member of a share group. Not thread-safe; callbacks come from ``poll`` and ``close``.
 
     What its methods raise is a ``KafkaException`` whose argument is a ``ClientError``, or an
     ``IllegalStateException`` of confluent-kafka.
     """
 
     def set_acknowledgement_commit_callback(self, callback: OnAcknowledged) -> None:
-        """Have the answers to acknowledgements told."""
+        """Set the callback for the responses to acknowledgements."""
 
     def subscribe(self, topics: list[str]) -> None:
         """Join the group of the settings."""
@@ -240,16 +240,16 @@ class SharingConsumer(Protocol):
         """Return the next records; without explicit acknowledgement the last ones are accepted."""
 
     def acknowledge(self, message: Any, ack_type: AcknowledgeType) -> None:  # noqa: ANN401 - of ``poll``
-        """Say what becomes of a record; brokers are told by the next poll, or ``commit_sync``."""
+        """Say what becomes of a record; brokers learn it by the next poll, or ``commit_sync``."""
 
     def commit_sync(self, timeout: float) -> object:
-        """Tell brokers what became of records, and wait for their answers."""
+        """Send the acknowledgements, and wait for the brokers' responses."""
 
     def close(self) -> None:
         """Send what was acknowledged, leave the group, and end."""
 
     def drop(self) -> None:
-        """End as by a crash: the broker is not told. It must not be used afterwards."""
+        """End as by a crash: the broker is not notified. It must not be used afterwards."""
 
 
 class Outcomes(Protocol):

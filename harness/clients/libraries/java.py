@@ -43,7 +43,7 @@ class _Waiting:
 
 
 class JavaProducer:
-    """A ``KafkaProducer``. For one thread; callbacks come from ``poll`` and ``flush``."""
+    """A ``KafkaProducer``. Not thread-safe; callbacks come from ``poll`` and ``flush``."""
 
     def __init__(self, gateway: KafkaGateway, settings: Settings) -> None:
         self._gateway = gateway

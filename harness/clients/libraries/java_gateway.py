@@ -152,7 +152,7 @@ class KafkaGateway:
         return KafkaException(self.error_of(raised.java_exception, queued=queued))
 
     def serve_callbacks(self) -> int:
-        """Start another server in the JVM, which calls back in the thread that calls; its port."""
+        """Start a callback server in the JVM and return its port. It uses the caller's thread."""
         builder: Any = self._gateway.jvm.py4j.ClientServer.ClientServerBuilder()
         options = builder.javaPort(0).authToken(self.token).enableMemoryManagement(False)
         server = options.build()

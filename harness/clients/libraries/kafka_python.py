@@ -76,7 +76,7 @@ class _Client:
             producer.close(timeout=0)
 
     def _offset(self, metadata: Any) -> int | None:  # noqa: ANN401 - kafka-python has no types
-        """Return the offset that a broker has told; kafka-python makes one up for acks=0."""
+        """Return the offset that a broker has returned; kafka-python makes one up for acks=0."""
         return None if self._settings["acks"] == 0 else metadata.offset
 
     def _opened(self) -> Any:  # noqa: ANN401 - kafka-python has no types

@@ -60,7 +60,7 @@ class PythonClient(Protocol):
 
 
 class PythonProducer:
-    """A producer of a Python library. For one thread; callbacks come from ``poll`` and ``flush``.
+    """A producer of a Python library. Not thread-safe; callbacks come from ``poll`` and ``flush``.
 
     Its client ends with the last reference to it, as librdkafka's does.
     """

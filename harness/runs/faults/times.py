@@ -22,7 +22,7 @@ Strikes: TypeAlias = Mapping[tuple[str, int | None], Sequence[Strike]]
 
 
 def strikes(run: Run) -> Strikes:
-    """Return what the schedule of a run says; nothing of a story, or where the table is missing."""
+    """Return the fault events of a run's schedule; none for a story or without the table."""
     steps: dict[tuple[str, int | None], list[Strike]] = defaultdict(list)
     try:
         rows = run.table(STEPS_TABLE).to_pylist()

@@ -66,7 +66,7 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
     ] = False,
     kafka: Annotated[
         str | None,
-        Option(help="Release of the brokers; without it a range is told by what they support."),
+        Option(help="Release of the brokers; else a range, by what they support."),
     ] = None,
     acks: Annotated[
         str | None, Option(help="The weakest acks of any producer: 0, 1 or all (-1 is all).")
@@ -215,7 +215,7 @@ def _show_loss(advice: Advice) -> None:
     say(_heading(advice.status), Text(f"{hazard.id}: {hazard.title}"))
     say(Text(f"  topics: {named(advice.topics)}"))
     say(Text(f"  how:    {hazard.schedule}"))
-    say(Text(f"  cure:   {hazard.cure}"))
+    say(Text(f"  fix:    {hazard.cure}"))
     say(Text(f"  costs:  {hazard.cost}"))
     say(Text(f"  see it: {advice.command}"))
     if advice.campaign:
@@ -249,7 +249,7 @@ def summary(cluster: ClusterFacts) -> list[str]:
         lines.append("The brokers are of mixed releases; a hazard of any of them counts.")
     if cluster.cluster_id in FAMOUS_CLUSTER_IDS:
         lines.append(
-            f"The cluster id {cluster.cluster_id} stands in quickstarts or compose files:"
-            " other clusters may have the same, and it does not tell this one from them."
+            f"The cluster id {cluster.cluster_id} is in quickstarts or compose files:"
+            " other clusters may have the same, and it does not identify this one."
         )
     return [*lines, *unread(cluster)]

@@ -15,14 +15,14 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import Release, release
 from highwater.nemesis.stories.registry import find_story
 
-_MORE: Final = "Conditions, cure and the command that shows it: highwater hazards show ID."
+_MORE: Final = "Conditions, fix and the command that shows it: highwater hazards show ID."
 
 _DEFAULTS: Final = {"--acks": "all", "--min-isr": "1"}
 """Those of ``highwater matrix``."""
 
 app = typer.Typer(
     name="hazards",
-    help="How Kafka loses records: releases, conditions, cures, and commands that show it.",
+    help="How Kafka loses records: releases, conditions, fixes, and commands that show it.",
 )
 
 
@@ -128,7 +128,7 @@ def facts(hazard: Hazard) -> list[tuple[str, str]]:
         ("releases", hazard.affected),
         ("conditions", "; ".join(hazard.other_conditions) or "none"),
         ("how", hazard.schedule),
-        ("cure", hazard.cure),
+        ("fix", hazard.cure),
         ("costs", hazard.cost),
         *([("source", hazard.source)] if hazard.source else []),
         ("shown by", f"{default_command(hazard)} ({EVIDENCE[hazard.evidence]})"),

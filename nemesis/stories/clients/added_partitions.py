@@ -104,7 +104,7 @@ def added_partition_share(context: ScheduleContext) -> None:
     why_not=_share_groups,
 )
 def earliest_share(context: ScheduleContext) -> None:
-    """Guard against the same: with share.auto.offset.reset=earliest it begins at the beginning."""
+    """Do the same with share.auto.offset.reset=earliest: the group reads from the beginning."""
     reset = {"share.auto.offset.reset": "earliest"}
     context.cluster.configure_group(_share_group(context), reset)
     _add_to_share_group(context)

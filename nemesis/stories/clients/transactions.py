@@ -1,7 +1,7 @@
 """Stories about transactions: of a message that counts for the transaction after its own.
 
 ``torn-transaction``: the first EndTxn of a transaction is slow on its way to the coordinator. Its
-client gives it up, asks again on another connection, and is told that the transaction is committed.
+client gives it up, asks again on another connection, and the commit is acknowledged.
 It begins the next one, and the first EndTxn arrives. Up to KIP-890 it bears nothing that tells one
 transaction of a producer from the next (KAFKA-17754), and librdkafka's requests are so on every
 release.
@@ -58,7 +58,7 @@ _NOTICED_S: Final = 0.1
 
 _HOLD_PRODUCE: Final = f"hold Produce client:{_WRITER}>*"
 _GIVES_UP_S: Final = 10.0
-"""So long a client waits at most for an answer about a record; it is told to wait 4 s."""
+"""So long a client waits at most for an answer about a record; its setting is 4 s."""
 
 _NEEDS: Final = StoryNeeds(wire="clients", transactions=True)
 
@@ -233,7 +233,7 @@ def _late_end_txn(context: ScheduleContext, *, renewed: bool) -> None:
         _commit(context, writer, "m2")
         if not end_txn.caught:
             raise ScheduleNotFollowedError("the EndTxn of m2 was not held")
-        context.note("its client was told that m2 is committed, by a second EndTxn")
+        context.note("its client got the response that m2 is committed, to a second EndTxn")
         if renewed:
             writer.renew()
             context.note("a new producer has taken the place of the writer")
@@ -279,8 +279,8 @@ def _await_markers(
 ) -> None:
     """Wait for the markers of two transactions behind a record, and note it.
 
-    The second one has the records that its client was told of: librdkafka aborts at once, and Java
-    sends first again what has no answer.
+    The second one has the records that were acknowledged: librdkafka aborts at once, and Java first
+    sends again what has no response.
     A coordinator answers an EndTxn as soon as it has decided, and writes the markers then.
     """
     leader = context.replicas[0]

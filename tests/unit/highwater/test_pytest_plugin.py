@@ -379,7 +379,7 @@ def test_an_unknown_verdict_and_a_harness_problem_are_errors_even_where_failures
             "E *report: *",
             "E *HarnessError: no Java is here",
             "E *Install one.",
-            "E *UsageError: kafka_run is told neither a story nor a nemesis",
+            "E *UsageError: kafka_run has neither a story nor a nemesis",
             "4.3.1 * divergence * 0 / 4 * unknown *",
         ]
     )

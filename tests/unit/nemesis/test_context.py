@@ -1,7 +1,6 @@
 """What a schedule reads of brokers is asked for until it is answered."""
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis import context
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from tests.support.schedule_contexts import schedule_context
 
 STATE = PartitionState(leader=2, leader_epoch=7, isr=(2, 3))
 REPLICA = ReplicaState(leo=5, hw=4)
@@ -43,9 +43,7 @@ class SilentAtFirst:
 
 
 def made(silent: int) -> ScheduleContext:
-    values: dict[str, Any] = {field.name: None for field in fields(ScheduleContext)}
-    values |= {"plan": Plan(kafka="4.4.0"), "topic": "events", "probe": SilentAtFirst(silent)}
-    return ScheduleContext(**values)
+    return schedule_context(plan=Plan(kafka="4.4.0"), probe=SilentAtFirst(silent))
 
 
 READS: list[tuple[Callable[[ScheduleContext], object], object]] = [

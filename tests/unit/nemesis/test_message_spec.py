@@ -15,11 +15,12 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Plan, Topic
-from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.context import ScheduleNotFollowedError
 from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.message_spec import MessageSpec, read_option
 from highwater.nemesis.schedules.cluster_needs import wired
 from highwater.runtime.preflight import check_plan
+from tests.support.schedule_contexts import NotedFaults, schedule_context
 
 WIRED = Plan(kafka="4.3.1", wire_clients=True)
 
@@ -156,24 +157,13 @@ def opened(caught: int) -> tuple[Messages, list[MessageRule], Cluster]:
     return messages, rules, cast("Cluster", SimpleNamespace(brokers={1: None}, network=network))
 
 
-class Diary:
-    def __init__(self) -> None:
-        self.phases: list[str] = []
-
-    def fault(
-        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
-    ) -> None:
-        del name, says, broker, fields
-        self.phases.append(phase)
-
-
 @pytest.mark.parametrize("caught", [0, 1])
 @pytest.mark.parametrize("outlasts", [False, True])
 def test_a_hold_is_released_and_one_that_never_matched_is_missed(
     caught: int, *, outlasts: bool
 ) -> None:
     messages, rules, cluster = opened(caught)
-    keeper = Diary()
+    keeper = NotedFaults()
     nemesis = Nemesis(cluster, keeper, Topic(name="events-3"))
     nemesis.inject("hold-message", message="Produce partition=0")
     nemesis.inject("hold-message", message="Produce partition=1")  # several at a time
@@ -186,7 +176,7 @@ def test_a_hold_is_released_and_one_that_never_matched_is_missed(
     assert [rule.partition for rule in rules] == [0, 1]
     assert rules[0].topics == frozenset(["events-3"])
     assert messages.causes == ["healing" if outlasts else "schedule"] * 2
-    assert keeper.phases == ["inject", "inject", "heal", "heal"]
+    assert [phase for _, phase, _ in keeper.rows] == ["inject", "inject", "heal", "heal"]
     missed = "no message was held: Produce partition=0 never came"
     assert (missed in nemesis.missed) == (caught == 0)
     assert len(nemesis.missed) == (0 if caught else 2)
@@ -195,27 +185,18 @@ def test_a_hold_is_released_and_one_that_never_matched_is_missed(
 @pytest.mark.parametrize("caught", [0, 1])
 def test_a_story_says_in_words_what_the_wire_is_to_do(caught: int) -> None:
     messages, rules, cluster = opened(caught)
-    rows: list[tuple[str, ...]] = []
-    fault_log = SimpleNamespace(fault=lambda *words, **_: rows.append(words))
-    context = cast(
-        "ScheduleContext",
-        SimpleNamespace(
-            plan=WIRED,
-            cluster=cluster,
-            topic="events-3",
-            fault_log=fault_log,
-        ),
-    )
+    noted = NotedFaults()
+    context = schedule_context(plan=WIRED, cluster=cluster, topic="events-3", fault_log=noted)
     missed = pytest.raises(ScheduleNotFollowedError, match="nothing to hold EndTxn")
     with (
         contextlib.nullcontext() if caught else missed,
-        ScheduleContext.intercept(context, "hold EndTxn client:*>broker-1"),
+        context.intercept("hold EndTxn client:*>broker-1"),
     ):
         assert rules[0].source == "client:*"
     assert messages.causes == ["schedule"]
-    assert rows == [
-        ("hold-message", "inject", "to be held: EndTxn client:*>broker-1"),
-        ("hold-message", "heal", "the message EndTxn client:*>broker-1 is healed"),
+    assert noted.notes == [
+        ("hold-message", "inject", None, "to be held: EndTxn client:*>broker-1"),
+        ("hold-message", "heal", None, "the message EndTxn client:*>broker-1 is healed"),
     ]
-    with pytest.raises(UsageError), ScheduleContext.intercept(context, "keep EndTxn"):
+    with pytest.raises(UsageError), context.intercept("keep EndTxn"):
         pass

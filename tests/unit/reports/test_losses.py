@@ -15,14 +15,13 @@ from highwater.reports.formats import RunSummary, junit, markdown
 from highwater.reports.pages import comparison, matrix, store_index
 from highwater.reports.pages.run import write
 from tests.browser.samples import SAMPLES
-from tests.unit.reports.pages.test_run import Balance, parsed
+from tests.support.html_pages import Balance, parsed
 
 
 @pytest.fixture(scope="module")
 def lossy(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The sample of a loss, as it is judged where nothing promised to keep the record."""
-    sample = SAMPLES["loss"]()
-    sample.verdict = msgspec.structs.replace(sample.verdict, verdict="valid")
+    sample = SAMPLES["loss"]().judged(verdict="valid")
     assert sample.verdict.word == LOSSY
     return sample.write(tmp_path_factory.mktemp("store"))
 

@@ -20,7 +20,7 @@ from highwater.reports.pages.run import write
 from highwater.reports.text import logged
 from tests.browser import predicted
 from tests.browser.samples import SAMPLES
-from tests.unit.reports.pages.test_run import parsed
+from tests.support.html_pages import words
 
 SAID = {
     "as predicted": predicted.as_predicted("r"),
@@ -35,10 +35,6 @@ def judged(folder: Path, said: Reconciliation | None, name: str = "loss") -> Jud
     sample.model = said
     run = sample.write(folder)
     return JudgedRun(run=run, verdict=run.verdict(), report=write(run), model=model_text.read(run))
-
-
-def words(page: Path) -> str:
-    return " ".join(" ".join(parsed(page).text).split())
 
 
 @pytest.mark.parametrize("word", SAID)

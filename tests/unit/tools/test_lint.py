@@ -53,7 +53,7 @@ def test_a_folder_holds_fifteen_modules_at_most() -> None:
 def test_rooms_are_imported_from_highwater(line: str, tmp_path: Path) -> None:
     path = tmp_path / "module.py"
     path.write_text(f"CODE = '''\n{line}\n'''\n")
-    assert [line for _, line, _ in lint.rooms_imported(path)] == [2]
+    assert [line for _, line, _ in lint.packages_imported(path)] == [2]
 
 
 def test_a_paragraph_has_ninety_words_at_most(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def cut_marker(case: RecordCase) -> Links:
 def written_later(observed: RunTraces, anomaly: Row) -> Links:
     """Return why a client could not meet the records that it left out: they were written later.
 
-    A fault cut the log there after the client had been told of that place, and they are of an epoch
+    A fault cut the log there after the client had received that offset, and they are of an epoch
     that began after that.
     """
     trace, steps = observed.traces.get(anomaly["partition"]), anomaly["steps"] or ()

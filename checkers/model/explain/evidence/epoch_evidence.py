@@ -21,7 +21,7 @@ from highwater.harness.runs.partition_trace import Leadership
 
 
 def committed_by_old_state(case: LostRecord) -> Links:
-    """Return the epoch that a leader began without having heard of the leader before it.
+    """Return the epoch that a leader began without knowing of the leader before it.
 
     Its log has no line of its following another broker between two that it leads.
     """
@@ -67,7 +67,7 @@ def _missed_leader(
     assert case.start is not None
     says = (
         f"Broker {again.broker} began to lead in epoch {again.epoch}, and had led in epoch"
-        f" {before.epoch} before; it never heard that broker {missed.leader} led between, in epoch"
+        f" {before.epoch} before; it never knew that broker {missed.leader} led between, in epoch"
         f" {missed.epoch}. So it kept what it knew of its followers: that broker"
         f" {case.start.broker} had {case.send['value']}."
     )

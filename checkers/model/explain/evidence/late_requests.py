@@ -24,7 +24,7 @@ def late_end_txn(case: RecordCase) -> Links:
         says = (
             f"An EndTxn of {send['process']} that the wire had kept reached {row['target']} while"
             f" the transaction of {send['value']} was open. It bears producer id"
-            f" {row['producer_id']} and epoch {row['epoch']}, and nothing that tells one"
+            f" {row['producer_id']} and epoch {row['epoch']}, and nothing that separates one"
             " transaction of that producer from the next."
         )
         own_end = ExplanationLink(

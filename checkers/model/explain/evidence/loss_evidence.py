@@ -299,7 +299,7 @@ def removed_from_the_front(case: LostRecord) -> Links:
 def taken_for_another(case: LostRecord) -> Links:
     """Return the aborted record that has the offset with which the lost one was acknowledged.
 
-    0.11 tells the offset of the last marker behind that record instead.
+    0.11 gives the offset of the last marker behind that record instead.
     """
     leader = case.trace.leadership(case.ended_ns)
     disk = case.trace.disks.get(leader.leader) if leader else None
@@ -393,7 +393,7 @@ def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None
     if not others:
         return None
     deposed_ns, last = same[-1].time_ns if same else start.time_ns, others[-1]
-    says = f"Broker {last.leader} led before, and had not heard that it led no more."
+    says = f"Broker {last.leader} led before, and did not know that it was deposed."
     follows = trace.of_kind(last.leader, "truncation", "fetcher")
     learned_ns = next((line.time_ns for line in follows if line.time_ns > deposed_ns), 0)
     for fault in case.observed.faults:

@@ -1,8 +1,8 @@
-"""Explains records that a group processed twice: no broker fenced a member that was put out.
+"""Explains records that a group processed twice: no broker fenced a removed member.
 
 Up to 2.4 a coordinator answers an OffsetFetch with the last committed offset though a transaction
-is open that will commit another, and takes the offsets of a transaction from whoever was a member
-once. Since 2.5 it tells the reader to wait (``require_stable``), and fences by member and
+is open that will commit another, and takes the offsets of a transaction from any former
+member. Since 2.5 it makes the reader wait (``require_stable``), and fences by member and
 generation (KIP-447): if the client asks for the one, and says the other.
 """
 
@@ -31,7 +31,7 @@ _FENCES: Final = (
 _UNFENCED_CLIENTS: Final = {
     AIOKAFKA: "sends a group's offsets without member and generation, and does not ask for offsets"
     " that are stable",
-    KAFKA_PYTHON: "sends no member once it knows that it was put out",
+    KAFKA_PYTHON: "sends no member once it knows that it was removed",
 }
 """Libraries whose loops a coordinator cannot fence (docs/findings/unfenced-loops.md)."""
 
@@ -86,7 +86,7 @@ def _unfenced(case: AnomalyCase) -> Chain:
 
 
 def _beginning(observed: RunTraces, step: Row, partition: int) -> Row | None:
-    """Return where a member had begun to read a partition before a step of its own."""
+    """Return the last assignment or seek from which a member read before one of its steps."""
     ops, until_ns = observed.ops, step["invoke_ns"]
     of_member = pc.and_(
         pc.equal(ops["process"], step["process"]), pc.equal(ops["partition"], partition)
@@ -99,11 +99,11 @@ def _beginning(observed: RunTraces, step: Row, partition: int) -> Row | None:
 PROCESSED_TWICE: Final = (
     Explanation(
         name="before-KIP-447",
-        says="No broker fenced a member that was put out of its group.",
+        says="No broker fenced a member that was removed from its group.",
         licence=of_releases("before KIP-447", _FENCES, lambda entry: entry.number < _FENCED)
         | of_plan(
             "aiokafka or kafka-python",
-            "This client tells member and generation.",
+            "This client sends member and generation.",
             lambda run: _library(run) in _UNFENCED_CLIENTS,
         ),
         evidence=_unfenced,

@@ -92,7 +92,7 @@ class AiokafkaEngine:
         return self._begin(self._stop())
 
     def crash(self) -> None:
-        """End; the group is told nothing. Never raises."""
+        """End; the group is not notified. Never raises."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._loop.stop)
         if threading.current_thread() is not self._thread:
@@ -186,11 +186,11 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ha
         self._events = events
 
     async def on_partitions_revoked(self, revoked: Any) -> None:  # noqa: ANN401 - of aiokafka
-        """Tell that partitions are to be taken."""
+        """Report that partitions are being revoked."""
         await asyncio.wrap_future(self._events("revoked", _numbers(revoked)))
 
     async def on_partitions_assigned(self, assigned: Any) -> None:  # noqa: ANN401 - of aiokafka
-        """Tell that partitions were given."""
+        """Report that partitions were assigned."""
         await asyncio.wrap_future(self._events("assigned", _numbers(assigned)))
 
 

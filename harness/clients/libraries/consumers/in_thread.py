@@ -15,7 +15,7 @@ def in_thread(name: str, call: Callable[[], _T]) -> Future[_T]:
     def run() -> None:
         try:
             result = call()
-        except BaseException as raised:  # noqa: BLE001 - whoever waits for the result gets it
+        except BaseException as raised:  # noqa: BLE001 - the thread that waits gets it
             future.set_exception(raised)
         else:
             future.set_result(result)

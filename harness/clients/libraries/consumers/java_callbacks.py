@@ -1,6 +1,6 @@
 """A gateway to a JVM whose callbacks come in the thread that has called.
 
-``KafkaConsumer`` is for one thread, and calls its listeners within a poll. Py4J's ``ClientServer``
+``KafkaConsumer`` is not thread-safe, and calls its listeners within a poll. Py4J's ``ClientServer``
 serves such a call by the same connection, so in the same thread of Python, and what that calls in
 turn runs in the same thread of Java. The JVM's ``GatewayServer`` starts it, so that there is no
 Java of ours.
@@ -38,7 +38,7 @@ class JavaCallback:
     """A callback. What it raises is raised when Java has returned: Java knows no such exception.
 
     Attributes:
-        deaf: whether it tells nothing any more.
+        deaf: whether it calls nothing back any more.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class JavaCallback:
             raise raised
 
     def serve(self, callback: Callable[[], None]) -> None:
-        """Call back, unless nothing is to be told."""
+        """Call back, unless the listener is silenced."""
         if self.deaf:
             return
         try:

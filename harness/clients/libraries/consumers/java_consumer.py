@@ -30,10 +30,10 @@ from highwater.harness.clients.libraries.java_gateway import FENCES_MEMBERS, Jav
 from highwater.harness.runs.group_protocols import CONSUMER
 
 STAYS: Final = (4, 1)
-"""Since then a member of a classic group is told to stay as it is closed, not before (KIP-1092)."""
+"""Since then a member of a classic group can stay in it when it is closed (KIP-1092)."""
 
 _BOUNDS: Final = (0, 10, 1)
-"""Since then a consumer tells where a log begins and ends (KIP-79)."""
+"""Since then a consumer reports where a log begins and ends (KIP-79)."""
 
 _WAITS_S: Final = 5.0
 _CALM_S: Final = 0.05
@@ -47,7 +47,7 @@ _OFFSET: Final = re.compile(r"-(\d+)=(?:OffsetAndMetadata\{offset=)?(\d+)")
 
 
 class JavaConsumer:
-    """A ``KafkaConsumer`` of one topic, for one thread."""
+    """A ``KafkaConsumer`` of one topic. Not thread-safe."""
 
     def __init__(self, gateway: CallbackGateway, settings: Settings) -> None:
         self._gateway = gateway
@@ -185,7 +185,7 @@ class JavaConsumer:
         self._end(_WAITS_S)
 
     def drop(self) -> None:
-        """End as by a crash: the group is told nothing."""
+        """End as by a crash: the group is not notified."""
         if self._listener is not None:
             self._listener.deaf = True
             if self._by_brokers:

@@ -1,6 +1,6 @@
 """Members of share groups by Kafka's own Java client: ``KafkaShareConsumer``.
 
-It is for one thread, and tells what became of acknowledgements by a callback within its calls.
+It is not thread-safe, and reports the results of acknowledgements by a callback within its calls.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _CLOSES_S: Final = 30.0
 
 
 class JavaShareConsumer:
-    """A ``KafkaShareConsumer`` of one topic, for one thread."""
+    """A ``KafkaShareConsumer`` of one topic. Not thread-safe."""
 
     def __init__(self, gateway: CallbackGateway, settings: Settings) -> None:
         self._gateway = gateway
@@ -41,7 +41,7 @@ class JavaShareConsumer:
         self._java = gateway.share_consumer(java_settings.share_consumer(settings))
 
     def set_acknowledgement_commit_callback(self, callback: OnAcknowledged) -> None:
-        """Have the answers to acknowledgements told."""
+        """Set the callback for the responses to acknowledgements."""
 
         def answered(partition: int, offsets: list[int], exception: Any) -> None:  # noqa: ANN401 - of Java
             error = None if exception is None else self._gateway.error_of(exception)
@@ -64,7 +64,7 @@ class JavaShareConsumer:
         return parse(text)
 
     def acknowledge(self, message: ReadMessage, ack_type: AcknowledgeType) -> None:
-        """Say what becomes of a record; brokers are told by the next poll, or ``commit_sync``.
+        """Say what becomes of a record; brokers learn it by the next poll, or ``commit_sync``.
 
         Java wants the record, and looks at its place alone. (It takes places since 4.2, but only of
         records that it could not read.)
@@ -79,7 +79,7 @@ class JavaShareConsumer:
             self._gateway.forget(record)
 
     def commit_sync(self, timeout: float) -> None:
-        """Tell brokers what became of records, and wait; the callback gets their answers."""
+        """Send the acknowledgements, and wait; the callback gets the brokers' responses."""
         answer = self._call(self._java.commitSync, self._gateway.duration(timeout))
         self._gateway.forget(answer)
 
@@ -129,7 +129,7 @@ class ShareAnswers(JavaCallback):
         self._answered = answered
 
     def onComplete(self, offsets: Any, exception: Any) -> None:  # noqa: N802, ANN401 - of Java
-        """Tell what became of the acknowledgements of these offsets."""
+        """Report the results of the acknowledgements of these offsets."""
         self.serve(lambda: self._tell(offsets.toString(), exception))
 
     def _tell(self, offsets: str, exception: Any) -> None:  # noqa: ANN401 - of Java

@@ -1,7 +1,7 @@
 """kafka-python's ``KafkaConsumer``, whose event loop is a thread of its own.
 
 A call waits for that loop, and the loop for a listener, so every call is made in a thread that the
-process does not wait for: the reader's own thread serves what the listener is told meanwhile.
+process does not wait for: the reader's own thread serves the listener's calls meanwhile.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ class KafkaPythonEngine:
         try:
             for number, offset in offsets.items():
                 self._seek(number, offset)
-        except Exception as raised:  # noqa: BLE001 - whoever waits for the result gets it
+        except Exception as raised:  # noqa: BLE001 - the thread that waits gets it
             done.set_exception(raised)
         else:
             done.set_result(None)
@@ -116,7 +116,7 @@ class KafkaPythonEngine:
         return in_thread("kafka-python-close", self._leave)
 
     def crash(self) -> None:
-        """End; the group is told nothing. Never raises."""
+        """End; the group is not notified. Never raises."""
         self._ended.set()
         if self._consumer is not None:
             self._end(self._consumer)
@@ -192,15 +192,15 @@ class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-
         self._sleep = sleep
 
     async def on_partitions_revoked(self, revoked: Any) -> None:  # noqa: ANN401 - of kafka-python
-        """Tell that partitions are to be taken."""
+        """Report that partitions are being revoked."""
         await self._served("revoked", revoked)
 
     async def on_partitions_assigned(self, assigned: Any) -> None:  # noqa: ANN401 - of kafka-python
-        """Tell that partitions were given."""
+        """Report that partitions were assigned."""
         await self._served("assigned", assigned)
 
     async def on_partitions_lost(self, lost: Any) -> None:  # noqa: ANN401 - of kafka-python
-        """Tell that the group has put the member out."""
+        """Report that the group has removed the member."""
         await self._served("lost", lost)
 
     async def _served(self, event: str, places: Any) -> None:  # noqa: ANN401 - of kafka-python

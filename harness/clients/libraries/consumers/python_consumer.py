@@ -50,7 +50,7 @@ class Polled:
 
 Mail = Polled | Callable[[], None] | None
 Events = Callable[[str, list[int]], Future[None]]
-"""Told ``assigned``, ``revoked`` or ``lost``, and partitions; the Future ends when it is served."""
+"""Called with ``assigned``, ``revoked`` or ``lost``, and partitions; the Future ends after it."""
 
 
 class LibraryConsumer(Protocol):
@@ -91,11 +91,11 @@ class LibraryConsumer(Protocol):
         """Leave the group, and end."""
 
     def crash(self) -> None:
-        """End; the group is told nothing. Never raises."""
+        """End; the group is not notified. Never raises."""
 
 
 class PythonConsumer:
-    """A consumer of one topic, for one thread.
+    """A consumer of one topic. Not thread-safe.
 
     Args:
         made: makes the engine; its argument is ``post``.
@@ -228,7 +228,7 @@ class PythonConsumer:
         self._engine.crash()
 
     def drop(self) -> None:
-        """End as by a crash: the group is told nothing."""
+        """End as by a crash: the group is not notified."""
         self._engine.crash()
 
     def _go_to(self, offsets: Mapping[int, int]) -> None:

@@ -13,8 +13,8 @@ from highwater.checkers.inspection.inspect import inspect
 from highwater.checkers.inspection.report_types import InspectedPartition, Inspection
 from highwater.harness.base.errors import UsageError
 from highwater.reports.pages.inspection import write
+from tests.support.html_pages import parsed
 from tests.support.logdirs import Broker, batch, brokers, marker, plain
-from tests.unit.reports.pages.test_run import parsed
 
 MINUTE_MS = 60_000
 
@@ -493,7 +493,7 @@ CASES = {
             + plain("x", base=5),
         ),
         verdict="unknown",
-        says="Their cluster id 4L6g3nShT-eMCtK--X86sw stands in quickstarts, so it proves nothing.",
+        says="Their cluster id 4L6g3nShT-eMCtK--X86sw is in quickstarts, so it proves nothing.",
     ),
     "nothing-in-common-and-a-fork": Case(
         logs=(SIX, plain("abcdex"), plain("uvw")),

@@ -1,9 +1,6 @@
 """A record goes to the broker that is named, once, and the history has its fate."""
 
-import contextlib
-import socket
 import struct
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
@@ -14,6 +11,8 @@ from kafka.record.memory_records import MemoryRecords
 from highwater.clusters.admin.direct_sender import DirectSender
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.plan import Acks, Plan, Workload
+from tests.support.fake_broker import framed_server
+from tests.support.free_ports import free_ports
 
 if TYPE_CHECKING:
     from highwater.harness.runs.recorder import Recorder
@@ -38,49 +37,32 @@ class Appender:
     def __init__(self) -> None:
         self.error: int | None = 0
         self.received: list[tuple[int, bytes]] = []
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.port = 0
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._server.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
 
-    def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as incoming:
-            while size := incoming.read(4):
-                frame = incoming.read(struct.unpack(">i", size)[0])
-                _, version, correlation = struct.unpack(">hhi", frame[:8])
-                request = ProduceRequest.decode(frame, version=version, header=True)
-                batch = request.topic_data[0].partition_data[0].records
-                records = MemoryRecords(bytes(batch)).next_batch()
-                self.received += [(version, record.value) for record in records]
-                if self.error is None or request.acks == 0:
-                    continue
-                topic = ProduceResponse.TopicProduceResponse
-                told = topic.PartitionProduceResponse(
-                    index=0, error_code=self.error, base_offset=-1 if self.error else 7
-                )
-                answer = ProduceResponse(
-                    responses=[topic(name="events", partition_responses=[told])]
-                ).encode(version=version)
-                connection.sendall(struct.pack(">ii", len(answer) + 4, correlation) + answer)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
+    def respond(self, _: int, version: int, correlation: int, frame: bytes) -> bytes | None:
+        request = ProduceRequest.decode(frame, version=version, header=True)
+        batch = request.topic_data[0].partition_data[0].records
+        records = MemoryRecords(bytes(batch)).next_batch()
+        self.received += [(version, record.value) for record in records]
+        if self.error is None or request.acks == 0:
+            return None
+        topic = ProduceResponse.TopicProduceResponse
+        told = topic.PartitionProduceResponse(
+            index=0, error_code=self.error, base_offset=-1 if self.error else 7
+        )
+        answer = ProduceResponse(responses=[topic(name="events", partition_responses=[told])])
+        return struct.pack(">i", correlation) + bytes(answer.encode(version=version))
 
 
 @pytest.fixture
 def broker() -> Iterator[Appender]:
     played = Appender()
-    yield played
-    played.close()
+    with framed_server(played.respond) as played.port:
+        yield played
 
 
 @pytest.fixture
@@ -132,12 +114,10 @@ def test_nobody_answers_acks_0(broker: Appender, ledger: Ledger) -> None:
     await_condition(lambda: broker.received, bool, what="the record to arrive", limit_s=60)
 
 
-def test_a_broker_that_is_not_there_was_never_sent_anything(
-    broker: Appender, ledger: Ledger
-) -> None:
-    broker.close()
+def test_a_broker_that_is_not_there_was_never_sent_anything(ledger: Ledger) -> None:
+    [port] = free_ports(1)
     direct = sender(ledger)
-    direct.send("m1", 0, address=broker.address)
+    direct.send("m1", 0, address=f"127.0.0.1:{port}")
     assert [(row["outcome"], row["error"]) for row in ledger.rows] == [("fail", "_TRANSPORT")]
     direct.close(limit_s=0.0)
 

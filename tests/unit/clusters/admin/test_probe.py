@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,6 +21,7 @@ from highwater.clusters.admin.probe import ClusterProbe
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PartitionState, ReplicaState, UnreachableError
 from highwater.harness.releases.catalogue import release
+from tests.support.fake_broker import framed_server
 
 OUT_OF_RANGE = 1
 NOT_LEADER = 6
@@ -40,28 +40,18 @@ class Replica:
         self.silent = False
         self.fetched_at: list[int] = []
         self.producers: list[int] = []
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.address = Address(host="127.0.0.1", port=self._server.getsockname()[1])
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.port = 0
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._server.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+    @property
+    def address(self) -> Address:
+        return Address(host="127.0.0.1", port=self.port)
 
-    def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as incoming:
-            while size := incoming.read(4):
-                request = incoming.read(struct.unpack(">i", size)[0])
-                key, version, correlation = struct.unpack(">hhi", request[:8])
-                if self.silent:
-                    continue
-                kind = {1: FetchRequest, 2: ListOffsetsRequest, 61: DescribeProducersRequest}[key]
-                answer = self._answer(kind.decode(request, version=version, header=True), version)
-                connection.sendall(struct.pack(">ii", len(answer) + 4, correlation) + answer)
+    def respond(self, key: int, version: int, correlation: int, frame: bytes) -> bytes | None:
+        if self.silent:
+            return None
+        kind = {1: FetchRequest, 2: ListOffsetsRequest, 61: DescribeProducersRequest}[key]
+        answer = self._answer(kind.decode(frame, version=version, header=True), version)
+        return struct.pack(">i", correlation) + answer
 
     def _answer(self, request: Any, version: int) -> bytes:  # noqa: ANN401 - made at run time
         if isinstance(request, ListOffsetsRequest):
@@ -111,10 +101,6 @@ class Replica:
             throttle_time_ms=0, topics=[topic(name="events", partitions=[seen])]
         )
 
-    def close(self) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-
 
 class NoView:
     """The coordination, of which these tests ask nothing but to be closed."""
@@ -152,8 +138,8 @@ class NoView:
 @pytest.fixture
 def replica() -> Iterator[Replica]:
     played = Replica()
-    yield played
-    played.close()
+    with framed_server(played.respond) as played.port:
+        yield played
 
 
 @pytest.fixture
@@ -187,7 +173,7 @@ def test_the_probe_reads_of_which_producers_a_leader_knows(
     replica.producers = [1000, 1001]
     assert probe.producers(1, "events", 0) == {1000, 1001}
     replica.error = NOT_LEADER
-    with pytest.raises(UnreachableError, match="does not tell producers of events-0: error 6"):
+    with pytest.raises(UnreachableError, match="does not report producers of events-0: error 6"):
         probe.producers(1, "events", 0)
 
 

@@ -120,7 +120,7 @@ def test_heal_deletes_a_topic_that_was_left_and_says_whose(
     assert deleted == ["highwater-1"]
     assert said == [
         f"the topic highwater-1 is deleted, made by the run {tmp_path}/runs/r1 at {at}",
-        "the topic highwater-2 stays: no run of this machine has made it",
+        "the topic highwater-2 is not deleted: no run of this machine created it",
     ]
 
 

@@ -21,6 +21,8 @@ from tests.support.matrices import AXES, judged, planned, row
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 BOTH = ("loss", "divergence")
+Plans = dict[str, list[object]]
+"""Settings of workloads to their values, plan by plan."""
 
 
 def axes(**fields: object) -> Axes:
@@ -279,43 +281,33 @@ def test_rows_from_before_there_was_a_model_are_read(tmp_path: Path) -> None:
     assert "the model explains" not in write_matrix_page(folder).read_text("utf-8")
 
 
-def test_group_protocols_are_an_axis_of_random_runs_alone() -> None:
-    protocols = ("classic", "consumer")
-    mixes = (("kill",),)
-    laid = lay_out(
-        axes(kafkas=("4.3.1",), stories=("loss",), nemeses=mixes, group_protocols=protocols)
-    )
-    assert [(cell.happened, cell.group_protocol) for cell in laid.cells] == [
-        ("loss", ""),
-        ("kill", "classic"),
-        ("kill", "consumer"),
-    ]
+@pytest.mark.parametrize(
+    ("field", "values", "of_cells", "of_plans", "reason"),
+    [
+        (
+            "group_protocol",
+            ("classic", "consumer"),
+            ["", "classic", "consumer"],
+            {"subscribe": [0, 3, 3], "group_protocol": ["classic", "classic", "consumer"]},
+            "no group protocol",
+        ),
+        ("share", (0, 2), [0, 0, 2], {"share": [0, 0, 2]}, "no share groups"),
+    ],
+)
+def test_groups_are_an_axis_of_random_runs_alone(
+    field: str, values: tuple[object, ...], of_cells: list[object], of_plans: Plans, reason: str
+) -> None:
+    axis = {f"{field}s": values, "nemeses": (("kill",),)}
+    laid = lay_out(axes(kafkas=("4.3.1",), stories=("loss",), **axis))
+    assert [cell.happened for cell in laid.cells] == ["loss", "kill", "kill"]
+    assert [getattr(cell, field) for cell in laid.cells] == of_cells
     plans = [plan_of(cell, duration_s=9).workload for cell in laid.cells]
-    assert [(work.subscribe, work.group_protocol) for work in plans] == [
-        (0, "classic"),
-        (3, "classic"),
-        (3, "consumer"),
-    ]
-    assert len({cell.run for cell in laid.cells}) == len(laid.cells)
-    older = lay_out(axes(kafkas=("3.9.2",), nemeses=mixes, stories=(), group_protocols=protocols))
-    assert [cell.group_protocol for cell in older.cells] == ["classic"]
-    assert "no group protocol" in older.skipped[0].reason
-
-
-def test_share_groups_are_an_axis_of_random_runs_alone() -> None:
-    mixes = (("kill",),)
-    laid = lay_out(axes(kafkas=("4.3.1",), stories=("loss",), nemeses=mixes, shares=(0, 2)))
-    assert [(cell.happened, cell.share) for cell in laid.cells] == [
-        ("loss", 0),
-        ("kill", 0),
-        ("kill", 2),
-    ]
-    assert [plan_of(cell, duration_s=9).workload.share for cell in laid.cells] == [0, 0, 2]
+    assert {name: [getattr(one, name) for one in plans] for name in of_plans} == of_plans
     assert len({cell.run for cell in laid.cells}) == len(laid.cells)
     assert len({cell.line for cell in laid.cells}) == len(laid.cells)
-    older = lay_out(axes(kafkas=("3.9.2",), nemeses=mixes, stories=(), shares=(0, 2)))
-    assert [cell.share for cell in older.cells] == [0]
-    assert "no share groups" in older.skipped[0].reason
+    older = lay_out(axes(kafkas=("3.9.2",), stories=(), **axis))
+    assert [getattr(cell, field) for cell in older.cells] == [values[0]]
+    assert reason in older.skipped[0].reason
 
 
 def test_libraries_of_readers_are_an_axis() -> None:

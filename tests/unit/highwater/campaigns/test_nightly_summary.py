@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -83,31 +84,37 @@ def test_a_story_that_is_not_as_predicted_makes_the_night_red(tonight: Tonight) 
     assert cell.command() in done.stdout
 
 
-def test_a_random_schedule_that_breaks_a_promise_makes_the_night_red(tonight: Tonight) -> None:
-    tonight.run(only(first(tonight, kafka="4.3.1", story=None), verdict="invalid", lost=3))
-    done = tonight.summarize()
-    assert done.exit_code == 1
-    assert "broke a promise" in done.stdout
+OLD, NEW = {"kafka": "0.10.2.2", "story": None}, {"kafka": "4.3.1", "story": None}
+TROUBLE = "harness failed while booting: broker 2 did not start"
+BY_ONE_CELL: dict[str, tuple[dict[str, Any], dict[str, Any], int, str]] = {
+    "a random schedule that breaks a promise": (
+        NEW, {"verdict": "invalid", "lost": 3}, 1, "broke a promise",
+    ),
+    "a release without leader epochs may lose at random": (
+        OLD, {"verdict": "invalid", "lost": 3}, 0, "is green",
+    ),
+    "though the model cannot explain it": (
+        OLD, {"verdict": "invalid", "lost": 3, "model": "unexplained"}, 1,
+        "the model cannot explain",
+    ),
+    "and it may not break other promises": (
+        OLD, {"verdict": "invalid", "lost": 0}, 1, "broke a promise",
+    ),
+    "an unknown cell": ({}, {"verdict": "unknown", "as_predicted": None}, 3, "### Unknown: 1"),
+    "an unknown cell of a harness that failed": (
+        {}, {"verdict": "unknown", "as_predicted": False, "problem": TROUBLE}, 3, TROUBLE,
+    ),
+}  # fmt: skip
 
 
-def test_a_release_without_leader_epochs_may_lose_at_random(tonight: Tonight) -> None:
-    tonight.run(only(first(tonight, kafka="0.10.2.2", story=None), verdict="invalid", lost=3))
-    assert tonight.summarize().exit_code == 0
-
-
-def test_what_the_model_cannot_explain_makes_the_night_red_though_it_may_lose(
-    tonight: Tonight,
+@pytest.mark.parametrize(("cell", "changed", "code", "says"), BY_ONE_CELL.values(), ids=BY_ONE_CELL)
+def test_one_cell_makes_the_night_red_or_yellow(
+    tonight: Tonight, cell: dict[str, Any], changed: dict[str, Any], code: int, says: str
 ) -> None:
-    cell = first(tonight, kafka="0.10.2.2", story=None)
-    tonight.run(only(cell, verdict="invalid", lost=3, model="unexplained"))
+    tonight.run(only(first(tonight, **cell), **changed))
     done = tonight.summarize()
-    assert done.exit_code == 1
-    assert "the model cannot explain" in done.stdout
-
-
-def test_even_that_release_may_not_break_other_promises(tonight: Tonight) -> None:
-    tonight.run(only(first(tonight, kafka="0.10.2.2", story=None), verdict="invalid", lost=0))
-    assert tonight.summarize().exit_code == 1
+    assert done.exit_code == code
+    assert says in done.stdout
 
 
 @pytest.mark.parametrize("changed", [{"lost": 0}, {"verdict": "unknown", "as_predicted": None}])
@@ -131,21 +138,6 @@ def test_a_canary_without_a_plan_must_be_there_all_the_same(tonight: Tonight) ->
     done = tonight.summarize(planned=False)
     assert done.exit_code == 1
     assert "No cell of the canary unclean-election lost a record." in done.stdout
-
-
-def test_an_unknown_cell_makes_the_night_yellow(tonight: Tonight) -> None:
-    tonight.run(only(first(tonight), verdict="unknown", as_predicted=None))
-    done = tonight.summarize()
-    assert done.exit_code == 3
-    assert "### Unknown: 1" in done.stdout
-
-
-def test_an_unknown_cell_says_what_the_harness_could_not_do(tonight: Tonight) -> None:
-    trouble = "harness failed while booting: broker 2 did not start"
-    tonight.run(only(first(tonight), verdict="unknown", as_predicted=False, problem=trouble))
-    done = tonight.summarize()
-    assert done.exit_code == 3
-    assert trouble in done.stdout
 
 
 def test_a_cell_that_is_missing_makes_the_night_red(tonight: Tonight) -> None:

@@ -279,7 +279,7 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         ),
         (
             changed(kafka="2.0.1", reader_client="java", workload=Workload(subscribe=2)),
-            "does not tell the generation",
+            "does not report the generation",
             "java:RELEASE",
         ),
         (

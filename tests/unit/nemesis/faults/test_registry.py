@@ -11,26 +11,14 @@ import pytest
 
 from highwater.clusters.core.interfaces import Cluster
 from highwater.harness.base.errors import HarnessError, UsageError
-from highwater.harness.runs.history import FAULTS
 from highwater.nemesis.faults import registry as fault_module
 from highwater.nemesis.faults.registry import FaultTarget, Scope, aimed, fault, faults, find_fault
 from highwater.nemesis.injector import Nemesis
+from tests.support.schedule_contexts import NotedFaults
 
 CLUSTER = cast(
     "Cluster", SimpleNamespace(brokers={1: None, 2: None, 3: None}, controllers={100: None})
 )
-
-
-class Diary:
-    def __init__(self) -> None:
-        self.rows: list[tuple[str, str, int | None]] = []
-
-    def fault(
-        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
-    ) -> None:
-        assert set(fields) <= set(FAULTS.names)
-        assert says
-        self.rows.append((name, phase, broker))
 
 
 @pytest.fixture
@@ -81,7 +69,7 @@ def test_an_unknown_fault_names_the_nearest() -> None:
 
 
 def test_inject_and_heal_are_written_down_and_happen_once(healed: list[int]) -> None:
-    keeper = Diary()
+    keeper = NotedFaults()
     nemesis = Nemesis(CLUSTER, keeper)
     nemesis.inject("itch", 2)
     assert nemesis.broken_brokers == {2}
@@ -93,7 +81,7 @@ def test_inject_and_heal_are_written_down_and_happen_once(healed: list[int]) -> 
 
 
 def test_a_struck_broker_is_not_struck_again(healed: list[int]) -> None:
-    nemesis = Nemesis(CLUSTER, Diary())
+    nemesis = Nemesis(CLUSTER, NotedFaults())
     nemesis.inject("itch", 1)
     with pytest.raises(HarnessError, match="has a fault already"):
         nemesis.inject("itch", 1)
@@ -102,7 +90,7 @@ def test_a_struck_broker_is_not_struck_again(healed: list[int]) -> None:
 
 
 def test_a_fault_that_fails_leaves_nothing_open(healed: list[int]) -> None:
-    nemesis = Nemesis(CLUSTER, Diary())
+    nemesis = Nemesis(CLUSTER, NotedFaults())
     with pytest.raises(HarnessError, match="would not"):
         nemesis.inject("stumble", 1)
     assert nemesis.broken_brokers == frozenset()
@@ -110,7 +98,7 @@ def test_a_fault_that_fails_leaves_nothing_open(healed: list[int]) -> None:
 
 
 def test_heal_all_mends_the_named_or_everything(healed: list[int]) -> None:
-    nemesis = Nemesis(CLUSTER, Diary())
+    nemesis = Nemesis(CLUSTER, NotedFaults())
     for broker in (1, 2, 3):
         nemesis.inject("itch", broker)
     nemesis.heal_all([1, 9])
@@ -123,7 +111,7 @@ def test_heal_all_mends_the_named_or_everything(healed: list[int]) -> None:
 @pytest.mark.usefixtures("healed")
 def test_a_paused_controller_is_asked_for_no_replicas() -> None:
     """It would take the replica away when it wakes, after the healing (found by a soak, 3.7.2)."""
-    nemesis = Nemesis(CLUSTER, Diary())
+    nemesis = Nemesis(CLUSTER, NotedFaults())
     nemesis.inject("hush")
     assert not nemesis.can("reassign")
     nemesis.heal_all()
@@ -154,7 +142,7 @@ def test_every_registered_fault_has_a_summary() -> None:
 def test_what_overlaps_on_one_target_is_refused(
     first: tuple[str, int | None], second: tuple[str, int | None], together: bool
 ) -> None:
-    nemesis = Nemesis(CLUSTER, Diary())
+    nemesis = Nemesis(CLUSTER, NotedFaults())
     nemesis.inject(*first)
     assert nemesis.can(*second) == together
     if together:
@@ -168,7 +156,7 @@ def test_what_overlaps_on_one_target_is_refused(
 
 @pytest.mark.usefixtures("healed")
 def test_a_broker_that_there_is_not_is_refused_before_anything_is_hurt() -> None:
-    keeper = Diary()
+    keeper = NotedFaults()
     with pytest.raises(UsageError, match="no broker 7") as refused:
         Nemesis(CLUSTER, keeper).inject("itch", 7)
     assert "[1, 2, 3]" in refused.value.hint
@@ -177,7 +165,7 @@ def test_a_broker_that_there_is_not_is_refused_before_anything_is_hurt() -> None
 
 def test_a_second_nemesis_waits_until_the_first_has_healed_all(healed: list[int]) -> None:
     cluster = cast("Cluster", SimpleNamespace(brokers={1: None, 2: None}, controllers={100: None}))
-    first, second = Nemesis(cluster, Diary()), Nemesis(cluster, Diary())
+    first, second = Nemesis(cluster, NotedFaults()), Nemesis(cluster, NotedFaults())
     first.inject("itch", 1)
     with pytest.raises(HarnessError, match=r"another nemesis has faults open .*: broker 1"):
         second.inject("itch", 2)
@@ -194,7 +182,7 @@ def test_a_fault_that_cannot_be_healed_stays_open_and_is_written_down(healed: li
         yield f"broker {broker} has a rash"
         raise HarnessError(f"broker {broker} would not start")
 
-    keeper = Diary()
+    keeper = NotedFaults()
     nemesis = Nemesis(CLUSTER, keeper)
     try:
         nemesis.inject("rash", 1)
@@ -219,7 +207,7 @@ def test_a_kill_that_fails_leaves_the_paused_broker_to_be_resumed() -> None:
         kill=kill, start=lambda: None, pause=lambda: None, resume=lambda: woken.append(1)
     )
     cluster = cast("Cluster", SimpleNamespace(brokers={1: broker}, controllers={100: None}))
-    keeper = Diary()
+    keeper = NotedFaults()
     nemesis = Nemesis(cluster, keeper)
     nemesis.inject("pause", 1)
     with pytest.raises(HarnessError, match="cannot be killed"):
@@ -234,7 +222,7 @@ def test_a_kill_that_fails_leaves_the_paused_broker_to_be_resumed() -> None:
 def test_open_faults_are_looked_at_while_others_are_opened_and_healed(healed: list[int]) -> None:
     brokers = dict.fromkeys(range(1, 6))
     cluster = cast("Cluster", SimpleNamespace(brokers=brokers, controllers={100: None}))
-    nemesis = Nemesis(cluster, Diary())
+    nemesis = Nemesis(cluster, NotedFaults())
     ended = threading.Event()
 
     def injecting(broker: int) -> None:

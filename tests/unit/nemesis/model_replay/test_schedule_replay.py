@@ -1,14 +1,14 @@
 """A schedule is played step by step: who is held is frozen, and what is expected is waited for."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
 
-from highwater.checkers.model.schedules.schedule import Expect, Schedule, ScheduleStep
+from highwater.checkers.model.schedules.schedule import Action, Expect, Schedule, ScheduleStep
 from highwater.clusters.core.interfaces import (
     Cluster,
     PartitionState,
@@ -20,7 +20,6 @@ from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.clients.record_sender import SendOutcome
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.faults.missed_step import MissedStep, StateDifference, StateDifferences
-from highwater.harness.runs.history import FAULTS
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.injector import Nemesis
@@ -29,6 +28,7 @@ from highwater.nemesis.model_replay.schedule_replay import Replay, plan, play, s
 from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.reports.sections.settings import facts
 from highwater.runtime.preflight import check_plan
+from tests.support.schedule_contexts import NotedFaults, schedule_context
 from tests.support.schedules import LOSS, A, B, C, two_moves
 
 ADDRESS = "127.0.0.1:909{}"
@@ -80,7 +80,7 @@ class Stage:
     def __init__(self, disk: Path) -> None:
         self.disk = disk
         self.done: list[str] = []
-        self.says: list[str] = []
+        self.noted = NotedFaults()
         self.brokers = {one: Actor(self, one) for one in (1, 2, 3, 4)}
         self.live = {1, 2, 3, 4}
         self.tested = ("events", 0)
@@ -136,12 +136,6 @@ class Stage:
         self.live.discard(broker)
         return True
 
-    def fault(
-        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
-    ) -> None:
-        assert set(fields) <= set(FAULTS.names)
-        self.says.append(f"{name} {phase} {broker or ''} {says}")
-
     def send(self, identity: str, partition: int, *, address: str) -> None:
         self.send_batch((identity,), partition, address=address)
 
@@ -163,22 +157,26 @@ def context(stage: Stage, schedule: Schedule) -> ScheduleContext:
         stage.clock += 0.5
         return stage.clock
 
-    return ScheduleContext(
+    return schedule_context(
         plan=plan(schedule, "0.10.2.2"),
         cluster=cluster,
-        probe=cast("Probe", stage),
-        nemesis=Nemesis(cluster, stage),
-        fault_log=stage,
-        client=cast("Any", None),
+        probe=stage,
+        nemesis=Nemesis(cluster, stage.noted),
+        fault_log=stage.noted,
         direct=stage,
-        transactional=cast("Any", None),
-        producer=cast("Any", None),
-        groups=cast("Any", None),
-        topic="events",
         replicas=(2, 3, 4),
-        stop=threading.Event(),
         clock=clock,
     )
+
+
+def step(
+    action: Action,
+    broker: int | None = None,
+    *,
+    held: Iterable[int] = (),
+    **fields: Any,  # noqa: ANN401
+) -> ScheduleStep:
+    return ScheduleStep(action=action, broker=broker, held=frozenset(held), **fields)
 
 
 def played(stage: Stage, *steps: ScheduleStep) -> list[str]:
@@ -188,39 +186,70 @@ def played(stage: Stage, *steps: ScheduleStep) -> list[str]:
     return stage.done
 
 
-def test_who_is_held_is_frozen_and_woken_when_it_is_not(stage: Stage) -> None:
-    done = played(
-        stage,
-        ScheduleStep(action="move", broker=B, held=frozenset({B, A})),
-        ScheduleStep(action="read", held=frozenset({B})),
-        ScheduleStep(action="read"),
-    )
-    assert done == ["pause 2", "pause 3", "move 3", "resume 2", "resume 3"]
+PLAYED: dict[str, tuple[tuple[ScheduleStep, ...], list[str]]] = {
+    "a held broker is frozen, and woken when it is not held": (
+        (step("move", B, held={B, A}), step("read", held={B}), step("read")),
+        ["pause 2", "pause 3", "move 3", "resume 2", "resume 3"],
+    ),
+    "a paused broker stays so until it is resumed": (
+        (
+            step("pause", B),
+            step("read", held={B}),
+            step("read"),
+            step("resume", B, held={B}),
+            step("read"),
+        ),
+        ["pause 3", "resume 3"],
+    ),
+    "the dead come back": (
+        (
+            step("stop", A),
+            step("kill", B),
+            step("expire", B, expect=Expect(alive=frozenset({A, C}))),
+            step("start", B, expect=Expect(leo={B: 7})),
+        ),
+        ["stop 2", "kill 3", "end 3", "start 3", "end 2"],
+    ),
+    "on ZooKeeper the held stay so while a broker shuts down": (
+        (step("stop", A, held={B}),),
+        ["pause 3", "stop 2", "end 2"],
+    ),
+    "the broker that the schedule has elected is next in line": (
+        (step("kill", A), step("expire", A, expect=Expect(leader=C))),
+        ["kill 2", "line up 4", "end 2", "end 2"],
+    ),
+    "a record goes to the leader, or to the broker that it names": (
+        (
+            step("send", record="m1", expect=Expect(acked=frozenset({"m1"}))),
+            step("send", C, record="m2", expect=Expect(refused=frozenset())),
+        ),
+        ["send m1-0 to 127.0.0.1:9092", "send m2-0 to 127.0.0.1:9094"],
+    ),
+    "a session that was to end may": (
+        (step("expire", B, held={B}),),
+        ["pause 3", "end 3"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("steps", "done"), PLAYED.values(), ids=PLAYED)
+def test_what_is_done_for_each_step(
+    stage: Stage, steps: tuple[ScheduleStep, ...], done: list[str]
+) -> None:
+    assert played(stage, *steps) == done
 
 
 def test_the_leader_is_frozen_first(stage: Stage) -> None:
     stage.leader = 4
-    assert played(stage, ScheduleStep(action="read", held=frozenset({A, C}))) == [
+    assert played(stage, step("read", held={A, C})) == [
         "pause 4",
         "pause 2",
     ]
 
 
-def test_who_is_paused_stays_so_until_it_is_resumed(stage: Stage) -> None:
-    done = played(
-        stage,
-        ScheduleStep(action="pause", broker=B),
-        ScheduleStep(action="read", held=frozenset({B})),
-        ScheduleStep(action="read"),
-        ScheduleStep(action="resume", broker=B, held=frozenset({B})),
-        ScheduleStep(action="read"),
-    )
-    assert done == ["pause 3", "resume 3"]
-
-
 def test_replicas_are_asked_for_and_not_awaited(stage: Stage) -> None:
-    step = ScheduleStep(action="reassign", replicas=(C, A), held=frozenset({B}))
-    schedule = Schedule(kafka="0.10.2.2", partition=1, steps=(step,))
+    steps = (step("reassign", replicas=(C, A), held={B}),)
+    schedule = Schedule(kafka="0.10.2.2", partition=1, steps=steps)
     stage.context = context(stage, schedule)
     stage.tested = ("events", 1)
     play(stage.context, schedule)
@@ -235,102 +264,68 @@ def test_the_disk_of_a_broker_that_is_down_is_emptied(stage: Stage) -> None:
     (stage.disk / "replication-offset-checkpoint").write_text("0\n0\n")
     done = played(
         stage,
-        ScheduleStep(action="stop", broker=B),
-        ScheduleStep(action="wipe", broker=B),
-        ScheduleStep(action="start", broker=B),
+        step("stop", B),
+        step("wipe", B),
+        step("start", B),
     )
     assert done == ["stop 3", "start 3"]
     assert [entry.name for entry in stage.disk.iterdir()] == ["meta.properties"]
-    assert "wipe inject 3 the disk of broker 3 is empty: there was nothing on it" in stage.says
+    says = "the disk of broker 3 is empty: there was nothing on it"
+    assert ("wipe", "inject", 3, says) in stage.noted.notes
 
 
 def test_one_broker_more_tells_what_is_decided_while_all_replicas_are_down() -> None:
-    steps = tuple(ScheduleStep(action="kill", broker=number) for number in (A, B))
+    steps = tuple(step("kill", number) for number in (A, B))
     schedule = Schedule(kafka="4.4.0", replicas=2, order=(0, 1), steps=steps)
     assert plan(schedule, "4.4.0").brokers == 3
-    again = (steps[0], ScheduleStep(action="start", broker=A), steps[1])
+    again = (steps[0], step("start", A), steps[1])
     assert plan(msgspec.structs.replace(schedule, steps=again), "4.4.0").brokers == 2
 
 
 def test_a_held_broker_is_killed_as_it_is(stage: Stage) -> None:
     done = played(
         stage,
-        ScheduleStep(action="read", held=frozenset({B})),
-        ScheduleStep(action="kill", broker=B),
+        step("read", held={B}),
+        step("kill", B),
     )
     assert done == ["pause 3", "kill 3", "end 3"]
-    told = [one for one in stage.says if not one.startswith("step")]
-    assert [" ".join(one.split()[:3]) for one in told] == [
-        "pause inject 3",
-        "pause heal 3",
-        "kill inject 3",
+    assert [row for row in stage.noted.rows if row[0] != "step"] == [
+        ("pause", "inject", 3),
+        ("pause", "heal", 3),
+        ("kill", "inject", 3),
     ]
-
-
-def test_the_dead_come_back(stage: Stage) -> None:
-    done = played(
-        stage,
-        ScheduleStep(action="stop", broker=A),
-        ScheduleStep(action="kill", broker=B),
-        ScheduleStep(action="expire", broker=B, expect=Expect(alive=frozenset({A, C}))),
-        ScheduleStep(action="start", broker=B, expect=Expect(leo={B: 7})),
-    )
-    assert done == ["stop 2", "kill 3", "end 3", "start 3", "end 2"]
 
 
 def test_on_kraft_the_held_are_woken_so_that_a_broker_can_shut_down(stage: Stage) -> None:
     stage.release = release("4.3.1")
     done = played(
         stage,
-        ScheduleStep(action="stop", broker=A, held=frozenset({B}), expect=Expect(leader=B)),
+        step("stop", A, held={B}, expect=Expect(leader=B)),
     )
     assert done == ["pause 3", "line up 3", "resume 3", "stop 2", "end 2"]
 
 
-def test_on_zookeeper_the_held_stay_so_while_a_broker_shuts_down(stage: Stage) -> None:
-    done = played(stage, ScheduleStep(action="stop", broker=A, held=frozenset({B})))
-    assert done == ["pause 3", "stop 2", "end 2"]
-
-
-def test_whom_the_schedule_has_elected_is_next_in_line(stage: Stage) -> None:
-    done = played(
-        stage,
-        ScheduleStep(action="kill", broker=A),
-        ScheduleStep(action="expire", broker=A, expect=Expect(leader=C)),
-    )
-    assert done == ["kill 2", "line up 4", "end 2", "end 2"]
-
-
-def test_a_record_goes_to_the_leader_or_to_whom_it_is_meant_for(stage: Stage) -> None:
-    done = played(
-        stage,
-        ScheduleStep(action="send", record="m1", expect=Expect(acked=frozenset({"m1"}))),
-        ScheduleStep(action="send", record="m2", broker=C, expect=Expect(refused=frozenset())),
-    )
-    assert done == ["send m1-0 to 127.0.0.1:9092", "send m2-0 to 127.0.0.1:9094"]
-
-
 def test_nothing_is_sent_while_a_fetch_of_the_held_may_be_parked(stage: Stage) -> None:
-    played(stage, ScheduleStep(action="read", held=frozenset({B})))
+    played(stage, step("read", held={B}))
     idle = stage.clock
     stage.clock = 0.0
     stage.done.clear()
-    played(stage, ScheduleStep(action="send", record="m1", held=frozenset({B})))
+    played(stage, step("send", record="m1", held={B}))
     assert stage.clock - idle >= 1.5
 
 
 def test_nobody_can_be_sent_to_while_nobody_leads(stage: Stage) -> None:
     stage.leader = -1
     with pytest.raises(ScheduleNotFollowedError, match="no broker leads events-0"):
-        played(stage, ScheduleStep(action="send", record="m1"))
+        played(stage, step("send", record="m1"))
 
 
 def test_a_broker_learns_what_the_controller_decided(stage: Stage) -> None:
-    played(stage, ScheduleStep(action="learn", broker=A), ScheduleStep(action="learn", broker=B))
+    played(stage, step("learn", A), step("learn", B))
     with pytest.raises(
         ScheduleNotFollowedError, match="broker 3 is frozen or dead, and learns nothing"
     ):
-        played(stage, ScheduleStep(action="learn", broker=B, held=frozenset({B})))
+        played(stage, step("learn", B, held={B}))
 
 
 def test_a_step_that_does_not_come_true_says_what_was_seen(stage: Stage) -> None:
@@ -338,8 +333,8 @@ def test_a_step_that_does_not_come_true_says_what_was_seen(stage: Stage) -> None
     with pytest.raises(ScheduleNotFollowedError) as missed:
         played(
             stage,
-            ScheduleStep(action="read"),
-            ScheduleStep(action="elect", says="B is elected", expect=expect),
+            step("read"),
+            step("elect", says="B is elected", expect=expect),
         )
     message = missed.value.message
     assert message.startswith("step 2 of 2: B is elected: waited 0.05 s")
@@ -367,7 +362,7 @@ def test_a_step_that_does_not_come_true_says_what_was_seen(stage: Stage) -> None
 def test_of_who_is_silent_no_offset_is_awaited(stage: Stage) -> None:
     played(
         stage,
-        ScheduleStep(action="read", held=frozenset({A}), expect=Expect(leo={A: 99}, hw={A: 99})),
+        step("read", held={A}, expect=Expect(leo={A: 99}, hw={A: 99})),
     )
 
 
@@ -376,16 +371,11 @@ def test_a_hold_that_cost_a_session_is_a_missed_step(stage: Stage) -> None:
     with pytest.raises(
         ScheduleNotFollowedError, match="broker 3 was frozen for so long that its session ended"
     ):
-        played(stage, ScheduleStep(action="read", held=frozenset({B})))
-
-
-def test_a_session_that_was_to_end_may(stage: Stage) -> None:
-    done = played(stage, ScheduleStep(action="expire", broker=B, held=frozenset({B})))
-    assert done == ["pause 3", "end 3"]
+        played(stage, step("read", held={B}))
 
 
 def test_the_end_of_the_run_is_no_missed_step(stage: Stage) -> None:
-    schedule = Schedule(kafka="0.10.2.2", steps=(ScheduleStep(action="read"),))
+    schedule = Schedule(kafka="0.10.2.2", steps=(step("read"),))
     ended = context(stage, schedule)
     ended.stop.set()
     with pytest.raises(HarnessError, match="the run was ended early") as raised:
@@ -394,7 +384,7 @@ def test_the_end_of_the_run_is_no_missed_step(stage: Stage) -> None:
 
 
 def test_replicas_go_by_the_order_of_the_assignment(stage: Stage) -> None:
-    steps = (ScheduleStep(action="pause", broker=2),)
+    steps = (step("pause", 2),)
     schedule = Schedule(kafka="0.10.2.2", order=(2, 0, 1), steps=steps)
     stage.context = context(stage, schedule)
     play(stage.context, schedule)
@@ -434,6 +424,6 @@ def test_settings_follow_from_what_is_waited_for() -> None:
     interval, lag = "replica.high.watermark.checkpoint.interval.ms", "replica.lag.time.max.ms"
     calm = settings(LOSS)
     assert (calm[interval], calm[lag]) == ("3600000", "30000")
-    steps = (ScheduleStep(action="checkpoint", broker=A), ScheduleStep(action="shrink"))
+    steps = (step("checkpoint", A), step("shrink"))
     busy = settings(Schedule(kafka="4.3.1", steps=steps, settings={"log.dirs": "elsewhere"}))
     assert (busy[interval], busy[lag], busy["log.dirs"]) == ("1000", "4000", "elsewhere")

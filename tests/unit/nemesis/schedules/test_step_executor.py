@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from highwater.clusters.core.interfaces import Cluster, PartitionState, UnreachableError
 from highwater.harness.base.errors import HarnessError, StoreError, UsageError
 from highwater.harness.runs.faults.steps import FaultStep, end_of, overlap, sequence, stagger
-from highwater.harness.runs.history import FAULTS
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Run, RunStatus, Store
@@ -28,6 +27,7 @@ from highwater.nemesis.schedules import generator, step_executor
 from highwater.runtime.executed_steps import ExecutedSteps, executed_steps, whole_steps
 from highwater.runtime.preflight import check_plan
 from highwater.shrinking.replay import as_taken, plan_again
+from tests.support.schedule_contexts import NotedFaults, schedule_context
 
 KILL = FaultStep(fault="kill", at_s=1, lasts_s=2, target="1")
 PAUSE = FaultStep(fault="pause", at_s=0.5, lasts_s=4, target="2")
@@ -171,17 +171,6 @@ def brokers() -> Iterator[Brokers]:
         del fault_module._registry[name]
 
 
-class Scribe:
-    def fault(
-        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
-    ) -> None:
-        assert set(fields) <= set(FAULTS.names)
-        assert name
-        assert phase
-        assert says
-        assert broker is None or broker in {1, 2, 3}
-
-
 class Waited(threading.Event):
     """A clock of its own that goes on only while it is waited for; for schedules of one thread."""
 
@@ -204,28 +193,22 @@ def context(
 ) -> Iterator[tuple[ScheduleContext, Run]]:
     """A run that records steps, and nothing else."""
     run = Store(tmp_path).create(of, now=cast("Any", SimpleNamespace(strftime=lambda _: "now")))
-    cluster = cast("Cluster", brokers)
+    cluster, noted = cast("Cluster", brokers), NotedFaults()
     with Recorder(run, waited.nanoseconds if waited else Clock()) as recorder:
         yield (
-            ScheduleContext(
+            schedule_context(
                 plan=of,
                 cluster=cluster,
-                probe=cast("Any", brokers),
-                nemesis=Nemesis(cluster, Scribe()),
-                fault_log=Scribe(),
-                client=cast("Any", None),
-                direct=cast("Any", None),
-                transactional=cast("Any", None),
-                producer=cast("Any", None),
-                groups=cast("Any", None),
-                topic="events",
-                replicas=(1, 2, 3),
+                probe=brokers,
+                nemesis=Nemesis(cluster, noted),
+                fault_log=noted,
                 stop=waited or threading.Event(),
                 log=recorder,
                 clock=waited.seconds if waited else time.monotonic,
             ),
             run,
         )
+    assert {broker for _, _, broker in noted.rows} <= {None, 1, 2, 3}
 
 
 @pytest.mark.slow
@@ -293,14 +276,13 @@ def test_controllers_that_were_hit_are_recorded_and_one_is_hit_again_by_its_id(
 def test_a_reason_to_leave_steps_out_is_noted_once_and_recorded_each_time(
     brokers: Brokers, tmp_path: Path
 ) -> None:
-    said: list[str] = []
     asked = [FaultStep(fault="hush", at_s=n / 10, target="109") for n in range(3)]
     with context(brokers, tmp_path, plan(*asked, controllers=3)) as (on, run):
-        on.fault_log.fault = lambda _fault, _phase, says, *_, **__: said.append(says)  # type: ignore[method-assign]
         step_executor.play(on, asked)
     run.seal()
     assert [step.why for step in executed_steps(run).left_out] == ["there is no 109 for it"] * 3
-    assert said == ["hush is left out: there is no 109 for it"]
+    notes = cast("NotedFaults", on.fault_log).notes
+    assert [says for *_, says in notes] == ["hush is left out: there is no 109 for it"]
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """What a story must come to follows from the release and the settings, and is asked of verdicts."""
 
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import product
@@ -16,13 +15,15 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.runs.plan import Acks, Plan
 from highwater.harness.runs.store import Run, Store
-from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict
+from highwater.harness.runs.verdict import Anomaly, Verdict
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.schedules.cluster_needs import wired
 from highwater.nemesis.schedules.upgrade_path import levels
 from highwater.nemesis.stories.registry import STORIES, Prediction, find_story
 from highwater.runtime.prediction_check import as_predicted
 from highwater.runtime.preflight import check_plan
+from tests.support import judged
+from tests.support.schedule_contexts import schedule_context
 
 ACKS: tuple[Acks, ...] = ("0", "1", "all")
 OLD = [name for name, one in CATALOGUE.items() if one.number < (0, 11)]
@@ -312,8 +313,8 @@ def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None
     [
         ("torn-transaction", "0.10.2.2", "has no transactions"),
         ("replaced-disk", "2.4.1", "its leaders do not ask for another ISR"),
-        ("lost-metadata", "3.9.2-zk", "no controller of it tells by itself"),
-        ("lost-metadata", "3.3.2", "no controller of it tells by itself"),
+        ("lost-metadata", "3.9.2-zk", "no controller of it reports by itself"),
+        ("lost-metadata", "3.3.2", "no controller of it reports by itself"),
         ("tiered-new-leader", "3.3.2", "has no tiered storage"),
         ("tiered-new-leader", "3.7.2", "it has no remote.log.copy.disable"),
         ("added-partition-share", "4.1.2", "share groups are there by default from 4.2 on"),
@@ -375,30 +376,11 @@ def test_one_warm_cluster_can_play_every_story() -> None:
 
 
 def verdict(word: Word, *anomalies: tuple[str, int | None, str | None]) -> Verdict:
-    return Verdict(
-        run="run",
-        kafka="0.10.2.2",
-        acks="all",
-        verdict=word,
-        reasons=(),
-        promise="",
-        headline="",
-        ledger=Ledger(sent=5, acknowledged=5, failed=0, unknown=0, read=4, lost=1, unseen=0),
-        counts={},
-        anomalies=tuple(
-            Anomaly(
-                kind=kind,
-                topic="events",
-                partition=0,
-                offset=offset,
-                value=value,
-                sentence="",
-                breaks=True,
-            )
-            for kind, offset, value in anomalies
-        ),
-        checkers={},
-    )
+    place: dict[str, Any] = {"topic": "events", "partition": 0, "sentence": "", "breaks": True}
+    found = [
+        Anomaly(kind=kind, offset=offset, value=value, **place) for kind, offset, value in anomalies
+    ]
+    return msgspec.structs.replace(judged.verdict(word), reasons=(), anomalies=tuple(found))
 
 
 def stored(tmp_path: Path, plan: Plan) -> Run:
@@ -512,22 +494,8 @@ class Answered:
 
 
 def context(both: Answered) -> ScheduleContext:
-    return ScheduleContext(
-        plan=find_story("loss").plan("0.10.2.2", acks="0"),
-        cluster=cast("Cluster", Brokers()),
-        probe=cast("Probe", both),
-        nemesis=cast("Any", None),
-        fault_log=cast("Any", None),
-        client=both,
-        direct=cast("Any", None),
-        transactional=cast("Any", None),
-        producer=cast("Any", None),
-        groups=cast("Any", None),
-        topic="events",
-        replicas=(1, 2, 3),
-        stop=threading.Event(),
-        clock=lambda: 0.0,
-    )
+    plan = find_story("loss").plan("0.10.2.2", acks="0")
+    return schedule_context(plan=plan, cluster=Brokers(), probe=both, client=both)
 
 
 def test_a_record_that_nobody_acknowledges_is_looked_for_at_its_leader() -> None:

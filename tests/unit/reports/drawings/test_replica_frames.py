@@ -294,9 +294,8 @@ def test_a_step_that_is_earlier_than_the_one_before_says_why(tmp_path: Path) -> 
         ("seen", None),
         ("logged", 2),
     ]
-    sample.verdict = msgspec.structs.replace(sample.verdict, anomalies=(anomaly,))
-    run = sample.write(tmp_path / "told")
-    page = write(run).read_text("utf-8")
+    told = sample.judged(anomalies=(anomaly,)).write(tmp_path / "told")
+    page = write(told).read_text("utf-8")
     assert "seen 8.573" in page
     assert "logged 8.546" in page
     assert "Earlier than step 2, which was seen only when the observer asked next." in page

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from highwater.cli.app import app
 from highwater.cli.show import home
-from highwater.harness.base.errors import StoreError, UsageError
+from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.store import Run
 from highwater.reports.pages import comparison
 from highwater.reports.pages.comparison import ComparedRun
@@ -71,8 +71,8 @@ def heading(html: str) -> str:
 def test_nothing_lost_is_said_of_runs_that_are_known_to_have_lost_nothing(
     tmp_path: Path, fields: dict[str, Any], words: str
 ) -> None:
-    calm, other = SAMPLES["valid"](), SAMPLES["valid"]()
-    other.verdict = msgspec.structs.replace(other.verdict, run="other", anomalies=(), **fields)
+    calm = SAMPLES["valid"]()
+    other = SAMPLES["valid"]().judged(run="other", anomalies=(), **fields)
     html = comparison.page(other.write(tmp_path), calm.write(tmp_path))
     assert words in heading(html)
 
@@ -81,16 +81,14 @@ def test_nothing_lost_is_said_of_runs_that_are_known_to_have_lost_nothing(
 def test_runs_of_which_one_was_not_observed_are_not_said_to_agree(
     tmp_path: Path, blind: int
 ) -> None:
-    both = [SAMPLES["loss"](), SAMPLES["loss"]()]
-    both[0].verdict = msgspec.structs.replace(both[0].verdict, run="other")
+    both = [SAMPLES["loss"]().judged(run="other"), SAMPLES["loss"]()]
     both[blind].replicas = {}
     html = comparison.page(*(sample.write(tmp_path) for sample in both))
     assert heading(html) == "Where Kafka 0.10.2.2 and Kafka 0.10.2.2 part was not observed"
 
 
 def test_a_replica_that_was_observed_in_one_run_only_is_no_difference(tmp_path: Path) -> None:
-    both = [SAMPLES["loss"](), SAMPLES["loss"]()]
-    both[0].verdict = msgspec.structs.replace(both[0].verdict, run="other")
+    both = [SAMPLES["loss"]().judged(run="other"), SAMPLES["loss"]()]
     observed = both[1].replicas
     leader = both[1].partitions[0][1]
     spare = next(broker for broker in sorted(observed, reverse=True) if broker != leader)
@@ -117,13 +115,6 @@ def test_two_schedules_with_nothing_in_common_are_refused(
         calm.parquet(table).unlink()
     with pytest.raises(UsageError, match="no step of their schedules in common"):
         comparison.page(runs["loss"], calm)
-
-
-def test_a_run_that_was_not_judged_is_refused(runs: dict[str, Run], tmp_path: Path) -> None:
-    fresh = write_all(tmp_path, ["valid"])["valid"]
-    (fresh.analysis / "verdict.json").unlink()
-    with pytest.raises(StoreError, match="has no analysis"):
-        comparison.page(runs["loss"], fresh)
 
 
 def test_the_page_is_the_same_each_time(runs: dict[str, Run], tmp_path: Path) -> None:

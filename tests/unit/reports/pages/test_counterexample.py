@@ -19,11 +19,7 @@ from highwater.reports.pages.counterexample import conclusion, headline, write
 from tests.browser import predicted
 from tests.browser.lineage import forked, lost
 from tests.browser.samples import SAMPLES
-from tests.unit.reports.pages.test_run import parsed
-
-
-def words(page: Path) -> str:
-    return " ".join(" ".join(parsed(page).text).split())
+from tests.support.html_pages import words
 
 
 def test_a_page_tells_what_breaks_and_every_step(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from highwater.campaigns.matrix_run import write_matrix_page
 from highwater.harness.runs.matrix_cells import Axes, MatrixFolder, MatrixRow
 from highwater.reports.pages import trend
 from highwater.reports.pages.matrix_changes import changes
+from tests.support.html_pages import parsed
 from tests.support.matrices import judged
 from tests.support.nightly_data import two_weeks
-from tests.unit.reports.pages.test_run import parsed
 
 AXES = Axes(
     kafkas=("0.10.2.2", "4.3.1"), stories=("loss", "divergence"), acks=("all", "1"), seeds=(1, 2)

@@ -18,8 +18,8 @@ from highwater.reports.sections.replay_steps import ReplayStep, cast, foreseen
 from tests.browser.lineage import forked, lost
 from tests.browser.sample import Sample
 from tests.browser.samples import SAMPLES
+from tests.support.html_pages import words
 from tests.support.schedules import LOSS
-from tests.unit.reports.pages.test_run import parsed
 
 MISSED = 6
 OLD_PROBLEM = (
@@ -56,10 +56,6 @@ def replayed(
 
 def told(run: Run) -> tuple[ReplayStep, ...]:
     return foreseen(run.plan(), run.status(), gather(run))
-
-
-def words(page: Path) -> str:
-    return " ".join(" ".join(parsed(page).text).split())
 
 
 def test_every_step_that_was_noted_was_as_foretold(tmp_path: Path) -> None:

@@ -178,8 +178,7 @@ def test_who_followed_somebody_that_was_gone_may_cut_by_the_epoch_before(
     )
     run.leader(1, 0, [1, 2, 3])
     run.log_line(1, "leader", led.format(1, 0, 0), offset=0)
-    for broker in (1, 2, 3):
-        run.observe(broker, 5, 4)
+    run.observe_all(5, 4)
     for leader, epoch, offset in ((2, 1, 4), (3, 2, 9)):
         run.tick(5_000)
         run.leader(leader, epoch, [leader])

@@ -11,16 +11,13 @@ import pytest
 from highwater.checkers.model.explain.explanations import EXPLANATIONS, NOT_EXPLAINING
 from highwater.checkers.model.explain.licences import Explanation
 from highwater.checkers.model.explain.lost_records import OTHERWISE, SUCCESSION, UNANSWERED
-from highwater.checkers.model.explain.reconcile import as_random
 from highwater.checkers.model.explain.software import Software
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES
 from highwater.checkers.model.transactions.transaction_rules import TRANSACTION_SWITCHES
-from highwater.harness.runs.plan import Topic, Workload
 from tests.support import logdirs
-from tests.support.judged import anomalies, verdict
+from tests.support.explained import TRANSACTIONS, finding, transactional
 from tests.support.run_builder import MS, RunBuilder
-from tests.unit.checkers.model.explain.test_explanations import TRANSACTIONS, transactional
 from tests.unit.checkers.model.explain.test_loss_rules import EXPLAINED, Situation
 
 Row = dict[str, Any]
@@ -172,13 +169,10 @@ def played(path: Path, trial: Trial, kafka: str, client: str, **settings: str) -
     run = RunBuilder(path / "run", kafka=kafka, client=client, workload=TRANSACTIONS)
     run.leader(1, 0, [1, 2, 3])
     run.tick(3_000)
-    row = {"topic": "events", "partition": 0, **trial.build(run)}
+    row = trial.build(run)
     config = {**run.plan.broker_config, **settings}
     run.plan = msgspec.structs.replace(run.plan, broker_config=config)
-    built = run.write()
-    anomalies(built, row)
-    found = as_random(built, verdict(kafka=kafka)).findings
-    [said] = [each for each in found if each.kind == row["kind"]]
+    said = finding(run, **row)
     return said.verdict, " ".join(link.rule for link in said.because)
 
 
@@ -264,58 +258,3 @@ def test_a_loss_is_not_explained_without_the_fact_that_licenses_it(
     [rule] = [each for each in (*UNANSWERED, *SUCCESSION, *OTHERWISE) if each.name == name]
     assert rule.links(EXPLAINED[name].record())
     assert not rule.links(situation.record())
-
-
-def test_a_replica_keeps_its_own_records_only_where_it_does_not_ask_exactly(
-    tmp_path: Path,
-) -> None:
-    """A truncation inside of a batch leaves a gap; from 2.0 on none is there."""
-    words = {}
-    for kafka in ("0.11.0.2", "2.0.1"):
-        run = RunBuilder(tmp_path / kafka, kafka=kafka)
-        run.leader(1, 0, [1, 2, 3])
-        run.log_line(2, "truncation", "Truncating log events-0 to offset 3.", offset=3)
-        values = [(offset, 0, f"m{offset}") for offset in range(4)]
-        for offset, _, value in values:
-            run.send(value, offset)
-        run.disk((1, 3), values)
-        run.disk((2,), [*values[:2], values[3]])
-        built = run.write()
-        row = {"kind": "divergence", "topic": "events", "partition": 0, "offset": 2}
-        anomalies(built, row)
-        found = as_random(built, verdict(kafka=kafka)).findings
-        words[kafka] = {
-            each.kind: each.verdict for each in found if each.kind in ("divergence", "books")
-        }
-    assert words["0.11.0.2"] == {"divergence": "explained"}
-    assert words["2.0.1"] == {"divergence": "unexplained", "books": "unexplained"}
-
-
-@pytest.mark.parametrize(
-    ("kafka", "excused"),
-    [("3.3.2", True), ("3.9.2-zk", True), ("3.7.2", False), ("4.4.0", False)],
-)
-def test_an_emptied_replica_joins_by_a_late_request_before_kip_903(
-    tmp_path: Path, kafka: str, excused: bool
-) -> None:
-    run = RunBuilder(tmp_path / "run", kafka=kafka, topic=Topic(), workload=Workload())
-    run.leader(1, 0, [1, 2])
-    values = [(offset, 0, f"m{offset}") for offset in range(4)]
-    run.everywhere(values)
-    for broker in (1, 2, 3):
-        run.observe(broker, 4)
-    run.tick(100)
-    run.fault("wipe", 3, "the disk is empty: events-0 lost 0 up to 4")
-    run.tick(5_000)
-    run.fault("wipe", 3, "healed", phase="heal")
-    run.observe(3, 0, 0)
-    run.tick(2_000)
-    run.message("AlterPartition", "broker-1")
-    run.tick(5)
-    run.leader(1, 0, [1, 2, 3])
-    run.tick(2_000)
-    run.observe(3, 0, 0)
-    built = run.write()
-    anomalies(built)
-    found = as_random(built, verdict(kafka=kafka)).findings
-    assert ("isr" in {link.rule for each in found for link in each.because}) is not excused

@@ -336,7 +336,7 @@ def test_a_leader_that_is_elected_again_is_told_by_what_it_missed(situation: Sit
     assert [link.rule for link in links] == [
         "cut", "elected_again_is_new", "acks=all", "elections",
     ]  # fmt: skip
-    assert "never heard that broker 3 led between, in epoch 1" in links[1].says
+    assert "never knew that broker 3 led between, in epoch 1" in links[1].says
     assert "that broker 2 had m3" in links[1].says
 
 

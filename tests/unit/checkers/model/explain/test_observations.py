@@ -19,9 +19,9 @@ from highwater.harness.runs.plan import Acks, External, Topic, Workload
 from highwater.harness.runs.store import Run
 from highwater.reports.model_text import sentence
 from tests.histories.failover import NEW, OLD, failover
+from tests.support.explained import TRANSACTIONS, anomaly
 from tests.support.judged import anomalies, verdict
 from tests.support.run_builder import RunBuilder
-from tests.unit.checkers.model.explain.test_explanations import TRANSACTIONS
 from tests.unit.checkers.model.explain.test_licences import TRIALS
 
 OURS = External(inventory="own.toml", cluster_id="c", brokers=(1, 2, 3), commands=("kill", "copy"))
@@ -61,6 +61,13 @@ def with_anomalies(run: Run) -> Run:
     return run
 
 
+def built(run: RunBuilder, kind: str, **row: object) -> Run:
+    """The run, in which one anomaly was found."""
+    made = run.write()
+    anomalies(made, anomaly(run, kind, **row))
+    return made
+
+
 def honest(path: Path, seeds: range) -> Iterator[Run]:
     """Yield runs in which all is explained: failovers, and requests that came late."""
     for kafka in (OLD, NEW):
@@ -72,10 +79,8 @@ def honest(path: Path, seeds: range) -> Iterator[Run]:
         run = RunBuilder(path / name, kafka=kafka, client=client, workload=TRANSACTIONS)
         run.leader(1, 0, [1, 2, 3])
         run.tick(3_000)
-        row = {"topic": "events", "partition": 0, **trial.build(run)}
-        built = run.write()
-        anomalies(built, row)
-        yield built
+        row = trial.build(run)
+        yield built(run, **row)
 
 
 def answer(run: Run) -> Reconciliation:
@@ -136,8 +141,7 @@ def failed_over(
     run.leader(1, 0, [1] if unclean else [1, 2, 3])
     kept = [(offset, 0, f"p0-{offset}") for offset in range(3)]
     run.everywhere(kept)
-    for broker in (1, 2, 3):
-        run.observe(broker, 3)
+    run.observe_all(3)
     run.send("p0-3", 3)
     run.fault("kill", 1, "broker 1 is killed")
     run.tick(1_000)
@@ -149,10 +153,7 @@ def failed_over(
     run.disk((1, 2, 3), [(3, epoch, "p0-4"), (4, epoch, "p0-5")])
     run.read("p0-4", 3, leader_epoch=told)
     run.read("p0-5", 4, leader_epoch=told)
-    built = run.write()
-    lost = {"kind": "lost-write", "topic": "events", "acks": acks, "partition": 0}
-    anomalies(built, lost | {"offset": 3, "value": "p0-3"})
-    return built
+    return built(run, "lost-write", offset=3, value="p0-3")
 
 
 @pytest.mark.parametrize(("unclean", "word"), [(True, "explained"), (False, "unknown")])
@@ -201,8 +202,7 @@ def without_power(path: Path, *, external: bool) -> Run:
     run.leader(1, 0, [1, 2, 3])
     run.everywhere([(offset, 0, f"p0-{offset}") for offset in range(3)])
     run.send("p0-3", 3)
-    for broker in (1, 2, 3):
-        run.observe(broker, 4, 4)
+    run.observe_all(4, 4)
     run.tick(500)
     for phase in ("inject", "heal"):
         for broker in (1, 2, 3):
@@ -211,15 +211,11 @@ def without_power(path: Path, *, external: bool) -> Run:
     run.leader(1, 1, [1])
     run.tick(1)
     run.leader(1, 1, [1, 2, 3])
-    for broker in (1, 2, 3):
-        run.observe(broker, 3, 3)
+    run.observe_all(3, 3)
     run.send("p0-4", 3)
     run.disk((1, 2, 3), [(3, 1, "p0-4")])
     run.read("p0-4", 3)
-    built = run.write()
-    lost = {"kind": "lost-write", "topic": "events", "acks": "all", "partition": 0}
-    anomalies(built, lost | {"offset": 3, "value": "p0-3"})
-    return built
+    return built(run, "lost-write", offset=3, value="p0-3")
 
 
 def test_what_the_command_to_kill_took_with_it_is_not_known(tmp_path: Path) -> None:
@@ -245,10 +241,7 @@ def test_whoever_was_not_in_the_isr_may_have_joined_between_two_looks(tmp_path: 
         run.everywhere([(0, 0, "p0-0")])
         run.disk((1, 2, 3), [(1, 1, "p0-1")])
         run.send("p0-1", 1)
-        built = run.write()
-        lost = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0}
-        anomalies(built, lost | {"offset": 1, "value": "gone"})
-        words[external] = answer(built).status
+        words[external] = answer(built(run, "lost-write", offset=1, value="gone")).status
     assert words == {True: "unknown", False: "unexplained"}
 
 

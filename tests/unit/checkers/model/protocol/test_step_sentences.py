@@ -31,8 +31,8 @@ SENTENCES = [
         "register C",
         "C registers again; A is to lead in epoch 1, ISR {A, B}",
     ),
-    ("move B", "learn B", "B hears that it leads"),
-    ("move B", "learn C", "C hears that B leads"),
+    ("move B", "learn B", "B learns that it leads"),
+    ("move B", "learn C", "C learns that B leads"),
     ("send A", "fetch B", "B fetches from A: gets one record, LEO 1"),
     ("send A, send A", "fetch B", "B fetches from A: gets 2 records, LEO 2"),
     ("", "fetch B", "B fetches from A: gets nothing new"),
@@ -56,11 +56,11 @@ SENTENCES = [
         "the late answer reaches B, which gets nothing new",
     ),
     ("send A, pause C", "shrink A C", "A drops C from the ISR"),
-    ("send A, pause C, shrink A C", "confirm A", "A hears that its ISR holds"),
+    ("send A, pause C, shrink A C", "confirm A", "A learns that its ISR holds"),
     (
         "send A, fetch B, fetch B, pause C, shrink A C",
         "confirm A",
-        "A hears that its ISR holds, and commits up to 1",
+        "A learns that its ISR holds, and commits up to 1",
     ),
     (
         "send A, fetch B, fetch B, fetch C, fetch C",
@@ -82,7 +82,7 @@ ELSEWHERE = [
         "4.3.1",
         "move B, move C",
         "skip A",
-        "A hears that C leads, never having heard of what was decided in between",
+        "A learns that C leads, without the decisions in between",
     ),
     (
         "2.1.1",
@@ -95,7 +95,7 @@ ELSEWHERE = [
         "0.10.2.2",
         "send A, move B",
         "learn A",
-        "A hears that B leads, and cuts its log from 1 to 0",
+        "A learns that B leads, and cuts its log from 1 to 0",
     ),
     (
         "2.4.1",
@@ -132,13 +132,13 @@ ELSEWHERE = [
         "2.8.2",
         "pause B, expire B B, learn A, resume B, register B, learn B, propose B",
         "admit A",
-        "the controller hears which ISR A asks for; A is to lead in epoch 1, ISR {A, B, C}",
+        "the controller learns which ISR A asks for; A is to lead in epoch 1, ISR {A, B, C}",
     ),
     (
         "2.8.2",
         "pause B, expire B B, learn A, resume B, register B, learn B, propose B, move C",
         "admit A",
-        "the controller hears which ISR A asks for, and refuses",
+        "the controller learns which ISR A asks for, and refuses",
     ),
     (
         "3.9.2",
@@ -150,7 +150,7 @@ ELSEWHERE = [
         "3.9.2",
         "send A, fetch B, reassign AC",
         "learn B",
-        "B hears that it has no replica, and deletes it",
+        "B learns that it has no replica, and deletes it",
     ),
     (
         "3.9.2",
@@ -185,8 +185,8 @@ def test_a_round_in_words() -> None:
     assert told[0].startswith("A, B and C run: A HW 1; B gets one record, LEO 1")
     assert told[1] == "A, B and C go on fetching: B HW 1, C HW 1"
     assert told[2].startswith("A write")
-    assert told[4] == "B runs: B hears that it leads"
-    assert told[5] == "A and C run: A hears that B leads; C hears that B leads"
+    assert told[4] == "B runs: B learns that it leads"
+    assert told[5] == "A and C run: A learns that B leads; C learns that B leads"
 
 
 def test_no_kind_of_move_is_without_words() -> None:

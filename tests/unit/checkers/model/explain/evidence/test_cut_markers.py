@@ -4,13 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.harness.runs.plan import Workload
 from tests.support import logdirs
+from tests.support.explained import TRANSACTIONS, finding, transactional
 from tests.support.run_builder import RunBuilder
-from tests.unit.checkers.model.explain.test_explanations import findings, transactional
-
-TRANSACTIONS = Workload(transactions=True, idempotence=True)
-TOPIC = {"topic": "events", "partition": 0}
 
 
 def cut_and_led(run: RunBuilder, *, broker: int, said: str, epoch: int = 1) -> None:
@@ -43,11 +39,10 @@ def test_the_marker_of_a_later_transaction_decides_where_its_own_was_cut(
     cut_and_led(run, broker=broker, said=said)
     marker = logdirs.marker(1, producer=7, commit=not lost, epoch=marker_epoch)
     run.disks = {(each, 0): [transactional(0, "m2"), marker] for each in (1, 2, 3)}
-    found = findings(run, {"kind": kind, "offset": 0, "value": "m2", **TOPIC})
-    assert [each.verdict for each in found if each.kind == kind] == [word]
+    found = finding(run, kind, offset=0, value="m2")
+    assert found.verdict == word
     if word == "explained":
-        rules = [link.rule for each in found if each.kind == kind for link in each.because]
-        assert {"bit-flip", "cut-marker"} <= {*rules}
+        assert {"bit-flip", "cut-marker"} <= {link.rule for link in found.because}
 
 
 @pytest.mark.parametrize(
@@ -73,12 +68,12 @@ def test_a_client_cannot_meet_what_was_written_later(
     run.disk((1, 2, 3), [(0, 0, "m0"), (1, record_epoch, "m5"), (2, 1, "m6")])
     copy = {"broker": None, "partition": 0, "offset": 1, "leader_epoch": None, "value": "m5"}
     names = ("process", "op", "kind", "outcome", "invoke_ns", "complete_ns", "partition")
-    skip = {
-        "kind": kind, "offset": 1, "value": "m5", **TOPIC,
-        "copies": [{**copy, "note": "skipped"}],
-        "steps": [
-            {name: row.get(name, 0) for name in (*names, "offset", "value")} for row in steps
-        ],
-    }  # fmt: skip
-    found = findings(run, skip)
-    assert [each.verdict for each in found if each.kind == kind] == [word]
+    found = finding(
+        run,
+        kind,
+        offset=1,
+        value="m5",
+        copies=[{**copy, "note": "skipped"}],
+        steps=[{name: row.get(name, 0) for name in (*names, "offset", "value")} for row in steps],
+    )
+    assert found.verdict == word

@@ -1,15 +1,17 @@
 """A record that a group was never given: it was there before the group began in a new partition."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from highwater.checkers.model.explain.reconcile import as_random
 from highwater.harness.runs.plan import Topic, Workload
-from tests.support.judged import anomalies, verdict
+from tests.support.explained import finding
 from tests.support.run_builder import RunBuilder
 
 GROUP = "g"
+COPY = {"partition": 1, "offset": 0, "value": "m1", "note": GROUP}
+M1: dict[str, Any] = {"partition": 1, "offset": 0, "value": "m1", "copies": [COPY]}
 
 
 @pytest.mark.parametrize(
@@ -51,20 +53,11 @@ def test_where_a_group_began_explains_what_it_was_not_given(
     run.read("m2", 1, partition=1, process="member-0", phase="run")
     if sent_late:
         run.everywhere([(0, 0, "m1")], partition=1)
-    built = run.write()
-    copy = {"partition": 1, "offset": 0, "value": "m1", "note": GROUP}
-    skipped = {"kind": "undelivered", "topic": "events", "partition": 1, "offset": 0, "value": "m1"}
-    anomalies(built, {**skipped, "copies": [copy]})
-    [finding] = [
-        each
-        for each in as_random(built, verdict(kafka=kafka)).findings
-        if each.kind == "undelivered"
-    ]
-    assert finding.verdict == ("explained" if rules else "unexplained")
-    chain = [link.rule for link in finding.because]
+    found = finding(run, "undelivered", **M1)
+    assert found.verdict == ("explained" if rules else "unexplained")
     if rules:
-        assert chain == ["added-partition", "acks=all", *rules]
-        assert "s after it was added" in finding.because[-1].says
+        assert [link.rule for link in found.because] == ["added-partition", "acks=all", *rules]
+        assert "s after it was added" in found.because[-1].says
 
 
 def test_a_read_without_an_end_explains_nothing(tmp_path: Path) -> None:
@@ -77,11 +70,6 @@ def test_a_read_without_an_end_explains_nothing(tmp_path: Path) -> None:
     run.everywhere([(0, 0, "m1"), (1, 0, "m2")], partition=1)
     run.read("m2", 1, partition=1, process="member-0", phase="run")
     run.rows["history/ops"][-1]["complete_ns"] = None
-    built = run.write()
-    copy = {"partition": 1, "offset": 0, "value": "m1", "note": GROUP}
-    skipped = {"kind": "undelivered", "topic": "events", "partition": 1, "offset": 0, "value": "m1"}
-    anomalies(built, {**skipped, "copies": [copy]})
-    findings = as_random(built, verdict(kafka="4.4.0")).findings
-    [finding] = [each for each in findings if each.kind == "undelivered"]
-    assert finding.verdict == "unexplained"
-    assert "when the group read there" in finding.because[-1].says
+    found = finding(run, "undelivered", **M1)
+    assert found.verdict == "unexplained"
+    assert "when the group read there" in found.because[-1].says

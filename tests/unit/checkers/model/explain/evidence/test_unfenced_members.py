@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.checkers.model.explain.reconcile import as_random
 from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON, LIBRDKAFKA
 from tests.histories.loops import GROUP, LOOPS
-from tests.support.judged import anomalies, verdict
+from tests.support.explained import finding
 from tests.support.run_builder import RunBuilder
 
 
@@ -49,21 +48,14 @@ def test_where_no_coordinator_waits_a_second_member_begins_where_the_first_did(
     steps = [row for row in reads if row["value"] == "m1" and row["phase"] == "run"]
     if ended == "later":
         steps[0]["complete_ns"] = run.now_ns
-    built = run.write()
-    twice = {"kind": "processed-twice", "topic": "events", "partition": 0, "offset": 1}
-    anomalies(built, {**twice, "value": "m1", "steps": steps})
-    [finding] = [
-        each
-        for each in as_random(built, verdict(kafka=kafka)).findings
-        if each.kind == "processed-twice"
-    ]
+    found = finding(run, "processed-twice", offset=1, value="m1", steps=steps)
     if why_not:
-        assert finding.verdict == "unexplained"
-        assert why_not in finding.because[-1].says
+        assert found.verdict == "unexplained"
+        assert why_not in found.because[-1].says
     else:
         rule = "before-KIP-447" if client == LIBRDKAFKA else "unfenced-client"
-        assert [link.rule for link in finding.because] == ["transaction", rule]
+        assert [link.rule for link in found.because] == ["transaction", rule]
         where = "the beginning" if begins is None else "offset 0"
         assert f"producer-1 was given the partition, and went on from {where}:" in (
-            finding.because[-1].says
+            found.because[-1].says
         )

@@ -129,12 +129,13 @@ def require_namespaces() -> None:
 
 
 @contextmanager
-def standalone(folder: Path, store: Path) -> Iterator[Cluster]:
+def standalone(folder: Path, store: Path | None) -> Iterator[Cluster]:
     """Run a master and two workers that share nothing but the store.
 
     Args:
         folder: of logs.
-        store: what the workers see of the tests' files.
+        store: what the workers see of the tests' files; None: everything, and they work in folders
+            named as their hosts, beside the logs.
     """
     package = "org.apache.spark.deploy"
     master = _spark(f"{package}.master.Master", "--host", LOOPBACK, "--port", "0", *_PAGE)
@@ -142,9 +143,11 @@ def standalone(folder: Path, store: Path) -> Iterator[Cluster]:
         url = serving.said(r"spark://127\.0\.0\.1:\d+")
         workers = []
         for host in _HOSTS:
-            size = ("--cores", "1", "--memory", "1g", "--work-dir", "work")
+            work = "work" if store else str(folder / host)
+            size = ("--cores", "1", "--memory", "1g", "--work-dir", work)
             worker = _spark(f"{package}.worker.Worker", "--host", host, *_PAGE, *size, url)
-            started = daemon(folder / f"worker-{host}.log", alone(worker, store), host)
+            command = alone(worker, store) if store else worker
+            started = daemon(folder / f"worker-{host}.log", command, host)
             workers.append(stack.enter_context(started))
         for each in workers:
             each.said("Successfully registered with master")

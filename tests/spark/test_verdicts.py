@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from highwater.api import judge_all
+from highwater.checkers.spark.session import spark
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.store import Run
 from tests.histories.stories import fork, loss
-from tests.spark.beds import ROOT, Cluster, words
+from tests.spark.beds import ROOT, Cluster, standalone, words
 from tests.unit.checkers.test_conservation import whole
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -67,6 +69,28 @@ def test_every_spark_comes_to_the_same(
 ) -> None:
     _, options = any_spark
     assert result(start(options, runs, "--most-here", str(FEW))) == expected
+
+
+@pytest.mark.nightly
+def test_a_command_comes_to_the_same_on_a_cluster_that_shares_this_machine(tmp_path: Path) -> None:
+    """It needs no mount namespaces, as the other clusters of these tests do."""
+    runs = [fork(tmp_path / "fork"), loss(tmp_path / "loss")]
+    command = [sys.executable, "-m", "highwater", "check", *(str(run.path) for run in runs)]
+    with standalone(tmp_path, None) as cluster:
+        done = subprocess.run(
+            [*command, "--json", "--spark-master", cluster.url],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    assert done.returncode == 1, done.stderr
+    on_cluster = json.loads(done.stdout)
+    here = [one.summary() for one in judge_all(runs, spark())]
+    assert on_cluster == json.loads(json.dumps(here))
+    assert [one["verdict"] for one in on_cluster] == ["invalid", "invalid"]
+    for worker in cluster.workers:
+        assert list((tmp_path / worker.host).rglob("stderr")), f"{worker.host} had no executor"
 
 
 @pytest.mark.nightly

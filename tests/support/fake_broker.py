@@ -50,7 +50,8 @@ def framed_server(respond: Respond) -> Iterator[int]:
             with contextlib.suppress(ConnectionError):  # which ends the connection
                 while size := self.rfile.read(4):
                     frame = self.rfile.read(struct.unpack(">i", size)[0])
-                    answer = respond(*_HEAD.unpack_from(frame), frame)
+                    key, version, correlation = _HEAD.unpack_from(frame)
+                    answer = respond(key, version, correlation, frame)
                     if answer is not None:
                         self.wfile.write(struct.pack(">i", len(answer)) + answer)
 

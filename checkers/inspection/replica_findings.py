@@ -103,11 +103,12 @@ class Facts:
     def gaps(self) -> list[tuple[int, int, int]]:
         """Segments that end before the next one begins: base, first and last offset between them.
 
-        Zeros, and what cannot be read, show no more of these offsets than a missing file.
+        Zeros, the beginning of a batch, and what cannot be read, show no more of these offsets than
+        a missing file.
         """
         if self.damage and self.damage[0]["all"] > len(self.damage):
             return []
-        unread = ("zeros", "unreadable")
+        unread = ("zeros", "unreadable", TORN)
         damaged = {row["segment"] for row in self.damage if row["damage"] not in unread}
         return [
             (before.base_offset, end, after.base_offset - 1)
@@ -225,13 +226,16 @@ def _damages(facts: Facts) -> Iterator[LogFinding]:
         elif row["damage"] == TORN and row["segment"] == last:
             says += " A writer that is killed leaves that behind; it counts for nothing."
             yield LogFinding("torn-tail", "note", says, offset)
+        elif row["damage"] == TORN:
+            says += " A copy that was cut short is like that, and a disk that lost its power."
+            yield LogFinding("torn-segment", "error", says, offset)
         else:
             kind = "unreadable" if row["damage"] == "unreadable" else "corrupt"
             yield LogFinding(kind, "error", says, offset)
     damage_count = len(facts.damage)
     if damage_count and facts.damage[0]["all"] > damage_count:
         says = f"{facts.damage[0]['all'] - damage_count:,} more stretches cannot be read."
-        unread = all(row["damage"] in ("zeros", "unreadable") for row in facts.damage)
+        unread = all(row["damage"] in ("zeros", "unreadable", TORN) for row in facts.damage)
         yield LogFinding("unreadable" if unread else "corrupt", "error", says)
 
 

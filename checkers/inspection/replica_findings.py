@@ -270,7 +270,7 @@ def _order(facts: Facts) -> Iterator[LogFinding]:
     for base, last, following in facts.overlaps[:_NAMED_MAX]:
         says = (
             f"Segment {base:020d}.log reaches up to offset {last}, though the next one begins with"
-            f" {following}."
+            f" {following}. A copy over an older one leaves the segments of both."
         )
         yield LogFinding("overlap", "error", says, following)
     if facts.hole:
@@ -286,7 +286,7 @@ def _order(facts: Facts) -> Iterator[LogFinding]:
             f"It lacks {counted(count, 'record')} in the middle of its log, the first at"
             f" offset {first}, which another replica has. Compaction may have removed"
             f" {'it' if count == 1 else 'them'}: the cleaner-offset-checkpoint of its broker, which"
-            " would say so, is not here."
+            f" would say so, is {'older' if facts.replica.cleaner_told else 'not here'}."
         )
         yield LogFinding("no-cleaner-checkpoint", "error", says, first)
 

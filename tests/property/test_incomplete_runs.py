@@ -126,7 +126,7 @@ def spoil(dice: random.Random, copy: Copy) -> None:
             chosen = dice.choice(logs)
             os.truncate(chosen, dice.randint(1, chosen.stat().st_size - 1))
             copy.left_out.append(f"the end of {chosen.relative_to(run.path)}")
-            copy.shown = True
+            copy.shown = needed(chosen, [chosen], compacted=compacted(run))
             return
         case "suffix":
             end = dice.choice((".log", ".snapshot", "checkpoint"))
@@ -141,14 +141,18 @@ def spoil(dice: random.Random, copy: Copy) -> None:
     for path in gone:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     copy.left_out += [str(path.relative_to(run.path)) for path in gone]
-    copy.shown |= any(needed(path, gone) for path in gone)
+    copy.shown |= any(needed(path, gone, compacted=compacted(run)) for path in gone)
 
 
-def needed(path: Path, gone: list[Path]) -> bool:
-    """Whether a run shows that something is missing, if this is.
+def compacted(run: Run) -> bool:
+    return run.plan().topic.config["cleanup.policy"] == "compact"
 
-    A snapshot has what the first segments of a metadata log had, and where a log begins is known
-    from its leader epochs alone.
+
+def needed(path: Path, gone: list[Path], *, compacted: bool) -> bool:
+    """Whether a run shows that something is missing, if this or its end is.
+
+    A snapshot has what the first segments of a metadata log had, where a log begins is known from
+    its leader epochs alone, and compaction, too, leaves offsets in no segment.
     """
     if path.is_dir():
         return True
@@ -160,6 +164,8 @@ def needed(path: Path, gone: list[Path]) -> bool:
     if "coordination" in path.parts:
         snapshots = [int(each.name[:20]) for each in path.parent.glob("*.checkpoint")]
         return not (first and rest and min(rest) <= max(snapshots, default=0))
+    if compacted and any(other > base for other in rest):
+        return first and not path.exists() and path.parent / LEADER_EPOCH not in gone
     return not (first and rest and path.parent / LEADER_EPOCH in gone)
 
 

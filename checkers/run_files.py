@@ -5,8 +5,10 @@ batch. Files that are no evidence (``harness.runs.manifest``) are left out, and 
 replica if one of its segments is.
 """
 
+import contextlib
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
@@ -14,11 +16,20 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from highwater.checkers.kafka_files.checkpoints import (
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    CheckpointError,
+    read_offsets,
+)
 from highwater.checkers.kafka_files.segment_files import Segment, inside, limited
 from highwater.checkers.kafka_files.whole_copies import (
     gap,
     incomplete,
     metadata_segments,
+    missing_begin,
+    missing_end,
     missing_metadata,
 )
 from highwater.checkers.remote_runs import RemoteRun
@@ -40,6 +51,7 @@ from highwater.harness.runs.store import MORE_LOG_DIRS, Run, RunStatus
 from highwater.harness.runs.verdict import UnusedFile
 
 _SCHEMAS: Final = {**TABLES, **WHERE_RECORDED}
+_REPLICAS: Final = "events/replicas"
 _NAMED_MAX: Final = 5
 """Files that are no evidence and are named in the reasons; the others are counted."""
 
@@ -331,11 +343,12 @@ def _stage_replicas(case: RunFiles) -> None:
     names = _replica_names(topic)
     unread = [unused.path for unused in case.unread if not unused.path.endswith("-checkpoint")]
     folders = sorted(path for path in source.glob("*/*/") if path.name in names)
+    answered = _answered(case)
     for folder in folders:
         path = f"replicas/{folder.relative_to(source).as_posix()}"
         if any(_inside(path_unread, path) for path_unread in unread):
             continue
-        if why := "" if isinstance(case.run, RemoteRun) else _missing(case, folder):
+        if why := "" if isinstance(case.run, RemoteRun) else _missing(case, folder, answered):
             case.unread.append(UnusedFile(path=path, why=why))
         else:
             case.replicas.append(folder)
@@ -346,11 +359,51 @@ def _stage_replicas(case: RunFiles) -> None:
         case.unread.insert(0, UnusedFile(path="replicas/", why=why))
 
 
-def _missing(case: RunFiles, folder: Path) -> str:
-    """Return what a replica's folder shows to be missing, the end of a sentence; empty: nothing."""
+def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], int]) -> str:
+    """Return what a replica's folder shows to be missing, the end of a sentence; empty: nothing.
+
+    Where a list says that all files are there, what is missing is the broker's own loss. Where the
+    cluster did not quiesce, a log may have been truncated a moment ago, and no finding rests on its
+    end.
+    """
     segments = limited(inside(folder))
-    why = incomplete(folder, segments)
-    return why or ("" if case.listed or case.compacted else gap(segments))
+    if (why := incomplete(folder, segments)) or case.listed:
+        return why
+    reached = _checkpoints(case, folder)
+    begin = "" if case.plan.tiered else missing_begin(folder, segments, reached.get(LOG_START))
+    if why := begin or gap(segments, compacted=case.compacted):
+        return why
+    if not case.status.quiesced:
+        return ""
+    broker = folder.parent.name
+    reached[f"the last answer of broker {broker}"] = answered.get((broker, folder.name), 0)
+    return missing_end(folder, segments, reached)
+
+
+def _answered(case: RunFiles) -> dict[tuple[str, str], int]:
+    """Return the log end offset that each broker told last, by its id and the replica's name."""
+    if case.listed or _REPLICAS not in case.tables:
+        return {}
+    columns = ["time_ns", "broker", "topic", "partition", "leo"]
+    seen = pq.read_table(case.tables[_REPLICAS], columns=columns).sort_by("time_ns")
+    return {
+        (str(row["broker"]), f"{row['topic']}-{row['partition']}"): row["leo"]
+        for row in seen.to_pylist()
+        if row["leo"] is not None
+    }
+
+
+def _checkpoints(case: RunFiles, folder: Path) -> dict[str, int]:
+    """Return the offsets that a broker's checkpoint files have of a replica, by file."""
+    partition = case.plan.topic.name, int(folder.name.rpartition("-")[2])
+    reached: dict[str, int] = {}
+    for name in (HIGH_WATERMARK, RECOVERY_POINT, LOG_START):
+        path = folder.parent / name
+        with contextlib.suppress(CheckpointError):
+            if path not in case.broken and os.path.lexists(path):
+                offsets = read_offsets(path)
+                reached |= {name: offsets[partition]} if partition in offsets else {}
+    return reached
 
 
 def _stage_metadata_logs(case: RunFiles) -> None:
@@ -366,9 +419,31 @@ def _stage_metadata_logs(case: RunFiles) -> None:
         if not case.listed and not isinstance(case.run, RemoteRun)
         if (why := _missing_metadata(case, controller, folder))
     ]
+    if why := _missing_controllers(case, folders):
+        unread.append(UnusedFile(path="coordination/", why=why))
     if not any(_inside(unused.path, path) for unused in case.unread for path in paths):
         case.metadata_logs = {} if unread else folders
     case.unread += unread
+
+
+def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
+    """Return which controllers' metadata logs are not here, as ``_missing``; empty: none.
+
+    Voters are in the table of the quorum; how many began is in the plan, whatever is lost.
+    """
+    outside = case.plan.external is not None or isinstance(case.run, RemoteRun)
+    if case.listed or outside:
+        return ""
+    voters: set[int] = set()
+    if QUORUM_TABLE in case.tables:
+        seen = pq.read_table(case.tables[QUORUM_TABLE], columns=["node", "voter"])
+        voters = {row["node"] for row in seen.to_pylist() if row["voter"]}
+    if lacking := sorted(voters - folders.keys()):
+        return f"lacks the metadata log of controller {', '.join(map(str, lacking))}"
+    planned = case.plan.controllers
+    if 0 < len(folders) < planned:
+        return f"holds the metadata logs of {len(folders)} of the {planned} controllers"
+    return ""
 
 
 def _missing_metadata(case: RunFiles, controller: int, folder: Path) -> str:

@@ -30,6 +30,7 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 _PARTITIONS: Final = "events/partitions"
+_REPLICAS: Final = "events/replicas"
 _LOG_LINES: Final = "events/log_lines"
 _ISR: Final = ["time_ns", "topic", "partition", "isr"]
 
@@ -59,8 +60,10 @@ def missing(tables: Tables) -> pa.Table:
     """In-sync replicas that end before a record which the final reader was given, so committed.
 
     Only of runs that quiesced, where nothing fails any more when the last ISR is observed, and of
-    replicas that could be read. A consumer gets nothing above the leader's high watermark, which
-    every member of the ISR has reached (Partition.maybeIncrementLeaderHW).
+    replicas that could be read. Without a list of the run's files, and without the brokers' answers
+    either, a log may end early because its last segment was not copied. A consumer gets nothing
+    above the leader's high watermark, which every member of the ISR has reached
+    (Partition.maybeIncrementLeaderHW).
     """
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in log_ends(tables)}
     compared = {case.key: _compared(case) for case in tables.cases}
@@ -99,6 +102,7 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
         case.key: case.tables[_PARTITIONS]
         for case in tables.cases
         if case.status.quiesced and _PARTITIONS in case.tables
+        if case.listed or _REPLICAS in case.tables
     }
     reach = {
         (book.run, book.topic, book.partition): book.last

@@ -61,6 +61,7 @@ class ReplicaLogs:
         doubted: whether the records of a log behind a hole are left out: no checksum covers
             offsets, so that a change to a file may have moved them.
         gaps: ranges of offsets between segments: a replica, the first offset, the last one.
+        doubled: the same, of ranges that two segments of a replica have: they are not compared.
         carried: columns that ``Differences.rows`` are to have as well.
     """
 
@@ -72,6 +73,7 @@ class ReplicaLogs:
     keyed: bool
     doubted: bool
     gaps: Sequence[tuple[int, int, int]] = ()
+    doubled: Sequence[tuple[int, int, int]] = ()
     carried: Sequence[str] = ()
 
 
@@ -191,14 +193,16 @@ def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
         lacking = lacking.join(last, ["part", "key_print"], "left").where(~replaced)
     if not logs.gaps:
         return lacking.select("part", "replica", "offset", *keys, F.lit(False).alias("between"))
-    ranges = [
-        {"broken": replica, "begins": first, "ends": last} for replica, first, last in logs.gaps
-    ]
-    schema = pa.schema([("broken", pa.int32()), ("begins", pa.int64()), ("ends", pa.int64())])
-    gaps = logs.engine.given(pa.Table.from_pylist(ranges, schema=schema))
-    return lacking.join(F.broadcast(gaps), _inside(), "left").select(
+    return lacking.join(_ranges(logs, logs.gaps), _inside(), "left").select(
         "part", "replica", "offset", *keys, F.col("begins").isNotNull().alias("between")
     )
+
+
+def _ranges(logs: ReplicaLogs, ranges: Sequence[tuple[int, int, int]]) -> DataFrame:
+    """Return ranges of replicas' offsets for ``_inside``."""
+    rows = [{"broken": replica, "begins": first, "ends": last} for replica, first, last in ranges]
+    schema = pa.schema([("broken", pa.int32()), ("begins", pa.int64()), ("ends", pa.int64())])
+    return F.broadcast(logs.engine.given(pa.Table.from_pylist(rows, schema=schema)))
 
 
 def _inside() -> Column:
@@ -237,11 +241,14 @@ def _claims(rows: DataFrame, ends: Column) -> DataFrame:
 def _offsets(logs: ReplicaLogs, rows: DataFrame, lacking: DataFrame) -> DataFrame:
     """Return for each offset whether replicas hold different records there, or epochs.
 
-    Left out are: on a damaged replica, batches that do not lie between two neighbours, because only
-    neighbours confirm a batch's offset; offsets that another whole batch of the replica claims,
-    because one of the two is misplaced; and if ``doubted``, records behind a hole within a segment,
-    and the batch before it (it may be an old offset in front of a later batch's body).
+    Left out are: what two segments of a replica have; on a damaged replica, batches that do not lie
+    between two neighbours, because only neighbours confirm a batch's offset; offsets that another
+    whole batch of the replica claims, because one of the two is misplaced; and if ``doubted``,
+    records behind a hole within a segment, and the batch before it (it may be an old offset in
+    front of a later batch's body).
     """
+    if logs.doubled:
+        rows = rows.join(_ranges(logs, logs.doubled), _inside(), "left_anti")
     if logs.damaged:
         rows = rows.join(_unvouched(logs), ["replica", "segment", "position"], "left_anti")
         rows = rows.join(F.broadcast(_claimed(logs)), _inside(), "left_anti")

@@ -19,7 +19,7 @@ from highwater.harness.runs.store import MORE_LOG_DIRS
 DEPTH_MAX: Final = 4
 """Levels of folders below the named one in which a log directory is searched."""
 
-_FILES: Final = re.compile(r"meta\.properties|.+-checkpoint|\.kafka_cleanshutdown")
+_FILES: Final = re.compile(r"meta\.properties|(?!leader-epoch-).+-checkpoint|\.kafka_cleanshutdown")
 _PROPERTY: Final = re.compile(r"^\s*([\w.]+)\s*=\s*(\S+)\s*$", re.MULTILINE)
 _NUMBER: Final = re.compile(r"\d+(?=\D*$)")
 _BROKER_MAX: Final = (1 << 31) - 1
@@ -109,8 +109,8 @@ def _require_one_cluster(dirs: Sequence[LogDir]) -> None:
 
 
 def _places(given: Path) -> list[_Place]:
-    entries = _entries(given)
-    if PARTITION.fullmatch(given.name) and any(of_replica(entry.name) for entry in entries):
+    _entries(given)
+    if PARTITION.fullmatch(given.name) and _is_replica(given):
         return [_Place(given.absolute().parent, given, frozenset([given.name]))]
     inside = given / "replicas"
     starts = [given]
@@ -160,11 +160,13 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_replica(folder: Path) -> bool:
+    """Return whether a folder has files of a replica, and none that lie beside replicas."""
     try:
         with os.scandir(folder) as entries:
-            return any(of_replica(entry.name) for entry in entries)
+            names = [entry.name for entry in entries]
     except OSError:
         return False
+    return any(map(of_replica, names)) and not any(map(_FILES.fullmatch, names))
 
 
 def _brokers(places: Sequence[_Place], properties: Sequence[Mapping[str, str]]) -> list[int]:

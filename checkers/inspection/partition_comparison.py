@@ -87,6 +87,11 @@ def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> di
                 for number, (_, side) in replicas.items()
                 for _, first, last in side.gaps
             ],
+            doubled=[
+                (number, following, last)
+                for number, (_, side) in replicas.items()
+                for _, last, following in side.overlaps
+            ],
         )
     )
     compared: dict[int, Comparison] = {}
@@ -128,15 +133,19 @@ def _holes(lacking: DataFrame) -> list[Row]:
 
 
 def _compacted(side: Facts, hole: Row) -> bool:
-    """Return whether compaction may explain a hole in a copy without its broker's word on it.
+    """Return whether compaction may explain a hole that the broker's word does not cover.
 
     A tombstone goes some time after all that it replaced. No record without a key does, and nothing
-    else in a log of which compaction has taken nothing.
+    else in a log of which compaction has taken nothing. The broker's word may be older than its
+    log, where they were copied one after the other; then it explains tombstones alone.
     """
-    if side.replica.cleaner_told or hole["keyless"]:
+    if hole["keyless"]:
         return False
-    missing = side.leo - side.first - side.sum("records")
-    return bool(hole["removable"] == hole["count"] or missing > hole["count"])
+    removable = bool(hole["removable"] == hole["count"])
+    taken = side.leo - side.first - side.sum("records") > hole["count"]
+    if side.replica.cleaner_told:
+        return removable and (taken or side.replica.cleaned is not None)
+    return removable or taken
 
 
 def _counted(rows: DataFrame) -> list[Row]:

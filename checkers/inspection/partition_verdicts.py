@@ -155,7 +155,7 @@ def _lag(states: Sequence[InspectedReplica]) -> str:
         for replica in states
         if replica.leo < end
     ]
-    return f"The longest log ends at {end}; {_joined(behind)}. Up to there they hold the same."
+    return f"The longest log ends at {end}; {_joined(behind)}. What they share is the same."
 
 
 def _agree(states: Sequence[InspectedReplica]) -> str:

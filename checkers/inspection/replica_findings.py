@@ -103,11 +103,12 @@ class Facts:
     def gaps(self) -> list[tuple[int, int, int]]:
         """Segments that end before the next one begins: base, first and last offset between them.
 
-        Zeros, and what cannot be read, show no more of these offsets than a missing file.
+        Zeros, the beginning of a batch, and what cannot be read, show no more of these offsets than
+        a missing file.
         """
         if self.damage and self.damage[0]["all"] > len(self.damage):
             return []
-        unread = ("zeros", "unreadable")
+        unread = ("zeros", "unreadable", TORN)
         damaged = {row["segment"] for row in self.damage if row["damage"] not in unread}
         return [
             (before.base_offset, end, after.base_offset - 1)
@@ -225,13 +226,16 @@ def _damages(facts: Facts) -> Iterator[LogFinding]:
         elif row["damage"] == TORN and row["segment"] == last:
             says += " A writer that is killed leaves that behind; it counts for nothing."
             yield LogFinding("torn-tail", "note", says, offset)
+        elif row["damage"] == TORN:
+            says += " A copy that was cut short is like that, and a disk that lost its power."
+            yield LogFinding("torn-segment", "error", says, offset)
         else:
             kind = "unreadable" if row["damage"] == "unreadable" else "corrupt"
             yield LogFinding(kind, "error", says, offset)
     damage_count = len(facts.damage)
     if damage_count and facts.damage[0]["all"] > damage_count:
         says = f"{facts.damage[0]['all'] - damage_count:,} more stretches cannot be read."
-        unread = all(row["damage"] in ("zeros", "unreadable") for row in facts.damage)
+        unread = all(row["damage"] in ("zeros", "unreadable", TORN) for row in facts.damage)
         yield LogFinding("unreadable" if unread else "corrupt", "error", says)
 
 
@@ -266,7 +270,7 @@ def _order(facts: Facts) -> Iterator[LogFinding]:
     for base, last, following in facts.overlaps[:_NAMED_MAX]:
         says = (
             f"Segment {base:020d}.log reaches up to offset {last}, though the next one begins with"
-            f" {following}."
+            f" {following}. A copy over an older one leaves the segments of both."
         )
         yield LogFinding("overlap", "error", says, following)
     if facts.hole:
@@ -282,7 +286,7 @@ def _order(facts: Facts) -> Iterator[LogFinding]:
             f"It lacks {counted(count, 'record')} in the middle of its log, the first at"
             f" offset {first}, which another replica has. Compaction may have removed"
             f" {'it' if count == 1 else 'them'}: the cleaner-offset-checkpoint of its broker, which"
-            " would say so, is not here."
+            f" would say so, is {'older' if facts.replica.cleaner_told else 'not here'}."
         )
         yield LogFinding("no-cleaner-checkpoint", "error", says, first)
 

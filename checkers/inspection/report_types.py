@@ -18,6 +18,7 @@ UNTOLD: Final = frozenset(
         *("unreadable", "zeros", "missing-segment", "no-folder", "same-replica", "another-log"),
         *("topic-id", "hw-above-leo", "recovery-point-above-leo", "log-start-above-leo"),
         *("snapshot-above-leo", "epoch-list", "no-cleaner-checkpoint"),
+        *("torn-segment", "overlap"),
     }
 )
 """Kinds of errors that make the content of a log unknown; they are no fault of a replica."""

@@ -68,7 +68,7 @@ def read_epochs(path: Path) -> tuple[tuple[int, int], ...]:
 
 def _text(path: Path) -> str:
     try:
-        return read_regular(path).decode("utf-8")
+        return read_regular(path).decode("utf-8-sig")
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -39,10 +39,12 @@ from tests.unit.checkers.hazards.clusters import cluster, topic
 
 PAGES: Final = (
     *SAMPLES,
-    *("matrix", "index", "trend", "compared", "lost", "forked", "inspect", "advice", "shelf"),
+    *("matrix", "two-releases", "index", "trend", "compared"),
+    *("lost", "forked", "inspect", "advice", "shelf"),
 )
 """All that ``write_pages`` makes, but for ``releases``, a matrix of all, and ``drawing``."""
 FEW: Final = replace(AXES, kafkas=("0.10.2.2", "2.8.2", "4.3.1"))
+TWO: Final = replace(AXES, kafkas=("2.8.2", "4.3.1"))
 
 
 def write_pages(store: Path) -> dict[str, Path]:
@@ -61,6 +63,7 @@ def write_others(store: Path, runs: Mapping[str, Run]) -> dict[str, Path]:
     ]
     found = {
         "matrix": write_matrix_page(judged(store / "matrix", FEW)),
+        "two-releases": write_matrix_page(judged(store / "two-releases", TWO)),
         "releases": write_matrix_page(judged(store / "releases")),
         "index": matrix.write(rows, store / "index.html"),
         "trend": trend.write(two_weeks(store / "nights"), store / "trend.html"),

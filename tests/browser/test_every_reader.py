@@ -57,10 +57,18 @@ _CUT_OFF: Final = """() => {
     if (frame && (at.left < frame.left - 1 || at.right > frame.right + 1
         || at.top < frame.top - 2 || at.bottom > frame.bottom + 2)) found.push(e.textContent);
     if (!scrolls(e) && (at.left < -1 || at.right > width + 1)) found.push(e.textContent);
+    const cell = e.closest('.sr') ? null : e.closest('td, th')?.getBoundingClientRect();
+    for (const n of cell ? e.childNodes : []) {
+      if (n.nodeType !== 3 || !n.data.trim()) continue;
+      const range = document.createRange();
+      range.selectNodeContents(n);
+      const text = range.getBoundingClientRect();
+      if (text.left < cell.left - 1 || text.right > cell.right + 1) found.push(n.data);
+    }
   }
   return found;
 }"""
-"""Texts that the edge of the page or of a drawing cuts off, and that no scrolling brings back."""
+"""Texts that the edge of the page, of a drawing or of a table's cell cuts off or does not hold."""
 
 _STATUSES: Final = """() => [...document.querySelectorAll('.badge, .chip, .result, .cell')]
   .filter(e => e instanceof HTMLElement)

@@ -24,7 +24,7 @@ from tests.histories import (
 )
 from tests.histories.stories import fork, loss
 from tests.support.logdirs import batch as numbered
-from tests.support.run_builder import RunBuilder
+from tests.support.run_builder import RunBuilder, listed
 
 Finding = tuple[str, int, int | None, str | None]
 """Kind, partition, offset, value."""
@@ -256,7 +256,7 @@ def _beside(path: Path, *, hw: int, epochs: str) -> Run:
     run.checkpoint(2, {0: hw})
     folder = built.replicas / "2" / f"{run.topic.name}-0"
     (folder / "leader-epoch-checkpoint").write_text(epochs)
-    return built
+    return listed(built)
 
 
 def _numbered(path: Path, *, epoch: int) -> Run:

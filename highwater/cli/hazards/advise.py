@@ -170,6 +170,7 @@ def document(cluster: ClusterFacts, every: Sequence[Advice]) -> dict[str, Any]:
                 "id": advice.hazard.id,
                 "status": advice.status,
                 "title": advice.hazard.title,
+                "loses": advice.hazard.loses,
                 "topics": list(advice.topics),
                 "reasons": list(advice.reasons),
                 "schedule": advice.hazard.schedule,
@@ -214,6 +215,7 @@ def _show_loss(advice: Advice) -> None:
     say, hazard = console.out.print, advice.hazard
     say(_heading(advice.status), Text(f"{hazard.id}: {hazard.title}"))
     say(Text(f"  topics: {named(advice.topics)}"))
+    say(Text(f"  loses:  {hazard.loses}"))
     say(Text(f"  how:    {hazard.schedule}"))
     say(Text(f"  fix:    {hazard.cure}"))
     say(Text(f"  costs:  {hazard.cost}"))

@@ -223,8 +223,14 @@ CASES = {
     ),
     "torn-inside": Case(
         logs=(SIX, ((0, SIX[: 2 * SIZE - 3]), (2, SIX[2 * SIZE :])), SIX),
-        verdict="corrupt",
-        kinds={2: ("corrupt",)},
+        verdict="unknown",
+        says="the rest was never written. A copy that was cut short is like that",
+        kinds={2: ("torn-segment",)},
+    ),
+    "torn-inside-before-its-header-ends": Case(
+        logs=(SIX, ((0, SIX[: SIZE + 9]), (2, SIX[2 * SIZE :])), SIX),
+        verdict="unknown",
+        kinds={2: ("torn-segment",)},
     ),
     "preallocated": Case(logs=(SIX + bytes(999), SIX), verdict="agree", kinds={1: ("zeros",)}),
     "rolled-and-preallocated": Case(
@@ -301,7 +307,19 @@ CASES = {
     ),
     "overlap": Case(
         logs=(((0, SIX), (4, SIX[4 * SIZE :])), SIX),
-        verdict="corrupt",
+        verdict="unknown",
+        says="A copy over an older one leaves the segments of both.",
+        kinds={1: ("overlap",)},
+    ),
+    "overlap-with-what-was-truncated-since": Case(
+        logs=(((0, SIX), (4, plain("xy", base=4))), SIX, SIX),
+        verdict="unknown",
+        kinds={1: ("overlap",)},
+    ),
+    "overlap-and-a-fork-before": Case(
+        logs=(((0, SIX), (4, SIX[4 * SIZE :])), plain("axcdef")),
+        verdict="fork",
+        divergent=(1,),
         kinds={1: ("overlap",)},
     ),
     "backwards": Case(
@@ -630,6 +648,21 @@ def test_the_page_is_one_file_and_escaped(inspected: Inspection, tmp_path: Path)
     assert "default-src &#39;none&#39;" in text
     assert "&lt;b&gt;bold" in text
     assert text.count("<table") == text.count("<caption")
+
+
+def test_a_cleaners_word_may_be_older_than_its_log(tmp_path: Path, spark: SparkSession) -> None:
+    """A tombstone that it does not cover may be gone; not a value, nor what was never cleaned."""
+    tombstone = keyed((0, "k")) + batch(1, [(b"l", None)]) + keyed((2, "m"))
+    value = keyed((0, "k"), (1, "l"), (2, "m"))
+    without = keyed((0, "k"), (2, "m"))
+    for broker in brokers(tmp_path, 2):
+        for name, whole in (("tombstone", tombstone), ("value", value), ("never", tombstone)):
+            broker.log(f"{name}-0", whole if broker.broker == 1 else without)
+        broker.checkpoint("cleaner-offset-checkpoint", {"tombstone-0": 0, "value-0": 0})
+    found = {each.topic: each for each in inspect([tmp_path], spark).partitions}
+    verdicts = {"tombstone": "unknown", "value": "corrupt", "never": "corrupt"}
+    assert {topic: each.verdict for topic, each in found.items()} == verdicts
+    assert "which would say so, is older." in found["tombstone"].says
 
 
 def test_only_internal_topics_is_told(tmp_path: Path, spark: SparkSession) -> None:

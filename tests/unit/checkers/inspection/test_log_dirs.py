@@ -71,6 +71,19 @@ def test_single_replicas_folders_may_be_named(tmp_path: Path) -> None:
     assert [one.broker for one in dirs] == [1, 2]
 
 
+@pytest.mark.parametrize("beside", ["meta.properties", "replication-offset-checkpoint"])
+def test_a_log_directory_without_its_folders_is_no_replica(beside: str, tmp_path: Path) -> None:
+    """An archive was unpacked without the names of folders; its own name ends with a number."""
+    flat, whole = (Broker(tmp_path / f"broker-{number}", number) for number in (1, 2))
+    whole.meta().log("events-0", plain("a"))
+    flat.path.mkdir()
+    for name in (beside, f"{0:020d}.log", "leader-epoch-checkpoint"):
+        (flat.path / name).touch()
+    for given in ([tmp_path], [flat.path, whole.path]):
+        listed = replicas(log_dirs(given), internal=False)
+        assert [(each.topic, each.broker) for each in listed] == [("events", 2)]
+
+
 def test_a_run_is_its_folder_replicas(tmp_path: Path) -> None:
     bare(tmp_path / "run" / "replicas" / "3")
     bare(tmp_path / "run" / "elsewhere" / "4")
@@ -96,6 +109,9 @@ def test_symbolic_links_are_followed_once(tmp_path: Path) -> None:
     (tmp_path / "real" / "again").symlink_to(tmp_path / "real")
     (tmp_path / "real" / "loop").symlink_to("loop")
     (tmp_path / "linked").symlink_to(tmp_path / "real" / "b1")
+    aside = (tmp_path / "real" / "b1" / "events-0").rename(tmp_path / "real" / "aside")
+    (aside / "leader-epoch-checkpoint").touch()
+    (tmp_path / "real" / "b1" / "events-0").symlink_to(aside)
     assert found(tmp_path / "real") == [(1, "b1")]
     assert len(log_dirs([tmp_path / "linked", tmp_path / "real" / "b1"])) == 1
 

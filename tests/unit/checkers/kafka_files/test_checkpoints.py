@@ -22,6 +22,11 @@ def test_epochs_with_their_start_offsets(file: Path) -> None:
     assert read_epochs(file) == ((0, 0), (4, 120))
 
 
+def test_an_editor_of_windows_may_have_saved_it(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf0\r\n1\r\nevents 0 17\r\n")
+    assert read_offsets(file) == {("events", 0): 17}
+
+
 def test_an_empty_one_has_no_entries(file: Path) -> None:
     for text in ("0\n0\n", ""):
         file.write_text(text)

@@ -53,13 +53,19 @@ def test_advice_says_what_applies_and_writes_a_page(tmp_path: Path) -> None:
 
 
 def test_kafkas_own_topics_and_kafkas_own_words_are_understood() -> None:
-    with described_cluster(1, 1, own=("__consumer_offsets", "__transaction_state")) as broker:
+    own = ("__consumer_offsets", "__transaction_state", "__remote_log_metadata")
+    with described_cluster(1, 1, own=own) as broker:
         words = ["advise", "--bootstrap", f"127.0.0.1:{broker.port}"]
         text = RUN.invoke(app, [*words, "--acks", "-1"]).stdout
         weak = RUN.invoke(app, [*words, "--acks", "1"]).stdout
     assert "GUARDED acks-1: acks=all, as you say" in text
     assert "CAN LOSE own-positions: " in text
-    assert "  topics: __consumer_offsets\n" in text
+    for topic, loses in zip(
+        own,
+        ("Positions that a group had", "What a coordinator knew of", "What Kafka knew of segments"),
+        strict=True,
+    ):
+        assert f"  topics: {topic}\n  loses:  {loses} " in text
     assert "so no share group: own-share-state\n" in text
     assert "  on it:  highwater run --inventory FILE --acks 1 --nemesis" in weak
 

@@ -134,7 +134,8 @@ class ClientHistory:
         sends, reads = (
             client.any((ordered["op"] & bits) != 0) for bits in (flags.SENT, flags.SEEN)
         )
-        return ordered["slot"][client.spread(sends & reads)]
+        slots: Ints = ordered["slot"][client.spread(sends & reads)]
+        return slots
 
     @property
     def _of_records(self) -> Rows:

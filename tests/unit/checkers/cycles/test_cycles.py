@@ -156,7 +156,8 @@ def test_every_component_of_a_damaged_history_has_a_cycle(ww: bool) -> None:
 
 def operation_of(ops: list[Op], step: Json) -> int:
     own = [number for number, op in enumerate(ops) if op.process == step["process"]]
-    return own[step["op"] - 1]
+    nth: int = step["op"]
+    return own[nth - 1]
 
 
 @WAYS

@@ -17,12 +17,7 @@ from highwater.checkers.core.promises import never
 from highwater.checkers.disks.coordinator_topics import coordinator_divergence
 from highwater.checkers.disks.corrupt import corrupt
 from highwater.checkers.disks.divergence import divergence
-from highwater.checkers.disks.replica_files import (
-    checkpoint,
-    epochs,
-    missing,
-    repeated_sequence,
-)
+from highwater.checkers.disks.replica_logs import missing, repeated_sequence
 from highwater.checkers.groups.commits import commits
 from highwater.checkers.groups.ownership import two_owners
 from highwater.checkers.groups.share_groups import share_groups
@@ -46,8 +41,6 @@ CHECKERS: Final = (
     coordinator_divergence,
     corrupt,
     missing,
-    epochs,
-    checkpoint,
     repeated_sequence,
     hanging_transaction,
     torn_transactions,
@@ -106,7 +99,7 @@ def our_kinds() -> dict[str, Kind]:
 def kind(name: str) -> Kind:
     """Return the kind of that name.
 
-    A reader of a verdict may not have the package of its checker.
+    A reader of a verdict may not have its checker: it is another package's, or an older release's.
     """
     entries = {entry.name: entry for entry in (*all_kinds().values(), *FOREIGN)}
     if name in entries:
@@ -117,7 +110,7 @@ def kind(name: str) -> Kind:
         singular=f"anomaly {name}",
         plural=f"anomalies {name}",
         severity=Severity.UNDECIDED,
-        promise="not known here: the package that has its checker is not installed",
+        promise="not known here: no checker that is installed finds it",
         breaks=never,
     )
 

@@ -47,7 +47,7 @@ from highwater.harness.runs.history import (
 )
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.remote_tier import remote_partition, remote_segment
-from highwater.harness.runs.store import MORE_LOG_DIRS, Run, RunStatus
+from highwater.harness.runs.store import MORE_LOG_DIRS, Run, RunStatus, is_table_among
 from highwater.harness.runs.verdict import UnusedFile
 
 _SCHEMAS: Final = {**TABLES, **WHERE_RECORDED}
@@ -149,7 +149,7 @@ class RunFiles:
 
     def lacks(self, name: str) -> bool:
         """Return whether a table of the run is no evidence."""
-        return any(unused.path.rpartition(".")[0] == name for unused in self.unread)
+        return is_table_among(name, [unused.path for unused in self.unread])
 
     @property
     def compacted(self) -> bool:

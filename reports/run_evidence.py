@@ -28,7 +28,7 @@ from highwater.harness.runs.partition_trace import (
     ints,
     partition_traces,
 )
-from highwater.harness.runs.store import Run
+from highwater.harness.runs.store import Run, is_table_among
 from highwater.harness.runs.verdict import ACKNOWLEDGED
 
 Place: TypeAlias = tuple[str, int, int]
@@ -149,7 +149,7 @@ def gather(
         )
         for key, trace in traces.items()
     }
-    schedule = {} if f"{history.STEPS_TABLE}.parquet" in without else strikes(run)
+    schedule = strikes(run, without=without)
     faults, steps = fault_intervals(tables["events/faults"].to_pylist(), schedule)
     ends = [int(pc.max(operations["complete_ns"]).as_py() or 0)]
     ends += [fault.end_ns or fault.start_ns for fault in (*faults, *steps)]
@@ -192,7 +192,7 @@ def _table(run: Run, name: str, missing: list[str], without: Collection[str]) ->
 
 def _messages(run: Run, without: Collection[str]) -> tuple[MessageSpan, ...]:
     """Return the single messages that the wire acted on; only runs with the wire have any."""
-    if any(path.startswith(f"{MESSAGES_TABLE}.") for path in without):
+    if is_table_among(MESSAGES_TABLE, without):
         return ()
     try:
         return message_spans(run.table(MESSAGES_TABLE).to_pylist())
@@ -201,7 +201,7 @@ def _messages(run: Run, without: Collection[str]) -> tuple[MessageSpan, ...]:
 
 
 def _fault_counts(run: Run, without: Collection[str]) -> FaultCounts | None:
-    if any(path.startswith("events/faults.") for path in without):
+    if is_table_among("events/faults", without):
         return None
     try:
         return FaultCounts.of(run.table("events/faults").to_pylist())

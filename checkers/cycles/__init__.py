@@ -1,1 +1,1 @@
-"""Cycles of operations (Adya): candidates by time, and the search among them."""
+"""Cycles of operations (Adya)."""

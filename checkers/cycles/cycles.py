@@ -12,7 +12,8 @@ it has no promise.
 Kafka does not isolate writes: concurrent transactions may have one order in one partition and the
     other order in another. So G0, and G1c with ww edges, break no promise.
 
-Only the operations that ``checkers.cycles.candidates`` leaves are put into a graph.
+All operations of a history are one graph in one process, so that long histories are not searched
+(``unsearched``).
 """
 
 from itertools import groupby
@@ -21,9 +22,9 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from highwater.checkers.core.anomaly import SCHEMA
-from highwater.checkers.cycles.candidates import MEMBER, READER, SENDER, suspects
 from highwater.checkers.cycles.search import PROCESS, REALTIME, Dependencies, Operations, cycles
 from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
@@ -41,14 +42,21 @@ from highwater.checkers.history.columns import (
     schema,
     sort,
 )
+from highwater.checkers.history.record_summaries import bits, records
 from highwater.checkers.history.rows import REFERENCE
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
-_OPERATION: Final = schema("segment", "operation")
-_EDGE: Final = schema("segment", "source", "target", "sent", "met")
+ROWS_MAX: Final = 2_000_000
+"""Rows at most of a history that is searched for cycles."""
+
+_SENDER: Final = schema("slot", "offset", "operation", "key", "sure", sure=pa.bool_())
+"""The operation that sent a record which took effect: the first offset that a client named for it,
+and whether it was the only one."""
+
+_EDGE: Final = schema("history", "source", "target", "sent", "met")
 _WITNESS: Final = schema(
-    *("segment", "cycle", "place", "kind", "why", "operation", "key", "sends"),
+    *("history", "cycle", "place", "kind", "why", "operation", "key", "sends"),
     kind=pa.string(),
     why=pa.string(),
     sends=pa.bool_(),
@@ -56,6 +64,20 @@ _WITNESS: Final = schema(
 _WITNESS_KEY: Final = ("operation", "key", "sends")
 _REFERENCE: Final = schema(*_WITNESS_KEY, *REFERENCE, sends=pa.bool_())
 _STEP: Final = SCHEMA.field("steps").type.value_type.names
+
+
+def unsearched(view: ClientHistory, run: str, *, ww: bool = True) -> str:
+    """Return why a run is not searched, the end of a sentence; nothing where it is.
+
+    Args:
+        view: of that run and others.
+        run: its name.
+        ww: as of ``find``.
+    """
+    rows = view.judged.get(run, 0)
+    if rows <= ROWS_MAX or not (ww or run in view.entangled):
+        return ""
+    return f"the history has {rows:,} rows, and cycles are searched in {ROWS_MAX:,} at most"
 
 
 def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
@@ -66,43 +88,67 @@ def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
     an order in time both rows have the kind ``process`` or ``realtime`` and no record.
 
     Args:
-        view: of any number of histories.
+        view: of any number of histories; those that are ``unsearched`` are left out.
         ww: whether the log's order of records makes an order of operations (Jepsen's ``ww-deps``).
             Without it G0 cannot be found, and every G1c is one that no isolation level allows.
 
     Returns:
         Rows of ``checkers.core.anomaly.SCHEMA``; None if there are no cycles.
     """
-    members = suspects(view, ww=ww)
-    if members is None:
+    histories = _histories(view, ww=ww)
+    if not len(histories):
         return None
-    ids = members.by(["operation"], _ids, _OPERATION)
-    rows = view.rows.where(flags.SENT | flags.SEEN).join(ids, ["operation"]).persist()
+    rows = view.rows.where(flags.SENT | flags.SEEN).join(histories, ["slot"])
+    senders = _senders(view).join(histories, ["slot"]).persist()
     none = view.engine.table(_EDGE.empty_table())
-    log = members.only("rank", SENDER).by(["slot"], _log_edges, _EDGE) if ww else none
-    witnesses = members.union(rows, log).by(["segment"], _search, _WITNESS).table()
+    log = senders.by(["slot"], _log_edges, _EDGE) if ww else none
+    witnesses = senders.union(rows, log).by(["history"], _search, _WITNESS).table()
     return _tell(view, rows, witnesses) if len(witnesses) else None
 
 
-def _ids(members: pa.Table) -> pa.Table:
-    return members.group_by(_OPERATION.names).aggregate([])
+def _histories(view: ClientHistory, *, ww: bool) -> Rows:
+    """Return ``slot, history`` of the histories that are searched."""
+    short = {run for run, rows in view.judged.items() if rows <= ROWS_MAX}
+    runs = sorted(short if ww else short & view.entangled)
+    names = view.names.filter(pc.is_in(view.names["run"], pa.array(runs, pa.string())))
+    return view.engine.table(names.select(["slot", "history"]))
+
+
+def _senders(view: ClientHistory) -> Rows:
+    """Return the senders of records that took effect, in ``_SENDER``."""
+    landed = view.records.where(flags.SENT_OK | flags.READ_BY_ANY, "facts").map(_sent, _SENDER)
+    return landed.union(view.doubtful.where(bits("maybe"), "doubts").by(["key"], _proven, _SENDER))
+
+
+def _sent(records: pa.Table) -> pa.Table:
+    """Return the senders of records, given as rows of ``RECORD``. A kernel."""
+    sent = numbers(records)
+    sent = choose(sent, any_of(sent["facts"], flags.SENT) & (sent["first"] != NONE))
+    named = {"offset": sent["first"], "operation": sent["writer"]}
+    return arrow(sent | named | {"sure": sent["first"] == sent["last"]}, _SENDER)
+
+
+def _proven(rows: pa.Table) -> pa.Table:
+    """Return the proven senders, given rows of ``DOUBTFUL``. A kernel by ``key``."""
+    sends, columns = records(rows), numbers(rows, ("operation", "fact"))
+    proven = np.isin(sends["writer"], columns["operation"][any_of(columns["fact"], flags.PROVEN)])
+    return _sent(sends.filter(pa.array(proven)))
 
 
 def _log_edges(senders: pa.Table) -> pa.Table:
     """Link each sender to that of the next record in the log, where that is certain.
 
-    A kernel by ``slot``. Only members count: a record between two members that formed a cycle with
-    both would be a member too.
+    A kernel by ``slot``.
     """
     ordered, place = grouped(numbers(senders), "slot", "offset")
     alone = place.first[place.size == 1]
     ordered = choose(ordered, alone[ordered["sure"][alone]])
     before = {name: column[:-1] for name, column in ordered.items()}
     after = {name: column[1:] for name, column in ordered.items()}
-    linked = (before["slot"] == after["slot"]) & (before["segment"] == after["segment"])
+    linked = before["slot"] == after["slot"]
     linked &= before["operation"] != after["operation"]
     edges = {
-        "segment": before["segment"],
+        "history": before["history"],
         "source": before["operation"],
         "target": after["operation"],
     }
@@ -110,43 +156,37 @@ def _log_edges(senders: pa.Table) -> pa.Table:
     return arrow(choose(edges, linked), _EDGE)
 
 
-def _read_edges(rows: Numbers, members: Numbers) -> Numbers:
-    """Link each sender to the operations that read its record."""
-    readers = members["operation"][members["rank"] == READER]
-    senders = choose(members, members["rank"] == SENDER)
-    reads = choose(
-        rows, any_of(rows["fact"], flags.READ_BY_ANY) & np.isin(rows["operation"], readers)
-    )
+def _read_edges(rows: Numbers, senders: Numbers) -> Numbers:
+    """Link each sender to the operations that read its record, and know an offset."""
+    reads = choose(rows, any_of(rows["fact"], flags.READ_BY_ANY))
+    reads = choose(reads, np.isin(reads["operation"], reads["operation"][reads["offset"] != NONE]))
     place = look_up(senders["key"], reads["key"])
     reads, place = choose(reads, place != NONE), place[place != NONE]
     edges = {
-        "segment": reads["segment"],
+        "history": reads["history"],
         "source": senders["operation"][place],
         "target": reads["operation"],
         "sent": reads["key"],
         "met": reads["key"],
     }
-    linked = (senders["segment"][place] == reads["segment"]) & (
-        edges["source"] != reads["operation"]
-    )
-    return choose(edges, linked)
+    return choose(edges, edges["source"] != reads["operation"])
 
 
 def _search(graph: pa.Table) -> pa.Table:
-    """Find the cycles of whole segments, two rows for each step of each; a kernel by ``segment``.
+    """Find the cycles of whole histories, two rows for each step of each; a kernel by ``history``.
 
     Args:
-        graph: rows of ``MEMBER``; of the history, with the ``segment`` of their operations; and of
-            ``_EDGE``, the edges by the log.
+        graph: with their ``history``, senders, rows of ``ROW``, and of ``_EDGE`` the edges by the
+            log.
     """
 
     def part(column: str, *names: str) -> Numbers:
         return numbers(graph.filter(graph[column].is_valid()), names)
 
-    log, members = part("source", *_EDGE.names), part("rank", *MEMBER.names)
-    names = ("segment", "operation", "key", "client", "fact", "invoke_ns", "complete_ns")
+    log, senders = part("source", *_EDGE.names), part("sure", "operation", "key")
+    names = ("history", "operation", "key", "client", "offset", "fact", "invoke_ns", "complete_ns")
     rows = part("client", *names)
-    read = _read_edges(rows, members)
+    read = _read_edges(rows, senders)
     edges = {name: np.concatenate([log[name], read[name]]) for name in _EDGE.names}
     edges["wr"] = np.arange(len(edges["sent"])) >= len(log["sent"])
     edges = sort(edges, "source", "target", "wr", "met")
@@ -154,12 +194,12 @@ def _search(graph: pa.Table) -> pa.Table:
     if not len(ids):
         return _WITNESS.empty_table()
     source, target = np.split(ends, 2)
-    operations, segment = _operations(rows, ids)
+    operations, history = _operations(rows, ids)
     all_cycles = cycles(operations, Dependencies(source=source, target=target, wr=edges["wr"]))
     witnesses_of = _Witnesses(edges, source, target)
     steps = [
         {
-            "segment": int(segment[leg.source]),
+            "history": int(history[leg.source]),
             "cycle": number,
             "kind": kind,
             "place": 2 * place + end,
@@ -175,22 +215,19 @@ def _search(graph: pa.Table) -> pa.Table:
 
 
 def _operations(rows: Numbers, ids: Ints) -> tuple[Operations, Ints]:
-    """Look up the processes and times of operations, and their segments."""
+    """Look up the processes and times of operations, and their histories."""
     rows, group = grouped(rows, "operation")
     answered = any_of(rows["fact"], flags.SENT_OK | flags.SEEN_OK)
-    operation = {name: rows[name][group.first] for name in ("operation", "segment", "client")}
+    operation = {name: rows[name][group.first] for name in ("operation", "history", "client")}
     operation |= {"begin": group.least(rows["invoke_ns"])}
     operation |= {"end": group.greatest(rows["complete_ns"], answered)}
     operation = choose(operation, look_up(operation["operation"], ids))
     history, process = (
-        np.unique(operation[name], return_inverse=True)[1] for name in ("segment", "client")
+        np.unique(operation[name], return_inverse=True)[1] for name in ("history", "client")
     )
-    # Lines of time do not lead through other segments: which of equally short cycles is shown would
-    # depend on these.
-    process = np.unique(history * len(process) + process, return_inverse=True)[1]
     end = np.where(operation["end"] == NONE, NEVER, operation["end"])
     operations = Operations(history=history, process=process, begin=operation["begin"], end=end)
-    return operations, operation["segment"]
+    return operations, operation["history"]
 
 
 class _Witnesses:
@@ -224,14 +261,14 @@ def _first_rows(rows: pa.Table) -> pa.Table:
 
 def _tell(view: ClientHistory, rows: Rows, witnesses: pa.Table) -> Rows:
     """Make anomalies of cycles, with the recorded row of each step."""
-    records = ["operation", "key"]
-    witness_keys = view.engine.table(witnesses.select(records))
-    first = rows.join(witness_keys, records, "semi").by(["operation"], _first_rows, _REFERENCE)
+    keys = ["operation", "key"]
+    witness_keys = view.engine.table(witnesses.select(keys))
+    first = rows.join(witness_keys, keys, "semi").by(["operation"], _first_rows, _REFERENCE)
     words = view.words.join(first, REFERENCE).table().to_pylist()
     row_of = {itemgetter(*_WITNESS_KEY)(row): row for row in words}
-    steps = sorted(witnesses.to_pylist(), key=itemgetter("segment", "cycle", "place"))
+    steps = sorted(witnesses.to_pylist(), key=itemgetter("history", "cycle", "place"))
     anomalies = []
-    for _, cycle in groupby(steps, itemgetter("segment", "cycle")):
+    for _, cycle in groupby(steps, itemgetter("history", "cycle")):
         steps_and_rows = [(step, row_of[itemgetter(*_WITNESS_KEY)(step)]) for step in cycle]
         anomalies.append(
             {

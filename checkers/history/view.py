@@ -22,6 +22,7 @@ from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NONE,
     Groups,
+    Ints,
     any_of,
     arrow,
     choose,
@@ -120,15 +121,21 @@ class ClientHistory:
         slots = pc.is_in(self.names["slot"], joined["slot"])
         return frozenset(self.names["run"].filter(slots).to_pylist())
 
-    @cached_property
+    @property
     def two_faced(self) -> bool:
         """True if any client both sends and reads."""
-        ordered = numbers(self._counted.sort_by("client"), ("client", "op"))
+        return bool(len(self._two_faced))
+
+    @cached_property
+    def _two_faced(self) -> Ints:
+        """The slots in which clients that both send and read did anything."""
+        ordered = numbers(self._counted.sort_by("client"), ("client", "slot", "op"))
         client = Groups.of(ordered["client"])
         sends, reads = (
             client.any((ordered["op"] & bits) != 0) for bits in (flags.SENT, flags.SEEN)
         )
-        return bool((sends & reads).any())
+        slots: Ints = ordered["slot"][client.spread(sends & reads)]
+        return slots
 
     @property
     def _of_records(self) -> Rows:
@@ -181,14 +188,18 @@ class ClientHistory:
     def _summed(self) -> dict[str, int]:
         return {name: pc.sum(self.sums[name]).as_py() or 0 for name in SUMS}
 
-    @property
-    def entangled(self) -> bool:
-        """True if operations may be in a cycle of reads and of time, write-write edges left aside.
+    @cached_property
+    def entangled(self) -> frozenset[str]:
+        """The runs with operations that may be in a cycle of reads and of time.
+
+        Write-write edges are left aside.
 
         Where each client only sends or only reads, and no client read a record before its writer
         began, such edges never lead back: let a writer's time be its begin, and a reader's its end.
         """
-        return bool(self._summed["foreseen"]) or self.two_faced
+        foreseen = self.sums.filter(pc.greater(self.sums["foreseen"], 0))["slot"].to_numpy()
+        slots = pa.array(np.concatenate([foreseen, self._two_faced]))
+        return frozenset(self.names["run"].filter(pc.is_in(self.names["slot"], slots)).to_pylist())
 
     @cached_property
     def placed(self) -> Rows:

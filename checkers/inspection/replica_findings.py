@@ -138,7 +138,7 @@ class Facts:
     @property
     def epochs_told(self) -> bool:
         """True if its records' leader epochs, which no checksum covers, can be trusted."""
-        return not [*disordered(self), *contradicted(self)]
+        return not [*disordered(self), *_contradicted(self)]
 
 
 def log_start(facts: Facts) -> int | None:
@@ -346,12 +346,8 @@ def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
         yield replace(finding, severity=severity, says=f"{finding.says} {holder}")
 
 
-def beyond(facts: Facts) -> Iterator[LogFinding]:
-    """Yield checkpoints above the log end offset, where Kafka never has them."""
-    yield from (finding for finding, _ in _beyond(facts))
-
-
 def _beyond(facts: Facts) -> Iterator[tuple[LogFinding, int]]:
+    """Yield checkpoints above the log end offset, where Kafka never has them, and their values."""
     replica, leo = facts.replica, facts.leo
     if replica.hw is not None and replica.hw > leo:
         gone = counted(replica.hw - leo, "committed record")
@@ -378,7 +374,7 @@ def _snapshot_beyond(facts: Facts) -> Iterator[tuple[LogFinding, int]]:
 def _epoch_list(facts: Facts, *, end: int) -> Iterator[LogFinding]:
     """Yield contradictions with leader-epoch-checkpoint; an epoch behind all logs is an error."""
     past = _epoch_beyond(facts) if max(facts.replica.epochs or [(0, 0)])[1] > end else []
-    for finding in contradicted(facts):
+    for finding in _contradicted(facts):
         behind_all = finding in past and not _broken(facts)
         yield replace(finding, severity="error") if behind_all else finding
 
@@ -391,7 +387,7 @@ def _broken(facts: Facts) -> bool:
 
 
 def disordered(facts: Facts) -> list[LogFinding]:
-    """Yield leader epochs that fall along the log.
+    """Return leader epochs that fall along the log.
 
     A batch of another epoch amid others is damage. Epochs that fall and stay low come from a
     cluster that lost its metadata and started with the old logs.
@@ -412,8 +408,8 @@ def disordered(facts: Facts) -> list[LogFinding]:
     return findings[:_NAMED_MAX]
 
 
-def contradicted(facts: Facts) -> list[LogFinding]:
-    """Yield differences between leader-epoch-checkpoint and the records (LeaderEpochFileCache).
+def _contradicted(facts: Facts) -> list[LogFinding]:
+    """Return differences between leader-epoch-checkpoint and the records (LeaderEpochFileCache).
 
     An entry is an epoch and its first offset, and holds up to the next entry's. Offsets before the
     log's start offset have no entry any more.

@@ -136,20 +136,21 @@ def judge(
     with Engine(spark) as engine:
         view = ClientHistory(engine, _operations(engine, path, name, read.rows), read.rows)
         rows: list[Rows] = [find(view)]
-        if ww or view.entangled:
-            rows += filter(None, [cycles.find(view, ww=ww)])
+        rows += filter(None, [cycles.find(view, ww=ww)])
         anomalies, hidden = judged(gather(engine, rows), read.untold, path)
         grouped = anomalies.map(partial(caused, causes=truncated_ranges(anomalies)), SCHEMA)
         counted = {row["kind"]: row["count"] for row in grouped.counts(["kind"]).to_pylist()}
         counts = {kind: counted[kind] for kind in MEANS if kind in counted}
         listed = _in_order(grouped) if every else _sorted(_first(grouped))
         seen, ends = view.judged.get(name, 0), short(view)
+        unsearched = cycles.unsearched(view, name, ww=ww)
     harmless = allowed(read.subscribed, ww=ww) | (_UNREAD if not read.polled else frozenset())
     breaking = tuple(kind for kind in counts if kind not in harmless)
     untested = _untested(_acknowledged(path), polled=read.polled)
     lost = "" if seen == read.rows else _lost(read.rows, seen)
     doubts = (
         *filter(None, (read.cut, lost, untested)),
+        *([f"Cycles were not judged: {unsearched}."] if unsearched else []),
         *read.untold.doubts(hidden),
         *(_doubt(*end) for end in ends),
     )

@@ -17,7 +17,7 @@ from highwater.checkers.inspection.replica_extents import LogExtent
 from highwater.checkers.run_files import RunFiles, plain
 from highwater.checkers.run_tables import Tables
 from highwater.harness.runs.faults.times import strike_of, strikes
-from highwater.harness.runs.history import OPERATIONS_TABLE, STEPS_TABLE, TABLES
+from highwater.harness.runs.history import OPERATIONS_TABLE, TABLES
 from highwater.harness.runs.partition_trace import PartitionTrace, partition_traces
 
 Row = dict[str, Any]
@@ -143,8 +143,7 @@ def _faults(case: RunFiles) -> list[Row]:
 
     Its row is written once it has taken effect, and its consequences may have been seen before.
     """
-    unread = any(file.path.startswith(f"{STEPS_TABLE}.") for file in case.unread)
-    schedule = {} if unread else strikes(case.run)
+    schedule = strikes(case.run, without=[file.path for file in case.unread])
     rows = _rows(_read(case, "events/faults"))
     for row in rows:
         if row["phase"] == "inject":

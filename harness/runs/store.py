@@ -19,6 +19,7 @@ import os
 import re
 import secrets
 import shutil
+from collections.abc import Iterable
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -122,6 +123,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     digests: dict[str, str] = {}
     packages: dict[str, str] = {}
     git_commit: str | None = None
+
+
+def is_table_among(name: str, paths: Iterable[str]) -> bool:
+    """Return whether a table is among files of a run, as a stream or as Parquet."""
+    return any(path.rpartition(".")[0] == name for path in paths)
 
 
 class Run:

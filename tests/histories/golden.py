@@ -24,7 +24,7 @@ from tests.histories import (
 )
 from tests.histories.stories import fork, loss
 from tests.support.logdirs import batch as numbered
-from tests.support.run_builder import RunBuilder, listed
+from tests.support.run_builder import RunBuilder
 
 Finding = tuple[str, int, int | None, str | None]
 """Kind, partition, offset, value."""
@@ -246,19 +246,6 @@ def _elected(path: Path, *, epoch: int) -> Run:
     return run.write()
 
 
-def _beside(path: Path, *, hw: int, epochs: str) -> Run:
-    """Broker 2 had written down a high watermark and a list of epochs."""
-    run = RunBuilder(path)
-    run.everywhere(M012)
-    run.fence(3)
-    run.disk([1, 2, 3], [(3, 0, "fence-0")])
-    built = run.write()
-    run.checkpoint(2, {0: hw})
-    folder = built.replicas / "2" / f"{run.topic.name}-0"
-    (folder / "leader-epoch-checkpoint").write_text(epochs)
-    return listed(built)
-
-
 def _numbered(path: Path, *, epoch: int) -> Run:
     """An idempotent producer's first number stands at offset 3, and again at 4 in some epoch."""
     run = RunBuilder(path, workload=Workload(idempotence=True))
@@ -426,21 +413,6 @@ GOLDEN: Final = (
     ),
     Golden(name="behind", build=lambda path: _in_sync(path, [1, 2]), verdict="valid"),
     Golden(
-        name="beside", build=lambda path: _beside(path, hw=4, epochs="0\n1\n0 0\n"), verdict="valid"
-    ),
-    Golden(
-        name="checkpoint",
-        build=lambda path: _beside(path, hw=5, epochs="0\n1\n0 0\n"),
-        verdict="valid",
-        anomalies=(("checkpoint", 0, 4, None),),
-    ),
-    Golden(
-        name="epochs",
-        build=lambda path: _beside(path, hw=4, epochs="0\n2\n0 0\n1 2\n"),
-        verdict="valid",
-        anomalies=(("epochs", 0, None, None),),
-    ),
-    Golden(
         name="repeated-sequence",
         build=lambda path: _numbered(path, epoch=0),
         verdict="invalid",
@@ -482,12 +454,6 @@ GOLDEN: Final = (
             *compaction.CASES,
             *journals.CASES,
         )
-    ),
-    Golden(
-        name="remote-tier-moves-the-begin-nearly",
-        build=lambda path: remote_tier.moved(path, begins=1),
-        verdict="valid",
-        anomalies=(("epochs", 0, None, None),),
     ),
     *(
         Golden(

@@ -43,26 +43,6 @@ def run_with(
     return run.write()
 
 
-def moved(path: Path, *, begins: int) -> Run:
-    """A run whose brokers deleted two records by retention, and have their list of epochs from 2.
-
-    Args:
-        begins: where the log of broker 1 begins by what it logged; the others say the same as
-            their lists.
-    """
-    run = RunBuilder(path, kafka="4.3.1")
-    run.everywhere(_RECORDS)
-    run.fence(4)
-    run.disk([1, 2, 3], [(4, 0, "fence-0")])
-    run.remote(_RECORDS[2:])
-    for broker, start in ((1, begins), (2, 2), (3, 2)):
-        run.log_line(broker, "log-start", f"Incremented log start offset to {start}", offset=start)
-    built = run.write()
-    for replica in built.replicas.glob("*/*/"):
-        (replica / "leader-epoch-checkpoint").write_text("0\n1\n0 2\n")
-    return built
-
-
 def moved_whole(path: Path, *, end: int) -> Run:
     """A run whose records are all in the remote tier; the last segment on disks is empty.
 
@@ -130,7 +110,6 @@ CASES: Final[Sequence[tuple[str, Callable[[Path], Run], tuple[Finding, ...]]]] =
         lambda p: moved_whole(p, end=4),
         tuple([("missing", 0, 4, None)] * 3),
     ),
-    ("remote-tier-moves-the-begin", lambda p: moved(p, begins=2), ()),
     (
         "remote-tier-lacks-segment-nearly",  # the disks hold what the remote tier lacks
         lambda p: run_with(p, _RECORDS[2:3]),

@@ -103,7 +103,7 @@ def _build(path: Path, case: Case) -> tuple[Run, set[Finding]]:
     for offset, value in read:
         run.read(value, offset)
     rotten = _write_disks(run, case, disks)
-    return run.write(), _of_clients(case, read) | _of_disks(disks, rotten) | _of_epochs(disks)
+    return run.write(), _of_clients(case, read) | _of_disks(disks, rotten)
 
 
 def _send(run: RunBuilder, offset: int, fate: str) -> None:
@@ -165,15 +165,3 @@ def _of_disks(disks: Disks, rotten: list[int]) -> set[Finding]:
         if len(set(copies.values())) > 1 or holes:
             found.add(("divergence", offset, copies[min(copies)][1]))
     return found
-
-
-def _of_epochs(disks: Disks) -> set[Finding]:
-    """Broker 2 alone has records of two epochs, which must not lie among each other, nor fall."""
-    held: dict[int, list[int]] = {}
-    for offset, (epoch, _) in sorted(disks[2].items()):
-        held.setdefault(epoch, []).append(offset)
-    if len(held) < 2:
-        return set()
-    (before, earlier), (after, later) = sorted(held.items(), key=lambda item: item[1][0])
-    wrong = later[0] < earlier[-1] or after < before
-    return {("epochs", later[0], None)} if wrong else set()

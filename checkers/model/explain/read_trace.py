@@ -73,7 +73,8 @@ def observe(run: Run) -> RunTraces:
     faults = _faults(fault_rows, begins, lines[0])
     ops = _plain(run.table("history/ops"))
     epochs = _epoch_starts(disks, ops) if software.may_have("epochs", None) else {}
-    unseen = bool(plan.topic.unclean_leader_election and plan.external)
+    missing = _missing(run, plan, log_rows, disks)
+    unseen = plan.topic.unclean_leader_election and Observation.BROKER_LOGS in missing
     traces = {}
     for partition in range(plan.topic.partitions):
         seen = partitions.get((plan.topic.name, partition), PartitionTrace())
@@ -101,7 +102,7 @@ def observe(run: Run) -> RunTraces:
         messages=_late_messages(run, "request"),
         late_answers=_late_messages(run, "answer"),
         journal=_journal(run),
-        missing=_missing(run, plan, log_rows, disks),
+        missing=missing,
     )
 
 
@@ -303,7 +304,8 @@ def _start(
     if line is None and first is not None and not was_struck:
         # What was observed of its log may be of after its election.
         leo, was_struck = first, True
-    outside = _said_unclean(trace, row) or outside
+    said_unclean = _said_unclean(trace, row)
+    outside = said_unclean or outside
     # KRaft logs an unclean election of the broker that led last, too.
     again = outside is not None and f"lastKnownElr: [{row.leader}] ->" in outside
     return LeadershipStart(
@@ -315,6 +317,7 @@ def _start(
         unclean=None if again else outside,
         last_leader=outside if again else None,
         logged=line is not None or was_struck,
+        unlogged_election=line is None and said_unclean is None,
         event=line.text if line else f"{row.event}; LEO {leo} of broker {row.leader}",
         led_ns=line.time_ns if line else row.time_ns,
     )

@@ -80,6 +80,7 @@ class LeadershipStart:
         last_leader: evidence that it was elected as the last leader of an empty ISR (KIP-966), or
             None. Kafka calls that unclean, and allows it.
         logged: the broker itself logged the offset; else it is the last observed LEO.
+        unlogged_election: no broker's log tells of the election; it was observed alone.
         led_ns: when the broker logged that it leads, which may be long after its election.
     """
 
@@ -92,6 +93,7 @@ class LeadershipStart:
     logged: bool
     event: str
     last_leader: str | None = None
+    unlogged_election: bool = False
     led_ns: int = 0
 
 

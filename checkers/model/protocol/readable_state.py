@@ -121,9 +121,9 @@ def decode(s: Vector, k: Constants) -> State:
     return State(
         leader=leader_of(s, last),
         epoch=int(s[layout.EPOCH + last]),
-        isr=_members(isr_of(s, last)),
-        live=_members(int(s[layout.LIVE])),
-        elr=_members(int(s[layout.ELR])),
+        isr=members(isr_of(s, last)),
+        live=members(int(s[layout.LIVE])),
+        elr=members(int(s[layout.ELR])),
         last_leader=int(s[layout.LAST_LEADER]) - 1,
         sent=int(s[layout.SENT]),
         acked=tuple(
@@ -133,7 +133,7 @@ def decode(s: Vector, k: Constants) -> State:
         ),
         read=tuple(name_of(number - 1) if number else None for number in read),
         replicas=tuple(_replica(s, b) for b in range(n)),
-        assigned=_members(replicas_of(s, last)) if k[K_REASSIGNMENTS] else (),
+        assigned=members(replicas_of(s, last)) if k[K_REASSIGNMENTS] else (),
     )
 
 
@@ -145,7 +145,7 @@ def _replica(s: Vector, b: int) -> ModelReplica:
         hw_on_disk=get(s, b, layout.DISK),
         follows=follows(s, b),
         epoch=epoch_of(s, b),
-        isr=_members(get(s, b, layout.VIEW)) if follows(s, b) == b else (),
+        isr=members(get(s, b, layout.VIEW)) if follows(s, b) == b else (),
         fetcher=Fetcher(get(s, b, layout.FETCHER)).name.lower(),
         answer=_answer(s, b),
     )
@@ -171,5 +171,6 @@ def _entries(s: Vector, b: int, first: int, count: int) -> tuple[LogEntry, ...]:
     return tuple(LogEntry(record=name_of((entry & 7) - 1), epoch=entry >> 3) for entry in packed)
 
 
-def _members(mask: int) -> tuple[int, ...]:
+def members(mask: int) -> tuple[int, ...]:
+    """Return the numbers of a mask's bits, the least first."""
     return tuple(b for b in range(8) if (mask >> b) & 1)

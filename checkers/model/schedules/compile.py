@@ -13,7 +13,7 @@ from typing import Final
 from highwater.checkers.model.protocol.compiled import Constants
 from highwater.checkers.model.protocol.compiled import State as Vector
 from highwater.checkers.model.protocol.moves import ROUNDS, Move, attempt
-from highwater.checkers.model.protocol.readable_state import State, decode
+from highwater.checkers.model.protocol.readable_state import State, decode, members
 from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.model.protocol.scope import K_BROKERS, K_KRAFT, constants, initial
 from highwater.checkers.model.protocol.state_layout import (
@@ -27,7 +27,12 @@ from highwater.checkers.model.protocol.state_layout import (
     newest,
 )
 from highwater.checkers.model.protocol.step_sentences import NAMES, says
-from highwater.checkers.model.schedules.compile_messages import compile_by_message, names_of
+from highwater.checkers.model.schedules.compile_messages import (
+    Row,
+    compile_by_message,
+    ends_itself,
+    sent_by,
+)
 from highwater.checkers.model.schedules.schedule import (
     OLD_FORMAT,
     Action,
@@ -37,9 +42,6 @@ from highwater.checkers.model.schedules.schedule import (
 )
 from highwater.checkers.model.search.kafka_model import Counterexample
 from highwater.harness.base.errors import UsageError
-
-Row = tuple[int, int, int]
-"""A move: its kind and its two arguments."""
 
 _ACTIONS: Final[dict[Move, Action]] = {
     Move.SEND: "send",
@@ -183,15 +185,16 @@ def _revived(
     everybody = (1 << int(k[K_BROKERS])) - 1
     run = (int(Move.RUN), everybody, 0)
     state = _played([run], state, k)
-    dead = [b for b in _members(everybody) - killed if get(state, b, PROCESS) == ProcessState.DEAD]
+    dead = [
+        b for b in {*members(everybody)} - killed if get(state, b, PROCESS) == ProcessState.DEAD
+    ]
     steps: list[ScheduleStep] = []
     moves: list[Row] = [run] if dead else []
     for b in dead:
         expire, start = (int(Move.EXPIRE), b, b), (int(Move.START), b, 0)
         after = _played([expire], state, k)
-        why = f"{NAMES[b]}, which is ahead of its leader, ends itself, or is ended before that"
         steps += [
-            ScheduleStep(action="kill", broker=b, says=why),
+            ends_itself(b),
             _step(CompiledStep(move=expire, running=everybody, moves=(expire,)), state, after, k),
             ScheduleStep(action="start", broker=b, says=f"{NAMES[b]} starts again"),
         ]
@@ -211,15 +214,13 @@ def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> Sc
         for number in range(int(k[K_BROKERS]))
         if is_up(before, number) or is_up(after, number)
     }
-    seen, running = decode(after, k), _members(beat.running)
+    seen, running = decode(after, k), {*members(beat.running)}
     settled = up if kind == Move.STOP and k[K_KRAFT] else running & up
     return ScheduleStep(
         action=_ACTIONS[Move(kind)],
         broker=None if kind in ROUNDS or kind == Move.REASSIGN else a,
         replicas=_reassigned(beat.move),
-        record=names_of(seen.sent, b if kind == Move.BATCH else 1)
-        if kind in {Move.SEND, Move.BATCH}
-        else None,
+        record=sent_by(beat.move, seen),
         says=says(kind, a, b, before, after),
         held=frozenset(up - running),
         expect=_expect(seen, settled, Move(kind), a),
@@ -229,29 +230,25 @@ def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> Sc
 def _reassigned(move: Row) -> tuple[int, ...]:
     """Return the replicas that a reassignment asks for, the preferred one first."""
     kind, a, b = move
-    return (b, *sorted(_members(a) - {b})) if kind == Move.REASSIGN else ()
+    return (b, *sorted({*members(a)} - {b})) if kind == Move.REASSIGN else ()
 
 
 def _expect(seen: State, numbers: set[int], kind: Move, a: int) -> Expect:
     """Return the expected state of controller, running brokers, disks and producers."""
     replicas = seen.replicas
-    members = set(_members(a)) if kind in (Move.TELL, Move.SAVE) else set()
+    named = {*members(a)} if kind in (Move.TELL, Move.SAVE) else set[int]()
     leading = {b for b in numbers if replicas[b].follows == b}
     here = numbers & set(seen.assigned) if seen.assigned else numbers
     leo = {b: replicas[b].leo for b in sorted(here) if replicas[b].process == "up"}
-    hw = {b: replicas[b].hw for b in sorted((members | leading) & set(leo))}
+    hw = {b: replicas[b].hw for b in sorted((named | leading) & set(leo))}
     return Expect(
         leader=seen.leader,
         isr=frozenset(seen.isr),
         leo=leo or None,
         hw=hw or None,
-        hw_on_disk={b: replicas[b].hw_on_disk for b in members} if kind is Move.SAVE else None,
+        hw_on_disk={b: replicas[b].hw_on_disk for b in named} if kind is Move.SAVE else None,
         acked=frozenset(seen.acked) if kind in ROUNDS else None,
     )
-
-
-def _members(mask: int) -> set[int]:
-    return {b for b in range(3) if (mask >> b) & 1}
 
 
 def _order(

@@ -70,12 +70,21 @@ _REQUESTS: Final = {
     Move.TRUNCATE: Fetcher.TRUNCATING,
 }
 """Moves that are a request of a follower, and what its fetcher is about to do then."""
-_SENDS: Final = frozenset({Move.SEND, Move.BATCH})
 
 
-def names_of(sent: int, count: int) -> str:
-    """Return the names of the last ``count`` records of those sent."""
-    return " ".join(name_of(record) for record in range(sent - count, sent))
+def sent_by(row: Row, after: State) -> str | None:
+    """Return the names of the records that a move sent; None if it sends none."""
+    kind, _, count = row
+    if kind not in (Move.SEND, Move.BATCH):
+        return None
+    last = count if kind == Move.BATCH else 1
+    return " ".join(name_of(record) for record in range(after.sent - last, after.sent))
+
+
+def ends_itself(b: int) -> ScheduleStep:
+    """Return the step that kills a broker which may end itself, being ahead of its leader."""
+    says = f"{NAMES[b]}, which is ahead of its leader, ends itself, or is ended before that"
+    return ScheduleStep(action="kill", broker=b, says=says)
 
 
 def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
@@ -167,14 +176,7 @@ def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]
         for b in range(int(k[K_BROKERS]))
         if rested is not None and is_up(state, b) and not is_up(rested, b)
     ]
-    steps = [
-        ScheduleStep(
-            action="kill",
-            broker=b,
-            says=f"{NAMES[b]}, which is ahead of its leader, ends itself, or is ended before that",
-        )
-        for b in ahead
-    ]
+    steps = [ends_itself(b) for b in ahead]
     moves = []
     again = [row for b in ahead for row in ((int(Move.EXPIRE), b, b), (int(Move.START), b, 0))]
     ended = [b for b in range(int(k[K_BROKERS])) if get(state, b, FETCHER) == Fetcher.ENDED]
@@ -205,7 +207,7 @@ def _last_step(row: Row, before: Vector, after: Vector, k: Constants) -> Schedul
     return ScheduleStep(
         action="run" if kind == Move.RUN else _ACTIONS.get(Move(kind), "wipe"),
         broker=None if kind == Move.RUN else a,
-        record=f"m{seen.sent}" if kind == Move.SEND else None,
+        record=sent_by(row, seen),
         says=says(kind, a, b, before, after),
         expect=expect,
     )
@@ -241,7 +243,7 @@ def _step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep
     return ScheduleStep(
         action="end-fetch" if ended else _ACTIONS[Move(kind)],
         broker=None if kind == Move.FAILOVER else a,
-        record=names_of(seen.sent, b if kind == Move.BATCH else 1) if kind in _SENDS else None,
+        record=sent_by(row, seen),
         says=says(kind, a, b, before, after),
         asks=asks,
         decision=decision,

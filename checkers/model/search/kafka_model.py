@@ -20,7 +20,7 @@ from highwater.checkers.model.protocol.moves import (
     possible,
 )
 from highwater.checkers.model.protocol.readable_state import State as ReadableState
-from highwater.checkers.model.protocol.readable_state import decode
+from highwater.checkers.model.protocol.readable_state import decode, members
 from highwater.checkers.model.protocol.rules_by_release import Rules, rules_of
 from highwater.checkers.model.protocol.scope import Scope, constants, initial
 from highwater.checkers.model.protocol.step_sentences import says
@@ -230,9 +230,9 @@ def _renamer(brokers: int) -> Callable[[State], Iterator[State]]:
 
 def _brokers(kind: Move, a: int, b: int) -> tuple[int, ...]:
     if kind in ROUNDS:
-        return tuple(number for number in range(8) if (a >> number) & 1)
+        return members(a)
     if kind == Move.REASSIGN:
-        return (b, *(number for number in range(8) if (a >> number) & 1 and number != b))
+        return (b, *(number for number in members(a) if number != b))
     if kind == Move.FAILOVER:
         return ()
     return (a, b) if kind in OF_TWO or kind == Move.BATCH else (a,)

@@ -6,6 +6,7 @@ import msgspec
 
 from highwater.checkers.model.protocol.compiled import Constants
 from highwater.checkers.model.protocol.compiled import State as Vector
+from highwater.checkers.model.protocol.readable_state import members
 from highwater.checkers.model.transactions import transaction_layout as layout
 from highwater.checkers.model.transactions.transaction_layout import (
     CoordinatorState,
@@ -102,8 +103,8 @@ def decode_transactions(s: Vector, k: Constants) -> TransactionState:
     return TransactionState(
         coordinator=words(CoordinatorState(int(s[layout.STATE]))),
         epoch=int(s[layout.EPOCH]),
-        partitions=_members(int(s[layout.PARTS])),
-        markers=_members(int(s[layout.PENDING])),
+        partitions=members(int(s[layout.PARTS])),
+        markers=members(int(s[layout.PENDING])),
         transactions=tuple(
             words(Status(int(s[layout.STATUS + number]))) for number in range(int(s[layout.BEGUN]))
         ),
@@ -164,7 +165,3 @@ def _leader(s: Vector, p: int) -> PartitionLeader:
         sequence=leader(s, p, layout.LAST) - 1 if leader(s, p, layout.LAST) else None,
         open_from=leader(s, p, layout.OPEN) - 1 if leader(s, p, layout.OPEN) else None,
     )
-
-
-def _members(mask: int) -> tuple[int, ...]:
-    return tuple(p for p in range(layout.MAX_PARTITIONS) if mask >> p & 1)

@@ -1,13 +1,13 @@
 """When faults began, and their healing: each is recorded once it has taken effect."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.history import STEPS_TABLE
-from highwater.harness.runs.store import Run
+from highwater.harness.runs.store import Run, is_table_among
 
 
 class Strike(NamedTuple):
@@ -21,9 +21,16 @@ Strikes: TypeAlias = Mapping[tuple[str, int | None], Sequence[Strike]]
 """Fault and broker (None for a fault without one) to the steps of a schedule that injected it."""
 
 
-def strikes(run: Run) -> Strikes:
-    """Return the fault events of a run's schedule; none for a story or without the table."""
+def strikes(run: Run, *, without: Iterable[str] = ()) -> Strikes:
+    """Return the fault events of a run's schedule; none for a story or without the table.
+
+    Args:
+        run: the run.
+        without: paths of its files that are no evidence; a table among them counts as missing.
+    """
     steps: dict[tuple[str, int | None], list[Strike]] = defaultdict(list)
+    if is_table_among(STEPS_TABLE, without):
+        return steps
     try:
         rows = run.table(STEPS_TABLE).to_pylist()
     except StoreError:  # a run of before there was this table

@@ -307,7 +307,7 @@ def test_where_no_disk_could_be_copied_clients_alone_are_asked(
     assert (verdict.verdict, verdict.reasons, verdict.ledger.read) == ("valid", (says,), 1)
     held = {name for name, outcome in verdict.checkers.items() if outcome == "held"}
     unread = {name for name, says in verdict.checkers.items() if says.startswith("not judged: ")}
-    disks = {"divergence", "coordinator-divergence", "corrupt", "missing", "epochs", "checkpoint"}
+    disks = {"divergence", "coordinator-divergence", "corrupt", "missing"}
     others = {"metadata-divergence", "lost-decision", "remote-divergence", "undelivered"}
     others |= {"torn-transaction", "processed-twice", "unprocessed"}
     others |= {"two-owners", "lost-commit", "stale-commit", "given-again"}

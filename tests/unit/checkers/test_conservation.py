@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from highwater.checkers.cycles import cycles
 from highwater.checkers.history import record_summaries
 from highwater.checkers.jepsen import judge as jepsen
 from highwater.checkers.jepsen.history_file import History
@@ -18,6 +19,7 @@ from highwater.checkers.spark import kafka_log
 from highwater.harness.runs import manifest
 from highwater.harness.runs.history import OPERATIONS_TABLE
 from highwater.harness.runs.store import Run
+from tests.histories import loops
 from tests.support import spoiled as sweep
 from tests.support.run_builder import RunBuilder
 
@@ -87,6 +89,32 @@ def test_a_history_of_jepsens_that_tasks_lose_is_no_verdict(
     found = jepsen.judge(history, read, spark, tmp_path)
     assert found.verdict == "unknown"
     assert "The history has 2 rows, of which 0 were judged." in found.doubts
+
+
+def test_a_run_that_is_too_long_for_cycles_has_every_other_verdict(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cycles, "ROWS_MAX", 4)
+    others = whole(tmp_path / "others")  # whose clients only send, or only read
+    (loop, other) = judge([loops.loop(tmp_path / "run", loops.A, there=[]), others], spark)
+    says = loop.checkers["G1c"]
+    assert says.startswith("not judged: the history has ")
+    assert says.endswith(" rows, and cycles are searched in 4 at most")
+    assert {loop.checkers["phantom"], other.checkers["G1c"]} == {"held"}
+
+
+def test_a_history_of_jepsen_s_that_is_too_long_for_cycles_is_unknown(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cycles, "ROWS_MAX", 1)
+    path = tmp_path / "history.edn"
+    path.write_text(EDN)
+    history = History(path)
+    read = history.to_parquet(tmp_path / jepsen.OPERATIONS_FILE)
+    says = "Cycles were not judged: the history has 2 rows, and cycles are searched in 1 at most."
+    for ww, verdict in ((True, "unknown"), (False, "valid")):  # nobody both sends and reads
+        found = jepsen.judge(history, read, spark, tmp_path, ww=ww)
+        assert (found.verdict, found.doubts) == (verdict, (says,) if ww else ())
 
 
 def test_rows_that_were_recorded_and_are_not_in_the_file(

@@ -191,7 +191,7 @@ def target_of(fault: FaultInterval) -> int:
 def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:
     """Return the beginning of a leadership without a record, as a link."""
     how = " from outside the ISR" if start.unclean else ""
-    if start.unclean and start.unclean in start.event:  # as it was seen, and no broker says so
+    if start.unclean and start.unlogged_election:
         how = " from outside the last ISR that was seen"
     if start.last_leader:
         how = ", as the last that had led,"

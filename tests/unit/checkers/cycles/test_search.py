@@ -376,9 +376,7 @@ def defined(ops: list[Op], *, ww: bool) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("ww", [True, False])
-def test_no_cycle_is_missed_where_only_some_times_are_looked_at(
-    spark: SparkSession, tmp_path: Path, ww: bool
-) -> None:
+def test_no_cycle_is_missed(spark: SparkSession, tmp_path: Path, ww: bool) -> None:
     histories = {f"seed {seed}": random_history(Random(seed)) for seed in range(600)}  # noqa: S311
     expected = {run: defined(ops, ww=ww) for run, ops in histories.items()}
     found: dict[str, set[str]] = {run: set() for run in histories}

@@ -361,6 +361,9 @@ CASES = {
         files=epochs((0, 0), (3, 3)),
         kinds={1: ("epoch-list",), 2: ("epoch-list",)},
     ),
+    "epochs-end-early": Case(
+        logs=(SIX,), verdict="alone", files=epochs((0, 0), (1, 2)), kinds={1: ("epoch-list",)}
+    ),
     "epochs-lack": Case(
         logs=(plain("ab") + plain("cd", base=2, epoch=3),),
         verdict="alone",

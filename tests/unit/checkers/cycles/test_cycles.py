@@ -1,4 +1,4 @@
-"""Operations that can be in cycles, and the cycles, by kernels in this process.
+"""Cycles of operations, by kernels in this process.
 
 ``components`` finds by brute force, from all edges of a history, what is on a cycle.
 """
@@ -9,15 +9,11 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from highwater.checkers.cycles import candidates
 from highwater.checkers.cycles import cycles as finder
-from highwater.checkers.cycles.candidates import MEMBER, suspects
 from highwater.checkers.history.view import ClientHistory
-from tests.support.small_views import number as hash_of
-from tests.support.small_views import numbered, random_rows, shuffled, view_of
+from tests.support.small_views import numbered, random_rows, view_of
 from tests.unit.checkers.cycles.test_search import (
     BY_HAND,
     EXPECTED,
@@ -66,7 +62,7 @@ def test_cycles_of_histories_written_by_hand(ww: bool) -> None:
 
 @pytest.mark.slow
 @WAYS
-def test_no_cycle_is_missed_where_only_some_times_are_looked_at(ww: bool) -> None:
+def test_no_cycle_is_missed(ww: bool) -> None:
     histories = {f"seed {seed}": random_history(Random(seed)) for seed in range(600)}  # noqa: S311
     expected = {run: defined(ops, ww=ww) for run, ops in histories.items()}
     kinds: dict[str, set[str]] = {run: set() for run in histories}
@@ -141,56 +137,39 @@ def components(ops: list[Op], *, ww: bool) -> list[set[int]]:
     return [set(group) for group in groups if group]
 
 
-def members(view: ClientHistory, *, ww: bool) -> pa.Table:
-    found = suspects(view, ww=ww)
-    return MEMBER.empty_table() if found is None else found.table()
-
-
-def in_order(table: pa.Table) -> list[Json]:
-    return sorted(table.to_pylist(), key=lambda row: [row[name] or 0 for name in MEMBER.names])
-
-
 @WAYS
-def test_all_that_is_on_a_cycle_is_in_one_segment(ww: bool) -> None:
+def test_every_component_of_a_damaged_history_has_a_cycle(ww: bool) -> None:
     histories = {f"seed {seed}": damaged(seed) for seed in range(1000)}
-    rows = rows_of(histories)
-    segments: dict[int, set[int]] = {}
-    for row in members(view_of(rows), ww=ww).to_pylist():
-        segments.setdefault(row["operation"], set()).add(row["segment"])
+    cycles: dict[str, list[set[int]]] = {run: [] for run in histories}
+    for row in found(view_of(rows_of(histories)), ww=ww):
+        steps = {operation_of(histories[row["run"]], step) for step in row["steps"]}
+        cycles[row["run"]].append(steps)
     count = 0
     for run, ops in histories.items():
-        for component in components(ops, ww=ww):
-            operations = [operation_of(run, ops, number) for number in component]
-            assert all(operation in segments for operation in operations), (run, component)
-            assert len(set.union(*(segments[operation] for operation in operations))) == 1, (
-                run,
-                component,
-            )
-            count += 1
+        groups = components(ops, ww=ww)
+        owners = [[n for n, group in enumerate(groups) if cycle & group] for cycle in cycles[run]]
+        assert all(len(of) == 1 for of in owners), (run, groups, cycles[run])
+        assert {of[0] for of in owners} == {*range(len(groups))}, (run, groups, cycles[run])
+        count += len(groups)
     assert count > 200
 
 
-def operation_of(run: str, ops: list[Op], number: int) -> int:
-    process = ops[number].process
-    nth = sum(op.process == process for op in ops[: number + 1])
-    return hash_of(hash_of(run, process), nth)
+def operation_of(ops: list[Op], step: Json) -> int:
+    own = [number for number, op in enumerate(ops) if op.process == step["process"]]
+    nth: int = step["op"]
+    return own[nth - 1]
 
 
 @WAYS
 @pytest.mark.parametrize("seed", range(3))
-def test_order_of_rows_and_size_of_chunks_change_nothing(
-    monkeypatch: pytest.MonkeyPatch, ww: bool, seed: int
-) -> None:
+def test_the_order_of_rows_changes_nothing(ww: bool, seed: int) -> None:
     histories = {f"seed {number}": damaged(number) for number in range(seed, 150, 3)}
     rows = rows_of(histories)
     view = view_of(rows)
-    expected, cycles = in_order(members(view, ww=ww)), found(view, ww=ww)
+    cycles = found(view, ww=ww)
     assert len(cycles) > 10
     Random(seed).shuffle(rows)  # noqa: S311 - for the same reason
-    assert in_order(members(view_of(rows), ww=ww)) == expected
     assert found(view_of(rows), ww=ww) == cycles
-    monkeypatch.setattr(candidates, "_CHUNK_BITS", seed)
-    assert in_order(members(view_of(rows), ww=ww)) == expected
 
 
 def side_by_side(seed: int) -> list[Op]:
@@ -210,19 +189,33 @@ def side_by_side(seed: int) -> list[Op]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_nothing_is_suspected_of_valid_transactions(seed: int) -> None:
+def test_nothing_is_found_in_valid_transactions(seed: int) -> None:
     view = view_of(rows_of({"run": side_by_side(seed)}))
-    assert suspects(view, ww=True) is suspects(view, ww=False) is None
+    assert finder.find(view, ww=True) is finder.find(view, ww=False) is None
 
 
-def test_rows_in_any_order_have_the_same_times() -> None:
-    histories = {f"seed {seed}": damaged(seed) for seed in range(100)}
-    places = candidates._places(view_of(rows_of(histories))).table()
-    bounds = [
-        candidates._set_bounds(it) for it in (places, shuffled(places, 1), shuffled(places, 2))
-    ]
-    ordered = [it.sort_by([(name, "ascending") for name in it.column_names]) for it in bounds]
-    assert ordered[0] == ordered[1] == ordered[2]
+LONG = [
+    Op(process="p", begin=0, end=9, sent=[(0, 0, "a"), (2, 0, "e")], read=[(1, 0, "b")]),
+    Op(process="q", begin=1, end=8, sent=[(1, 0, "b")], read=[(0, 0, "a")]),
+]
+ALONE = [
+    Op(process="p", begin=0, end=1, sent=[(0, n, str(n)) for n in range(4)]),
+    Op(process="c", begin=2, end=3, read=[(0, 0, "0")]),
+]
+
+
+@WAYS
+def test_a_long_history_is_not_searched_and_that_is_told(
+    monkeypatch: pytest.MonkeyPatch, ww: bool
+) -> None:
+    """Four rows are the most; what has more and can have no cycle is told of with ww alone."""
+    monkeypatch.setattr(finder, "ROWS_MAX", 4)
+    histories = {"short": BY_HAND["each reads the other"], "long": LONG, "alone": ALONE}
+    view = view_of(rows_of(histories))
+    assert {row["run"] for row in found(view, ww=ww)} == {"short"}
+    told = {run: finder.unsearched(view, run, ww=ww) for run in histories}
+    says = "the history has 5 rows, and cycles are searched in 4 at most"
+    assert told == {"short": "", "long": says, "alone": says if ww else ""}
 
 
 @pytest.mark.slow

@@ -1,11 +1,6 @@
-"""Anomalies that only the disks of a run's replicas show.
+"""Anomalies of one replica's log: its end, and its producers' sequence numbers."""
 
-``divergence`` and ``corrupt`` compare records and bytes; these compare what brokers had written
-down beside them: in-sync replicas, checkpoint files, leader epochs, producers' sequence numbers.
-"""
-
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -16,22 +11,16 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from highwater.checkers.core.anomaly import SCHEMA, anomalies
 from highwater.checkers.core.anomaly_kinds import Kind, Severity
 from highwater.checkers.core.checker import checker, without_disks
-from highwater.checkers.core.promises import always, if_idempotent, never
+from highwater.checkers.core.promises import always, if_idempotent
 from highwater.checkers.disks.log_ends import log_ends, log_spans
 from highwater.checkers.history.partition_ledgers import partition_ledgers
-from highwater.checkers.inspection.log_dirs import LogDir
 from highwater.checkers.inspection.log_tables import Row
 from highwater.checkers.inspection.producers import repeats
-from highwater.checkers.inspection.replica_extents import LogExtent
-from highwater.checkers.inspection.replica_files import ReplicaFolder, replicas
-from highwater.checkers.inspection.replica_findings import Facts, beyond, contradicted, disordered
-from highwater.checkers.inspection.report_types import LogFinding
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 _PARTITIONS: Final = "events/partitions"
 _REPLICAS: Final = "events/replicas"
-_LOG_LINES: Final = "events/log_lines"
 _ISR: Final = ["time_ns", "topic", "partition", "isr"]
 
 Key = tuple[str, int, str, int]
@@ -79,8 +68,11 @@ def missing(tables: Tables) -> pa.Table:
             read = name in compared[isr["run"]].get(broker, ())
             if read and leo <= read_to and not (end and end.damaged):
                 says = f"in the ISR, and its log ends at {leo}; the final read came to {read_to}"
-                rows.append(_row("missing", key, leo, says))
-    return _table(rows)
+                place = {"partition": isr["partition"], "offset": leo}
+                copy = {**place, "broker": broker, "note": says}
+                anomaly = {"run": isr["run"], "kind": "missing", "topic": isr["topic"], **place}
+                rows.append({**anomaly, "copies": [copy]})
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def _last_begins(cases: Iterable[RunFiles]) -> dict[Key, int]:
@@ -116,56 +108,6 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
             last = reach.get((run, topic, partition))
             if last is not None:
                 yield {"run": run, "topic": topic, "partition": partition, "isr": isr}, last
-
-
-@checker(
-    Kind(
-        "epochs",
-        guarantee="Leader epochs only grow along a log, and its list of them says the same.",
-        singular="replica's epoch list contradicts its log",
-        plural="replicas' epoch lists contradict their logs",
-        severity=Severity.EXPECTED,
-        promise="none: since 3.7 a broker writes its list behind its log (KAFKA-15046)",
-        breaks=never,
-        says=_says,
-    ),
-    idle=without_disks,
-)
-def epochs(tables: Tables) -> pa.Table:
-    """Replicas whose records and leader-epoch-checkpoint (KIP-101) have different epochs."""
-    facts = _facts(tables)
-    for epoch_span in log_spans(tables):
-        key: Key = (epoch_span.run, epoch_span.broker, epoch_span.topic, epoch_span.partition)
-        if epoch_span.epoch is not None and key in facts:
-            copy = {"epoch": epoch_span.epoch, "first": epoch_span.first, "last": epoch_span.last}
-            span = {"segment": 0, "covered": None, **copy}
-            facts[key].spans = [*facts[key].spans, span]
-    return _finding_rows("epochs", facts, lambda facts: [*disordered(facts), *contradicted(facts)])
-
-
-@checker(
-    Kind(
-        "checkpoint",
-        guarantee="No checkpoint of a replica lies beyond the end of its log.",
-        singular="checkpoint lies beyond its log's end",
-        plural="checkpoints lie beyond their logs' ends",
-        severity=Severity.EXPECTED,
-        promise="none: only what was flushed outlives a machine",
-        breaks=never,
-        says=_says,
-    ),
-    idle=without_disks,
-)
-def checkpoint(tables: Tables) -> pa.Table:
-    """High watermarks, recovery points and log start offsets that a log does not reach.
-
-    Damaged logs are left out: they are findings of ``corrupt``.
-    """
-    damaged = {
-        (end.run, end.broker, end.topic, end.partition) for end in log_ends(tables) if end.damaged
-    }
-    facts = {key: fact for key, fact in _facts(tables).items() if key not in damaged}
-    return _finding_rows("checkpoint", facts, beyond)
 
 
 @checker(
@@ -207,50 +149,6 @@ def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
     return anomalies(rows, "repeated-sequence")
 
 
-def _facts(tables: Tables) -> dict[Key, Facts]:
-    """Every replica of the runs' own topics, with where its log ends."""
-    ends = {(end.run, end.broker, end.topic, end.partition): end for end in log_ends(tables)}
-    facts = {}
-    for case in tables.cases:
-        moved = _moved_starts(case)
-        for replica in _replicas(case):
-            key: Key = (case.key, replica.broker, replica.topic, replica.partition)
-            if start := moved.get((replica.broker, replica.partition)):
-                replica = replace(replica, log_start=max(start, replica.log_start or 0))  # noqa: PLW2901
-            end = ends.get(key)
-            spans = [] if end is None else [_span(end)]
-            facts[key] = Facts(replica=replica, spans=spans)
-    return facts
-
-
-def _moved_starts(case: RunFiles) -> dict[tuple[int, int], int]:
-    """Return where logs begin by what brokers logged; they write it down every minute alone.
-
-    Only retention in a remote tier moves it (KIP-405).
-    """
-    if not case.plan.tiered or _LOG_LINES not in case.tables:
-        return {}
-    lines = pq.read_table(
-        case.tables[_LOG_LINES], columns=["broker", "kind", "partition", "offset"]
-    )
-    starts: dict[tuple[int, int], int] = {}
-    for line in lines.to_pylist():
-        if line["kind"] == "log-start":
-            place = line["broker"], line["partition"]
-            starts[place] = max(line["offset"], starts.get(place, 0))
-    return starts
-
-
-def _span(end: LogExtent) -> Row:
-    return {
-        "segment": end.segment,
-        "epoch": None,
-        "first": end.first,
-        "last": end.last,
-        "covered": end.last,
-    }
-
-
 def _compared(case: RunFiles) -> dict[int, set[str]]:
     """Return the replicas to compare: broker to the names of their folders."""
     folders: dict[int, set[str]] = {}
@@ -258,45 +156,3 @@ def _compared(case: RunFiles) -> dict[int, set[str]]:
         if folder.parent.name.isdecimal():
             folders.setdefault(int(folder.parent.name), set()).add(folder.name)
     return folders
-
-
-def _replicas(case: RunFiles) -> list[ReplicaFolder]:
-    dirs = [
-        LogDir(
-            path=case.log_directories / str(broker),
-            broker=broker,
-            name=str(broker),
-            only=frozenset(names),
-            without=case.broken,
-        )
-        for broker, names in _compared(case).items()
-    ]
-    return replicas(dirs, internal=False)
-
-
-def _finding_rows(
-    kind: str,
-    facts: Mapping[Key, Facts],
-    look: Callable[[Facts], Iterable[LogFinding]],
-) -> pa.Table:
-    """Return a row for each finding about a replica."""
-    rows = [
-        _row(kind, key, finding.offset, finding.says)
-        for key, fact in facts.items()
-        for finding in look(fact)
-    ]
-    return _table(rows)
-
-
-def _row(kind: str, key: Key, offset: int | None, says: str) -> Row:
-    run, broker, topic, partition = key
-    copy = {"broker": broker, "partition": partition, "offset": offset, "note": says}
-    names = ("run", "kind", "topic", "partition", "offset")
-    return {
-        **dict(zip(names, (run, kind, topic, partition, offset), strict=True)),
-        "copies": [copy],
-    }
-
-
-def _table(rows: list[Row]) -> pa.Table:
-    return pa.Table.from_pylist(rows, schema=SCHEMA)

@@ -142,10 +142,10 @@ def _compacted(side: Facts, hole: Row) -> bool:
     if hole["keyless"]:
         return False
     removable = bool(hole["removable"] == hole["count"])
-    taken = side.leo - side.first - side.sum("records") > hole["count"]
+    more_missing = side.leo - side.first - side.sum("records") > hole["count"]
     if side.replica.cleaner_told:
-        return removable and (taken or side.replica.cleaned is not None)
-    return removable or taken
+        return removable and (more_missing or side.replica.cleaned is not None)
+    return removable or more_missing
 
 
 def _counted(rows: DataFrame) -> list[Row]:

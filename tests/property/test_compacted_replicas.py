@@ -1,6 +1,7 @@
 """Replicas of one log that the cleaner has been at, each as far as it came: they agree, or lag.
 
-Only a record that nothing replaced, beyond where any cleaner is known to have been, is a hole.
+Only a record that nothing replaced, beyond where any cleaner is known to have been, is a hole; a
+tombstone may be unknown.
 ``HIGHWATER_COMPACTED`` is how many logs there are of each, ``HIGHWATER_SEED`` the dice's seed.
 """
 
@@ -146,7 +147,10 @@ def test_compaction_is_no_hole_and_the_loss_of_a_last_record_is(
             assert (each.verdict, holes) == ("lag" if behind else "agree", []), says
             cleaned += len({tuple(log.kept(replica)) for replica in (0, 1)}) > 1
         else:
-            assert (each.verdict, holes) == ("corrupt", [(2, gone)]), says
+            right = [("corrupt", [(2, gone)])]
+            if log.records[gone][1] is None:  # the cleaner's own word may be older than its log
+                right.append(("unknown", []))
+            assert (each.verdict, holes) in right, says
             holed += 1
     assert cleaned > COUNT // 4, "hardly a replica was cleaned further than another"
     assert holed > COUNT // 4, "hardly a record could be missed"

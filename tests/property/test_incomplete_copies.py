@@ -88,6 +88,7 @@ class Replica:
         cleaned: up to where its log was compacted.
         epochs: its leader-epoch-checkpoint.
         strange: base of a segment to what lies in its place.
+        cut: base of a segment without its end to its next offset, and whether a batch is torn.
     """
 
     broker: int
@@ -99,6 +100,7 @@ class Replica:
     epochs: list[tuple[int, int]]
     files: dict[str, bytes]
     strange: dict[int, str] = field(default_factory=dict)
+    cut: dict[int, tuple[int, bool]] = field(default_factory=dict)
 
     @property
     def logs(self) -> list[int]:
@@ -216,7 +218,8 @@ def replica(
 def spoil(dice: random.Random, copy: Copy) -> None:
     """Leave files of a copy out, by chance or by a rule, or put other files in a log's place."""
     whole = [(side, name) for side in copy.replicas for name in side.files]
-    match dice.choice(("none", "few", "many", "suffix", "logs", "folder", "foreign", "foreign")):
+    ways = ("none", "few", "many", "suffix", "logs", "last", "end", "folder", "foreign", "foreign")
+    match dice.choice(ways):
         case "few":
             gone = dice.sample(whole, min(len(whole), dice.randint(1, 3)))
         case "many":
@@ -231,22 +234,46 @@ def spoil(dice: random.Random, copy: Copy) -> None:
             gone = [each for each in whole if each[0] is side and each[1].startswith(base)]
             if dice.random() < 0.3:  # and all that tells of it
                 gone += [each for each in whole if each[0] is side and "checkpoint" in each[1]]
+        case "last":  # of all replicas, or of one
+            sides = dice.choice((copy.replicas, [dice.choice(copy.replicas)]))
+            begins = {side.broker: f"{side.bases[-1]:020d}." for side in sides}
+            gone = [each for each in whole if each[1].startswith(begins.get(each[0].broker, "-"))]
         case "folder":
             side = dice.choice(copy.replicas)
             gone = [each for each in whole if each[0] is side]
-        case "foreign":
+        case "foreign" | "end" as way:
             gone = []
-            side = dice.choice(copy.replicas)
-            place = dice.choice(side.bases)
-            kind = dice.choice([*FOREIGN, *BLANK])
-            side.files[log(place)] = (FOREIGN | BLANK)[kind](side.files[log(place)], dice)
-            side.strange[place] = kind
-            copy.touched = True
+            _change(dice, copy, dice.choice(copy.replicas), cut=way == "end")
         case _:
             gone = []
     for side, name in gone:
         side.files.pop(name, None)
     copy.touched |= bool(gone)
+
+
+def _change(dice: random.Random, copy: Copy, side: Replica, *, cut: bool) -> None:
+    """Cut off the end of a segment, or put another file in its place."""
+    base = dice.choice(side.bases)
+    data = side.files[log(base)]
+    if cut:
+        data = data[: dice.randrange(max(1, len(data)))]
+        side.cut[base] = _ended(data, base)
+    else:
+        side.strange[base] = kind = dice.choice([*FOREIGN, *BLANK])
+        data = (FOREIGN | BLANK)[kind](data, dice)
+    side.files[log(base)] = data
+    copy.touched = True
+
+
+def _ended(data: bytes, base: int) -> tuple[int, bool]:
+    """The offset behind the last whole batch, and whether another one begins."""
+    end, at = base, 0
+    while at + 12 <= len(data) and (size := 12 + int.from_bytes(data[at + 8 : at + 12])) <= (
+        len(data) - at
+    ):
+        end = int.from_bytes(data[at : at + 8]) + int.from_bytes(data[at + 23 : at + 27]) + 1
+        at += size
+    return end, at < len(data)
 
 
 def lay_out(
@@ -296,8 +323,7 @@ def shows(side: Replica, lacks: set[str], ends: Sequence[int], *, compacted: boo
     indexed = {int(name[:20]) for name in side.files if name.endswith("index")}
     if indexed - set(logs):
         return True
-    inside = [base for base in side.bases if logs[0] <= base < logs[-1] and _held(side, base)]
-    if not compacted and any(base not in logs or base in side.strange for base in inside):
+    if any(_lacking(side, base, compacted=compacted) for base in side.bases if base < logs[-1]):
         return True
     listed = side.epochs if "leader-epoch-checkpoint" in side.files else []
     if any(start < logs[0] for _, start in listed[:1]):
@@ -308,6 +334,15 @@ def shows(side: Replica, lacks: set[str], ends: Sequence[int], *, compacted: boo
     if LOG_START not in lacks and side.start > side.bases[0]:
         reached.append(side.start)
     return max(reached, default=0) > end_of(side) and max(reached) > max(ends)
+
+
+def _lacking(side: Replica, base: int, *, compacted: bool) -> bool:
+    """Whether it shows that a segment between others is not all there."""
+    if base < side.logs[0] or not _held(side, base):
+        return False
+    gone = base not in side.logs or base in side.strange or base in side.cut
+    _, torn = side.cut.get(base, (0, False))
+    return torn or (gone and not compacted)
 
 
 def _held(side: Replica, base: int) -> bool:
@@ -322,6 +357,8 @@ def end_of(side: Replica) -> int:
         return 0
     if logs[-1] in side.strange:
         return logs[-1]
+    if logs[-1] in side.cut:
+        return side.cut[logs[-1]][0]
     return [*side.bases[1:], side.leo][side.bases.index(logs[-1])]
 
 

@@ -1,13 +1,13 @@
 """The plan of a run: a frozen value, saved as ``plan.json``, which can be repeated."""
 
 import shlex
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 from msgspec.structs import force_setattr
 
+from highwater.harness.base import limits
 from highwater.harness.base.errors import StoreError
-from highwater.harness.base.wording import exact
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.faults.steps import ROLLING, Steps, current_fault
 from highwater.harness.runs.group_protocols import (
@@ -18,30 +18,65 @@ from highwater.harness.runs.group_protocols import (
     SHARE_STATE_REPLICAS,
     GroupProtocol,
 )
+from highwater.harness.runs.parse_values import Acks, Isolation
+from highwater.harness.runs.settings import (
+    ACKS,
+    BUDGET,
+    CHURN,
+    DURATION,
+    GROUP_PROTOCOL,
+    ISOLATION,
+    NAMES,
+    NEMESIS,
+    RATE,
+    Setting,
+    options,
+    settings_of,
+)
 from highwater.harness.runs.topics.derived_settings import derived
 from highwater.harness.runs.topics.likeness import Likeness
 
-SCHEMA_VERSION = 1
+__all__ = [
+    "SCHEMA_VERSION",
+    "Acks",
+    "External",
+    "Isolation",
+    "Plan",
+    "Topic",
+    "Workload",
+    "rack_of",
+]
 
-Acks = Literal["0", "1", "all"]
-Isolation = Literal["read_committed", "read_uncommitted"]
+SCHEMA_VERSION = 1
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The topic under test and the topic-level settings that decide what is promised about it.
 
     Attributes:
-        partitions: number of partitions, at the end.
+        partitions: number at the end.
         added: number of those that a story adds; the topic is created without them.
         like: the topic after which it is made, on an external cluster.
     """
 
     name: str = "events"
-    partitions: int = 1
+    partitions: Annotated[
+        int, Setting("Partitions, {}.", limits.PARTITIONS, "partitions", default="3")
+    ] = 1
     added: int = 0
     replication_factor: int = 3
-    min_insync_replicas: int = 1
-    unclean_leader_election: bool = False
+    min_insync_replicas: Annotated[
+        int, Setting("min.insync.replicas, 1 to --brokers.", name="min_isr")
+    ] = 1
+    unclean_leader_election: Annotated[
+        bool,
+        Setting(
+            "Allow unclean elections, or forbid them; takes no value.",
+            name="unclean",
+            option="--unclean/--clean",
+            default="clean",
+        ),
+    ] = False
     config: dict[str, str] = {}
     like: Likeness | None = None
 
@@ -65,43 +100,89 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The clients: producers and consumers while faults happen.
 
     Attributes:
-        producers: concurrent producers, each a process of its own in the history; 0 when a story
-            sends every record itself.
-        consumers: readers that poll every partition during the run.
-        idempotence: the idempotent producer (0.11 and later, acks=all).
-        rate: records per second over all producers; 0 is flat out.
-        delivery_timeout_s: after this long without an answer a send is ``info``.
-        transactions: whether producers send in transactions (0.11 and later, acks=all).
-        aborts: the share of them that the producer aborts.
-        transform: whether a transaction also reads, as a member of a group, and commits how far.
+        producers: each a process of its own in the history; 0 when a story sends every record
+            itself.
+        consumers: readers that poll every partition.
+        idempotence: 0.11 and later, acks=all; transactions, too.
+        rate: over all producers; 0 is flat out.
         isolation: of readers and group members, dealt out in turn.
-        subscribe: members of a group that shares the partitions.
-        group_protocol: of that group: ``classic``, or ``consumer`` (KIP-848).
-        share: members of a share group (KIP-932).
-        churn_s: how long a client lives on average until another takes its place; half of them
-            crash. 0: none is replaced.
-        keys: number of keys that records have, on a compacted topic; 0: they have none.
-        tombstones: the share of keyed records that delete their key.
+        subscribe: the group shares the partitions.
+        churn_s: on average; half of the clients crash at their end. 0: none is replaced.
     """
 
-    producers: int = 3
-    consumers: int = 1
-    acks: Acks = "all"
-    idempotence: bool = False
-    rate: float = 200.0
-    record_bytes: int = 64
-    compression: str = "none"
-    delivery_timeout_s: float = 30.0
-    transactions: bool = False
-    aborts: float = 0.2
-    transform: bool = False
-    isolation: tuple[Isolation, ...] = ("read_committed",)
-    subscribe: int = 0
-    group_protocol: GroupProtocol = CLASSIC
-    share: int = 0
-    churn_s: float = 0.0
-    keys: int = 0
-    tombstones: float = 0.1
+    producers: Annotated[int, Setting("Producers, {}.", limits.CLIENTS, "producers")] = 3
+    consumers: Annotated[
+        int, Setting("Readers during the run, {}.", limits.CLIENTS, "consumers")
+    ] = 1
+    acks: Annotated[Acks, Setting("0, 1 or all.", words=ACKS)] = "all"
+    idempotence: Annotated[bool, Setting("Idempotent producers.")] = False
+    rate: Annotated[float, Setting("Records per second in all, or max.", words=RATE)] = 200.0
+    record_bytes: Annotated[
+        int, Setting("Bytes of a value, {}.", limits.RECORD_BYTES, "bytes a record")
+    ] = 64
+    compression: Annotated[str, Setting("none, gzip, snappy, lz4 or zstd.")] = "none"
+    delivery_timeout_s: Annotated[
+        float,
+        Setting(
+            "When an unanswered send becomes info: {}.",
+            limits.DELIVERY_S,
+            "seconds until an unanswered send is info",
+            name="delivery_timeout",
+            words=DURATION,
+        ),
+    ] = 30.0
+    transactions: Annotated[bool, Setting("Producers send in transactions.")] = False
+    aborts: Annotated[
+        float,
+        Setting(
+            "Share of transactions to abort, {}.", limits.ABORTS, "of all transactions aborted"
+        ),
+    ] = 0.2
+    transform: Annotated[bool, Setting("Transactions also read, and commit their offsets.")] = False
+    isolation: Annotated[
+        tuple[Isolation, ...],
+        Setting("Of readers: read_committed, read_uncommitted, or both.", words=ISOLATION),
+    ] = ("read_committed",)
+    subscribe: Annotated[
+        int, Setting("Members of a group of readers, {}.", limits.CLIENTS, "members of a group")
+    ] = 0
+    group_protocol: Annotated[
+        GroupProtocol,
+        Setting(
+            "Protocol of a group of readers: classic, or consumer (KIP-848, since 4.0).",
+            words=GROUP_PROTOCOL,
+        ),
+    ] = CLASSIC
+    share: Annotated[
+        int,
+        Setting(
+            "Members of a share group (KIP-932), {}.", limits.CLIENTS, "members of a share group"
+        ),
+    ] = 0
+    churn_s: Annotated[
+        float,
+        Setting(
+            f"How long a client lives until another replaces it: {limits.CHURN_S.lasting}.",
+            name="churn",
+            words=CHURN,
+        ),
+    ] = 0.0
+    keys: Annotated[
+        int,
+        Setting(
+            "Keys of the records, on a compacted topic, {}; 0: none.",
+            limits.KEYS,
+            "keys of records",
+        ),
+    ] = 0
+    tombstones: Annotated[
+        float,
+        Setting(
+            "Share of keyed records that delete, {}.",
+            limits.ABORTS,
+            "of all records with keys deleting theirs",
+        ),
+    ] = 0.1
 
     @property
     def members(self) -> int:
@@ -132,63 +213,108 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     Attributes:
         schema: version of the run directory's layout (``SCHEMA_VERSION``).
-        kafka: catalogue name of the release, such as ``0.10.2.2``.
-        controllers: number of KRaft controllers, or of ZooKeepers: odd.
-        story: name of a scripted schedule, or None.
-        nemesis: names of the faults that a random schedule mixes; empty with a story.
-        budget: how often a fault is injected at most, by its name, and by ``brokers`` on how many
-            brokers one is open at a time.
-        overlap: how many sequences of random faults go on at the same time.
-        steps: what is to happen instead, step by step; see ``harness.runs.faults.steps``.
+        steps: what is to happen instead of a story or a nemesis, step by step; see
+            ``harness.runs.faults.steps``.
         schedule: what to replay, as plain JSON (see ``checkers.model.schedules.schedule``), or
             None.
         duration_s: how long a random schedule goes on; with steps, the least.
-        seed: what every random choice of the run follows from.
         broker_config: broker settings beside the driver's own, as Kafka spells them.
-        wire: whether the wire is between the nodes though no fault or story needs it.
-        wire_clients: whether it is also between clients and brokers.
-        to: releases that the cluster is upgraded to, one after the other: before a story, and as
-            far as it comes under a nemesis that upgrades.
-        protocol: the newest ``inter.broker.protocol.version`` that brokers speak, or on KRaft the
-            newest ``metadata.version``, as the release that has it; empty: their own.
-        format: the newest ``log.message.format.version`` that they write; empty: their own.
-        trace_flushes: whether the flushes of brokers' files are traced.
-        log_dirs: number of log directories of each broker.
-        racks: number of racks that brokers and readers are in by turns; 0: none.
-        tiered: whether brokers have a remote tier (KIP-405).
-        client: library that producers are of: ``librdkafka``, ``java`` of the brokers' release, or
-            of another, ``java:3.9.2``.
-        reader_client: library that readers and members of a group are of, as ``client`` names it.
+        wire: even where no fault or story needs it.
+        to: one after the other; under a nemesis that upgrades as far as it comes.
+        protocol: as the release that has it; empty: the brokers' own. So is ``format``.
+        racks: brokers and readers are in by turns.
         external: the cluster, where the driver is ``external``.
     """
 
-    kafka: str
+    kafka: Annotated[str, Setting("Release, as highwater versions names it.")]
     schema: int = SCHEMA_VERSION
-    driver: str = "local"
-    brokers: int = 3
-    controllers: int = 1
+    driver: Annotated[str, Setting("Cluster driver: local or docker.", name="cluster")] = "local"
+    brokers: Annotated[
+        int, Setting("Brokers, and replicas of each partition: {}.", limits.BROKERS, "brokers")
+    ] = 3
+    controllers: Annotated[
+        int, Setting("KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5.")
+    ] = 1
     topic: Topic = Topic()
     workload: Workload = Workload()
-    story: str | None = None
-    nemesis: tuple[str, ...] = ()
-    budget: dict[str, int] = {}
-    overlap: int = 1
+    story: Annotated[
+        str | None, Setting("Scripted schedule, such as loss; docs/faults.md lists them.")
+    ] = None
+    nemesis: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Faults to mix at random, with weights: kill@leader=3,pause (docs/faults.md); or none."
+            f" A weight is {limits.WEIGHT.says}.",
+            words=NEMESIS,
+            default="",
+        ),
+    ] = ()
+    budget: Annotated[
+        dict[str, int],
+        Setting(
+            "At most so many of a fault, and brokers with a fault at a time: kill=5,brokers=1; of a"
+            f" fault {limits.TIMES.says}, of brokers 1 to --brokers.",
+            words=BUDGET,
+        ),
+    ] = {}
+    overlap: Annotated[
+        int,
+        Setting(
+            "Sequences of random faults at the same time, {}.",
+            limits.OVERLAP,
+            "sequences of faults at the same time",
+        ),
+    ] = 1
     steps: Steps = ()
     schedule: dict[str, Any] | None = None
-    duration_s: float = 0.0
-    seed: int = 0
+    duration_s: Annotated[
+        float,
+        Setting(
+            "How long faults go on: 60s, 2m; {}, 1.5s at least for a nemesis; not with a story.",
+            limits.FAULTS_S,
+            "seconds of faults",
+            name="duration",
+            option="--for",
+            words=DURATION,
+            default="30s",
+        ),
+    ] = 0.0
+    seed: Annotated[int, Setting("Seed of all random choices.")] = 0
     broker_config: dict[str, str] = {}
-    wire: bool = False
-    wire_clients: bool = False
-    to: tuple[str, ...] = ()
-    protocol: str = ""
-    format: str = ""
-    trace_flushes: bool = False
-    log_dirs: int = 1
-    racks: int = 0
-    tiered: bool = False
-    client: str = LIBRDKAFKA
-    reader_client: str = LIBRDKAFKA
+    wire: Annotated[bool, Setting("Put the wire between brokers, and record what passes.")] = False
+    wire_clients: Annotated[bool, Setting("Put the wire between clients and brokers, too.")] = False
+    to: Annotated[
+        tuple[str, ...],
+        Setting("Releases to upgrade to: before a story, or by the fault upgrade.", words=NAMES),
+    ] = ()
+    protocol: Annotated[
+        str,
+        Setting("Newest inter.broker.protocol.version (KRaft: metadata.version) to speak: 0.10.2."),
+    ] = ""
+    format: Annotated[str, Setting("Newest log.message.format.version to write.")] = ""
+    trace_flushes: Annotated[
+        bool, Setting("Trace what brokers flush, for the fault torn-files.")
+    ] = False
+    log_dirs: Annotated[
+        int,
+        Setting(
+            "Log directories of each broker, {}.", limits.LOG_DIRS, "log directories of a broker"
+        ),
+    ] = 1
+    racks: Annotated[
+        int, Setting("Racks of brokers and readers, who fetch from a follower in theirs; 0: none.")
+    ] = 0
+    tiered: Annotated[bool, Setting("Brokers have a remote tier (KIP-405), since 3.6.")] = False
+    client: Annotated[
+        str,
+        Setting(
+            "Library of the producers: librdkafka, java, Java's of a release (java:3.9.2),"
+            " kafka-python or aiokafka."
+        ),
+    ] = LIBRDKAFKA
+    reader_client: Annotated[
+        str, Setting("Library of the readers, and of the members of a group, named as of --client.")
+    ] = LIBRDKAFKA
     external: External | None = None
 
     def __post_init__(self) -> None:
@@ -317,43 +443,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """
         if not self.has_options:
             return "highwater replay plan.json"
-        rolls = self.rolls
         if self.schedule is not None:
-            words = ["highwater model replay schedule.json", f"--kafka {self.kafka}"]
-            words += [f"--cluster {self.driver}"] if self.driver != "local" else []
+            words = ["highwater model replay schedule.json", *options(self, "kafka")]
+            words += options(self, "cluster") if self.driver != "local" else []
             own_client = self.client == LIBRDKAFKA and "model" not in self.schedule
-            words += [] if own_client else [f"--client {self.client}"]
-            return " ".join([*words, f"--seed {self.seed}"])
-        words = [f"highwater {'rolling' if rolls else 'run'}", f"--kafka {self.kafka}"]
-        words.append(f"--acks {self.workload.acks}")
-        words.append(f"--min-isr {self.topic.min_insync_replicas}")
-        if self.topic.unclean_leader_election:
-            words.append("--unclean")
+            words += [] if own_client else options(self, "client")
+            return " ".join([*words, *options(self, "seed")])
+        rolls = self.rolls
+        words = [f"highwater {'rolling' if rolls else 'run'}"]
+        words += options(self, "kafka", "acks", "min_isr", "unclean")
         if self.external is not None:
             words.append(f"--inventory {shlex.quote(self.external.inventory)}")
             words.append(f"--confirm {self.external.code or self.external.cluster_id}")
             words += ["--like ./plan.json"] if self.topic.like else []
         elif self.driver != "local":
-            words.append(f"--cluster {self.driver}")
-        if self.story:
-            words.append(f"--story {self.story}")
-        else:
-            words += [] if rolls else [f"--nemesis {','.join(self.nemesis) or 'none'}"]
-            words.append(f"--for {exact(self.duration_s)}s")
-        words += _differences(self)
-        words += [f"--to {','.join(self.to)}"] if self.to else []
-        words += [f"--{what} {most}" for what, most in self._caps() if most]
-        words += [f"--controllers {self.controllers}"] if self.controllers > 1 else []
-        words += ["--trace-flushes"] if self.trace_flushes else []
-        words += [f"--log-dirs {self.log_dirs}"] if self.log_dirs > 1 else []
-        words += [f"--racks {self.racks}"] if self.racks else []
-        words += [f"--client {self.client}"] if self.client != LIBRDKAFKA else []
-        readers = self.reader_client
-        words += [f"--reader-client {readers}"] if readers != LIBRDKAFKA else []
-        words += ["--wire"] if self.wire else []
-        words += ["--wire-clients"] if self.wire_clients else []
-        words += [] if rolls else [f"--seed {self.seed}"]
-        return " ".join(words)
+            words += options(self, "cluster")
+        happens = ("story",) if self.story else ("duration",) if rolls else ("nemesis", "duration")
+        words += options(self, *happens, *_changed(self))
+        return " ".join([*words, *([] if rolls else options(self, "seed"))])
 
 
 def rack_of(number: int, racks: int) -> str:
@@ -365,44 +472,43 @@ class _SchemaOnly(msgspec.Struct):
     schema: int
 
 
-def _differences(plan: Plan) -> list[str]:
-    """Return the options that are not at the defaults of ``highwater run``."""
-    base, ours = Workload(), plan.workload
-    budget = ",".join(f"{name}={most}" for name, most in plan.budget.items())
-    options: list[tuple[str, object, object]] = [
-        ("--producers", 0 if plan.story else base.producers, ours.producers),
-        ("--consumers", base.consumers, ours.consumers),
-        ("--rate", exact(base.rate), exact(ours.rate) if ours.rate else "max"),
-        (
-            "--record-bytes",
-            ours.record_bytes if plan.story else base.record_bytes,
-            ours.record_bytes,
-        ),
-        ("--compression", base.compression, ours.compression),
-        ("--overlap", 1, plan.overlap),
-        ("--budget", "", budget),
-        ("--partitions", Topic().partitions if plan.story else 0, plan.topic.partitions),
-        ("--brokers", plan.brokers if plan.external else Topic().replication_factor, plan.brokers),
-        ("--delivery-timeout", base.delivery_timeout_s, ours.delivery_timeout_s),
-        ("--aborts", base.aborts, ours.aborts),
-        ("--isolation", ",".join(base.isolation), ",".join(ours.isolation)),
-        ("--subscribe", base.subscribe, ours.subscribe),
-        ("--share", base.share, ours.share),
-        ("--group-protocol", base.group_protocol, ours.group_protocol),
-        ("--churn", base.churn_s, ours.churn_s),
-        ("--keys", base.keys, ours.keys),
-        ("--tombstones", base.tombstones, ours.tombstones),
-    ]
-    words = [f"{name} {_word(name, value)}" for name, default, value in options if value != default]
-    switches = (
-        ("--idempotence", ours.idempotence and not ours.transactions),
-        ("--transactions", ours.transactions),
-        ("--transform", ours.transform),
-        ("--tiered", plan.tiered),
+_AT_FIRST: Final = (
+    "kafka",
+    "acks",
+    "min_isr",
+    "unclean",
+    "cluster",
+    "story",
+    "nemesis",
+    "duration",
+)
+_NEXT: Final = (
+    *("producers", "consumers", "rate", "record_bytes", "compression", "overlap", "budget"),
+    *("partitions", "brokers", "delivery_timeout", "aborts", "isolation", "subscribe", "share"),
+    *("group_protocol", "churn", "keys", "tombstones"),
+)
+"""The order of options in commands; others come after these, in the order of a plan's fields."""
+
+
+def _changed(plan: Plan) -> list[str]:
+    """Return the names of settings that are not at the defaults of ``highwater run``."""
+    ours, usual = plan.workload, Workload()
+    usual = Workload(
+        producers=0 if plan.story else usual.producers,
+        record_bytes=ours.record_bytes if plan.story else usual.record_bytes,
+        idempotence=ours.transactions and ours.idempotence,
     )
-    return words + [name for name, on in switches if on]
-
-
-def _word(option: str, value: object) -> str:
-    seconds = "s" if option in {"--delivery-timeout", "--churn"} else ""
-    return f"{exact(value)}{seconds}" if isinstance(value, int | float) else str(value)
+    base = Plan(
+        kafka=plan.kafka,
+        brokers=plan.brokers if plan.external else Topic().replication_factor,
+        topic=Topic(partitions=Topic().partitions if plan.story else 0),
+        workload=usual,
+        seed=plan.seed,
+    )
+    settings = settings_of(Plan)
+    names = dict.fromkeys((*_NEXT, *settings))
+    return [
+        name
+        for name in names
+        if name not in _AT_FIRST and settings[name].of(plan) != settings[name].of(base)
+    ]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
@@ -14,76 +14,32 @@ from rich.text import Text
 from typer import Option
 
 from highwater import console
-from highwater.cli.options.common import DEFAULT_STORE, StoreOption, on_spark
-from highwater.harness.base import limits
+from highwater.cli.options.common import (
+    DEFAULT_STORE,
+    StoreOption,
+    as_options,
+    spark_options,
+    takes,
+)
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
 from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs import parse_values
-from highwater.harness.runs.matrix_cells import (
-    DELIVERIES,
-    Axes,
-    Delivery,
-    MatrixFolder,
-    MatrixRow,
-)
-from highwater.harness.runs.plan import Topic
+from highwater.harness.runs.matrix_cells import Axes, MatrixFolder, MatrixRow
+from highwater.harness.runs.settings import settings_of, with_values
 
 _WIDE: Final = 13
 """Rows of the page that fit on a terminal as columns."""
 
 
-@on_spark
+@takes(given=as_options(settings_of(Axes)), spark=spark_options)
 def matrix(  # noqa: PLR0913 - a command's options are its arguments
     *,
-    kafka: Annotated[str, Option(help="Releases, separated by commas, or all.")] = "all",
-    story: Annotated[
-        str | None, Option(help="Scripted schedules.  [default: loss,divergence]")
-    ] = None,
+    given: dict[str, Any],
     nemesis: Annotated[
         list[str] | None, Option(help="Faults to mix at random, kill,pause; once for each mix.")
     ] = None,
-    duration: Annotated[
-        str, Option("--for", help=f"How long each mix goes on, {limits.FAULTS_S.lasting}.")
-    ] = "30s",
-    acks: Annotated[str, Option(help="Of 0, 1 and all.")] = "all",
-    min_isr: Annotated[
-        str,
-        Option("--min-isr", help=f"min.insync.replicas, each 1 to {Topic().replication_factor}."),
-    ] = "1",
-    unclean: Annotated[str, Option(help="Unclean elections: false, true or both.")] = "false",
-    driver: Annotated[
-        str, Option("--cluster", "--driver", help="Cluster drivers: local, docker.")
-    ] = "local",
-    client: Annotated[
-        str,
-        Option(
-            help="Libraries of the producers: librdkafka, java, java:RELEASE, kafka-python,"
-            " aiokafka."
-        ),
-    ] = "librdkafka",
-    reader_client: Annotated[
-        str,
-        Option("--reader-client", help="Libraries of the readers and of groups, the same names."),
-    ] = "librdkafka",
-    delivery: Annotated[
-        str | None,
-        Option(
-            help="How producers deliver: plain, idempotent, transactional.  [default: plain; of a"
-            " story, as it does]"
-        ),
-    ] = None,
-    group_protocol: Annotated[
-        str | None,
-        Option(
-            help="Protocols of a group of three readers beside a nemesis: classic, consumer.",
-            show_default="no group",
-        ),
-    ] = None,
-    share: Annotated[
-        str, Option(help="Members of a share group (KIP-932) beside a nemesis, 0 for none.")
-    ] = "0",
-    seed: Annotated[str, Option(help="Seeds: a run for each.")] = "0",
     jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
     name: Annotated[
         str | None, Option(help="Name of its folder in the store.  [default: matrix-<time>]")
@@ -100,40 +56,17 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
 ) -> None:
     """Run releases against settings and faults, many runs a cluster, and show all on one page."""
     from highwater.campaigns.matrix_run import perform
-    from highwater.harness.releases.catalogue import CATALOGUE
 
     if resume is None:
-        axes = Axes(
-            kafkas=tuple(CATALOGUE) if kafka == "all" else parse_values.names(kafka),
-            stories=parse_values.names(story or ("" if nemesis else "loss,divergence")),
-            nemeses=tuple(parse_values.nemesis(mix) for mix in nemesis or ()),
-            acks=tuple(parse_values.acks(value) for value in parse_values.names(acks)),
-            min_isrs=parse_values.numbers(min_isr, "min.insync.replicas"),
-            uncleans=parse_values.switches(unclean),
-            drivers=parse_values.names(driver),
-            seeds=parse_values.numbers(seed, "seeds"),
-            clients=parse_values.names(client),
-            reader_clients=parse_values.names(reader_client),
-            deliveries=_deliveries(delivery),
-            group_protocols=parse_values.names(group_protocol or "") or ("",),
-            shares=parse_values.numbers(share, "share groups"),
-            duration_s=parse_values.duration(duration),
-        )
-        folder = _create(axes, store, name)
+        mixes = tuple(parse_values.nemesis(mix) for mix in nemesis or ())
+        stories = () if mixes else ("loss", "divergence")
+        usual = Axes(kafkas=tuple(CATALOGUE), stories=stories, nemeses=mixes)
+        folder = _create(with_values(usual, given), store, name)
     else:
         folder = MatrixFolder.open(resume, store)
     with _resumable(folder, jobs), console.progress(plain=("matrix",)) as progress:
         rows = perform(folder, spark=spark, jobs=jobs, progress=progress)
     finish(folder, rows, expect=expect, as_json=as_json)
-
-
-def _deliveries(words: str | None) -> tuple[Delivery, ...]:
-    names = dict.fromkeys(parse_values.names(words or ""))
-    if unknown := [name for name in names if name not in DELIVERIES]:
-        raise UsageError(
-            f"{unknown[0]} is no way to deliver", hint=f"There are {', '.join(DELIVERIES)}."
-        )
-    return tuple(word for word in DELIVERIES if word in names)
 
 
 def finish(

@@ -12,20 +12,16 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self, TypeAlias, TypeVar, get_args
+from typing import Final, Literal, Self, TypeAlias, TypeVar, get_args
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from highwater.harness.base import limits
 from highwater.harness.base.errors import NotThereError, StoreError, UsageError
 from highwater.harness.base.files import is_file, write_whole
-from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.releases.client_choice import LIBRDKAFKA
-from highwater.harness.runs import parse_values
-from highwater.harness.runs.plan import SCHEMA_VERSION, Acks, Plan, Topic, Workload
-from highwater.harness.runs.settings import ACKS, DURATION, NAMES, Setting, Words
+from highwater.harness.runs.plan import SCHEMA_VERSION, Acks, Plan, Workload
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import Verdict, in_words
 
@@ -213,31 +209,6 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
         )
 
 
-def _releases(text: str) -> tuple[str, ...]:
-    return tuple(CATALOGUE) if text == "all" else parse_values.names(text)
-
-
-def _deliveries(text: str) -> tuple[Delivery, ...]:
-    names = parse_values.names(text)
-    if unknown := [name for name in names if name not in DELIVERIES]:
-        raise UsageError(
-            f"{unknown[0]} is no way to deliver", hint=f"There are {', '.join(DELIVERIES)}."
-        )
-    return tuple(word for word in DELIVERIES if word in names)
-
-
-def _numbers(what: str) -> Words:
-    return Words(
-        lambda text: parse_values.numbers(text, what), lambda values: ",".join(map(str, values))
-    )
-
-
-_ACKS: Final = Words(lambda text: tuple(map(ACKS.read, parse_values.names(text))), ",".join)
-_SWITCHES: Final = Words(
-    parse_values.switches, lambda values: ",".join(str(value).lower() for value in values)
-)
-
-
 class Axes(msgspec.Struct, frozen=True, kw_only=True):
     """The axes of a matrix: every combination that can be run is a cell.
 
@@ -248,96 +219,20 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
         shares: members of a share group, which a story does not have.
     """
 
-    kafkas: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Releases, separated by commas, or all.",
-            name="kafka",
-            words=Words(_releases),
-            default="all",
-        ),
-    ]
-    stories: Annotated[
-        tuple[str, ...],
-        Setting("Scripted schedules.", name="story", words=NAMES, default="loss,divergence"),
-    ] = ()
+    kafkas: tuple[str, ...]
+    stories: tuple[str, ...] = ()
     nemeses: tuple[tuple[str, ...], ...] = ()
-    acks: Annotated[tuple[Acks, ...], Setting("Of 0, 1 and all.", words=_ACKS)] = ("all",)
-    min_isrs: Annotated[
-        tuple[int, ...],
-        Setting(
-            f"min.insync.replicas, each 1 to {Topic().replication_factor}.",
-            name="min_isr",
-            words=_numbers("min.insync.replicas"),
-        ),
-    ] = (1,)
-    uncleans: Annotated[
-        tuple[bool, ...],
-        Setting("Unclean elections: false, true or both.", name="unclean", words=_SWITCHES),
-    ] = (False,)
-    drivers: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Cluster drivers: local, docker.",
-            name="driver",
-            option="--cluster --driver",
-            words=NAMES,
-        ),
-    ] = ("local",)
-    seeds: Annotated[
-        tuple[int, ...], Setting("Seeds: a run for each.", name="seed", words=_numbers("seeds"))
-    ] = (0,)
-    clients: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Libraries of the producers: librdkafka, java, java:RELEASE, kafka-python, aiokafka.",
-            name="client",
-            words=NAMES,
-        ),
-    ] = (LIBRDKAFKA,)
-    reader_clients: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Libraries of the readers and of groups, the same names.",
-            name="reader_client",
-            words=NAMES,
-        ),
-    ] = (LIBRDKAFKA,)
-    deliveries: Annotated[
-        tuple[Delivery, ...],
-        Setting(
-            "How producers deliver: plain, idempotent, transactional.",
-            name="delivery",
-            words=Words(_deliveries),
-            default="plain; of a story, as it does",
-        ),
-    ] = ()
-    group_protocols: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Protocols of a group of three readers beside a nemesis: classic, consumer.",
-            name="group_protocol",
-            words=NAMES,
-            default="(no group)",
-        ),
-    ] = ("",)
-    shares: Annotated[
-        tuple[int, ...],
-        Setting(
-            "Members of a share group (KIP-932) beside a nemesis, 0 for none.",
-            name="share",
-            words=_numbers("share groups"),
-        ),
-    ] = (0,)
-    duration_s: Annotated[
-        float,
-        Setting(
-            f"How long each mix goes on, {limits.FAULTS_S.lasting}.",
-            name="duration",
-            option="--for",
-            words=DURATION,
-        ),
-    ] = 30.0
+    acks: tuple[Acks, ...] = ("all",)
+    min_isrs: tuple[int, ...] = (1,)
+    uncleans: tuple[bool, ...] = (False,)
+    drivers: tuple[str, ...] = ("local",)
+    seeds: tuple[int, ...] = (0,)
+    clients: tuple[str, ...] = (LIBRDKAFKA,)
+    reader_clients: tuple[str, ...] = (LIBRDKAFKA,)
+    deliveries: tuple[Delivery, ...] = ()
+    group_protocols: tuple[str, ...] = ("",)
+    shares: tuple[int, ...] = (0,)
+    duration_s: float = 30.0
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 import re
 import warnings
 from collections.abc import Iterable
-from typing import Final, Literal, TypedDict
+from typing import Final, Literal
 
 from highwater.harness.base.errors import RenamedWarning, UsageError
 from highwater.harness.runs.faults.steps import current_fault
@@ -21,13 +21,6 @@ _ISOLATION: Final[dict[str, Isolation]] = {
 }
 _PROTOCOLS: Final[dict[str, GroupProtocol]] = {CLASSIC: "classic", CONSUMER: "consumer"}
 _MEMBERS: Final = 3
-
-
-class GroupWords(TypedDict):
-    """Fields of a workload: the members of a group of readers."""
-
-    subscribe: int
-    group_protocol: GroupProtocol
 
 
 def duration(text: str) -> float:
@@ -110,7 +103,7 @@ def isolation(text: str) -> tuple[Isolation, ...]:
     return tuple(_ISOLATION[word] for word in words)
 
 
-def group(members: int, protocol: str | None) -> GroupWords:
+def group(members: int, protocol: str | None) -> dict[str, object]:
     """Return the members of a group and their protocol; three where only a protocol is named."""
     if protocol is None:
         return {"subscribe": members, "group_protocol": CLASSIC}

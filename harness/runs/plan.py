@@ -4,11 +4,13 @@ import shlex
 from typing import Annotated, Any, Final, Self
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from highwater.harness.base import limits
 from highwater.harness.base.errors import StoreError
+from highwater.harness.base.wording import exact
 from highwater.harness.releases.client_choice import LIBRDKAFKA
+from highwater.harness.runs import parse_values
 from highwater.harness.runs.faults.steps import ROLLING, Steps, current_fault
 from highwater.harness.runs.group_protocols import (
     CLASSIC,
@@ -18,36 +20,24 @@ from highwater.harness.runs.group_protocols import (
     SHARE_STATE_REPLICAS,
     GroupProtocol,
 )
-from highwater.harness.runs.parse_values import Acks, Isolation
-from highwater.harness.runs.settings import (
-    ACKS,
-    BUDGET,
-    CHURN,
-    DURATION,
-    GROUP_PROTOCOL,
-    ISOLATION,
-    NAMES,
-    NEMESIS,
-    RATE,
-    Setting,
-    options,
-    settings_of,
-)
+from highwater.harness.runs.options import Notation, Option, as_typed, options_of
 from highwater.harness.runs.topics.derived_settings import derived
 from highwater.harness.runs.topics.likeness import Likeness
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "Acks",
-    "External",
-    "Isolation",
-    "Plan",
-    "Topic",
-    "Workload",
-    "rack_of",
-]
-
 SCHEMA_VERSION = 1
+
+Acks = parse_values.Acks
+Isolation = parse_values.Isolation
+
+_DURATION: Final = Notation(parse_values.duration, lambda seconds: f"{exact(seconds)}s")
+_NAMES: Final = Notation(parse_values.names, lambda names: ",".join(names) or "none")
+_NEMESIS: Final = Notation(parse_values.nemesis, _NAMES.write)
+_RATE: Final = Notation(parse_values.rate, lambda rate: exact(rate) if rate else "max")
+_CHURN: Final = Notation(parse_values.churn, lambda s: _DURATION.write(s) if s else "none")
+_BUDGET: Final = Notation(
+    parse_values.budget,
+    lambda budget: ",".join(f"{name}={most}" for name, most in budget.items()) or "none",
+)
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,20 +50,18 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     name: str = "events"
-    partitions: Annotated[
-        int, Setting("Partitions, {}.", limits.PARTITIONS, "partitions", default="3")
-    ] = 1
+    partitions: Annotated[int, Option("Partitions, {}.", limits.PARTITIONS, default="3")] = 1
     added: int = 0
     replication_factor: int = 3
     min_insync_replicas: Annotated[
-        int, Setting("min.insync.replicas, 1 to --brokers.", name="min_isr")
+        int, Option("min.insync.replicas, 1 to --brokers.", name="min_isr")
     ] = 1
     unclean_leader_election: Annotated[
         bool,
-        Setting(
+        Option(
             "Allow unclean elections, or forbid them; takes no value.",
             name="unclean",
-            option="--unclean/--clean",
+            typed="--unclean/--clean",
             default="clean",
         ),
     ] = False
@@ -102,86 +90,67 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Attributes:
         producers: each a process of its own in the history; 0 when a story sends every record
             itself.
-        consumers: readers that poll every partition.
         idempotence: 0.11 and later, acks=all; transactions, too.
         rate: over all producers; 0 is flat out.
         isolation: of readers and group members, dealt out in turn.
-        subscribe: the group shares the partitions.
         churn_s: on average; half of the clients crash at their end. 0: none is replaced.
     """
 
-    producers: Annotated[int, Setting("Producers, {}.", limits.CLIENTS, "producers")] = 3
+    producers: Annotated[int, Option("Producers, {}.", limits.CLIENTS)] = 3
     consumers: Annotated[
-        int, Setting("Readers during the run, {}.", limits.CLIENTS, "consumers")
+        int, Option("Readers during the run, {}.", limits.CLIENTS, "consumers")
     ] = 1
-    acks: Annotated[Acks, Setting("0, 1 or all.", words=ACKS)] = "all"
-    idempotence: Annotated[bool, Setting("Idempotent producers.")] = False
-    rate: Annotated[float, Setting("Records per second in all, or max.", words=RATE)] = 200.0
+    acks: Annotated[Acks, Option("0, 1 or all.", notation=Notation(parse_values.acks))] = "all"
+    idempotence: Annotated[bool, Option("Idempotent producers.")] = False
+    rate: Annotated[float, Option("Records per second in all, or max.", notation=_RATE)] = 200.0
     record_bytes: Annotated[
-        int, Setting("Bytes of a value, {}.", limits.RECORD_BYTES, "bytes a record")
+        int, Option("Bytes of a value, {}.", limits.RECORD_BYTES, "bytes a record")
     ] = 64
-    compression: Annotated[str, Setting("none, gzip, snappy, lz4 or zstd.")] = "none"
+    compression: Annotated[str, Option("none, gzip, snappy, lz4 or zstd.")] = "none"
     delivery_timeout_s: Annotated[
         float,
-        Setting(
-            "When an unanswered send becomes info: {}.",
+        Option(
+            "When an unanswered send becomes info: {.lasting}.",
             limits.DELIVERY_S,
             "seconds until an unanswered send is info",
             name="delivery_timeout",
-            words=DURATION,
+            notation=_DURATION,
         ),
     ] = 30.0
-    transactions: Annotated[bool, Setting("Producers send in transactions.")] = False
+    transactions: Annotated[bool, Option("Producers send in transactions.")] = False
     aborts: Annotated[
-        float,
-        Setting(
-            "Share of transactions to abort, {}.", limits.ABORTS, "of all transactions aborted"
-        ),
+        float, Option("Share of transactions to abort, {}.", limits.ABORTS, "of all transactions")
     ] = 0.2
-    transform: Annotated[bool, Setting("Transactions also read, and commit their offsets.")] = False
+    transform: Annotated[bool, Option("Transactions also read, and commit their offsets.")] = False
     isolation: Annotated[
         tuple[Isolation, ...],
-        Setting("Of readers: read_committed, read_uncommitted, or both.", words=ISOLATION),
+        Option(
+            "Of readers: read_committed, read_uncommitted, or both.",
+            notation=Notation(parse_values.isolation, ",".join),
+        ),
     ] = ("read_committed",)
-    subscribe: Annotated[
-        int, Setting("Members of a group of readers, {}.", limits.CLIENTS, "members of a group")
-    ] = 0
+    subscribe: Annotated[int, Option("Members of a group of readers, {}.", limits.CLIENTS)] = 0
     group_protocol: Annotated[
         GroupProtocol,
-        Setting(
+        Option(
             "Protocol of a group of readers: classic, or consumer (KIP-848, since 4.0).",
-            words=GROUP_PROTOCOL,
+            notation=Notation(parse_values.group_protocol),
         ),
     ] = CLASSIC
-    share: Annotated[
-        int,
-        Setting(
-            "Members of a share group (KIP-932), {}.", limits.CLIENTS, "members of a share group"
-        ),
-    ] = 0
+    share: Annotated[int, Option("Members of a share group (KIP-932), {}.", limits.CLIENTS)] = 0
     churn_s: Annotated[
         float,
-        Setting(
+        Option(
             f"How long a client lives until another replaces it: {limits.CHURN_S.lasting}.",
             name="churn",
-            words=CHURN,
+            notation=_CHURN,
         ),
     ] = 0.0
     keys: Annotated[
-        int,
-        Setting(
-            "Keys of the records, on a compacted topic, {}; 0: none.",
-            limits.KEYS,
-            "keys of records",
-        ),
+        int, Option("Keys of records, on a compacted topic, {}; 0: none.", limits.KEYS)
     ] = 0
     tombstones: Annotated[
-        float,
-        Setting(
-            "Share of keyed records that delete, {}.",
-            limits.ABORTS,
-            "of all records with keys deleting theirs",
-        ),
+        float, Option("Share of keyed records that delete, {}.", limits.ABORTS, "of keyed records")
     ] = 0.1
 
     @property
@@ -222,98 +191,88 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         wire: even where no fault or story needs it.
         to: one after the other; under a nemesis that upgrades as far as it comes.
         protocol: as the release that has it; empty: the brokers' own. So is ``format``.
-        racks: brokers and readers are in by turns.
         external: the cluster, where the driver is ``external``.
     """
 
-    kafka: Annotated[str, Setting("Release, as highwater versions names it.")]
+    kafka: Annotated[str, Option("Release, as highwater versions names it.")]
     schema: int = SCHEMA_VERSION
-    driver: Annotated[str, Setting("Cluster driver: local or docker.", name="cluster")] = "local"
+    driver: Annotated[str, Option("Cluster driver: local or docker.", name="cluster")] = "local"
     brokers: Annotated[
-        int, Setting("Brokers, and replicas of each partition: {}.", limits.BROKERS, "brokers")
+        int, Option("Brokers, and replicas of each partition: {}.", limits.BROKERS)
     ] = 3
     controllers: Annotated[
-        int, Setting("KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5.")
+        int, Option("KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5.")
     ] = 1
     topic: Topic = Topic()
     workload: Workload = Workload()
     story: Annotated[
-        str | None, Setting("Scripted schedule, such as loss; docs/faults.md lists them.")
+        str | None, Option("Scripted schedule, such as loss; docs/faults.md lists them.")
     ] = None
     nemesis: Annotated[
         tuple[str, ...],
-        Setting(
+        Option(
             "Faults to mix at random, with weights: kill@leader=3,pause (docs/faults.md); or none."
             f" A weight is {limits.WEIGHT.says}.",
-            words=NEMESIS,
+            notation=_NEMESIS,
             default="",
         ),
     ] = ()
     budget: Annotated[
         dict[str, int],
-        Setting(
+        Option(
             "At most so many of a fault, and brokers with a fault at a time: kill=5,brokers=1; of a"
             f" fault {limits.TIMES.says}, of brokers 1 to --brokers.",
-            words=BUDGET,
+            notation=_BUDGET,
         ),
     ] = {}
     overlap: Annotated[
-        int,
-        Setting(
-            "Sequences of random faults at the same time, {}.",
-            limits.OVERLAP,
-            "sequences of faults at the same time",
-        ),
+        int, Option("Sequences of faults at the same time, {}, with a nemesis.", limits.OVERLAP)
     ] = 1
     steps: Steps = ()
     schedule: dict[str, Any] | None = None
     duration_s: Annotated[
         float,
-        Setting(
-            "How long faults go on: 60s, 2m; {}, 1.5s at least for a nemesis; not with a story.",
+        Option(
+            "How long faults go on: 60s, 2m; {.lasting}, 1.5s at least for a nemesis; not with a"
+            " story.",
             limits.FAULTS_S,
             "seconds of faults",
             name="duration",
-            option="--for",
-            words=DURATION,
+            typed="--for",
+            notation=_DURATION,
             default="30s",
         ),
     ] = 0.0
-    seed: Annotated[int, Setting("Seed of all random choices.")] = 0
+    seed: Annotated[int, Option("Seed of all random choices.")] = 0
     broker_config: dict[str, str] = {}
-    wire: Annotated[bool, Setting("Put the wire between brokers, and record what passes.")] = False
-    wire_clients: Annotated[bool, Setting("Put the wire between clients and brokers, too.")] = False
+    wire: Annotated[bool, Option("Put the wire between brokers, and record what passes.")] = False
+    wire_clients: Annotated[bool, Option("Put the wire between clients and brokers, too.")] = False
     to: Annotated[
         tuple[str, ...],
-        Setting("Releases to upgrade to: before a story, or by the fault upgrade.", words=NAMES),
+        Option("Releases to upgrade to: before a story, or by the fault upgrade.", notation=_NAMES),
     ] = ()
     protocol: Annotated[
         str,
-        Setting("Newest inter.broker.protocol.version (KRaft: metadata.version) to speak: 0.10.2."),
+        Option("Newest inter.broker.protocol.version (KRaft: metadata.version) to speak: 0.10.2."),
     ] = ""
-    format: Annotated[str, Setting("Newest log.message.format.version to write.")] = ""
+    format: Annotated[str, Option("Newest log.message.format.version to write.")] = ""
     trace_flushes: Annotated[
-        bool, Setting("Trace what brokers flush, for the fault torn-files.")
+        bool, Option("Trace what brokers flush, for the fault torn-files.")
     ] = False
-    log_dirs: Annotated[
-        int,
-        Setting(
-            "Log directories of each broker, {}.", limits.LOG_DIRS, "log directories of a broker"
-        ),
-    ] = 1
+    log_dirs: Annotated[int, Option("Log directories of each broker, {}.", limits.LOG_DIRS)] = 1
     racks: Annotated[
-        int, Setting("Racks of brokers and readers, who fetch from a follower in theirs; 0: none.")
+        int, Option("Racks of brokers and readers, who fetch from a follower in theirs; 0: none.")
     ] = 0
-    tiered: Annotated[bool, Setting("Brokers have a remote tier (KIP-405), since 3.6.")] = False
+    tiered: Annotated[bool, Option("Brokers have a remote tier (KIP-405), since 3.6.")] = False
     client: Annotated[
         str,
-        Setting(
+        Option(
             "Library of the producers: librdkafka, java, Java's of a release (java:3.9.2),"
             " kafka-python or aiokafka."
         ),
     ] = LIBRDKAFKA
     reader_client: Annotated[
-        str, Setting("Library of the readers, and of the members of a group, named as of --client.")
+        str, Option("Library of the readers, and of the members of a group, named as of --client.")
     ] = LIBRDKAFKA
     external: External | None = None
 
@@ -332,11 +291,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def software(self) -> str:
         """The software of its brokers, in words: ``0.11.0.3 with protocol 0.10.2``."""
         runs = self.played_on if self.story else " to ".join((self.kafka, *self.to[-1:]))
-        caps = " and ".join(f"{what} {most}" for what, most in self._caps() if most)
+        limited = {"protocol": self.protocol, "format": self.format}
+        caps = " and ".join(f"{what} {most}" for what, most in limited.items() if most)
         return f"{runs} with {caps}" if caps else runs
-
-    def _caps(self) -> tuple[tuple[str, str], ...]:
-        return ("protocol", self.protocol), ("format", self.format)
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -415,24 +372,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             return False
         if self.story or self.schedule is not None:
             return True
-        topic, workload = self.topic, self.workload
+        topic, workload, plain = self.topic, self.workload, self.topic
         config, brokers = derived(keys=workload.keys > 0, tiered=self.tiered)
-        plain = (
-            topic
-            if topic.like and self.external
-            else Topic(
-                name=topic.name if self.external else Topic().name,
-                partitions=topic.partitions,
-                replication_factor=topic.replication_factor if self.external else self.brokers,
-                min_insync_replicas=topic.min_insync_replicas,
-                unclean_leader_election=topic.unclean_leader_election,
-                config=config,
-            )
-        )
+        if self.external is None:
+            plain = replace(topic, name=Topic().name, replication_factor=self.brokers)
+        if not (topic.like and self.external):
+            plain = replace(plain, added=0, config=config, like=None)
         grouped = workload.group_protocol == CLASSIC or workload.subscribe > 0
         idempotent = workload.idempotence or not workload.transactions
         brokers = {} if self.external else brokers
-        plan = msgspec.structs.replace(self, topic=plain, broker_config=brokers)
+        plan = replace(self, topic=plain, broker_config=brokers)
         return grouped and idempotent and plan == self
 
     def command(self) -> str:
@@ -444,23 +393,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if not self.has_options:
             return "highwater replay plan.json"
         if self.schedule is not None:
-            words = ["highwater model replay schedule.json", *options(self, "kafka")]
-            words += options(self, "cluster") if self.driver != "local" else []
+            words = ["highwater model replay schedule.json", *as_typed(self, "kafka")]
+            words += as_typed(self, "cluster") if self.driver != "local" else []
             own_client = self.client == LIBRDKAFKA and "model" not in self.schedule
-            words += [] if own_client else options(self, "client")
-            return " ".join([*words, *options(self, "seed")])
+            words += [] if own_client else as_typed(self, "client")
+            return " ".join([*words, *as_typed(self, "seed")])
         rolls = self.rolls
         words = [f"highwater {'rolling' if rolls else 'run'}"]
-        words += options(self, "kafka", "acks", "min_isr", "unclean")
+        words += as_typed(self, "kafka", "acks", "min_isr", "unclean")
         if self.external is not None:
             words.append(f"--inventory {shlex.quote(self.external.inventory)}")
             words.append(f"--confirm {self.external.code or self.external.cluster_id}")
             words += ["--like ./plan.json"] if self.topic.like else []
         elif self.driver != "local":
-            words += options(self, "cluster")
+            words += as_typed(self, "cluster")
         happens = ("story",) if self.story else ("duration",) if rolls else ("nemesis", "duration")
-        words += options(self, *happens, *_changed(self))
-        return " ".join([*words, *([] if rolls else options(self, "seed"))])
+        words += as_typed(self, *happens, *_changed(self))
+        return " ".join([*words, *([] if rolls else as_typed(self, "seed"))])
 
 
 def rack_of(number: int, racks: int) -> str:
@@ -472,15 +421,8 @@ class _SchemaOnly(msgspec.Struct):
     schema: int
 
 
-_AT_FIRST: Final = (
-    "kafka",
-    "acks",
-    "min_isr",
-    "unclean",
-    "cluster",
-    "story",
-    "nemesis",
-    "duration",
+_AT_FIRST: Final = frozenset(
+    ("kafka", "acks", "min_isr", "unclean", "cluster", "story", "nemesis", "duration")
 )
 _NEXT: Final = (
     *("producers", "consumers", "rate", "record_bytes", "compression", "overlap", "budget"),
@@ -492,23 +434,14 @@ _NEXT: Final = (
 
 def _changed(plan: Plan) -> list[str]:
     """Return the names of settings that are not at the defaults of ``highwater run``."""
-    ours, usual = plan.workload, Workload()
-    usual = Workload(
-        producers=0 if plan.story else usual.producers,
-        record_bytes=ours.record_bytes if plan.story else usual.record_bytes,
-        idempotence=ours.transactions and ours.idempotence,
-    )
-    base = Plan(
-        kafka=plan.kafka,
-        brokers=plan.brokers if plan.external else Topic().replication_factor,
-        topic=Topic(partitions=Topic().partitions if plan.story else 0),
-        workload=usual,
-        seed=plan.seed,
-    )
-    settings = settings_of(Plan)
-    names = dict.fromkeys((*_NEXT, *settings))
-    return [
-        name
-        for name in names
-        if name not in _AT_FIRST and settings[name].of(plan) != settings[name].of(base)
-    ]
+    ours = plan.workload
+    usual = Workload(idempotence=ours.transactions and ours.idempotence)
+    if plan.story:
+        usual = replace(usual, producers=0, record_bytes=ours.record_bytes)
+    topic = Topic(partitions=Topic().partitions if plan.story else 0)
+    base = Plan(kafka=plan.kafka, topic=topic, workload=usual, seed=plan.seed)
+    if plan.external:
+        base = replace(base, brokers=plan.brokers)
+    options = options_of(Plan)
+    names = [name for name in dict.fromkeys((*_NEXT, *options)) if name not in _AT_FIRST]
+    return [name for name in names if options[name].of(plan) != options[name].of(base)]

@@ -4,10 +4,12 @@ import contextlib
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -17,28 +19,82 @@ from highwater import console
 from highwater.cli.options.common import (
     DEFAULT_STORE,
     StoreOption,
-    as_options,
+    group_of,
     spark_options,
     takes,
 )
+from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs import parse_values
-from highwater.harness.runs.matrix_cells import Axes, MatrixFolder, MatrixRow
-from highwater.harness.runs.settings import settings_of, with_values
+from highwater.harness.runs.matrix_cells import (
+    DELIVERIES,
+    Axes,
+    Delivery,
+    MatrixFolder,
+    MatrixRow,
+)
+from highwater.harness.runs.options import options_of, several
+from highwater.harness.runs.plan import Plan, Topic
 
 _WIDE: Final = 13
 """Rows of the page that fit on a terminal as columns."""
 
 
-@takes(given=as_options(settings_of(Axes)), spark=spark_options)
+_FIELDS: Final = {
+    "kafka": "kafkas",
+    "story": "stories",
+    "acks": "acks",
+    "min_isr": "min_isrs",
+    "unclean": "uncleans",
+    "cluster": "drivers",
+    "client": "clients",
+    "reader_client": "reader_clients",
+    "group_protocol": "group_protocols",
+    "share": "shares",
+    "seed": "seeds",
+}
+"""Settings of a plan that are axes, and their fields in ``Axes``."""
+
+_AXES: Final = {name: several(options_of(Plan)[name]) for name in _FIELDS}
+
+
+@takes(
+    given=group_of(
+        _AXES | {"cluster": replace(_AXES["cluster"], typed="--cluster --driver")},
+        kafka="Releases, separated by commas, or all.  [default: all]",
+        story="Scripted schedules.  [default: loss,divergence]",
+        acks="Of 0, 1 and all.",
+        min_isr=f"min.insync.replicas, each 1 to {Topic().replication_factor}.",
+        unclean="Unclean elections: false, true or both.  [default: false]",
+        cluster="Cluster drivers: local, docker.",
+        client="Libraries of the producers: librdkafka, java, java:RELEASE, kafka-python,"
+        " aiokafka.",
+        reader_client="Libraries of the readers and of groups, the same names.",
+        group_protocol="Protocols of a group of three readers beside a nemesis: classic, consumer."
+        "  [default: (no group)]",
+        share="Members of a share group (KIP-932) beside a nemesis, 0 for none.",
+        seed="Seeds: a run for each.",
+    ),
+    spark=spark_options,
+)
 def matrix(  # noqa: PLR0913 - a command's options are its arguments
     *,
     given: dict[str, Any],
     nemesis: Annotated[
         list[str] | None, Option(help="Faults to mix at random, kill,pause; once for each mix.")
+    ] = None,
+    duration: Annotated[
+        str, Option("--for", help=f"How long each mix goes on, {limits.FAULTS_S.lasting}.")
+    ] = "30s",
+    delivery: Annotated[
+        str | None,
+        Option(
+            help="How producers deliver: plain, idempotent, transactional.  [default: plain; of a"
+            " story, as it does]"
+        ),
     ] = None,
     jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
     name: Annotated[
@@ -59,14 +115,30 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
 
     if resume is None:
         mixes = tuple(parse_values.nemesis(mix) for mix in nemesis or ())
-        stories = () if mixes else ("loss", "divergence")
-        usual = Axes(kafkas=tuple(CATALOGUE), stories=stories, nemeses=mixes)
-        folder = _create(with_values(usual, given), store, name)
+        usual = {"kafka": "all", "story": "none" if mixes else "loss,divergence"}
+        axes = Axes(
+            nemeses=mixes,
+            deliveries=_deliveries(delivery or ""),
+            duration_s=parse_values.duration(duration),
+            **{_FIELDS[name]: _AXES[name].value(text) for name, text in (usual | given).items()},
+        )
+        if axes.kafkas == ("all",):
+            axes = msgspec.structs.replace(axes, kafkas=tuple(CATALOGUE))
+        folder = _create(axes, store, name)
     else:
         folder = MatrixFolder.open(resume, store)
     with _resumable(folder, jobs), console.progress(plain=("matrix",)) as progress:
         rows = perform(folder, spark=spark, jobs=jobs, progress=progress)
     finish(folder, rows, expect=expect, as_json=as_json)
+
+
+def _deliveries(text: str) -> tuple[Delivery, ...]:
+    names = parse_values.names(text)
+    if unknown := [name for name in names if name not in DELIVERIES]:
+        raise UsageError(
+            f"{unknown[0]} is no way to deliver", hint=f"There are {', '.join(DELIVERIES)}."
+        )
+    return tuple(word for word in DELIVERIES if word in names)
 
 
 def finish(

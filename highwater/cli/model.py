@@ -19,7 +19,7 @@ from highwater.cli.model_rules import rules
 from highwater.cli.options.common import (
     DEFAULT_STORE,
     StoreOption,
-    as_options,
+    group_of,
     spark_options,
     takes,
 )
@@ -28,9 +28,8 @@ from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.files import require_writable
 from highwater.harness.base.limits import Limit
 from highwater.harness.base.spark_options import SparkOptions
-from highwater.harness.runs import parse_values
+from highwater.harness.runs import options, parse_values
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.settings import ACKS, Setting, Words, settings_of
 
 if TYPE_CHECKING:
     from highwater.checkers.model.search.breadth_first import Limits, SearchProgress
@@ -47,9 +46,9 @@ app = typer.Typer(
 _DRAWING_SUFFIXES = (".html", ".svg")
 
 
-def _bound(name: str, text: str) -> Setting:
+def _bound(name: str, text: str) -> options.Option:
     usual = getattr(Scope(), name)
-    return Setting(f"{text}, {Limit(*BOUNDS[name]).says}.", default=str(usual), kind=int)
+    return options.Option(f"{text}, {Limit(*BOUNDS[name]).says}.", default=str(usual), kind=int)
 
 
 def _step(text: str) -> By:
@@ -60,7 +59,9 @@ def _step(text: str) -> By:
 
 
 _SCOPE: Final = {
-    "acks": Setting("0, 1 or all.", words=ACKS, default="all"),
+    "acks": options.Option(
+        "0, 1 or all.", notation=options.Notation(parse_values.acks), default="all"
+    ),
     "brokers": _bound("brokers", "Replicas"),
     "records": _bound("records", "Records sent at most"),
     "failures": _bound("failures", "Kills, pauses and lags at most"),
@@ -71,21 +72,23 @@ _SCOPE: Final = {
     "wipes": _bound("wipes", "Disks replaced outside of the ISR at most"),
     "joins": _bound("joins", "Requests for a larger ISR that are late at most"),
     "reassignments": _bound("reassignments", "Requests for other replicas at most"),
-    "min_isr": Setting("min.insync.replicas, 1 to --brokers.", default="1", kind=int),
-    "unclean": Setting("Allow unclean elections.", kind=bool),
-    "by_hand": Setting("Let an operator elect any live replica where no broker leads.", kind=bool),
-    "by": Setting(
+    "min_isr": options.Option("min.insync.replicas, 1 to --brokers.", default="1", kind=int),
+    "unclean": options.Option("Allow unclean elections.", kind=bool),
+    "by_hand": options.Option(
+        "Let an operator elect any live replica where no broker leads.", kind=bool
+    ),
+    "by": options.Option(
         "What a step is: message (real brokers of ZooKeeper follow), or round (all do).",
-        words=Words(_step),
+        notation=options.Notation(_step),
         default="message",
     ),
-    "stops": Setting(
+    "stops": options.Option(
         "Let a planned move be an orderly stop.",
-        option="--stops/--no-stops",
+        typed="--stops/--no-stops",
         default="stops",
         kind=bool,
     ),
-    "old_format": Setting("Write records as before 0.11, without epochs.", kind=bool),
+    "old_format": options.Option("Write records as before 0.11, without epochs.", kind=bool),
 }
 """Options of ``explore`` that the model of transactions does not have."""
 
@@ -99,7 +102,7 @@ app.command()(rules)
 
 
 @app.command()
-@takes(given=as_options(_SCOPE))
+@takes(given=group_of(_SCOPE))
 def explore(  # noqa: PLR0913 - a command's options are its arguments
     *,
     kafka: Annotated[str, Option(help="Release, as highwater versions names it.")],
@@ -209,8 +212,8 @@ def _refuse(given: Mapping[str, object], word: str, hint: str) -> None:
 
 @app.command()
 @takes(
-    given=as_options(
-        settings_of(Plan),
+    given=group_of(
+        options.options_of(Plan),
         *("kafka", "seed", "min_isr", "cluster", "client"),
         kafka="Releases, by commas.  [default: that of its search]",
         seed="Seed of the first run; it rises by one.",

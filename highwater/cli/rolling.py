@@ -17,15 +17,15 @@ from highwater.cli.options.common import (
     DEFAULT_STORE,
     JsonOption,
     StoreOption,
-    as_options,
+    group_of,
     spark_options,
     takes,
 )
 from highwater.harness.base import limits
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs.faults.steps import ROLLING, FaultStep
+from highwater.harness.runs.options import options_of
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.settings import settings_of
 from highwater.harness.runs.store import Store
 
 BEFORE_S: Final = 3.0
@@ -34,8 +34,8 @@ AFTER_S: Final = 3.0
 
 
 @takes(
-    given=as_options(
-        settings_of(Plan),
+    given=group_of(
+        options_of(Plan),
         *("kafka", "duration", "acks", "min_isr", "unclean", "partitions", "producers"),
         *("consumers", "rate", "record_bytes", "compression", "idempotence", "delivery_timeout"),
         kafka="Release, if the inventory is to be checked against it.",

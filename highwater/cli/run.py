@@ -13,21 +13,21 @@ from highwater.cli.options.common import (
     DEFAULT_STORE,
     JsonOption,
     StoreOption,
-    as_options,
+    group_of,
     spark_options,
     takes,
 )
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.runs.options import options_of
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.settings import settings_of
 from highwater.harness.runs.store import Store
 
 _FIRST = ("kafka", "story", "nemesis", "duration", "seed")
 
 
 @takes(
-    given=as_options(settings_of(Plan), *_FIRST, *settings_of(Plan)),
+    given=group_of(options_of(Plan), *_FIRST, *options_of(Plan)),
     spark=spark_options,
 )
 def run(  # noqa: PLR0913 - a command's options are its arguments
@@ -47,7 +47,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         Option(
             "--plan",
             metavar="FILE",
-            help="A plan, as TOML or JSON (docs/schedules.md), which other options change.",
+            help="A plan as TOML or JSON; other options change it.",
         ),
     ] = None,
     inventory: InventoryOption = None,

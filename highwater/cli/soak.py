@@ -10,15 +10,15 @@ from highwater import console
 from highwater.cli.options.common import (
     DEFAULT_STORE,
     StoreOption,
-    as_options,
+    group_of,
     spark_options,
     takes,
 )
 from highwater.harness.base import limits
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import parse_values
+from highwater.harness.runs.options import options_of
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.settings import settings_of
 
 if TYPE_CHECKING:
     from highwater.campaigns.soak_run import Bounds
@@ -47,8 +47,8 @@ def _bounds(
 
 @takes(
     bounds=_bounds,
-    given=as_options(
-        settings_of(Plan),
+    given=group_of(
+        options_of(Plan),
         *("seed", "cluster", "controllers", "group_protocol"),
         seed="Seed of all runs, together with their numbers.",
         cluster="Cluster driver.",

@@ -23,8 +23,8 @@ from highwater.harness.runs.group_protocols import (
     SHARE_SINCE,
     GroupProtocol,
 )
+from highwater.harness.runs.options import check_limits
 from highwater.harness.runs.plan import Plan, Workload
-from highwater.harness.runs.settings import settings_of
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.nemesis.faults.registry import MESSAGE
 from highwater.nemesis.model_replay.script_lookup import find_script
@@ -94,8 +94,7 @@ def _check_external(plan: Plan) -> None:
 
 def _check_limits(plan: Plan) -> None:
     topic = plan.topic
-    for setting in settings_of(Plan).values():
-        setting.check(plan)
+    check_limits(plan)
     bounds = [
         (plan.racks, 0, plan.brokers, "racks"),
         (topic.replication_factor, 1, plan.brokers, "replicas of a partition"),

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from highwater.harness.runs import parse_values
+from highwater.harness.runs.options import with_options
 from highwater.harness.runs.plan import Plan, Topic
-from highwater.harness.runs.settings import with_values
 from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.nemesis.stories.registry import find_story
-from highwater.nemesis.stories.story import Story
 
 _OF_STORIES = ("duration", "record_bytes")
 """Settings that a story decides by itself."""
@@ -30,8 +29,10 @@ def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Pla
     if story is not None:
         given = {name: value for name, value in given.items() if name not in _OF_STORIES}
     if base is None:
-        base = _usual(str(given["kafka"]), story)
-    plan = with_values(base, given)
+        kafka = str(given["kafka"])
+        random = Plan(kafka=kafka, topic=Topic(partitions=3), duration_s=30.0)
+        base = story.plan(kafka) if story else random
+    plan = with_options(base, given)
     topic, workload = plan.topic, plan.workload
     if "brokers" in given:
         replicas = story.replicas(plan.brokers) if story else plan.brokers
@@ -40,12 +41,5 @@ def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Pla
     if "group_protocol" in given:
         group = parse_values.group(workload.subscribe, workload.group_protocol)
         workload = replace(workload, **group)
-    idempotence = workload.idempotence or workload.transactions
-    workload = replace(workload, idempotence=idempotence)
+    workload = replace(workload, idempotence=workload.idempotence or workload.transactions)
     return with_settings(replace(plan, topic=topic, workload=workload))
-
-
-def _usual(kafka: str, story: Story | None) -> Plan:
-    if story is not None:
-        return story.plan(kafka)
-    return Plan(kafka=kafka, topic=Topic(partitions=3), duration_s=30.0)

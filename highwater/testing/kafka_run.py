@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from highwater.harness.base.errors import HighwaterError, UsageError
 from highwater.harness.base.suggestions import nearest
+from highwater.harness.runs.options import options_of
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.settings import settings_of
 from highwater.testing.parametrize import Case
 from highwater.testing.results import Result
 
@@ -100,7 +100,7 @@ def make(case: Case, **words: Any) -> Plan:  # noqa: ANN401 - of each setting's 
     from highwater.nemesis.stories.registry import STORIES  # noqa: PLC0415 - imports brokers' clients
     from highwater.runtime.requested_plan import requested_plan  # noqa: PLC0415 - as well
 
-    arguments = [name for name in settings_of(Plan) if name not in _OF_CASES]
+    arguments = [name for name in options_of(Plan) if name not in _OF_CASES]
     if unknown := [word for word in words if word not in arguments]:
         raise UsageError(
             f"kafka_run has no argument {unknown[0]!r}",
@@ -111,11 +111,5 @@ def make(case: Case, **words: Any) -> Plan:  # noqa: ANN401 - of each setting's 
             "kafka_run is told neither a story nor a nemesis",
             hint=f'Write kafka_run(nemesis="kill,pause"), or name a story. {nearest("", STORIES)}',
         )
-    settings = {
-        "kafka": case.kafka,
-        "cluster": case.driver,
-        "acks": case.acks,
-        "min_isr": case.min_isr,
-        "unclean": case.unclean,
-    }
-    return requested_plan(settings | words)
+    settings = {name: getattr(case, name) for name in ("kafka", "acks", "min_isr", "unclean")}
+    return requested_plan({"cluster": case.driver} | settings | words)

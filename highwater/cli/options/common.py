@@ -10,8 +10,8 @@ from typer import Argument, Option
 
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.runs import options as declared
 from highwater.harness.runs import parse_values
-from highwater.harness.runs.settings import Setting
 
 StoreOption = Annotated[Path, Option("--store", help="Folder of runs.", show_default=True)]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON on standard output.")]
@@ -83,11 +83,9 @@ def takes(
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def run(**given: Any) -> None:  # noqa: ANN401 - typer's, of any type
-            values = {
-                name: group(**{option: given.pop(option) for option in options[name]})
-                for name, group in groups.items()
-            }
-            command(**given, **values)
+            for name, group in groups.items():
+                given[name] = group(**{option: given.pop(option) for option in options[name]})
+            command(**given)
 
         signature = inspect.signature(command)
         parameters = [
@@ -106,34 +104,32 @@ on_spark = takes(spark=spark_options)
 """Gives a command the Spark that judges, as ``spark``."""
 
 
-def as_options(
-    settings: Mapping[str, Setting], *names: str, **texts: str
+def group_of(
+    options: Mapping[str, declared.Option], *names: str, **texts: str
 ) -> Callable[..., dict[str, Any]]:
-    """Return a group of options: settings, of which a command gets those that are given, by name.
+    """Return a group of options, of which a command gets those that are given, by name.
 
     Args:
-        names: of the settings, in their order in ``--help``; none: all.
-        texts: what ``--help`` says of some in other words than the setting.
+        names: of the options, in their order in ``--help``; none: all.
+        texts: help of some in other words than their own.
     """
 
     def given(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - of any type
         return {name: value for name, value in values.items() if value is not None}
 
-    given.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [_option(name, settings[name], texts) for name in dict.fromkeys(names or settings)]
-    )
+    parameters = []
+    for name in dict.fromkeys(names or options):
+        option, text = options[name], texts.get(name, options[name].help)
+        if option.default and "[default:" not in text:
+            text += f"  [default: {option.default}]"
+        typed = Option(*option.names(name), help=text, show_default=False)
+        parameters.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[option.kind | None, typed],
+            )
+        )
+    given.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return given
-
-
-def _option(name: str, setting: Setting, texts: Mapping[str, str]) -> inspect.Parameter:
-    text = texts.get(name, setting.help)
-    if setting.default and "[default:" not in text:
-        text += f"  [default: {setting.default}]"
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[
-            setting.kind | None, Option(*setting.typed(name), help=text, show_default=False)
-        ],
-    )

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from highwater import api
 from highwater.cli.app import app
 from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.options import options_of
 from highwater.harness.runs.plan import External, Plan, Topic, Workload
-from highwater.harness.runs.settings import settings_of
 from highwater.runtime.requested_plan import requested_plan
 from highwater.testing.kafka_run import make
 from highwater.testing.parametrize import Case
@@ -127,9 +127,9 @@ def test_the_case_of_a_test_decides_its_release() -> None:
         make(CASE, nemesis="kill", kafka="3.9.2")
 
 
-def test_help_names_the_settings_of_a_run_without_options() -> None:
+def test_help_names_the_options_of_a_run_without_options() -> None:
     plan = requested_plan({"kafka": "4.4.0"})
-    settings = {name: setting for name, setting in settings_of(Plan).items() if setting.default}
+    settings = {name: setting for name, setting in options_of(Plan).items() if setting.default}
     assert settings.pop("unclean").default == "clean"
     assert {name: setting.word(setting.of(plan)) for name, setting in settings.items()} == {
         name: setting.default for name, setting in settings.items()

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 from msgspec import NODEFAULT
 
-from highwater.harness.base.limits import Limit, out_of_range
+from highwater.harness.base.limits import Limit
 from highwater.harness.base.wording import exact
 from highwater.harness.runs import parse_values
 
@@ -163,15 +163,3 @@ def as_typed(whole: msgspec.Struct, *names: str) -> list[str]:
         elif value:
             words.append(typed)
     return words
-
-
-def check_limits(whole: msgspec.Struct) -> None:
-    """Refuse values out of the limits of their options.
-
-    Raises:
-        UsageError: says what is possible.
-    """
-    for option in options_of(type(whole)).values():
-        value = option.of(whole)
-        if option.limit is not None and not option.limit.least <= value <= option.limit.most:
-            raise out_of_range(value, *option.limit, option.unit)

@@ -243,7 +243,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             default="30s",
         ),
     ] = 0.0
-    seed: Annotated[int, Option("Seed of all random choices.")] = 0
+    seed: Annotated[int, Option("Seed of all random choices.", unit="seeds")] = 0
     broker_config: dict[str, str] = {}
     wire: Annotated[bool, Option("Put the wire between brokers, and record what passes.")] = False
     wire_clients: Annotated[bool, Option("Put the wire between clients and brokers, too.")] = False

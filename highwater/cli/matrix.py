@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -115,15 +114,15 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
 
     if resume is None:
         mixes = tuple(parse_values.nemesis(mix) for mix in nemesis or ())
-        usual = {"kafka": "all", "story": "none" if mixes else "loss,divergence"}
+        if given.get("kafka", "all") == "all":
+            given["kafka"] = ",".join(CATALOGUE)
+        given.setdefault("story", "none" if mixes else "loss,divergence")
         axes = Axes(
             nemeses=mixes,
             deliveries=_deliveries(delivery or ""),
             duration_s=parse_values.duration(duration),
-            **{_FIELDS[name]: _AXES[name].value(text) for name, text in (usual | given).items()},
+            **{_FIELDS[name]: _AXES[name].value(text) for name, text in given.items()},
         )
-        if axes.kafkas == ("all",):
-            axes = msgspec.structs.replace(axes, kafkas=tuple(CATALOGUE))
         folder = _create(axes, store, name)
     else:
         folder = MatrixFolder.open(resume, store)

@@ -23,7 +23,7 @@ from highwater.harness.runs.group_protocols import (
     SHARE_SINCE,
     GroupProtocol,
 )
-from highwater.harness.runs.options import check_limits
+from highwater.harness.runs.options import options_of
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.nemesis.faults.registry import MESSAGE
@@ -94,8 +94,9 @@ def _check_external(plan: Plan) -> None:
 
 def _check_limits(plan: Plan) -> None:
     topic = plan.topic
-    check_limits(plan)
+    options = [option for option in options_of(Plan).values() if option.limit]
     bounds = [
+        *((option.of(plan), *(option.limit or ()), option.unit) for option in options),
         (plan.racks, 0, plan.brokers, "racks"),
         (topic.replication_factor, 1, plan.brokers, "replicas of a partition"),
         (topic.min_insync_replicas, 1, topic.replication_factor, "min.insync.replicas"),

@@ -1,7 +1,7 @@
 """The fixture ``kafka_run``: performs a story, a nemesis or a plan for the test's case."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from highwater.harness.base.errors import HighwaterError, UsageError
 from highwater.harness.base.suggestions import nearest
@@ -12,9 +12,6 @@ from highwater.testing.results import Result
 
 if TYPE_CHECKING:
     from highwater.testing.session import Laboratory
-
-_OF_CASES: Final = frozenset(("kafka", "cluster"))
-"""Settings that the test's case alone decides."""
 
 
 class KafkaRun:
@@ -100,7 +97,7 @@ def make(case: Case, **words: Any) -> Plan:  # noqa: ANN401 - of each setting's 
     from highwater.nemesis.stories.registry import STORIES  # noqa: PLC0415 - imports brokers' clients
     from highwater.runtime.requested_plan import requested_plan  # noqa: PLC0415 - as well
 
-    arguments = [name for name in options_of(Plan) if name not in _OF_CASES]
+    arguments = [name for name in options_of(Plan) if name not in {"kafka", "cluster"}]
     if unknown := [word for word in words if word not in arguments]:
         raise UsageError(
             f"kafka_run has no argument {unknown[0]!r}",

@@ -119,7 +119,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = 30.0
     transactions: Annotated[bool, Option("Producers send in transactions.")] = False
     aborts: Annotated[
-        float, Option("Share of transactions to abort, {}.", limits.ABORTS, "of all transactions")
+        float,
+        Option("Share of transactions to abort, {}.", limits.ABORTS, "of all transactions aborted"),
     ] = 0.2
     transform: Annotated[bool, Option("Transactions also read, and commit their offsets.")] = False
     isolation: Annotated[
@@ -150,7 +151,12 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int, Option("Keys of records, on a compacted topic, {}; 0: none.", limits.KEYS)
     ] = 0
     tombstones: Annotated[
-        float, Option("Share of keyed records that delete, {}.", limits.ABORTS, "of keyed records")
+        float,
+        Option(
+            "Share of keyed records that delete, {}.",
+            limits.ABORTS,
+            "of all records with keys deleting theirs",
+        ),
     ] = 0.1
 
     @property

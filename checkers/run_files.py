@@ -46,8 +46,8 @@ from highwater.harness.runs.history import (
     read_stream,
 )
 from highwater.harness.runs.plan import Plan, Topic
-from highwater.harness.runs.remote_tier import remote_partition, remote_segment
 from highwater.harness.runs.store import MORE_LOG_DIRS, Run, RunStatus, is_table_among
+from highwater.harness.runs.topics.remote_tier import remote_partition, remote_segment
 from highwater.harness.runs.verdict import UnusedFile
 
 _SCHEMAS: Final = {**TABLES, **WHERE_RECORDED}

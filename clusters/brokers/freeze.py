@@ -11,13 +11,13 @@ from pathlib import Path
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.broker_log_dirs import copy_broker_file, log_dirs
-from highwater.harness.runs.remote_tier import remote_partition
 from highwater.harness.runs.store import (
     COORDINATOR_TOPICS,
     COORDINATORS_FOLDER,
     MORE_LOG_DIRS,
     REMOTE_TIER,
 )
+from highwater.harness.runs.topics.remote_tier import remote_partition
 
 # Kafka's internal topics, and copies of the metadata log, whose original the controller has.
 _INTERNAL = "__"

@@ -14,6 +14,9 @@ class Limit(NamedTuple):
     least: int
     most: int
 
+    def __str__(self) -> str:
+        return self.says
+
     @property
     def says(self) -> str:
         """The limit as a person types numbers: ``16 to 900000``."""

@@ -20,8 +20,8 @@ import msgspec
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.files import open_regular, read_regular
 from highwater.harness.runs.history import OPTIONAL, TABLES
-from highwater.harness.runs.remote_tier import remote_partition, remote_segment
 from highwater.harness.runs.store import COORDINATOR_TOPICS, Run
+from highwater.harness.runs.topics.remote_tier import remote_partition, remote_segment
 from highwater.harness.runs.verdict import UnusedFile
 
 NAME: Final = "manifest.json"

@@ -3,13 +3,15 @@
 import re
 import warnings
 from collections.abc import Iterable
-from typing import Final, TypedDict
+from typing import Final, Literal
 
 from highwater.harness.base.errors import RenamedWarning, UsageError
 from highwater.harness.runs.faults.steps import current_fault
 from highwater.harness.runs.group_protocols import CLASSIC, CONSUMER, GroupProtocol
 from highwater.harness.runs.history import READ_COMMITTED, READ_UNCOMMITTED
-from highwater.harness.runs.plan import Acks, Isolation
+
+Acks = Literal["0", "1", "all"]
+Isolation = Literal["read_committed", "read_uncommitted"]
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _ACKS: Final[dict[str, Acks]] = {"0": "0", "1": "1", "all": "all", "-1": "all"}
@@ -19,13 +21,6 @@ _ISOLATION: Final[dict[str, Isolation]] = {
 }
 _PROTOCOLS: Final[dict[str, GroupProtocol]] = {CLASSIC: "classic", CONSUMER: "consumer"}
 _MEMBERS: Final = 3
-
-
-class GroupWords(TypedDict):
-    """Fields of a workload: the members of a group of readers."""
-
-    subscribe: int
-    group_protocol: GroupProtocol
 
 
 def duration(text: str) -> float:
@@ -108,16 +103,21 @@ def isolation(text: str) -> tuple[Isolation, ...]:
     return tuple(_ISOLATION[word] for word in words)
 
 
-def group(members: int, protocol: str | None) -> GroupWords:
+def group(members: int, protocol: str | None) -> dict[str, object]:
     """Return the members of a group and their protocol; three where only a protocol is named."""
     if protocol is None:
         return {"subscribe": members, "group_protocol": CLASSIC}
-    if protocol not in _PROTOCOLS:
+    return {"subscribe": members or _MEMBERS, "group_protocol": group_protocol(protocol)}
+
+
+def group_protocol(text: str) -> GroupProtocol:
+    """Return the protocol of a group."""
+    if text not in _PROTOCOLS:
         raise UsageError(
-            f"a group's protocol cannot be {protocol!r}",
+            f"a group's protocol cannot be {text!r}",
             hint="It is classic, or consumer (KIP-848).",
         )
-    return {"subscribe": members or _MEMBERS, "group_protocol": _PROTOCOLS[protocol]}
+    return _PROTOCOLS[text]
 
 
 def churn(text: str) -> float:

@@ -1,14 +1,16 @@
 """The plan of a run: a frozen value, saved as ``plan.json``, which can be repeated."""
 
 import shlex
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Final, Self
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
+from highwater.harness.base import limits
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.wording import exact
 from highwater.harness.releases.client_choice import LIBRDKAFKA
+from highwater.harness.runs import parse_values
 from highwater.harness.runs.faults.steps import ROLLING, Steps, current_fault
 from highwater.harness.runs.group_protocols import (
     CLASSIC,
@@ -18,30 +20,51 @@ from highwater.harness.runs.group_protocols import (
     SHARE_STATE_REPLICAS,
     GroupProtocol,
 )
+from highwater.harness.runs.options import Notation, Option, as_typed, options_of
 from highwater.harness.runs.topics.derived_settings import derived
 from highwater.harness.runs.topics.likeness import Likeness
 
 SCHEMA_VERSION = 1
 
-Acks = Literal["0", "1", "all"]
-Isolation = Literal["read_committed", "read_uncommitted"]
+Acks = parse_values.Acks
+Isolation = parse_values.Isolation
+
+_DURATION: Final = Notation(parse_values.duration, lambda seconds: f"{exact(seconds)}s")
+_NAMES: Final = Notation(parse_values.names, lambda names: ",".join(names) or "none")
+_NEMESIS: Final = Notation(parse_values.nemesis, _NAMES.write)
+_RATE: Final = Notation(parse_values.rate, lambda rate: exact(rate) if rate else "max")
+_CHURN: Final = Notation(parse_values.churn, lambda s: _DURATION.write(s) if s else "none")
+_BUDGET: Final = Notation(
+    parse_values.budget,
+    lambda budget: ",".join(f"{name}={most}" for name, most in budget.items()) or "none",
+)
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The topic under test and the topic-level settings that decide what is promised about it.
 
     Attributes:
-        partitions: number of partitions, at the end.
+        partitions: number at the end.
         added: number of those that a story adds; the topic is created without them.
         like: the topic after which it is made, on an external cluster.
     """
 
     name: str = "events"
-    partitions: int = 1
+    partitions: Annotated[int, Option("Partitions, {}.", limits.PARTITIONS, default="3")] = 1
     added: int = 0
     replication_factor: int = 3
-    min_insync_replicas: int = 1
-    unclean_leader_election: bool = False
+    min_insync_replicas: Annotated[
+        int, Option("min.insync.replicas, 1 to --brokers.", name="min_isr")
+    ] = 1
+    unclean_leader_election: Annotated[
+        bool,
+        Option(
+            "Allow unclean elections, or forbid them; takes no value.",
+            name="unclean",
+            typed="--unclean/--clean",
+            default="clean",
+        ),
+    ] = False
     config: dict[str, str] = {}
     like: Likeness | None = None
 
@@ -65,43 +88,76 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The clients: producers and consumers while faults happen.
 
     Attributes:
-        producers: concurrent producers, each a process of its own in the history; 0 when a story
-            sends every record itself.
-        consumers: readers that poll every partition during the run.
-        idempotence: the idempotent producer (0.11 and later, acks=all).
-        rate: records per second over all producers; 0 is flat out.
-        delivery_timeout_s: after this long without an answer a send is ``info``.
-        transactions: whether producers send in transactions (0.11 and later, acks=all).
-        aborts: the share of them that the producer aborts.
-        transform: whether a transaction also reads, as a member of a group, and commits how far.
+        producers: each a process of its own in the history; 0 when a story sends every record
+            itself.
+        idempotence: 0.11 and later, acks=all; transactions, too.
+        rate: over all producers; 0 is flat out.
         isolation: of readers and group members, dealt out in turn.
-        subscribe: members of a group that shares the partitions.
-        group_protocol: of that group: ``classic``, or ``consumer`` (KIP-848).
-        share: members of a share group (KIP-932).
-        churn_s: how long a client lives on average until another takes its place; half of them
-            crash. 0: none is replaced.
-        keys: number of keys that records have, on a compacted topic; 0: they have none.
-        tombstones: the share of keyed records that delete their key.
+        churn_s: on average; half of the clients crash at their end. 0: none is replaced.
     """
 
-    producers: int = 3
-    consumers: int = 1
-    acks: Acks = "all"
-    idempotence: bool = False
-    rate: float = 200.0
-    record_bytes: int = 64
-    compression: str = "none"
-    delivery_timeout_s: float = 30.0
-    transactions: bool = False
-    aborts: float = 0.2
-    transform: bool = False
-    isolation: tuple[Isolation, ...] = ("read_committed",)
-    subscribe: int = 0
-    group_protocol: GroupProtocol = CLASSIC
-    share: int = 0
-    churn_s: float = 0.0
-    keys: int = 0
-    tombstones: float = 0.1
+    producers: Annotated[int, Option("Producers, {}.", limits.CLIENTS)] = 3
+    consumers: Annotated[
+        int, Option("Readers during the run, {}.", limits.CLIENTS, "consumers")
+    ] = 1
+    acks: Annotated[Acks, Option("0, 1 or all.", notation=Notation(parse_values.acks))] = "all"
+    idempotence: Annotated[bool, Option("Idempotent producers.")] = False
+    rate: Annotated[float, Option("Records per second in all, or max.", notation=_RATE)] = 200.0
+    record_bytes: Annotated[
+        int, Option("Bytes of a value, {}.", limits.RECORD_BYTES, "bytes a record")
+    ] = 64
+    compression: Annotated[str, Option("none, gzip, snappy, lz4 or zstd.")] = "none"
+    delivery_timeout_s: Annotated[
+        float,
+        Option(
+            "When an unanswered send becomes info: {.lasting}.",
+            limits.DELIVERY_S,
+            "seconds until an unanswered send is info",
+            name="delivery_timeout",
+            notation=_DURATION,
+        ),
+    ] = 30.0
+    transactions: Annotated[bool, Option("Producers send in transactions.")] = False
+    aborts: Annotated[
+        float,
+        Option("Share of transactions to abort, {}.", limits.ABORTS, "of all transactions aborted"),
+    ] = 0.2
+    transform: Annotated[bool, Option("Transactions also read, and commit their offsets.")] = False
+    isolation: Annotated[
+        tuple[Isolation, ...],
+        Option(
+            "Of readers: read_committed, read_uncommitted, or both.",
+            notation=Notation(parse_values.isolation, ",".join),
+        ),
+    ] = ("read_committed",)
+    subscribe: Annotated[int, Option("Members of a group of readers, {}.", limits.CLIENTS)] = 0
+    group_protocol: Annotated[
+        GroupProtocol,
+        Option(
+            "Protocol of a group of readers: classic, or consumer (KIP-848, since 4.0).",
+            notation=Notation(parse_values.group_protocol),
+        ),
+    ] = CLASSIC
+    share: Annotated[int, Option("Members of a share group (KIP-932), {}.", limits.CLIENTS)] = 0
+    churn_s: Annotated[
+        float,
+        Option(
+            f"How long a client lives until another replaces it: {limits.CHURN_S.lasting}.",
+            name="churn",
+            notation=_CHURN,
+        ),
+    ] = 0.0
+    keys: Annotated[
+        int, Option("Keys of records, on a compacted topic, {}; 0: none.", limits.KEYS)
+    ] = 0
+    tombstones: Annotated[
+        float,
+        Option(
+            "Share of keyed records that delete, {}.",
+            limits.ABORTS,
+            "of all records with keys deleting theirs",
+        ),
+    ] = 0.1
 
     @property
     def members(self) -> int:
@@ -132,63 +188,98 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     Attributes:
         schema: version of the run directory's layout (``SCHEMA_VERSION``).
-        kafka: catalogue name of the release, such as ``0.10.2.2``.
-        controllers: number of KRaft controllers, or of ZooKeepers: odd.
-        story: name of a scripted schedule, or None.
-        nemesis: names of the faults that a random schedule mixes; empty with a story.
-        budget: how often a fault is injected at most, by its name, and by ``brokers`` on how many
-            brokers one is open at a time.
-        overlap: how many sequences of random faults go on at the same time.
-        steps: what is to happen instead, step by step; see ``harness.runs.faults.steps``.
+        steps: what is to happen instead of a story or a nemesis, step by step; see
+            ``harness.runs.faults.steps``.
         schedule: what to replay, as plain JSON (see ``checkers.model.schedules.schedule``), or
             None.
         duration_s: how long a random schedule goes on; with steps, the least.
-        seed: what every random choice of the run follows from.
         broker_config: broker settings beside the driver's own, as Kafka spells them.
-        wire: whether the wire is between the nodes though no fault or story needs it.
-        wire_clients: whether it is also between clients and brokers.
-        to: releases that the cluster is upgraded to, one after the other: before a story, and as
-            far as it comes under a nemesis that upgrades.
-        protocol: the newest ``inter.broker.protocol.version`` that brokers speak, or on KRaft the
-            newest ``metadata.version``, as the release that has it; empty: their own.
-        format: the newest ``log.message.format.version`` that they write; empty: their own.
-        trace_flushes: whether the flushes of brokers' files are traced.
-        log_dirs: number of log directories of each broker.
-        racks: number of racks that brokers and readers are in by turns; 0: none.
-        tiered: whether brokers have a remote tier (KIP-405).
-        client: library that producers are of: ``librdkafka``, ``java`` of the brokers' release, or
-            of another, ``java:3.9.2``.
-        reader_client: library that readers and members of a group are of, as ``client`` names it.
+        wire: even where no fault or story needs it.
+        to: one after the other; under a nemesis that upgrades as far as it comes.
+        protocol: as the release that has it; empty: the brokers' own. So is ``format``.
         external: the cluster, where the driver is ``external``.
     """
 
-    kafka: str
+    kafka: Annotated[str, Option("Release, as highwater versions names it.")]
     schema: int = SCHEMA_VERSION
-    driver: str = "local"
-    brokers: int = 3
-    controllers: int = 1
+    driver: Annotated[str, Option("Cluster driver: local or docker.", name="cluster")] = "local"
+    brokers: Annotated[
+        int, Option("Brokers, and replicas of each partition: {}.", limits.BROKERS)
+    ] = 3
+    controllers: Annotated[
+        int, Option("KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5.")
+    ] = 1
     topic: Topic = Topic()
     workload: Workload = Workload()
-    story: str | None = None
-    nemesis: tuple[str, ...] = ()
-    budget: dict[str, int] = {}
-    overlap: int = 1
+    story: Annotated[
+        str | None, Option("Scripted schedule, such as loss; docs/faults.md lists them.")
+    ] = None
+    nemesis: Annotated[
+        tuple[str, ...],
+        Option(
+            "Faults to mix at random, with weights: kill@leader=3,pause (docs/faults.md); or none."
+            f" A weight is {limits.WEIGHT.says}.",
+            notation=_NEMESIS,
+            default="",
+        ),
+    ] = ()
+    budget: Annotated[
+        dict[str, int],
+        Option(
+            "At most so many of a fault, and brokers with a fault at a time: kill=5,brokers=1; of a"
+            f" fault {limits.TIMES.says}, of brokers 1 to --brokers.",
+            notation=_BUDGET,
+        ),
+    ] = {}
+    overlap: Annotated[
+        int, Option("Sequences of faults at the same time, {}, with a nemesis.", limits.OVERLAP)
+    ] = 1
     steps: Steps = ()
     schedule: dict[str, Any] | None = None
-    duration_s: float = 0.0
-    seed: int = 0
+    duration_s: Annotated[
+        float,
+        Option(
+            "How long faults go on: 60s, 2m; {.lasting}, 1.5s at least for a nemesis; not with a"
+            " story.",
+            limits.FAULTS_S,
+            "seconds of faults",
+            name="duration",
+            typed="--for",
+            notation=_DURATION,
+            default="30s",
+        ),
+    ] = 0.0
+    seed: Annotated[int, Option("Seed of all random choices.", unit="seeds")] = 0
     broker_config: dict[str, str] = {}
-    wire: bool = False
-    wire_clients: bool = False
-    to: tuple[str, ...] = ()
-    protocol: str = ""
-    format: str = ""
-    trace_flushes: bool = False
-    log_dirs: int = 1
-    racks: int = 0
-    tiered: bool = False
-    client: str = LIBRDKAFKA
-    reader_client: str = LIBRDKAFKA
+    wire: Annotated[bool, Option("Put the wire between brokers, and record what passes.")] = False
+    wire_clients: Annotated[bool, Option("Put the wire between clients and brokers, too.")] = False
+    to: Annotated[
+        tuple[str, ...],
+        Option("Releases to upgrade to: before a story, or by the fault upgrade.", notation=_NAMES),
+    ] = ()
+    protocol: Annotated[
+        str,
+        Option("Newest inter.broker.protocol.version (KRaft: metadata.version) to speak: 0.10.2."),
+    ] = ""
+    format: Annotated[str, Option("Newest log.message.format.version to write.")] = ""
+    trace_flushes: Annotated[
+        bool, Option("Trace what brokers flush, for the fault torn-files.")
+    ] = False
+    log_dirs: Annotated[int, Option("Log directories of each broker, {}.", limits.LOG_DIRS)] = 1
+    racks: Annotated[
+        int, Option("Racks of brokers and readers, who fetch from a follower in theirs; 0: none.")
+    ] = 0
+    tiered: Annotated[bool, Option("Brokers have a remote tier (KIP-405), since 3.6.")] = False
+    client: Annotated[
+        str,
+        Option(
+            "Library of the producers: librdkafka, java, Java's of a release (java:3.9.2),"
+            " kafka-python or aiokafka."
+        ),
+    ] = LIBRDKAFKA
+    reader_client: Annotated[
+        str, Option("Library of the readers, and of the members of a group, named as of --client.")
+    ] = LIBRDKAFKA
     external: External | None = None
 
     def __post_init__(self) -> None:
@@ -206,11 +297,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def software(self) -> str:
         """The software of its brokers, in words: ``0.11.0.3 with protocol 0.10.2``."""
         runs = self.played_on if self.story else " to ".join((self.kafka, *self.to[-1:]))
-        caps = " and ".join(f"{what} {most}" for what, most in self._caps() if most)
+        limited = {"protocol": self.protocol, "format": self.format}
+        caps = " and ".join(f"{what} {most}" for what, most in limited.items() if most)
         return f"{runs} with {caps}" if caps else runs
-
-    def _caps(self) -> tuple[tuple[str, str], ...]:
-        return ("protocol", self.protocol), ("format", self.format)
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -289,24 +378,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             return False
         if self.story or self.schedule is not None:
             return True
-        topic, workload = self.topic, self.workload
+        topic, workload, plain = self.topic, self.workload, self.topic
         config, brokers = derived(keys=workload.keys > 0, tiered=self.tiered)
-        plain = (
-            topic
-            if topic.like and self.external
-            else Topic(
-                name=topic.name if self.external else Topic().name,
-                partitions=topic.partitions,
-                replication_factor=topic.replication_factor if self.external else self.brokers,
-                min_insync_replicas=topic.min_insync_replicas,
-                unclean_leader_election=topic.unclean_leader_election,
-                config=config,
-            )
-        )
+        if self.external is None:
+            plain = replace(topic, name=Topic().name, replication_factor=self.brokers)
+        if not (topic.like and self.external):
+            plain = replace(plain, added=0, config=config, like=None)
         grouped = workload.group_protocol == CLASSIC or workload.subscribe > 0
         idempotent = workload.idempotence or not workload.transactions
         brokers = {} if self.external else brokers
-        plan = msgspec.structs.replace(self, topic=plain, broker_config=brokers)
+        plan = replace(self, topic=plain, broker_config=brokers)
         return grouped and idempotent and plan == self
 
     def command(self) -> str:
@@ -317,43 +398,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """
         if not self.has_options:
             return "highwater replay plan.json"
-        rolls = self.rolls
         if self.schedule is not None:
-            words = ["highwater model replay schedule.json", f"--kafka {self.kafka}"]
-            words += [f"--cluster {self.driver}"] if self.driver != "local" else []
+            words = ["highwater model replay schedule.json", *as_typed(self, "kafka")]
+            words += as_typed(self, "cluster") if self.driver != "local" else []
             own_client = self.client == LIBRDKAFKA and "model" not in self.schedule
-            words += [] if own_client else [f"--client {self.client}"]
-            return " ".join([*words, f"--seed {self.seed}"])
-        words = [f"highwater {'rolling' if rolls else 'run'}", f"--kafka {self.kafka}"]
-        words.append(f"--acks {self.workload.acks}")
-        words.append(f"--min-isr {self.topic.min_insync_replicas}")
-        if self.topic.unclean_leader_election:
-            words.append("--unclean")
+            words += [] if own_client else as_typed(self, "client")
+            return " ".join([*words, *as_typed(self, "seed")])
+        rolls = self.rolls
+        words = [f"highwater {'rolling' if rolls else 'run'}"]
+        words += as_typed(self, "kafka", "acks", "min_isr", "unclean")
         if self.external is not None:
             words.append(f"--inventory {shlex.quote(self.external.inventory)}")
             words.append(f"--confirm {self.external.code or self.external.cluster_id}")
             words += ["--like ./plan.json"] if self.topic.like else []
         elif self.driver != "local":
-            words.append(f"--cluster {self.driver}")
-        if self.story:
-            words.append(f"--story {self.story}")
-        else:
-            words += [] if rolls else [f"--nemesis {','.join(self.nemesis) or 'none'}"]
-            words.append(f"--for {exact(self.duration_s)}s")
-        words += _differences(self)
-        words += [f"--to {','.join(self.to)}"] if self.to else []
-        words += [f"--{what} {most}" for what, most in self._caps() if most]
-        words += [f"--controllers {self.controllers}"] if self.controllers > 1 else []
-        words += ["--trace-flushes"] if self.trace_flushes else []
-        words += [f"--log-dirs {self.log_dirs}"] if self.log_dirs > 1 else []
-        words += [f"--racks {self.racks}"] if self.racks else []
-        words += [f"--client {self.client}"] if self.client != LIBRDKAFKA else []
-        readers = self.reader_client
-        words += [f"--reader-client {readers}"] if readers != LIBRDKAFKA else []
-        words += ["--wire"] if self.wire else []
-        words += ["--wire-clients"] if self.wire_clients else []
-        words += [] if rolls else [f"--seed {self.seed}"]
-        return " ".join(words)
+            words += as_typed(self, "cluster")
+        happens = ("story",) if self.story else ("duration",) if rolls else ("nemesis", "duration")
+        words += as_typed(self, *happens, *_changed(self))
+        return " ".join([*words, *([] if rolls else as_typed(self, "seed"))])
 
 
 def rack_of(number: int, racks: int) -> str:
@@ -365,44 +427,27 @@ class _SchemaOnly(msgspec.Struct):
     schema: int
 
 
-def _differences(plan: Plan) -> list[str]:
-    """Return the options that are not at the defaults of ``highwater run``."""
-    base, ours = Workload(), plan.workload
-    budget = ",".join(f"{name}={most}" for name, most in plan.budget.items())
-    options: list[tuple[str, object, object]] = [
-        ("--producers", 0 if plan.story else base.producers, ours.producers),
-        ("--consumers", base.consumers, ours.consumers),
-        ("--rate", exact(base.rate), exact(ours.rate) if ours.rate else "max"),
-        (
-            "--record-bytes",
-            ours.record_bytes if plan.story else base.record_bytes,
-            ours.record_bytes,
-        ),
-        ("--compression", base.compression, ours.compression),
-        ("--overlap", 1, plan.overlap),
-        ("--budget", "", budget),
-        ("--partitions", Topic().partitions if plan.story else 0, plan.topic.partitions),
-        ("--brokers", plan.brokers if plan.external else Topic().replication_factor, plan.brokers),
-        ("--delivery-timeout", base.delivery_timeout_s, ours.delivery_timeout_s),
-        ("--aborts", base.aborts, ours.aborts),
-        ("--isolation", ",".join(base.isolation), ",".join(ours.isolation)),
-        ("--subscribe", base.subscribe, ours.subscribe),
-        ("--share", base.share, ours.share),
-        ("--group-protocol", base.group_protocol, ours.group_protocol),
-        ("--churn", base.churn_s, ours.churn_s),
-        ("--keys", base.keys, ours.keys),
-        ("--tombstones", base.tombstones, ours.tombstones),
-    ]
-    words = [f"{name} {_word(name, value)}" for name, default, value in options if value != default]
-    switches = (
-        ("--idempotence", ours.idempotence and not ours.transactions),
-        ("--transactions", ours.transactions),
-        ("--transform", ours.transform),
-        ("--tiered", plan.tiered),
-    )
-    return words + [name for name, on in switches if on]
+_AT_FIRST: Final = frozenset(
+    ("kafka", "acks", "min_isr", "unclean", "cluster", "story", "nemesis", "duration")
+)
+_NEXT: Final = (
+    *("producers", "consumers", "rate", "record_bytes", "compression", "overlap", "budget"),
+    *("partitions", "brokers", "delivery_timeout", "aborts", "isolation", "subscribe", "share"),
+    *("group_protocol", "churn", "keys", "tombstones"),
+)
+"""The order of options in commands; others come after these, in the order of a plan's fields."""
 
 
-def _word(option: str, value: object) -> str:
-    seconds = "s" if option in {"--delivery-timeout", "--churn"} else ""
-    return f"{exact(value)}{seconds}" if isinstance(value, int | float) else str(value)
+def _changed(plan: Plan) -> list[str]:
+    """Return the names of settings that are not at the defaults of ``highwater run``."""
+    ours = plan.workload
+    usual = Workload(idempotence=ours.transactions and ours.idempotence)
+    if plan.story:
+        usual = replace(usual, producers=0, record_bytes=ours.record_bytes)
+    topic = Topic(partitions=Topic().partitions if plan.story else 0)
+    base = Plan(kafka=plan.kafka, topic=topic, workload=usual, seed=plan.seed)
+    if plan.external:
+        base = replace(base, brokers=plan.brokers)
+    options = options_of(Plan)
+    names = [name for name in dict.fromkeys((*_NEXT, *options)) if name not in _AT_FIRST]
+    return [name for name in names if options[name].of(plan) != options[name].of(base)]

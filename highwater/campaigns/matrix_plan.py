@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from highwater.clusters.drivers import find_driver
 from highwater.harness.base.errors import UsageError
@@ -20,12 +20,13 @@ from highwater.harness.runs.matrix_cells import (
     SkippedCombination,
     delivery_of,
 )
-from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.plan import Plan
 from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.schedules.generator import check_duration
 from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.cluster_pool import ClusterKey
 from highwater.runtime.preflight import check_plan
+from highwater.runtime.requested_plan import requested_plan
 
 
 def lay_out(axes: Axes) -> Matrix:
@@ -50,50 +51,16 @@ def lay_out(axes: Axes) -> Matrix:
 
 def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
     """Return the plan of a cell's run."""
+    names = ("kafka", "acks", "min_isr", "unclean", "seed", "client", "reader_client")
+    given = {name: getattr(setting, name) for name in names} | {"cluster": setting.driver}
+    if setting.delivery == "idempotent":
+        given["idempotence"] = True
     if setting.story is not None:
-        plan = find_story(setting.story).plan(
-            setting.kafka,
-            seed=setting.seed,
-            acks=setting.acks,
-            unclean=setting.unclean,
-            driver=setting.driver,
-        )
-        topic = replace(plan.topic, min_insync_replicas=setting.min_isr)
-        idempotence = plan.workload.idempotence or setting.delivery == "idempotent"
-        workload = replace(plan.workload, idempotence=idempotence)
-        return replace(
-            plan,
-            topic=topic,
-            client=setting.client,
-            reader_client=setting.reader_client,
-            workload=workload,
-        )
-    return Plan(
-        kafka=setting.kafka,
-        driver=setting.driver,
-        nemesis=tuple(filter(None, (setting.nemesis or "").split(","))),
-        duration_s=duration_s,
-        seed=setting.seed,
-        topic=Topic(
-            partitions=3,
-            min_insync_replicas=setting.min_isr,
-            unclean_leader_election=setting.unclean,
-        ),
-        workload=_workload(setting),
-        client=setting.client,
-        reader_client=setting.reader_client,
-    )
-
-
-def _workload(setting: MatrixSetting) -> Workload:
-    group = parse_values.group(0, setting.group_protocol or None)
-    return Workload(
-        acks=setting.acks,
-        idempotence=setting.delivery != PLAIN,
-        transactions=setting.delivery == "transactional",
-        share=setting.share,
-        **group,
-    )
+        return requested_plan(given | {"story": setting.story})
+    given["transactions"] = setting.delivery == "transactional"
+    given |= {"nemesis": setting.nemesis or "none", "duration": duration_s}
+    given |= {"group_protocol": setting.group_protocol} if setting.group_protocol else {}
+    return requested_plan(given | {"share": setting.share})
 
 
 def grouped(cells: Sequence[MatrixCell], *, duration_s: float) -> list[list[MatrixCell]]:

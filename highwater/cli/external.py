@@ -41,12 +41,10 @@ LikeOption = Annotated[
 ]
 
 
-def topic_options(
-    *, partitions: int | None, min_isr: int | None, unclean: bool | None
-) -> dict[str, str]:
-    """Return the settings of a topic that the command line gives, as Kafka spells them."""
-    given = {"partitions": partitions, MIN_ISR: min_isr, UNCLEAN: unclean}
-    return {name: str(value).lower() for name, value in given.items() if value is not None}
+def topic_options(given: Mapping[str, object]) -> dict[str, str]:
+    """Return those of a run's given settings that are its topic's, as Kafka spells them."""
+    names = {"partitions": "partitions", "min_isr": MIN_ISR, "unclean": UNCLEAN}
+    return {names[name]: str(value).lower() for name, value in given.items() if name in names}
 
 
 def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:

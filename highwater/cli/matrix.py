@@ -4,9 +4,10 @@ import contextlib
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
@@ -14,11 +15,18 @@ from rich.text import Text
 from typer import Option
 
 from highwater import console
-from highwater.cli.options.common import DEFAULT_STORE, StoreOption, on_spark
+from highwater.cli.options.common import (
+    DEFAULT_STORE,
+    StoreOption,
+    group_of,
+    spark_options,
+    takes,
+)
 from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
 from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.matrix_cells import (
     DELIVERIES,
@@ -27,45 +35,59 @@ from highwater.harness.runs.matrix_cells import (
     MatrixFolder,
     MatrixRow,
 )
-from highwater.harness.runs.plan import Topic
+from highwater.harness.runs.options import options_of, several
+from highwater.harness.runs.plan import Plan, Topic
 
 _WIDE: Final = 13
 """Rows of the page that fit on a terminal as columns."""
 
 
-@on_spark
+_FIELDS: Final = {
+    "kafka": "kafkas",
+    "story": "stories",
+    "acks": "acks",
+    "min_isr": "min_isrs",
+    "unclean": "uncleans",
+    "cluster": "drivers",
+    "client": "clients",
+    "reader_client": "reader_clients",
+    "group_protocol": "group_protocols",
+    "share": "shares",
+    "seed": "seeds",
+}
+"""Settings of a plan that are axes, and their fields in ``Axes``."""
+
+_AXES: Final = {name: several(options_of(Plan)[name]) for name in _FIELDS}
+
+
+@takes(
+    given=group_of(
+        _AXES | {"cluster": replace(_AXES["cluster"], typed="--cluster --driver")},
+        kafka="Releases, separated by commas, or all.  [default: all]",
+        story="Scripted schedules.  [default: loss,divergence]",
+        acks="Of 0, 1 and all.",
+        min_isr=f"min.insync.replicas, each 1 to {Topic().replication_factor}.",
+        unclean="Unclean elections: false, true or both.  [default: false]",
+        cluster="Cluster drivers: local, docker.",
+        client="Libraries of the producers: librdkafka, java, java:RELEASE, kafka-python,"
+        " aiokafka.",
+        reader_client="Libraries of the readers and of groups, the same names.",
+        group_protocol="Protocols of a group of three readers beside a nemesis: classic, consumer."
+        "  [default: (no group)]",
+        share="Members of a share group (KIP-932) beside a nemesis, 0 for none.",
+        seed="Seeds: a run for each.",
+    ),
+    spark=spark_options,
+)
 def matrix(  # noqa: PLR0913 - a command's options are its arguments
     *,
-    kafka: Annotated[str, Option(help="Releases, separated by commas, or all.")] = "all",
-    story: Annotated[
-        str | None, Option(help="Scripted schedules.  [default: loss,divergence]")
-    ] = None,
+    given: dict[str, Any],
     nemesis: Annotated[
         list[str] | None, Option(help="Faults to mix at random, kill,pause; once for each mix.")
     ] = None,
     duration: Annotated[
         str, Option("--for", help=f"How long each mix goes on, {limits.FAULTS_S.lasting}.")
     ] = "30s",
-    acks: Annotated[str, Option(help="Of 0, 1 and all.")] = "all",
-    min_isr: Annotated[
-        str,
-        Option("--min-isr", help=f"min.insync.replicas, each 1 to {Topic().replication_factor}."),
-    ] = "1",
-    unclean: Annotated[str, Option(help="Unclean elections: false, true or both.")] = "false",
-    driver: Annotated[
-        str, Option("--cluster", "--driver", help="Cluster drivers: local, docker.")
-    ] = "local",
-    client: Annotated[
-        str,
-        Option(
-            help="Libraries of the producers: librdkafka, java, java:RELEASE, kafka-python,"
-            " aiokafka."
-        ),
-    ] = "librdkafka",
-    reader_client: Annotated[
-        str,
-        Option("--reader-client", help="Libraries of the readers and of groups, the same names."),
-    ] = "librdkafka",
     delivery: Annotated[
         str | None,
         Option(
@@ -73,17 +95,6 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             " story, as it does]"
         ),
     ] = None,
-    group_protocol: Annotated[
-        str | None,
-        Option(
-            help="Protocols of a group of three readers beside a nemesis: classic, consumer.",
-            show_default="no group",
-        ),
-    ] = None,
-    share: Annotated[
-        str, Option(help="Members of a share group (KIP-932) beside a nemesis, 0 for none.")
-    ] = "0",
-    seed: Annotated[str, Option(help="Seeds: a run for each.")] = "0",
     jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
     name: Annotated[
         str | None, Option(help="Name of its folder in the store.  [default: matrix-<time>]")
@@ -100,24 +111,17 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
 ) -> None:
     """Run releases against settings and faults, many runs a cluster, and show all on one page."""
     from highwater.campaigns.matrix_run import perform
-    from highwater.harness.releases.catalogue import CATALOGUE
 
     if resume is None:
+        mixes = tuple(parse_values.nemesis(mix) for mix in nemesis or ())
+        if given.get("kafka", "all") == "all":
+            given["kafka"] = ",".join(CATALOGUE)
+        given.setdefault("story", "none" if mixes else "loss,divergence")
         axes = Axes(
-            kafkas=tuple(CATALOGUE) if kafka == "all" else parse_values.names(kafka),
-            stories=parse_values.names(story or ("" if nemesis else "loss,divergence")),
-            nemeses=tuple(parse_values.nemesis(mix) for mix in nemesis or ()),
-            acks=tuple(parse_values.acks(value) for value in parse_values.names(acks)),
-            min_isrs=parse_values.numbers(min_isr, "min.insync.replicas"),
-            uncleans=parse_values.switches(unclean),
-            drivers=parse_values.names(driver),
-            seeds=parse_values.numbers(seed, "seeds"),
-            clients=parse_values.names(client),
-            reader_clients=parse_values.names(reader_client),
-            deliveries=_deliveries(delivery),
-            group_protocols=parse_values.names(group_protocol or "") or ("",),
-            shares=parse_values.numbers(share, "share groups"),
+            nemeses=mixes,
+            deliveries=_deliveries(delivery or ""),
             duration_s=parse_values.duration(duration),
+            **{_FIELDS[name]: _AXES[name].value(text) for name, text in given.items()},
         )
         folder = _create(axes, store, name)
     else:
@@ -127,8 +131,8 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     finish(folder, rows, expect=expect, as_json=as_json)
 
 
-def _deliveries(words: str | None) -> tuple[Delivery, ...]:
-    names = dict.fromkeys(parse_values.names(words or ""))
+def _deliveries(text: str) -> tuple[Delivery, ...]:
+    names = parse_values.names(text)
     if unknown := [name for name in names if name not in DELIVERIES]:
         raise UsageError(
             f"{unknown[0]} is no way to deliver", hint=f"There are {', '.join(DELIVERIES)}."

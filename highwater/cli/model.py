@@ -5,29 +5,37 @@ Exit codes: 0 holds within the scope, 1 broken, 2 wrong usage, 3 unknown: a limi
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer import Argument, Option
 
 from highwater import console
-from highwater.checkers.model.protocol.scope import BOUNDS
+from highwater.checkers.model.protocol.scope import BOUNDS, By, Scope
 from highwater.cli.model_rules import rules
-from highwater.cli.options.common import DEFAULT_STORE, StoreOption, on_spark
+from highwater.cli.options.common import (
+    DEFAULT_STORE,
+    StoreOption,
+    group_of,
+    spark_options,
+    takes,
+)
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.files import require_writable
 from highwater.harness.base.limits import Limit
 from highwater.harness.base.spark_options import SparkOptions
-from highwater.harness.runs import parse_values
+from highwater.harness.runs import options, parse_values
+from highwater.harness.runs.plan import Plan
 
 if TYPE_CHECKING:
-    from highwater.checkers.model.protocol.scope import By
     from highwater.checkers.model.search.breadth_first import Limits, SearchProgress
+    from highwater.checkers.model.search.kafka_model import ModelSettings
     from highwater.checkers.model.search.result import SearchAnswer
+    from highwater.checkers.model.transactions.transaction_machine import TransactionSettings
 
 app = typer.Typer(
     name="model",
@@ -36,19 +44,53 @@ app = typer.Typer(
 )
 
 _DRAWING_SUFFIXES = (".html", ".svg")
-_REPLICAS_ONLY = (
-    *("acks", "brokers", "records", "failures", "moves", "late", "min_isr", "unclean", "by"),
-    *("by_hand", "batch", "failovers", "wipes", "joins", "reassignments"),
-    *("stops", "old_format"),
-)
+
+
+def _bound(name: str, text: str) -> options.Option:
+    usual = getattr(Scope(), name)
+    return options.Option(f"{text}, {Limit(*BOUNDS[name]).says}.", default=str(usual), kind=int)
+
+
+def _step(text: str) -> By:
+    granularities: dict[str, By] = {"message": "message", "round": "round"}
+    if text not in granularities:
+        raise UsageError(f"a step cannot be a {text!r}", hint="It is a message or a round.")
+    return granularities[text]
+
+
+_SCOPE: Final = {
+    "acks": options.Option(
+        "0, 1 or all.", notation=options.Notation(parse_values.acks), default="all"
+    ),
+    "brokers": _bound("brokers", "Replicas"),
+    "records": _bound("records", "Records sent at most"),
+    "failures": _bound("failures", "Kills, pauses and lags at most"),
+    "moves": _bound("moves", "Leadership moves and orderly stops at most"),
+    "late": _bound("late", "Fetch answers that arrive late at most"),
+    "batch": _bound("batch", "Records in one batch at most"),
+    "failovers": _bound("failovers", "Controllers that die at most"),
+    "wipes": _bound("wipes", "Disks replaced outside of the ISR at most"),
+    "joins": _bound("joins", "Requests for a larger ISR that are late at most"),
+    "reassignments": _bound("reassignments", "Requests for other replicas at most"),
+    "min_isr": options.Option("min.insync.replicas, 1 to --brokers.", default="1", kind=int),
+    "unclean": options.Option("Allow unclean elections.", kind=bool),
+    "by_hand": options.Option(
+        "Let an operator elect any live replica where no broker leads.", kind=bool
+    ),
+    "by": options.Option(
+        "What a step is: message (real brokers of ZooKeeper follow), or round (all do).",
+        notation=options.Notation(_step),
+        default="message",
+    ),
+    "stops": options.Option(
+        "Let a planned move be an orderly stop.",
+        typed="--stops/--no-stops",
+        default="stops",
+        kind=bool,
+    ),
+    "old_format": options.Option("Write records as before 0.11, without epochs.", kind=bool),
+}
 """Options of ``explore`` that the model of transactions does not have."""
-
-_TRANSACTIONS_ONLY = ("client", "bound")
-"""Options of ``explore`` that the model of replicas does not have."""
-
-
-def _within(name: str) -> str:
-    return Limit(*BOUNDS[name]).says
 
 
 @app.callback()
@@ -60,63 +102,24 @@ app.command()(rules)
 
 
 @app.command()
+@takes(given=group_of(_SCOPE))
 def explore(  # noqa: PLR0913 - a command's options are its arguments
-    context: typer.Context,
     *,
     kafka: Annotated[str, Option(help="Release, as highwater versions names it.")],
-    acks: Annotated[str, Option(help="0, 1 or all.")] = "all",
     invariant: Annotated[
         str, Option(help="What must hold: names with commas, promises, or all.")
     ] = "promises",
-    brokers: Annotated[int, Option(help=f"Replicas, {_within('brokers')}.")] = 3,
-    records: Annotated[int, Option(help=f"Records sent at most, {_within('records')}.")] = 2,
-    failures: Annotated[
-        int, Option(help=f"Kills, pauses and lags at most, {_within('failures')}.")
-    ] = 1,
-    moves: Annotated[
-        int, Option(help=f"Leadership moves and orderly stops at most, {_within('moves')}.")
-    ] = 2,
-    late: Annotated[
-        int, Option(help=f"Fetch answers that arrive late at most, {_within('late')}.")
-    ] = 0,
-    batch: Annotated[int, Option(help=f"Records in one batch at most, {_within('batch')}.")] = 1,
-    failovers: Annotated[
-        int, Option(help=f"Controllers that die at most, {_within('failovers')}.")
-    ] = 0,
-    wipes: Annotated[
-        int, Option(help=f"Disks replaced outside of the ISR at most, {_within('wipes')}.")
-    ] = 0,
-    joins: Annotated[
-        int, Option(help=f"Requests for a larger ISR that are late at most, {_within('joins')}.")
-    ] = 0,
-    reassignments: Annotated[
-        int,
-        Option(help=f"Requests for other replicas at most, {_within('reassignments')}."),
-    ] = 0,
-    min_isr: Annotated[int, Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")] = 1,
-    unclean: Annotated[bool, Option("--unclean", help="Allow unclean elections.")] = False,
-    by_hand: Annotated[
-        bool,
-        Option("--by-hand", help="Let an operator elect any live replica where no broker leads."),
-    ] = False,
-    by: Annotated[
-        str,
-        Option(
-            help="What a step is: message (real brokers of ZooKeeper follow), or round (all do)."
-        ),
-    ] = "message",
-    stops: Annotated[
-        bool, Option("--stops/--no-stops", help="Let a planned move be an orderly stop.")
-    ] = True,
-    old_format: Annotated[
-        bool, Option("--old-format", help="Write records as before 0.11, without epochs.")
-    ] = False,
+    given: dict[str, Any],
     transactions: Annotated[
         bool, Option("--transactions", help="Search the model of transactions instead.")
     ] = False,
     client: Annotated[
-        str, Option(help="With --transactions: librdkafka, java, or java-v1 (without KIP-890).")
-    ] = "librdkafka",
+        str | None,
+        Option(
+            help="With --transactions: librdkafka, java, or java-v1 (without KIP-890)."
+            "  [default: librdkafka]"
+        ),
+    ] = None,
     bound: Annotated[
         list[str] | None,
         Option(metavar="NAME=NUMBER", help="With --transactions: a bound, see docs/model.md."),
@@ -140,47 +143,17 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Search all interleavings of a small cluster for the shortest way to break a promise."""
-    from highwater.checkers.model.protocol.scope import Scope
-    from highwater.checkers.model.search.kafka_model import ModelSettings, invariants
     from highwater.checkers.model.search.result import search
-    from highwater.checkers.model.transactions.transaction_machine import (
-        TransactionSettings,
-        transaction_invariants,
-    )
     from highwater.cli.options import model
 
-    _only_for_this_model(context, transactions=transactions)
     question: ModelSettings | TransactionSettings
     if transactions:
-        question = TransactionSettings(
-            kafka=kafka,
-            client=client,
-            scope=model.transaction_scope(bound or []),
-            switched=_switched(rule or []),
-        )
-        names = transaction_invariants(parse_values.names(invariant))
+        _refuse(given, "with", "Bounds of transactions are --bound NAME=NUMBER: --bound records=3.")
+        question, names = _transactions(kafka, client, bound, rule, invariant)
     else:
-        scope = Scope(
-            brokers=brokers,
-            records=records,
-            failures=failures,
-            moves=moves,
-            late=late,
-            batch=batch,
-            failovers=failovers,
-            wipes=wipes,
-            joins=joins,
-            reassignments=reassignments,
-            acks=parse_values.acks(acks),
-            min_isr=min_isr,
-            unclean=unclean,
-            by_hand=by_hand,
-            by=_step(by),
-            stops=stops,
-            old_format=old_format,
-        )
-        question = ModelSettings(kafka=kafka, scope=scope, switched=_switched(rule or []))
-        names = invariants(parse_values.names(invariant))
+        others = {"client": client, "bound": bound}
+        _refuse(others, "without", "Add --transactions, or leave it out.")
+        question, names = _replicas(kafka, given, rule, invariant)
     question.rules()
     words = model.words_of(question)
     _check_drawn(report, words.drawings)
@@ -197,50 +170,69 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     raise typer.Exit(exit_code(answers))
 
 
-def _only_for_this_model(context: typer.Context, *, transactions: bool) -> None:
+def _transactions(
+    kafka: str,
+    client: str | None,
+    bounds: Sequence[str] | None,
+    rules: Sequence[str] | None,
+    invariants: str,
+) -> "tuple[TransactionSettings, tuple[str, ...]]":
+    from highwater.checkers.model.transactions.transaction_machine import (
+        TransactionSettings,
+        transaction_invariants,
+    )
+    from highwater.cli.options import model
+
+    question = TransactionSettings(
+        kafka=kafka,
+        client=client or "librdkafka",
+        scope=model.transaction_scope(bounds or []),
+        switched=_switched(rules or []),
+    )
+    return question, transaction_invariants(parse_values.names(invariants))
+
+
+def _replicas(
+    kafka: str, given: Mapping[str, Any], rules: Sequence[str] | None, invariant: str
+) -> "tuple[ModelSettings, tuple[str, ...]]":
+    from highwater.checkers.model.search.kafka_model import ModelSettings, invariants
+
+    scope = Scope(**{name: _SCOPE[name].value(value) for name, value in given.items()})
+    question = ModelSettings(kafka=kafka, scope=scope, switched=_switched(rules or []))
+    return question, invariants(parse_values.names(invariant))
+
+
+def _refuse(given: Mapping[str, object], word: str, hint: str) -> None:
     """Refuse options that the model of the question does not have."""
-    for name in _REPLICAS_ONLY if transactions else _TRANSACTIONS_ONLY:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+    for name, value in given.items():
+        if value not in (None, []):
             option = f"--{name.replace('_', '-')}"
-            if transactions:
-                raise UsageError(
-                    f"{option} says nothing with --transactions",
-                    hint="Bounds of transactions are --bound NAME=NUMBER, as in --bound records=3.",
-                )
-            raise UsageError(
-                f"{option} says nothing without --transactions",
-                hint="Add --transactions, or leave it out.",
-            )
+            raise UsageError(f"{option} says nothing {word} --transactions", hint=hint)
 
 
 @app.command()
-@on_spark
-def replay(  # noqa: PLR0913 - a command's options are its arguments
+@takes(
+    given=group_of(
+        options.options_of(Plan),
+        *("kafka", "seed", "min_isr", "cluster", "client"),
+        kafka="Releases, by commas.  [default: that of its search]",
+        seed="Seed of the first run; it rises by one.",
+        min_isr="min.insync.replicas.  [default: that of its search]",
+        cluster="Cluster driver: local, docker.",
+        client="Library of the producers: librdkafka, java, Java's of a release (java:3.9.2);"
+        " without transactions kafka-python or aiokafka, too.  [default: that of the search, or"
+        " librdkafka]",
+    ),
+    spark=spark_options,
+)
+def replay(
     file: Annotated[
         Path,
         Argument(help="A counterexample, or a schedule; or one of Highwater's own, by its name."),
     ],
     *,
-    kafka: Annotated[
-        str | None, Option(help="Releases, by commas.  [default: that of its search]")
-    ] = None,
+    given: dict[str, Any],
     runs: Annotated[int, Option(min=1, max=1000, help="On each release.")] = 1,
-    seed: Annotated[int, Option(help="Seed of the first run; it rises by one.")] = 0,
-    min_isr: Annotated[
-        int | None,
-        Option("--min-isr", help="min.insync.replicas.  [default: that of its search]"),
-    ] = None,
-    cluster: Annotated[str, Option(help="Cluster driver: local, docker.")] = "local",
-    client: Annotated[
-        str | None,
-        Option(
-            help="Library of the producers: librdkafka, java, Java's of a release (java:3.9.2);"
-            " without transactions kafka-python or aiokafka, too.  [default: that of the search,"
-            " or librdkafka]",
-            show_default=False,
-        ),
-    ] = None,
     store: StoreOption = DEFAULT_STORE,
     report: Annotated[
         Path | None,
@@ -257,8 +249,8 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.campaigns import model_schedules as work
     from highwater.harness.runs.store import Store
 
-    source = work.Source.load(file, min_isr=min_isr, client=client)
-    kafkas = parse_values.names(kafka or source.content.kafka)
+    source = work.Source.load(file, min_isr=given.get("min_isr"), client=given.get("client"))
+    kafkas = parse_values.names(given.get("kafka") or source.content.kafka)
     folder = report if report is not None and not report.suffix else None
     if folder is None:
         _check_drawn(report)
@@ -270,8 +262,8 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
             kafkas,
             Store(store),
             runs=runs,
-            seed=seed,
-            driver=cluster,
+            seed=given.get("seed", 0),
+            driver=given.get("cluster", "local"),
             spark=spark,
             progress=progress,
         )
@@ -311,13 +303,6 @@ def exit_code(answers: "Sequence[SearchAnswer[Any]]") -> int:
     if any(answer.holds is False for answer in answers):
         return BROKEN
     return UNKNOWN if any(answer.holds is None for answer in answers) else OK
-
-
-def _step(text: str) -> "By":
-    granularities: dict[str, By] = {"message": "message", "round": "round"}
-    if text not in granularities:
-        raise UsageError(f"a step cannot be a {text!r}", hint="It is a message or a round.")
-    return granularities[text]
 
 
 def _switched(texts: Sequence[str]) -> dict[str, bool]:

@@ -1,44 +1,34 @@
 """The command ``highwater soak``: seeded random runs for hours, and their summary."""
 
 import sys
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Option
 
 from highwater import console
-from highwater.cli.options.common import DEFAULT_STORE, ControllersOption, StoreOption, on_spark
-from highwater.cli.options.workload import GroupProtocolOption
+from highwater.cli.options.common import (
+    DEFAULT_STORE,
+    StoreOption,
+    group_of,
+    spark_options,
+    takes,
+)
 from highwater.harness.base import limits
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import parse_values
+from highwater.harness.runs.options import options_of
+from highwater.harness.runs.plan import Plan
+
+if TYPE_CHECKING:
+    from highwater.campaigns.soak_run import Bounds
+
+_Library = Literal["librdkafka", "java", "kafka-python", "aiokafka"]
 
 
-@on_spark
-def soak(  # noqa: PLR0913 - a command's options are its arguments
+def _bounds(
     *,
     lasts: Annotated[str, Option("--for", help="Begin no run after this time.")] = "12h",
-    seed: Annotated[int, Option(help="Seed of all runs, together with their numbers.")] = 0,
-    kafka: Annotated[str, Option(help="Releases, separated by commas, or all.")] = "all",
-    cluster: Annotated[str, Option("--cluster", help="Cluster driver.")] = "local",
-    controllers: ControllersOption = 1,
-    client: Annotated[
-        Literal["librdkafka", "java", "kafka-python", "aiokafka"],
-        Option(help="Library of the producers."),
-    ] = "librdkafka",
-    reader_client: Annotated[
-        Literal["librdkafka", "java", "kafka-python", "aiokafka"],
-        Option("--reader-client", help="Library of the readers, and of the members of groups."),
-    ] = "librdkafka",
-    group_protocol: GroupProtocolOption = None,
-    each_lasts: Annotated[
-        str | None,
-        Option(
-            "--each",
-            help=f"How long faults go on in a run, up to {limits.FAULTS_S.lasting.split()[-1]}."
-            "  [default: 12 to 45 s, by the seed]",
-        ),
-    ] = None,
     first: Annotated[int, Option(min=0, help="Number of the first run.")] = 0,
     runs: Annotated[
         int | None, Option(min=1, help="Runs at most.", show_default="no limit")
@@ -47,6 +37,42 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     keep_all: Annotated[
         bool, Option("--keep-all", help="Keep also runs in which nothing was wrong.")
     ] = False,
+) -> "Bounds":
+    from highwater.campaigns.soak_run import Bounds
+
+    return Bounds(
+        seconds=parse_values.duration(lasts), first=first, runs=runs, jobs=jobs, keep_all=keep_all
+    )
+
+
+@takes(
+    bounds=_bounds,
+    given=group_of(
+        options_of(Plan),
+        *("seed", "cluster", "controllers", "group_protocol"),
+        seed="Seed of all runs, together with their numbers.",
+        cluster="Cluster driver.",
+    ),
+    spark=spark_options,
+)
+def soak(  # noqa: PLR0913 - a command's options are its arguments
+    *,
+    bounds: "Bounds",
+    kafka: Annotated[str, Option(help="Releases, separated by commas, or all.")] = "all",
+    given: dict[str, Any],
+    client: Annotated[_Library, Option(help="Library of the producers.")] = "librdkafka",
+    reader_client: Annotated[
+        _Library,
+        Option("--reader-client", help="Library of the readers, and of the members of groups."),
+    ] = "librdkafka",
+    each_lasts: Annotated[
+        str | None,
+        Option(
+            "--each",
+            help=f"How long faults go on in a run, up to {limits.FAULTS_S.lasting.split()[-1]}."
+            "  [default: 12 to 45 s, by the seed]",
+        ),
+    ] = None,
     name: Annotated[
         str | None, Option(help="Name of its folder in the store.  [default: soak-<seed>]")
     ] = None,
@@ -61,36 +87,30 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     """
     from highwater.campaigns.nightly_plan import find_drivers, find_releases
     from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow
-    from highwater.campaigns.soak_run import OVERALL, Bounds, perform
+    from highwater.campaigns.soak_run import OVERALL, perform
     from highwater.campaigns.soak_summary import exit_code, markdown
     from highwater.nemesis.schedules.generator import check_duration
     from highwater.runtime.preflight import check_controllers, check_group_protocol
 
-    [driver] = find_drivers([cluster])
+    [driver] = find_drivers([given.pop("cluster", "local")])
     releases = find_releases(parse_values.names(kafka))
-    kafkas = tuple(release.name for release in releases if driver in release.drivers)
     each_s = None if each_lasts is None else parse_values.lasting(each_lasts)
     if each_s is not None:
         check_duration(each_s)
-    check_controllers(controllers)
-    if group_protocol is not None:
-        group = parse_values.group(0, group_protocol)
+    check_controllers(given.get("controllers", 1))
+    if "group_protocol" in given:
+        protocol = parse_values.group_protocol(given["group_protocol"])
         for kafka_release in releases:
-            check_group_protocol(group["group_protocol"], kafka_release)
+            check_group_protocol(protocol, kafka_release)
     whole = Soak(
-        seed=seed,
-        kafkas=kafkas,
+        kafkas=tuple(release.name for release in releases if driver in release.drivers),
         driver=driver,
-        controllers=controllers,
         client=client,
         reader_client=reader_client,
-        group_protocol=group_protocol or "",
         each_s=each_s,
+        **{"seed": 0, **given},
     )
-    folder = SoakFolder(store / (name or f"soak-{seed}"))
-    bounds = Bounds(
-        seconds=parse_values.duration(lasts), first=first, runs=runs, jobs=jobs, keep_all=keep_all
-    )
+    folder = SoakFolder(store / (name or f"soak-{whole.seed}"))
 
     def write(rows: list[SoakRow]) -> None:
         (folder.path / "summary.md").write_text(markdown(whole, rows), encoding="utf-8")

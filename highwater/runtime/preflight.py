@@ -23,6 +23,7 @@ from highwater.harness.runs.group_protocols import (
     SHARE_SINCE,
     GroupProtocol,
 )
+from highwater.harness.runs.options import options_of
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.nemesis.faults.registry import MESSAGE
@@ -92,29 +93,13 @@ def _check_external(plan: Plan) -> None:
 
 
 def _check_limits(plan: Plan) -> None:
-    topic, workload = plan.topic, plan.workload
+    topic = plan.topic
+    options = [option for option in options_of(Plan).values() if option.limit]
     bounds = [
-        (plan.brokers, *limits.BROKERS, "brokers"),
+        *((option.of(plan), *(option.limit or ()), option.unit) for option in options),
         (plan.racks, 0, plan.brokers, "racks"),
-        (plan.log_dirs, *limits.LOG_DIRS, "log directories of a broker"),
-        (topic.partitions, *limits.PARTITIONS, "partitions"),
         (topic.replication_factor, 1, plan.brokers, "replicas of a partition"),
         (topic.min_insync_replicas, 1, topic.replication_factor, "min.insync.replicas"),
-        (workload.producers, *limits.CLIENTS, "producers"),
-        (workload.consumers, *limits.CLIENTS, "consumers"),
-        (workload.subscribe, *limits.CLIENTS, "members of a group"),
-        (workload.share, *limits.CLIENTS, "members of a share group"),
-        (workload.aborts, *limits.ABORTS, "of all transactions aborted"),
-        (workload.keys, *limits.KEYS, "keys of records"),
-        (workload.tombstones, *limits.ABORTS, "of all records with keys deleting theirs"),
-        (workload.record_bytes, *limits.RECORD_BYTES, "bytes a record"),
-        (
-            workload.delivery_timeout_s,
-            *limits.DELIVERY_S,
-            "seconds until an unanswered send is info",
-        ),
-        (plan.duration_s, *limits.FAULTS_S, "seconds of faults"),
-        (plan.overlap, *limits.OVERLAP, "sequences of faults at the same time"),
         (len(plan.steps), *limits.STEPS, "steps"),
     ]
     for value, least, most, what in bounds:

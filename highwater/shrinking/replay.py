@@ -38,14 +38,17 @@ def refuse_external(plan: Plan) -> None:
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan from a file."""
+    """Read a plan from a file, as TOML if that is its suffix, else as JSON."""
     try:
-        return Plan.from_json(path.read_bytes())
+        text = path.read_bytes()
+        if path.suffix == ".toml":
+            text = msgspec.json.encode(msgspec.toml.decode(text))
+        return Plan.from_json(text)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except StoreError as error:
+    except (msgspec.MsgspecError, StoreError) as error:
         raise UsageError(
-            f"{path} holds no plan: {error.message}",
+            f"{path} holds no plan: {getattr(error, 'message', error)}",
             hint="A run's plan.json and what highwater shrink writes are plans; see"
             " docs/schedules.md.",
         ) from error

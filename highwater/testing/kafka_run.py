@@ -1,64 +1,17 @@
 """The fixture ``kafka_run``: performs a story, a nemesis or a plan for the test's case."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypedDict, Unpack
-
-from msgspec.structs import replace
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from highwater.harness.base.errors import HighwaterError, UsageError
 from highwater.harness.base.suggestions import nearest
-from highwater.harness.runs import parse_values
-from highwater.harness.runs.plan import Acks, Plan, Topic
-from highwater.harness.runs.topics.topic_settings import with_settings
+from highwater.harness.runs.options import options_of
+from highwater.harness.runs.plan import Plan
 from highwater.testing.parametrize import Case
 from highwater.testing.results import Result
 
 if TYPE_CHECKING:
     from highwater.testing.session import Laboratory
-
-
-class RunArguments(TypedDict, total=False):
-    """Keyword arguments of a run; settings that are not given are those of the test's case.
-
-    Attributes:
-        story: name of a scripted schedule.
-        nemesis: faults that a random schedule mixes: ``"kill,pause"``, a list, or ``"none"``.
-        duration: length of a random schedule, in seconds or as ``"20s"``; by default 30 s.
-        seed: seed of every random choice; by default 0.
-        acks: acknowledgements that producers wait for.
-        min_isr: min.insync.replicas.
-        unclean: whether unclean elections are allowed.
-        wire_clients: whether clients reach the brokers through the wire; by default they do not.
-        controllers: KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5; by default 1.
-        trace_flushes: whether the flushes of brokers' files are traced; by default they are not.
-        log_dirs: log directories of each broker, 1 to 9; by default 1.
-        racks: racks of brokers and readers, who fetch from a follower in theirs; by default 0.
-        client: library of the producers: ``"librdkafka"``, ``"java"``, ``"java:3.9.2"``,
-            ``"kafka-python"`` or ``"aiokafka"``; by default librdkafka, or what the story is about.
-        reader_client: library of the readers, and of the members of a group; by default librdkafka.
-        keys: keys of the records, on a compacted topic; by default 0: they have none.
-        tiered: whether brokers have a remote tier; by default they do not.
-        group_protocol: of a group of three readers beside a nemesis: ``"classic"`` or
-            ``"consumer"``; by default there is no group.
-    """
-
-    story: str
-    nemesis: str | Sequence[str]
-    duration: str | float
-    seed: int
-    acks: Acks
-    min_isr: int
-    unclean: bool
-    wire_clients: bool
-    controllers: int
-    trace_flushes: bool
-    log_dirs: int
-    racks: int
-    client: str
-    reader_client: str
-    keys: int
-    tiered: bool
-    group_protocol: str
 
 
 class KafkaRun:
@@ -81,15 +34,19 @@ class KafkaRun:
         return f"<kafka_run for {self.case.id} on {self.case.driver}>"
 
     def __call__(
-        self, plan: Plan | None = None, *, check: bool = True, **words: Unpack[RunArguments]
+        self,
+        plan: Plan | None = None,
+        *,
+        check: bool = True,
+        **words: Any,  # noqa: ANN401 - of each setting's type
     ) -> Result:
         """Perform a run and judge it.
 
         Args:
             plan: performed as it stands; or else
-            words: ``story="loss"``, or ``nemesis="kill,pause", duration="20s", seed=7``, and
-                ``acks``, ``min_isr`` and ``unclean`` where they differ from the case's, and
-                ``controllers=3``, or ``wire_clients=True`` for faults of clients and messages.
+            words: ``story="loss"``, or ``nemesis="kill,pause", duration="20s", seed=7``, and every
+                other option of ``highwater run`` about a plan, as ``min_isr=2`` or
+                ``wire_clients=True``. By default they are those of the test's case.
             check: whether a broken promise fails the test. Without it the result is returned, to
                 be examined.
 
@@ -109,7 +66,7 @@ class KafkaRun:
         result.assert_judged()
         return result
 
-    def plan(self, **words: Unpack[RunArguments]) -> Plan:
+    def plan(self, **words: Any) -> Plan:  # noqa: ANN401 - of each setting's type
         """Return the plan of a run for this case; change it with ``msgspec.structs.replace``.
 
         Raises:
@@ -117,7 +74,7 @@ class KafkaRun:
         """
         return make(self.case, **words)
 
-    def _ready(self, plan: Plan | None, words: RunArguments) -> Plan:
+    def _ready(self, plan: Plan | None, words: dict[str, Any]) -> Plan:
         if plan is None:
             return self.plan(**words)
         if words:
@@ -135,11 +92,12 @@ class KafkaRun:
         return plan
 
 
-def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
+def make(case: Case, **words: Any) -> Plan:  # noqa: ANN401 - of each setting's type
     """Return the plan of a run for a case."""
-    from highwater.nemesis.stories.registry import STORIES, find_story  # noqa: PLC0415 - imports brokers' clients
+    from highwater.nemesis.stories.registry import STORIES  # noqa: PLC0415 - imports brokers' clients
+    from highwater.runtime.requested_plan import requested_plan  # noqa: PLC0415 - as well
 
-    arguments = RunArguments.__annotations__
+    arguments = [name for name in options_of(Plan) if name not in {"kafka", "cluster"}]
     if unknown := [word for word in words if word not in arguments]:
         raise UsageError(
             f"kafka_run has no argument {unknown[0]!r}",
@@ -150,37 +108,5 @@ def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
             "kafka_run has neither a story nor a nemesis",
             hint=f'Write kafka_run(nemesis="kill,pause"), or name a story. {nearest("", STORIES)}',
         )
-    if "story" in words:
-        base = find_story(words["story"]).plan(case.kafka)
-    else:
-        duration_s = parse_values.duration(str(words.get("duration", "30s")))
-        base = Plan(kafka=case.kafka, topic=Topic(partitions=3), duration_s=duration_s)
-    faults = words.get("nemesis", "none")
-    topic = replace(
-        base.topic,
-        min_insync_replicas=words.get("min_isr", case.min_isr),
-        unclean_leader_election=words.get("unclean", case.unclean),
-    )
-    acks = parse_values.acks(str(words.get("acks", case.acks)))
-    plan = replace(
-        base,
-        driver=case.driver,
-        seed=words.get("seed", 0),
-        wire_clients=words.get("wire_clients", base.wire_clients),
-        controllers=words.get("controllers", base.controllers),
-        trace_flushes=words.get("trace_flushes", False),
-        log_dirs=words.get("log_dirs", base.log_dirs),
-        racks=words.get("racks", base.racks),
-        client=words.get("client", base.client),
-        reader_client=words.get("reader_client", base.reader_client),
-        nemesis=parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults)),
-        topic=topic,
-        workload=replace(
-            base.workload,
-            acks=acks,
-            keys=words.get("keys", 0),
-            **parse_values.group(base.workload.subscribe, words.get("group_protocol")),
-        ),
-        tiered=words.get("tiered", base.tiered),
-    )
-    return with_settings(plan)
+    settings = {name: getattr(case, name) for name in ("kafka", "acks", "min_isr", "unclean")}
+    return requested_plan({"cluster": case.driver} | settings | words)

@@ -13,8 +13,8 @@ from typing import Final
 
 from highwater.clusters.nodes.config_files import TIER_TASK_S
 from highwater.harness.releases.release import Release
-from highwater.harness.runs.remote_tier import remote_partition, remote_segment
 from highwater.harness.runs.store import REMOTE_TIER
+from highwater.harness.runs.topics.remote_tier import remote_partition, remote_segment
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.helpers import await_replicas, move_leader
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story

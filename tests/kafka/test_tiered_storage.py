@@ -9,8 +9,8 @@ from highwater.api import judge_all
 from highwater.checkers.spark.session import spark
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.plan import Plan, Topic
-from highwater.harness.runs.remote_tier import remote_segment
 from highwater.harness.runs.store import Store
+from highwater.harness.runs.topics.remote_tier import remote_segment
 from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.cluster_pool import ClusterPool

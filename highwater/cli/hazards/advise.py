@@ -22,7 +22,7 @@ from highwater.checkers.hazards.evaluate import (
     unread,
     worst,
 )
-from highwater.cli.options.common import JsonOption
+from highwater.cli.options.common import JsonOption, takes
 from highwater.clusters.external.client_properties import read_properties
 from highwater.clusters.external.cluster_survey import ClusterSurvey
 from highwater.clusters.external.release_ranges import named_release
@@ -51,23 +51,8 @@ _COLOURS: Final[dict[Status, str]] = {
 _OLDEST_CLIENT: Final = (0, 8)
 
 
-def advise(  # noqa: PLR0913 - a command's options are its arguments
+def _answers(
     *,
-    bootstrap: Annotated[
-        str, Option(metavar="HOST:PORT", help="Brokers to begin with, separated by commas.")
-    ],
-    command_config: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Kafka's client properties, for TLS and SASL."),
-    ] = None,
-    topic: Annotated[str, Option(metavar="PATTERN", help="Topics to look at, with * and ?.")] = "*",
-    internal: Annotated[
-        bool, Option("--internal", help="Look at Kafka's own topics (__…) as well.")
-    ] = False,
-    kafka: Annotated[
-        str | None,
-        Option(help="Release of the brokers; else a range, by what they support."),
-    ] = None,
     acks: Annotated[
         str | None, Option(help="The weakest acks of any producer: 0, 1 or all (-1 is all).")
     ] = None,
@@ -93,6 +78,37 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
         Literal["earliest", "latest", "none"] | None,
         Option(help="auto.offset.reset of consumers in groups; latest is Kafka's default."),
     ] = None,
+) -> dict[str, str]:
+    _check_client(client)
+    answers = {
+        "acks": acks and parse_values.acks(acks),
+        "power": power,
+        "transactions": transactions,
+        "client": client,
+        "offset-reset": offset_reset,
+    }
+    return {name: value for name, value in answers.items() if value}
+
+
+@takes(answers=_answers)
+def advise(
+    *,
+    bootstrap: Annotated[
+        str, Option(metavar="HOST:PORT", help="Brokers to begin with, separated by commas.")
+    ],
+    command_config: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Kafka's client properties, for TLS and SASL."),
+    ] = None,
+    topic: Annotated[str, Option(metavar="PATTERN", help="Topics to look at, with * and ?.")] = "*",
+    internal: Annotated[
+        bool, Option("--internal", help="Look at Kafka's own topics (__…) as well.")
+    ] = False,
+    kafka: Annotated[
+        str | None,
+        Option(help="Release of the brokers; else a range, by what they support."),
+    ] = None,
+    answers: dict[str, str],
     report: Annotated[
         Path | None, Option(metavar="FILE", help="Write a page about it, too.")
     ] = None,
@@ -107,17 +123,9 @@ def advise(  # noqa: PLR0913 - a command's options are its arguments
     access = read_properties(command_config) if command_config else {}
     dial = dialer(access, origin=str(command_config))
     named = named_release(kafka) if kafka else None
-    _check_client(client)
-    answers = {
-        "acks": acks and parse_values.acks(acks),
-        "power": power,
-        "transactions": transactions,
-        "client": client,
-        "offset-reset": offset_reset,
-    }
     with console.waiting("reading the cluster"):
         cluster = ClusterSurvey(bootstrap, dial, named).read(pattern=topic, internal=internal)
-    every = evaluate(cluster, {name: value for name, value in answers.items() if value})
+    every = evaluate(cluster, answers)
     if report is not None:
         from highwater.reports.pages.advice import write
 

@@ -2,20 +2,18 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.runs import options as declared
 from highwater.harness.runs import parse_values
 
 StoreOption = Annotated[Path, Option("--store", help="Folder of runs.", show_default=True)]
-ControllersOption = Annotated[
-    int, Option(help="KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5.")
-]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON on standard output.")]
 RunsArgument = Annotated[
     list[str], Argument(metavar="RUN...", help="Run directories or names, or those of one matrix.")
@@ -23,7 +21,7 @@ RunsArgument = Annotated[
 DEFAULT_STORE = Path("store")
 
 
-def _spark_options(
+def spark_options(
     *,
     spark_master: Annotated[
         str | None,
@@ -54,6 +52,11 @@ def _spark_options(
         ),
     ] = "2g",
 ) -> SparkOptions:
+    """Return the Spark that judges; a group of options.
+
+    Raises:
+        UsageError: a master and a server are named.
+    """
     if spark_master and spark_remote:
         raise UsageError(
             "--spark-master and --spark-remote exclude each other.",
@@ -67,21 +70,66 @@ def _spark_options(
     )
 
 
-_SPARK: Final = inspect.signature(_spark_options).parameters
+def takes(
+    **groups: Callable[..., object],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command groups of options in the places of the parameters that have their names.
+
+    Args:
+        groups: functions whose parameters are options; the command gets what they return.
+    """
+    options = {name: inspect.signature(group).parameters for name, group in groups.items()}
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**given: Any) -> None:  # noqa: ANN401 - typer's, of any type
+            for name, group in groups.items():
+                given[name] = group(**{option: given.pop(option) for option in options[name]})
+            command(**given)
+
+        signature = inspect.signature(command)
+        parameters = [
+            option
+            for name, parameter in signature.parameters.items()
+            for option in (options[name].values() if name in groups else [parameter])
+        ]
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {}
+        return run
+
+    return add
 
 
-def on_spark(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the Spark options to a command, which gets them as one keyword argument, ``spark``."""
+on_spark = takes(spark=spark_options)
+"""Gives a command the Spark that judges, as ``spark``."""
 
-    @functools.wraps(command)
-    def run(**given: Any) -> None:  # noqa: ANN401 - typer's, of any type
-        chosen = {name: given.pop(name) for name in _SPARK}
-        command(**given, spark=_spark_options(**chosen))
 
-    signature = inspect.signature(command, eval_str=True)
-    parameters = [
-        parameter for parameter in signature.parameters.values() if parameter.name != "spark"
-    ]
-    run.__signature__ = signature.replace(parameters=[*parameters, *_SPARK.values()])  # type: ignore[attr-defined]
-    run.__annotations__ = {}
-    return run
+def group_of(
+    options: Mapping[str, declared.Option], *names: str, **texts: str
+) -> Callable[..., dict[str, Any]]:
+    """Return a group of options, of which a command gets those that are given, by name.
+
+    Args:
+        names: of the options, in their order in ``--help``; none: all.
+        texts: help of some in other words than their own.
+    """
+
+    def given(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - of any type
+        return {name: value for name, value in values.items() if value is not None}
+
+    parameters = []
+    for name in dict.fromkeys(names or options):
+        option, text = options[name], texts.get(name, options[name].help)
+        if option.default and "[default:" not in text:
+            text += f"  [default: {option.default}]"
+        typed = Option(*option.names(name), help=text, show_default=False)
+        parameters.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[option.kind | None, typed],
+            )
+        )
+    given.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return given

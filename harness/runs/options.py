@@ -1,0 +1,165 @@
+"""Options, declared at the fields of structs: what is typed, its limits and its help.
+
+``keys: Annotated[int, Option("Keys of records, {}.", limits.KEYS)] = 0`` is a field of a plan, the
+option ``--keys`` of commands, and the argument ``keys`` of ``kafka_run``.
+"""
+
+import dataclasses
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import cache, reduce
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+from msgspec import NODEFAULT
+
+from highwater.harness.base.limits import Limit
+from highwater.harness.base.wording import exact
+from highwater.harness.runs import parse_values
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Notation:
+    """A notation of values that are neither numbers nor switches nor plain words.
+
+    Attributes:
+        read: the value of what was typed; raises ``UsageError``.
+        write: what to type for a value.
+    """
+
+    read: Callable[[str], Any]
+    write: Callable[[Any], str] = str
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of commands, and what it sets.
+
+    Attributes:
+        help: its line in ``--help``; ``{}`` is the limit, ``{.lasting}`` one of durations.
+        limit: the least and the most that any run may have.
+        unit: what is counted, after a number that is refused; empty: the help's first words.
+        name: of its argument; empty: the field's.
+        typed: what is typed; empty: the name with hyphens.
+        notation: of its values.
+        default: in ``--help``; None: that of the field. Empty: none is shown.
+        path: fields that lead to its value; the last one declares it.
+        kind: type of what is typed.
+    """
+
+    help: str
+    limit: Limit | None = None
+    unit: str = ""
+    _: KW_ONLY
+    name: str = ""
+    typed: str = ""
+    notation: Notation | None = None
+    default: str | None = None
+    path: tuple[str, ...] = ()
+    kind: type = str
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return what can be typed for it, under a name."""
+        return tuple(self.typed.split()) or (f"--{name.replace('_', '-')}",)
+
+    def of(self, whole: msgspec.Struct) -> Any:  # noqa: ANN401 - of any type
+        """Return its value."""
+        return reduce(getattr, self.path, whole)
+
+    def value(self, given: Any) -> Any:  # noqa: ANN401 - of any type
+        """Return the value of what was typed, or of what a program gives.
+
+        Raises:
+            UsageError: that is no value of this option.
+        """
+        if self.notation is None:
+            return given
+        if isinstance(given, float):
+            given = exact(given)
+        many = isinstance(given, list | tuple)
+        return self.notation.read(",".join(map(str, given)) if many else str(given))
+
+    def word(self, value: Any) -> str:  # noqa: ANN401 - of any type
+        """Return what to type for a value."""
+        if self.notation is not None:
+            return self.notation.write(value)
+        return exact(value) if isinstance(value, int | float) else str(value)
+
+
+@cache
+def options_of(owner: type[msgspec.Struct]) -> Mapping[str, Option]:
+    """Return the options that a struct and the structs in it declare, by their names."""
+    options: dict[str, Option] = {}
+    hints = get_type_hints(owner, include_extras=True)
+    for field in msgspec.structs.fields(owner):
+        hint = hints[field.name]
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            for name, inner in options_of(hint).items():
+                options[name] = dataclasses.replace(inner, path=(field.name, *inner.path))
+        for declared in getattr(hint, "__metadata__", ()):
+            name = declared.name or field.name
+            options[name] = _complete(declared, field, hint.__origin__)
+    return options
+
+
+def _complete(declared: Option, field: msgspec.structs.FieldInfo, hint: object) -> Option:
+    kind = hint if declared.notation is None and hint in {bool, int, float} else str
+    default = declared.default
+    if default is None:
+        made = field.default_factory is not NODEFAULT
+        value = field.default_factory() if made else field.default
+        default = "" if kind is bool or value in (NODEFAULT, None) else declared.word(value)
+    unit = declared.unit or re.split(r"[,:(]", declared.help)[0].strip().lower()
+    text = declared.help.format(declared.limit)
+    path = (field.name,)
+    return dataclasses.replace(
+        declared, help=text, unit=unit, default=default, path=path, kind=kind
+    )
+
+
+def several(option: Option) -> Option:
+    """Return an option with values of this one, separated by commas."""
+
+    def read(text: str) -> tuple[Any, ...]:
+        if option.kind is bool:
+            return parse_values.switches(text)
+        if option.kind is int:
+            return parse_values.numbers(text, option.unit)
+        return tuple(map(option.value, parse_values.names(text)))
+
+    typed = option.typed.partition("/")[0]
+    return dataclasses.replace(option, typed=typed, notation=Notation(read), kind=str)
+
+
+def with_options(whole: _S, given: Mapping[str, object]) -> _S:
+    """Return a struct with the values that are given, by the names of its options.
+
+    Raises:
+        UsageError: one is no value of its option.
+    """
+    parts: dict[str, dict[str, object]] = defaultdict(dict)
+    for name, value in given.items():
+        option = options_of(type(whole))[name]
+        *above, field = option.path
+        parts[".".join(above)][field] = option.value(value)
+    fields = parts.pop("", {})
+    for name, inner in parts.items():
+        fields[name] = msgspec.structs.replace(getattr(whole, name), **inner)
+    return msgspec.structs.replace(whole, **fields)
+
+
+def as_typed(whole: msgspec.Struct, *names: str) -> list[str]:
+    """Return options with their values, ``--rate max``; of switches those that are on."""
+    words = []
+    for name in names:
+        option = options_of(type(whole))[name]
+        value, typed = option.of(whole), option.names(name)[0].partition("/")[0]
+        if option.kind is not bool:
+            words.append(f"{typed} {option.word(value)}")
+        elif value:
+            words.append(typed)
+    return words

@@ -1,0 +1,45 @@
+"""The plan of a run: that of its story, or of random faults, with the settings that are given."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from highwater.harness.runs import parse_values
+from highwater.harness.runs.options import with_options
+from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.topics.topic_settings import with_settings
+from highwater.nemesis.stories.registry import find_story
+
+_OF_STORIES = ("duration", "record_bytes")
+"""Settings that a story decides by itself."""
+
+
+def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Plan:
+    """Return the plan of a run, with what follows from its settings.
+
+    Args:
+        given: settings by their names, as typed or as values; ``kafka`` is one of them.
+        base: what has all others; None: the plan of the story, or of random faults.
+
+    Raises:
+        UsageError: there is no such story, or one is no value of its setting.
+    """
+    name = given.get("story") or (base and base.story)
+    story = find_story(str(name)) if name else None
+    if story is not None:
+        given = {name: value for name, value in given.items() if name not in _OF_STORIES}
+    if base is None:
+        kafka = str(given["kafka"])
+        random = Plan(kafka=kafka, topic=Topic(partitions=3), duration_s=30.0)
+        base = story.plan(kafka) if story else random
+    plan = with_options(base, given)
+    topic, workload = plan.topic, plan.workload
+    if "brokers" in given:
+        replicas = story.replicas(plan.brokers) if story else plan.brokers
+        topic = replace(topic, replication_factor=replicas)
+        plan = replace(plan, brokers=max(plan.brokers, story.brokers if story else 0))
+    if "group_protocol" in given:
+        group = parse_values.group(workload.subscribe, workload.group_protocol)
+        workload = replace(workload, **group)
+    workload = replace(workload, idempotence=workload.idempotence or workload.transactions)
+    return with_settings(replace(plan, topic=topic, workload=workload))

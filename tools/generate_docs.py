@@ -120,8 +120,8 @@ _COMMON: Final = 4
 _COMMANDS_INTRO: Final = (
     "Every command and option. Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3"
     " unknown, 4 the harness itself failed, 130 interrupted, 141 the reader of the output has"
-    " ended. Only a verdict gives exit code 1. Options of many commands, which each of them names"
-    " at its end:\n"
+    " ended. Only a verdict gives exit code 1. An option is explained once; commands that have it,"
+    " too, name it at their end. Options of many commands:\n"
 )
 _VERSIONS_INTRO: Final = (
     "Every release that can be played, and where it differs. `highwater versions` lists them;"
@@ -258,12 +258,20 @@ def commands() -> str:
     many = copy(every[0][1])
     many.help, many.params = "", [*shared.values()]
     parts.append(f"```\n{_help('COMMAND', many)}\n```\n")
+    places = dict.fromkeys(common, "")
     for name, command, options in every:
         single = copy(command)
-        apart = [option for key, option in options.items() if key in common]
-        single.params = [option for option in command.params if option not in apart]
-        also = f"\nAlso {', '.join(f'`{option.opts[0]}`' for option in apart)}.\n" if apart else ""
+        single.params = [param for param in command.params if param not in options.values()] + [
+            option for key, option in options.items() if key not in places
+        ]
+        above: dict[str, list[str]] = {}
+        for key, option in options.items():
+            if key in places:
+                above.setdefault(places[key], []).append(f"`{option.opts[0]}`")
+        also = "; ".join(f"{', '.join(names)}{place}" for place, names in above.items())
+        also = f"\nAlso {also}.\n" if above else ""
         parts.append(f"## {name}\n\n```\n{_help(name, single)}\n```\n{also}")
+        places = {**dict.fromkeys(options, f", as of `{name}`"), **places}
     return "\n".join(parts)
 
 

@@ -356,7 +356,7 @@ def _outcome(searched: Searched) -> str:
     }
     names = () if set(searched.invariants) == set(PROMISES) else tuple(searched.invariants)
     about = f" ({', '.join(f'`{name}`' for name in names)})" if names and not steps else ""
-    rest = "" if searched.exhausted else " (not every state was reached)"
+    rest = "" if searched.exhausted else " (cut short)"
     return f"{_broken(steps)}{about}{rest}"
 
 

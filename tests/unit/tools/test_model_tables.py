@@ -48,7 +48,7 @@ def test_releases_alike_share_a_line_that_says_what_breaks() -> None:
         "",
         "- 1 failure, 0.9.0.1, 0.10.2.2: `acked-kept` [9](counterexamples/lost.svg)",
         "- 1 failure, 2.8.2: all hold",
-        "- 1 failure, 4.3.1: all hold (not every state was reached)",
+        "- 1 failure, 4.3.1: all hold (cut short)",
     ]
 
 

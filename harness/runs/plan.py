@@ -1,7 +1,7 @@
 """The plan of a run: a frozen value, saved as ``plan.json``, which can be repeated."""
 
 import shlex
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -25,6 +25,10 @@ SCHEMA_VERSION = 1
 
 Acks = Literal["0", "1", "all"]
 Isolation = Literal["read_committed", "read_uncommitted"]
+Guarantee = Literal["at-least-once", "exactly-once", "at-most-once"]
+
+RECORD_NAME: Final = r"(?<![\w-])p\d+-\d+(?![\w-])"
+"""Regular expression of the names that records of the workload's producers have."""
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,6 +131,25 @@ class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     code: str = ""
 
 
+class Program(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program under test: it reads the topic under test, and writes to another.
+
+    Attributes:
+        command: the program and its arguments, with the placeholders of
+            ``highwater.runtime.program_instances``.
+        out: name of the topic that it writes to; it has as many partitions.
+        instances: number of processes that the program is started as.
+        guarantee: how often the program says that it processes each input.
+        match: regular expression of an input's name in an output; of several groups the first.
+    """
+
+    command: tuple[str, ...]
+    out: str = "out"
+    instances: int = 1
+    guarantee: Guarantee = "at-least-once"
+    match: str = RECORD_NAME
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides a run, and nothing that is found out while it runs.
 
@@ -160,6 +183,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             of another, ``java:3.9.2``.
         reader_client: library that readers and members of a group are of, as ``client`` names it.
         external: the cluster, where the driver is ``external``.
+        program: the program under test, or None.
     """
 
     kafka: str
@@ -190,6 +214,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     client: str = LIBRDKAFKA
     reader_client: str = LIBRDKAFKA
     external: External | None = None
+    program: Program | None = None
 
     def __post_init__(self) -> None:
         """Give faults the names that they have now."""
@@ -219,13 +244,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             return self.external.brokers
         return tuple(range(1, self.brokers + 1))
 
+    @property
+    def group(self) -> str:
+        """The group of the workload's members, or of the program under test."""
+        return f"{self.topic.name}-group"
+
     def broker_settings(self) -> dict[str, str]:
         """Return broker settings: with coordinators in use, their topics on every broker.
 
         A coordinator's topic that one broker alone holds is gone as long as that broker is.
         """
         workload = self.workload
-        if not (workload.transactions or workload.members):
+        if not (workload.transactions or workload.members or self.program):
             return self.broker_config
         topics = ("transaction.state.log.replication.factor", "offsets.topic.replication.factor")
         settings = dict.fromkeys(topics, str(self.brokers))
@@ -295,7 +325,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             topic
             if topic.like and self.external
             else Topic(
-                name=topic.name if self.external else Topic().name,
+                name=topic.name if self.external or self.program else Topic().name,
                 partitions=topic.partitions,
                 replication_factor=topic.replication_factor if self.external else self.brokers,
                 min_insync_replicas=topic.min_insync_replicas,
@@ -318,6 +348,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if not self.has_options:
             return "highwater replay plan.json"
         rolls = self.rolls
+        if self.program is not None:
+            return _program_command(self, self.program)
         if self.schedule is not None:
             words = ["highwater model replay schedule.json", f"--kafka {self.kafka}"]
             words += [f"--cluster {self.driver}"] if self.driver != "local" else []
@@ -363,6 +395,28 @@ def rack_of(number: int, racks: int) -> str:
 
 class _SchemaOnly(msgspec.Struct):
     schema: int
+
+
+def _program_command(plan: Plan, program: Program) -> str:
+    options: list[tuple[str, object, object]] = [
+        ("--in", "", plan.topic.name),
+        ("--out", "", program.out),
+        ("--kafka", "", plan.kafka),
+        ("--cluster", "local", plan.driver),
+        ("--brokers", Topic().replication_factor, plan.brokers),
+        ("--partitions", 0, plan.topic.partitions),
+        ("--instances", 0, program.instances),
+        ("--rate", "", exact(plan.workload.rate)),
+        ("--guarantee", "", program.guarantee),
+        ("--match", RECORD_NAME, program.match),
+        ("--nemesis", "", ",".join(plan.nemesis) or "none"),
+        ("--for", "", f"{exact(plan.duration_s)}s"),
+        ("--seed", "", plan.seed),
+    ]
+    words = [[name, str(value)] for name, default, value in options if value != default]
+    return shlex.join(
+        ["highwater", "app", *(w for pair in words for w in pair), "--", *program.command]
+    )
 
 
 def _differences(plan: Plan) -> list[str]:

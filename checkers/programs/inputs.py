@@ -1,0 +1,250 @@
+"""What a program under test did with its inputs: ``lost-input``, ``doubled-input`` and others.
+
+Which of them break the guarantee that the program gives is the policy's matter. Each of the first
+ones comes with its way through the program, and with the mistake that this shows.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import (
+    DOUBLED_INPUT,
+    LOST_INPUT,
+    STRANGE_OUTPUT,
+    UNREACHED_INPUT,
+    Kind,
+    Severity,
+)
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.derived import derived
+from highwater.checkers.core.promises import if_program_says, never
+from highwater.checkers.groups.events import FOREVER, Row, in_words
+from highwater.checkers.programs.facts import (
+    ProgramFacts,
+    outputs_on_disk,
+    since_start_ns,
+)
+from highwater.checkers.programs.mistakes import InputEvidence, mistake_of
+from highwater.checkers.programs.outcomes import (
+    DOUBLED,
+    LOST,
+    UNREACHED,
+    input_outcomes,
+    strange_outputs,
+)
+from highwater.checkers.programs.timeline import Step, blame, steps, witnesses
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
+from highwater.harness.runs.history import OK, OPERATIONS_TABLE, SEND
+
+EXPLAINED_MAX: Final = 100
+"""Inputs of each outcome of which the way is told: a verdict lists no more."""
+
+_KINDS: Final = {LOST: LOST_INPUT, DOUBLED: DOUBLED_INPUT, UNREACHED: UNREACHED_INPUT}
+_PROMISE: Final = "processing: what the program says of itself (highwater app --guarantee)"
+
+
+def no_program(tables: Tables, case: RunFiles) -> str:
+    """Return why there is nothing to judge of a program, the end of a sentence."""
+    if case.plan.program is None:
+        return "there is no program under test"
+    facts = program_facts(tables).get(case.key)
+    return "" if facts is None or facts.complete else "its output was not read, or names no input"
+
+
+@derived
+def program_facts(tables: Tables) -> dict[str, ProgramFacts]:
+    """Return the facts about each run's program, by the run's key, where they can be read."""
+    facts = ((case.key, ProgramFacts.of(case)) for case in tables.cases)
+    return {key: of_run for key, of_run in facts if of_run is not None}
+
+
+@derived
+def outcomes(tables: Tables) -> dict[str, pa.Table]:
+    """Return the outcome of every input of each run (``outcomes.OUTCOME``), by the run's key."""
+    return {
+        key: input_outcomes(facts.inputs, facts.outputs, facts.positions, complete=facts.complete)
+        for key, facts in program_facts(tables).items()
+    }
+
+
+@checker(
+    Kind(
+        LOST_INPUT,
+        guarantee="Every input that the group's committed position has passed has an output.",
+        singular="input is lost: its position was committed, and it has no output",
+        plural="inputs are lost: their positions were committed, and they have no output",
+        severity=Severity.CRITICAL,
+        promise=_PROMISE,
+        breaks=if_program_says("at-least-once", "exactly-once"),
+        says=in_words,
+        evidence=witnesses,
+        absence=True,
+    ),
+    Kind(
+        DOUBLED_INPUT,
+        guarantee="No input has more than one output.",
+        singular="input was processed more than once",
+        plural="inputs were processed more than once",
+        severity=Severity.SERIOUS,
+        promise=_PROMISE,
+        breaks=if_program_says("at-most-once", "exactly-once"),
+        says=in_words,
+        evidence=witnesses,
+    ),
+    Kind(
+        UNREACHED_INPUT,
+        guarantee="The group's committed position has come to the end of the input.",
+        singular="input was not reached by the program",
+        plural="inputs were not reached by the program",
+        severity=Severity.UNDECIDED,
+        promise="none: nothing is known of them",
+        breaks=never,
+        says=in_words,
+        absence=True,
+    ),
+    Kind(
+        STRANGE_OUTPUT,
+        guarantee="Every output that names an input names one that was sent.",
+        singular="output names an input that was never sent",
+        plural="outputs name inputs that were never sent",
+        severity=Severity.SERIOUS,
+        promise=_PROMISE,
+        breaks=if_program_says("at-least-once", "at-most-once", "exactly-once"),
+        says=in_words,
+    ),
+    idle=no_program,
+)
+def inputs(tables: Tables) -> pa.Table:
+    """Return the inputs that were lost, doubled or not reached, and outputs of no input."""
+    cases = {case.key: case for case in tables.cases}
+    rows = [
+        {"run": key, **row}
+        for key, facts in program_facts(tables).items()
+        for row in _of_run(cases[key], facts, outcomes(tables)[key])
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _of_run(case: RunFiles, facts: ProgramFacts, table: pa.Table) -> Iterator[Row]:
+    for outcome in (LOST, DOUBLED):
+        rows = table.filter(pc.equal(table["outcome"], outcome)).to_pylist()
+        explain = _explainer(case, facts, rows[:EXPLAINED_MAX]) if rows else _unexplained
+        for number, row in enumerate(rows):
+            says, ways = (explain if number < EXPLAINED_MAX else _unexplained)(row)
+            yield _anomaly(facts, row, f"{_finding(facts, row)}{says}", ways)
+    for row in table.filter(pc.equal(table["outcome"], UNREACHED)).to_pylist():
+        yield _anomaly(facts, row, _finding(facts, row), [])
+    for row in strange_outputs(facts.names, facts.outputs).to_pylist():
+        yield _strange(facts, row)
+
+
+def _anomaly(facts: ProgramFacts, row: Row, says: str, ways: Sequence[Step]) -> Row:
+    return {
+        "kind": _KINDS[row["outcome"]],
+        "topic": facts.plan.topic.name,
+        "partition": row["partition"],
+        "offset": row["offset"],
+        "value": row["value"],
+        "copies": [{"partition": row["partition"], "note": says}],
+        "steps": [*ways],
+    }
+
+
+def _strange(facts: ProgramFacts, row: Row) -> Row:
+    place = f"offset {row['offset']} of {facts.program.out}-{row['partition']}"
+    says = f"The output at {place} names {row['input']}, and no such input was sent: {row['value']}"
+    return {
+        "kind": STRANGE_OUTPUT,
+        "topic": facts.program.out,
+        "partition": row["partition"],
+        "offset": row["offset"],
+        "value": row["input"],
+        "copies": [{"partition": row["partition"], "note": says}],
+        "steps": [],
+    }
+
+
+def _finding(facts: ProgramFacts, row: Row) -> str:
+    at = facts.positions.get(row["partition"])
+    where = (
+        f"{row['value']} at offset {row['offset']} of {facts.plan.topic.name}-{row['partition']}"
+    )
+    position = "none" if at is None else f"{at}"
+    ends = {
+        LOST: f"is lost: the group's committed position in the end is {position}, and no output"
+        " names it.",
+        DOUBLED: f"has {row['outputs']} outputs.",
+        UNREACHED: f"was not reached: the group's committed position in the end is {position}, and"
+        " no output names it.",
+    }
+    return f"{where} {ends[row['outcome']]}"
+
+
+def _unexplained(_: Row) -> tuple[str, list[Step]]:
+    return "", []
+
+
+def _explainer(
+    case: RunFiles, facts: ProgramFacts, rows: Sequence[Row]
+) -> Callable[[Row], tuple[str, list[Step]]]:
+    """Return a function that says who did it, and tells the way of one of these inputs."""
+    names = [row["value"] for row in rows]
+    committed, on_disk = facts.outputs_of(names), outputs_on_disk(case, facts.program)
+    acknowledged, later = _acknowledged(case, names), _later_outputs(facts)
+
+    def explain(row: Row) -> tuple[str, list[Step]]:
+        name, copies = row["value"], on_disk.get(row["value"], [])
+        evidence = InputEvidence(
+            name=name,
+            offset=row["offset"],
+            outcome=row["outcome"],
+            guarantee=facts.program.guarantee,
+            outputs=committed.get(name, ()),
+            withdrawn=row["outcome"] == LOST and any(copy["transactional"] for copy in copies),
+            transactional=bool(copies) and all(copy["transactional"] for copy in copies),
+            later_ns=later(row["partition"], row["offset"]),
+            commits=(facts.commits or {}).get(row["partition"], ()),
+            events=facts.events,
+            undisturbed_ns=facts.undisturbed_ns,
+        )
+        shown = mistake_of(evidence)
+        mistake, why = shown or (None, "")
+        says = f" {why[:1].upper()}{why[1:]}." if why else ""
+        return f"{says} {blame(mistake)}", steps(evidence, acknowledged.get(name), mistake)
+
+    return explain
+
+
+def _acknowledged(case: RunFiles, names: Sequence[str]) -> dict[str, int]:
+    """Return when inputs were acknowledged, by name."""
+    columns = ["kind", "outcome", "value", "complete_ns"]
+    table = pq.read_table(case.tables[OPERATIONS_TABLE], columns=columns)
+    done = pc.and_(pc.equal(table["kind"], SEND), pc.equal(table["outcome"], OK))
+    chosen = table.filter(pc.and_(done, pc.is_in(table["value"], pa.array(names, pa.string()))))
+    return dict(zip(chosen["value"].to_pylist(), chosen["complete_ns"].to_pylist(), strict=True))
+
+
+def _later_outputs(facts: ProgramFacts) -> Callable[[int, int], int]:
+    """Return a function from an input's place to the first output of a later one, nanoseconds."""
+    named = facts.outputs.select(["input", "timestamp_ms"])
+    rows = facts.inputs.join(named, "value", "input", join_type="inner").sort_by("offset")
+    by_partition: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for partition in pc.unique(rows["partition"]).to_pylist():
+        of_partition = rows.filter(pc.equal(rows["partition"], partition))
+        times = of_partition["timestamp_ms"].fill_null(0).to_numpy()
+        earliest = np.minimum.accumulate(times[::-1])[::-1]
+        by_partition[partition] = of_partition["offset"].to_numpy(), earliest
+
+    def later(partition: int, offset: int) -> int:
+        offsets, earliest = by_partition.get(partition, (np.empty(0), np.empty(0)))
+        at = int(np.searchsorted(offsets, offset, side="right"))
+        return since_start_ns(int(earliest[at]), facts.started_ms) if at < len(offsets) else FOREVER
+
+    return later

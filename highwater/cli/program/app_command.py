@@ -1,0 +1,83 @@
+"""The command ``highwater app``: judges a program of the user's on real brokers."""
+
+from typing import Annotated, Final
+
+from typer import Argument, Option
+
+from highwater import console
+from highwater.cli.options.common import DEFAULT_STORE, JsonOption, StoreOption, on_spark
+from highwater.cli.options.workload import RateOption
+from highwater.harness.base import limits
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.releases.catalogue import MODERN
+from highwater.harness.runs import parse_values
+from highwater.harness.runs.plan import RECORD_NAME, Plan, Program, Topic, Workload
+from highwater.harness.runs.store import Store
+
+_PRODUCERS: Final = 1
+
+
+@on_spark
+def app(  # noqa: PLR0913 - a command's options are its arguments
+    command: Annotated[
+        list[str],
+        Argument(metavar="-- COMMAND...", help="The program and its arguments (docs/apps.md)."),
+    ],
+    *,
+    topic: Annotated[str, Option("--in", help="Topic that the program reads.")] = "in",
+    out: Annotated[str, Option("--out", help="Topic that it writes to.")] = "out",
+    kafka: Annotated[str, Option(help="Release, as highwater versions names it.")] = MODERN,
+    duration: Annotated[
+        str,
+        Option("--for", help=f"How long faults go on: {limits.FAULTS_S.lasting}."),
+    ] = "30s",
+    instances: Annotated[
+        int, Option(help=f"Instances of the program, 1 to {limits.CLIENTS.most}.")
+    ] = 1,
+    nemesis: Annotated[str, Option(help="Faults to mix at random, or none.")] = "app-kill",
+    guarantee: Annotated[
+        str,
+        Option(help="What the program promises: at-least-once, at-most-once or exactly-once."),
+    ] = "at-least-once",
+    match: Annotated[
+        str,
+        Option(help="Regular expression of an input's name in an output.", show_default=False),
+    ] = RECORD_NAME,
+    cluster: Annotated[str, Option(help="Cluster driver: local or docker.")] = "local",
+    brokers: Annotated[
+        int, Option(help=f"Brokers, and replicas of each partition: {limits.BROKERS.says}.")
+    ] = 3,
+    partitions: Annotated[
+        int, Option(help=f"Partitions of both topics, {limits.PARTITIONS.says}.")
+    ] = 3,
+    rate: RateOption = "100",
+    seed: Annotated[int, Option(help="Seed of all random choices.")] = 0,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+    spark: SparkOptions,
+) -> None:
+    """Run a program of yours on real brokers under faults: what did it lose, what did it double?"""
+    from highwater.api import perform
+
+    plan = Plan(
+        kafka=kafka,
+        driver=cluster,
+        brokers=brokers,
+        topic=Topic(name=topic, partitions=partitions, replication_factor=brokers),
+        workload=Workload(
+            producers=_PRODUCERS, consumers=0, idempotence=True, rate=parse_values.rate(rate)
+        ),
+        nemesis=parse_values.nemesis(nemesis),
+        duration_s=parse_values.duration(duration),
+        seed=seed,
+        program=Program(
+            command=tuple(command),
+            out=out,
+            instances=instances,
+            guarantee=parse_values.guarantee(guarantee),
+            match=match,
+        ),
+    )
+    with console.progress() as progress:
+        judged = perform([plan], Store(store), spark=spark, progress=progress)
+    console.finish(judged, as_json=as_json)

@@ -127,12 +127,13 @@ def _sentence(plan: Plan) -> str:
         )
     if plan.workload.members or plan.workload.transform or plan.topic.added:
         text += "; a group that reads is given every record at least once"
-    if plan.program is not None:
-        often = plan.program.guarantee.replace("-", " ")
-        text += f"; the program says that it processes each input {often}"
     if if_controllers_keep_disks(plan, 0):
         text += "; what a controller has decided stays so"
-    return f"{text}; replicas never disagree."
+    text = f"{text}; replicas never disagree."
+    if plan.program is None:
+        return text
+    often = plan.program.guarantee.replace("-", " ")
+    return f"The program says that it processes each input {often}. {text}"
 
 
 def _replicas(count: int) -> str:

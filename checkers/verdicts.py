@@ -255,11 +255,12 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
         cut = f"cut short while {findings.case.cut}, not judged as a whole"
         return f"Kafka {plan.software}: {cut} {settings}"
     did = _kept_sentence(findings.ledger, plan.workload.acks)
-    if plan.program is not None:
-        did = f"{did}; the program {_processed(findings.ledger, counts)}"
     if findings.ledger.lost and LOST not in promise.breaking:
         did += f", {_no_promise(plan)}"
     did += _other_findings(counts)
+    if plan.program is not None:
+        program = _processed(findings.ledger, counts)
+        return f"The program {program}; Kafka {plan.software} {did} {settings}"
     if _unstruck(findings):
         did += ", and no fault was injected"
     elif plan.calm:

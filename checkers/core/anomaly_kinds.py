@@ -33,6 +33,9 @@ STRANGE_OUTPUT: Final = "strange-output"
 OF_PROGRAMS: Final = frozenset((LOST_INPUT, DOUBLED_INPUT, UNREACHED_INPUT, STRANGE_OUTPUT))
 """Kinds about the program under test, of which the rules of Kafka say nothing."""
 
+MISTAKE: Final = "mistake"
+"""The word of the witness that says who did it, of a kind about a program."""
+
 BELOW: Final = "below its HW "
 ABOVE: Final = "above its HW "
 """The beginning of the note of a divergent copy; its broker's last checkpointed HW follows."""

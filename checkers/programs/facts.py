@@ -27,7 +27,7 @@ from highwater.harness.runs.history import (
     READ,
     SEND,
 )
-from highwater.harness.runs.plan import Plan, Program
+from highwater.harness.runs.plan import Plan, ProgramPlan
 
 _MS: Final = 1_000_000
 
@@ -80,7 +80,7 @@ class ProgramFacts:
     """
 
     plan: Plan
-    program: Program
+    program: ProgramPlan
     inputs: pa.Table
     names: pa.Table
     outputs: pa.Table
@@ -190,7 +190,7 @@ def _of_program(fault: str) -> bool:
     return fault.startswith("app-")
 
 
-def outputs_on_disk(case: RunFiles, program: Program) -> Mapping[str, list[Row]]:
+def outputs_on_disk(case: RunFiles, program: ProgramPlan) -> Mapping[str, list[Row]]:
     """Return every record of the output that names an input, committed or not, by that name.
 
     Of each partition the longest log is read. Rows have ``partition``, ``offset`` and

@@ -1,4 +1,4 @@
-"""What a program under test did with its inputs: ``lost-input``, ``doubled-input`` and others.
+"""Find the inputs that a program lost, doubled or did not reach, and outputs of no input.
 
 Which of them break the guarantee that the program gives is the policy's matter. Each of the first
 ones comes with its way through the program, and with the mistake that this shows.
@@ -172,19 +172,15 @@ def _strange(facts: ProgramFacts, row: Row) -> Row:
 
 
 def _finding(facts: ProgramFacts, row: Row) -> str:
+    place = f"{facts.plan.topic.name}-{row['partition']}"
     at = facts.positions.get(row["partition"])
-    where = (
-        f"{row['value']} at offset {row['offset']} of {facts.plan.topic.name}-{row['partition']}"
-    )
-    position = "none" if at is None else f"{at}"
+    position = "no position" if at is None else f"position {at}"
     ends = {
-        LOST: f"is lost: the group's committed position in the end is {position}, and no output"
-        " names it.",
+        LOST: f"is lost: {position} is committed in the end, and no output names it.",
         DOUBLED: f"has {row['outputs']} outputs.",
-        UNREACHED: f"was not reached: the group's committed position in the end is {position}, and"
-        " no output names it.",
+        UNREACHED: f"was not reached: {position} is committed in the end, and no output names it.",
     }
-    return f"{where} {ends[row['outcome']]}"
+    return f"{row['value']} at offset {row['offset']} of {place} {ends[row['outcome']]}"
 
 
 def _unexplained(_: Row) -> tuple[str, list[Step]]:
@@ -214,10 +210,10 @@ def _explainer(
             events=facts.events,
             undisturbed_ns=facts.undisturbed_ns,
         )
-        shown = mistake_of(evidence)
-        mistake, why = shown or (None, "")
+        mistake, why = mistake_of(evidence) or (None, "")
         says = f" {why[:1].upper()}{why[1:]}." if why else ""
-        return f"{says} {blame(mistake)}", steps(evidence, acknowledged.get(name), mistake)
+        who = f"The program: {mistake.name}." if mistake else blame(None)
+        return f"{says} {who}", steps(evidence, acknowledged.get(name), mistake)
 
     return explain
 

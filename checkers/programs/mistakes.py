@@ -68,20 +68,20 @@ class Mistake:
 
     Attributes:
         outcome: of the inputs that it explains.
-        shown: returns the sentence that shows it; empty where nothing does.
+        proof: returns the sentence that shows it; empty where nothing does.
         cure: what to do instead, a sentence.
     """
 
     name: str
     outcome: str
-    shown: Callable[[InputEvidence], str]
+    proof: Callable[[InputEvidence], str]
     cure: str
 
 
 def mistake_of(evidence: InputEvidence) -> tuple[Mistake, str] | None:
     """Return the first mistake that is shown, and the sentence that shows it."""
     for mistake in MISTAKES:
-        if mistake.outcome == evidence.outcome and (says := mistake.shown(evidence)):
+        if mistake.outcome == evidence.outcome and (says := mistake.proof(evidence)):
             return mistake, says
     return None
 
@@ -192,37 +192,37 @@ MISTAKES: Final = (
     Mistake(
         name="position outside of the transaction",
         outcome=LOST,
-        shown=_position_outside,
+        proof=_position_outside,
         cure="Commit the position in the transaction (sendOffsetsToTransaction).",
     ),
     Mistake(
         name="position committed before the output was acknowledged",
         outcome=LOST,
-        shown=_committed_first,
+        proof=_committed_first,
         cure="Flush, look at every delivery report, and commit after that.",
     ),
     Mistake(
         name="input passed without an output",
         outcome=LOST,
-        shown=_passed_over,
+        proof=_passed_over,
         cure="Look at every error and delivery report before the position is committed.",
     ),
     Mistake(
         name="output outside of a transaction",
         outcome=DOUBLED,
-        shown=_output_outside,
+        proof=_output_outside,
         cure="Write outputs and position in one transaction, and read with read_committed.",
     ),
     Mistake(
         name="paused instance went on with what was no longer its own",
         outcome=DOUBLED,
-        shown=_zombie,
+        proof=_zombie,
         cure="Write in transactions with the group's metadata, so that brokers refuse it.",
     ),
     Mistake(
         name="position not committed when an instance ended",
         outcome=DOUBLED,
-        shown=_not_committed,
+        proof=_not_committed,
         cure="Expect it under at least once, or write outputs and position in one transaction.",
     ),
 )

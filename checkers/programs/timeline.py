@@ -6,6 +6,7 @@ A step has who in ``process``, what in ``kind``, when in ``invoke_ns`` and a sen
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from highwater.checkers.core.anomaly_kinds import MISTAKE
 from highwater.checkers.groups.events import FOREVER
 from highwater.checkers.programs.mistakes import InputEvidence, Mistake, interrupted
 from highwater.harness.runs.history import INSTANCES_TABLE, OPERATIONS_TABLE, OUTPUTS_TABLE
@@ -13,9 +14,6 @@ from highwater.harness.runs.store import COORDINATORS_FOLDER
 from highwater.harness.runs.verdict import Witness
 
 Step = dict[str, Any]
-MISTAKE: Final = "mistake"
-"""What the judge says of a program: the last step."""
-
 _STARTS: Final = {"started": "started", "resumed": "went on"}
 _SOURCES: Final = {
     "acknowledged": OPERATIONS_TABLE,

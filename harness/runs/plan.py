@@ -131,7 +131,7 @@ class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     code: str = ""
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A program under test: it reads the topic under test, and writes to another.
 
     Attributes:
@@ -214,7 +214,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     client: str = LIBRDKAFKA
     reader_client: str = LIBRDKAFKA
     external: External | None = None
-    program: Program | None = None
+    program: ProgramPlan | None = None
 
     def __post_init__(self) -> None:
         """Give faults the names that they have now."""
@@ -397,7 +397,7 @@ class _SchemaOnly(msgspec.Struct):
     schema: int
 
 
-def _program_command(plan: Plan, program: Program) -> str:
+def _program_command(plan: Plan, program: ProgramPlan) -> str:
     options: list[tuple[str, object, object]] = [
         ("--in", "", plan.topic.name),
         ("--out", "", program.out),

@@ -24,7 +24,7 @@ from highwater.harness.runs.group_protocols import (
     SHARE_SINCE,
     GroupProtocol,
 )
-from highwater.harness.runs.plan import Plan, Program, Workload
+from highwater.harness.runs.plan import Plan, ProgramPlan, Workload
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.nemesis.faults.registry import MESSAGE
 from highwater.nemesis.model_replay.script_lookup import find_script
@@ -65,7 +65,7 @@ def check_plan(plan: Plan) -> None:
         _check_program(plan, plan.program)
 
 
-def _check_program(plan: Plan, program: Program) -> None:
+def _check_program(plan: Plan, program: ProgramPlan) -> None:
     resolved(program.command)
     if program.out == plan.topic.name:
         raise UsageError(

@@ -20,7 +20,7 @@ from typing import Final, Self
 from highwater.clusters.local.jvm_process import ChildProcess
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.wording import count
-from highwater.harness.runs.plan import Plan, Program
+from highwater.harness.runs.plan import Plan, ProgramPlan
 from highwater.harness.runs.recorder import Recorder
 from highwater.nemesis.faults.registry import NothingDoneError
 
@@ -234,7 +234,7 @@ class RunningProgram:
     """
 
     def __init__(
-        self, plan: Plan, program: Program, bootstrap: str, recorder: Recorder, logs: Path
+        self, plan: Plan, program: ProgramPlan, bootstrap: str, recorder: Recorder, logs: Path
     ) -> None:
         self.plan = program
         self.instances = tuple(
@@ -318,7 +318,7 @@ def resolved(command: Sequence[str], values: Mapping[str, str] = {}) -> tuple[st
     return tuple(words)
 
 
-def _values(plan: Plan, program: Program, bootstrap: str, instance: int) -> dict[str, str]:
+def _values(plan: Plan, program: ProgramPlan, bootstrap: str, instance: int) -> dict[str, str]:
     return {
         "bootstrap": bootstrap,
         "in": plan.topic.name,

@@ -1,6 +1,5 @@
 """Process each input at least once: a position is committed when its output is acknowledged."""
 
-import logging
 import os
 import signal
 import time
@@ -28,13 +27,11 @@ def delivered(error: KafkaError | None, _: Message) -> None:
 
 
 while not signals:
-    for record in consumer.consume(50, timeout=0.5):
-        if record.error() is None:
-            time.sleep(0.01)  # the work
-            producer.produce(os.environ["HIGHWATER_OUT"], record.value(), on_delivery=delivered)
+    records = [each for each in consumer.consume(50, timeout=0.5) if each.error() is None]
+    for record in records:
+        time.sleep(0.005)  # the work
+        producer.produce(os.environ["HIGHWATER_OUT"], record.value(), on_delivery=delivered)
     producer.flush()
-    try:
+    if records:
         consumer.commit(asynchronous=False)
-    except KafkaException as error:  # nothing new, or the partitions are another's by now
-        logging.warning(error)
 consumer.close()

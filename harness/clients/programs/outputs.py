@@ -11,13 +11,13 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.programs.positions import log_ends
 from highwater.harness.runs.history import READ_UNCOMMITTED
-from highwater.harness.runs.plan import Plan, Program
+from highwater.harness.runs.plan import Plan, ProgramPlan
 from highwater.harness.runs.recorder import Recorder
 
 _READ_AT_ONCE: Final = 5_000
 _POLL_S: Final = 0.1
 _VALUE_LETTERS: Final = 200
-_SHOWN: Final = 3
+_UNNAMED_MOST: Final = 3
 _EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
 
 
@@ -30,7 +30,7 @@ def input_named(value: bytes | None, match: re.Pattern[str]) -> str | None:
 
 
 def read_outputs(
-    plan: Plan, program: Program, recorder: Recorder, settings: Settings, *, limit_s: float
+    plan: Plan, program: ProgramPlan, recorder: Recorder, settings: Settings, *, limit_s: float
 ) -> list[str]:
     """Record every output, and how far each partition was read, within a limit.
 
@@ -43,8 +43,8 @@ def read_outputs(
     deadline = time.monotonic() + limit_s
     try:
         ends = _written(plan, program, settings, limit_s)
-    except WaitTimeoutError as error:
-        return [error.message]
+    except WaitTimeoutError as late:
+        return [late.message]
     match, unnamed, named = re.compile(program.match), list[str](), 0
     at = dict.fromkeys(ends, 0)
     client = Consumer({**settings, "enable.partition.eof": True})
@@ -59,7 +59,7 @@ def read_outputs(
                     recorder.output(row)
                     at[partition] = offset + 1
                     named += row["input"] is not None
-                    if row["input"] is None and len(unnamed) < _SHOWN:
+                    if row["input"] is None and len(unnamed) < _UNNAMED_MOST:
                         unnamed.append(str(row["value"]))
                 elif error.code() == _EOF:
                     at[partition] = max(at[partition], offset)
@@ -78,7 +78,9 @@ def read_outputs(
     ]
 
 
-def _written(plan: Plan, program: Program, settings: Settings, limit_s: float) -> dict[int, int]:
+def _written(
+    plan: Plan, program: ProgramPlan, settings: Settings, limit_s: float
+) -> dict[int, int]:
     """Return the log ends of the output, with what was not committed."""
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
     try:
@@ -104,10 +106,10 @@ def _row(message: Message, match: re.Pattern[str]) -> dict[str, object]:
     }
 
 
-def _nothing_named(program: Program, named: int, unnamed: list[str]) -> list[str]:
+def _nothing_named(program: ProgramPlan, named: int, unnamed: list[str]) -> list[str]:
     if named:
         return []
     if not unnamed:
         return [f"The program has written nothing to {program.out}."]
-    shown = ", ".join(map(repr, unnamed))
-    return [f"No output in {program.out} names an input by {program.match!r}. The first: {shown}."]
+    first = ", ".join(map(repr, unnamed))
+    return [f"No output in {program.out} names an input by {program.match!r}. The first: {first}."]

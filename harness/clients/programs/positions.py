@@ -11,7 +11,7 @@ from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.tracked_consumer import committed_offsets
 from highwater.harness.runs.history import READ_UNCOMMITTED
-from highwater.harness.runs.plan import Plan, Program
+from highwater.harness.runs.plan import Plan, ProgramPlan
 
 STILL_S: Final = 3.0
 """The output must have stood still for so long after the last input."""
@@ -21,7 +21,7 @@ _LOOK_S: Final = 0.2
 
 
 class Progress(NamedTuple):
-    """How far a program has come.
+    """The progress of a program.
 
     Attributes:
         committed: the group's offset of each partition; None where it has none.
@@ -44,7 +44,7 @@ class Progress(NamedTuple):
 
 
 class StoodStill:
-    """Whether a program has reached the end of its input, and nothing has moved since."""
+    """The condition that a program has reached the end of its input, and nothing moves since."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class StoodStill:
         return not seen.behind and self._clock() - self._since >= STILL_S
 
 
-def await_end(plan: Plan, program: Program, settings: Settings, *, limit_s: float) -> list[str]:
+def await_end(plan: Plan, program: ProgramPlan, settings: Settings, *, limit_s: float) -> list[str]:
     """Wait until the group has committed the end of every partition, and the output stands still.
 
     Args:
@@ -103,7 +103,7 @@ def log_ends(client: Consumer, topic: str, partitions: int) -> dict[int, int]:
     return ends
 
 
-def _progress(plan: Plan, program: Program, client: Consumer) -> Progress:
+def _progress(plan: Plan, program: ProgramPlan, client: Consumer) -> Progress:
     topic = plan.topic
     partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
     committed = committed_offsets(client.committed(partitions, timeout=_ASK_S))
@@ -111,7 +111,7 @@ def _progress(plan: Plan, program: Program, client: Consumer) -> Progress:
     return Progress(committed, log_ends(client, topic.name, topic.partitions), written)
 
 
-def _why(plan: Plan, program: Program, seen: Progress, limit_s: float) -> list[str]:
+def _why(plan: Plan, program: ProgramPlan, seen: Progress, limit_s: float) -> list[str]:
     if all(offset is None for offset in seen.committed.values()):
         never = f"Group {plan.group} has committed no position in {plan.topic.name}"
         return [f"{never}: nothing shows that the program reads it as HIGHWATER_GROUP."]

@@ -11,7 +11,7 @@ from highwater.harness.base import limits
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs import parse_values
-from highwater.harness.runs.plan import RECORD_NAME, Plan, Program, Topic, Workload
+from highwater.harness.runs.plan import RECORD_NAME, Plan, ProgramPlan, Topic, Workload
 from highwater.harness.runs.store import Store
 
 _PRODUCERS: Final = 1
@@ -70,7 +70,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         nemesis=parse_values.nemesis(nemesis),
         duration_s=parse_values.duration(duration),
         seed=seed,
-        program=Program(
+        program=ProgramPlan(
             command=tuple(command),
             out=out,
             instances=instances,

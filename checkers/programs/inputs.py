@@ -204,7 +204,7 @@ def _explainer(
             guarantee=facts.program.guarantee,
             outputs=committed.get(name, ()),
             withdrawn=row["outcome"] == LOST and any(copy["transactional"] for copy in copies),
-            transactional=bool(copies) and all(copy["transactional"] for copy in copies),
+            transactional=all(copy["transactional"] for copy in copies) if copies else None,
             later_ns=later(row["partition"], row["offset"]),
             commits=(facts.commits or {}).get(row["partition"], ()),
             events=facts.events,

@@ -21,6 +21,7 @@ _INTERRUPTIONS: Final = {
     "paused": "was paused",
     "closed": "was ended with the run",
 }
+_IN_FLIGHT_NS: Final = 10_000_000_000
 _ENDS: Final = frozenset(("killed", "stopped", "ended", "closed"))
 
 
@@ -32,7 +33,8 @@ class InputEvidence:
         outcome: of ``outcomes``.
         outputs: that name it and were committed, in order of time.
         withdrawn: whether the log has an output of it in a transaction that was not committed.
-        transactional: whether each of its outputs in the log is part of a transaction.
+        transactional: whether each of its outputs in the log is part of a transaction; None if the
+            run has no copy of the log.
         later_ns: when the first output of a later input of its partition was written.
         commits: the committed offsets of its partition, in order; empty if no disk has them.
         events: of instances, in order of time.
@@ -45,7 +47,7 @@ class InputEvidence:
     guarantee: Guarantee
     outputs: Sequence[Output] = ()
     withdrawn: bool = False
-    transactional: bool = False
+    transactional: bool | None = None
     later_ns: int = FOREVER
     commits: Sequence[Position] = ()
     events: Sequence[InstanceEvent] = ()
@@ -129,24 +131,28 @@ def _committed_first(evidence: InputEvidence) -> str:
 
 
 def _passed_over(evidence: InputEvidence) -> str:
-    """Show that an instance went on to later inputs without an output of this one."""
+    """Show that an instance went on to later inputs without an output of this one.
+
+    An instance that ended soon after may have had the output in flight.
+    """
     passed = evidence.passed
     if passed is None or evidence.later_ns == FOREVER:
         return ""
     end = max(evidence.later_ns, passed.time_ns)
     before = position_at(evidence.commits, passed.time_ns - 1)
     since = next((c.time_ns for c in evidence.commits if c.offset == before), 0)
-    if end >= evidence.undisturbed_ns or evidence.interruption(since, end) is not None:
+    until = end + _IN_FLIGHT_NS
+    if until >= evidence.undisturbed_ns or evidence.interruption(since, until) is not None:
         return ""
     return (
         f"a later input of its partition had its output at {seconds(evidence.later_ns)} and"
         f" position {passed.offset} was committed at {seconds(passed.time_ns)}, and no instance"
-        " ended or was paused meanwhile"
+        " ended or was paused meanwhile, or soon after"
     )
 
 
 def _output_outside(evidence: InputEvidence) -> str:
-    if evidence.guarantee != "exactly-once" or evidence.transactional:
+    if evidence.guarantee != "exactly-once" or evidence.transactional is not False:
         return ""
     return "not all of its outputs are part of a transaction"
 

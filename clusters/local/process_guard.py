@@ -18,7 +18,6 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable
 
 VERBS = {
     b"KILL": signal.SIGKILL,
@@ -89,8 +88,9 @@ def reap(pid: int) -> bool:
             return True
 
 
-def watch(pid: int, wakeup: int, signal_child: Callable[[int, int], None]) -> None:
+def watch(pid: int, wakeup: int, *, grouped: bool) -> None:
     """Execute verbs and report changes until the child has ended."""
+    signal_child = os.killpg if grouped else os.kill
     pending = b""
     while not reap(pid):
         ready, _, _ = select.select([0, wakeup], [], [])
@@ -114,16 +114,15 @@ def main() -> None:
     signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     grouped = sys.argv[1] == "group"
-    signal_child = os.killpg if grouped else os.kill
     pid = start(sys.argv[2], sys.argv[3:], grouped=grouped)
 
     def end(*_: object) -> None:
-        signal_child(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
 
     for request in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(request, end)
     report(f"started {pid}")
-    watch(pid, wakeup, signal_child)
+    watch(pid, wakeup, grouped=grouped)
     if grouped:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left
             os.killpg(pid, signal.SIGKILL)

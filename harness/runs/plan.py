@@ -150,6 +150,10 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     match: str = RECORD_NAME
 
 
+PROGRAM_WORKLOAD: Final = Workload(producers=1, consumers=0, idempotence=True, rate=100.0)
+"""The clients of a run with a program under test: they only feed it."""
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides a run, and nothing that is found out while it runs.
 
@@ -317,6 +321,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """
         if self.steps and not self.rolls:
             return False
+        if self.program is not None:
+            return self == _of_options(self)
         if self.story or self.schedule is not None:
             return True
         topic, workload = self.topic, self.workload
@@ -325,7 +331,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             topic
             if topic.like and self.external
             else Topic(
-                name=topic.name if self.external or self.program else Topic().name,
+                name=topic.name if self.external else Topic().name,
                 partitions=topic.partitions,
                 replication_factor=topic.replication_factor if self.external else self.brokers,
                 min_insync_replicas=topic.min_insync_replicas,
@@ -397,6 +403,22 @@ class _SchemaOnly(msgspec.Struct):
     schema: int
 
 
+def _of_options(plan: Plan) -> Plan:
+    """Return the plan that the options of ``highwater app`` make of one with a program."""
+    topic, rate = plan.topic, plan.workload.rate
+    return Plan(
+        kafka=plan.kafka,
+        driver=plan.driver,
+        brokers=plan.brokers,
+        topic=Topic(name=topic.name, partitions=topic.partitions, replication_factor=plan.brokers),
+        workload=msgspec.structs.replace(PROGRAM_WORKLOAD, rate=rate),
+        nemesis=plan.nemesis,
+        duration_s=plan.duration_s,
+        seed=plan.seed,
+        program=plan.program,
+    )
+
+
 def _program_command(plan: Plan, program: ProgramPlan) -> str:
     options: list[tuple[str, object, object]] = [
         ("--in", "", plan.topic.name),
@@ -406,7 +428,7 @@ def _program_command(plan: Plan, program: ProgramPlan) -> str:
         ("--brokers", Topic().replication_factor, plan.brokers),
         ("--partitions", 0, plan.topic.partitions),
         ("--instances", 0, program.instances),
-        ("--rate", "", exact(plan.workload.rate)),
+        ("--rate", "", exact(plan.workload.rate) if plan.workload.rate else "max"),
         ("--guarantee", "", program.guarantee),
         ("--match", RECORD_NAME, program.match),
         ("--nemesis", "", ",".join(plan.nemesis) or "none"),

@@ -1,7 +1,8 @@
 """The command ``highwater app``: judges a program of the user's on real brokers."""
 
-from typing import Annotated, Final
+from typing import Annotated
 
+import msgspec
 from typer import Argument, Option
 
 from highwater import console
@@ -11,10 +12,8 @@ from highwater.harness.base import limits
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs import parse_values
-from highwater.harness.runs.plan import RECORD_NAME, Plan, ProgramPlan, Topic, Workload
+from highwater.harness.runs.plan import PROGRAM_WORKLOAD, RECORD_NAME, Plan, ProgramPlan, Topic
 from highwater.harness.runs.store import Store
-
-_PRODUCERS: Final = 1
 
 
 @on_spark
@@ -64,9 +63,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         driver=cluster,
         brokers=brokers,
         topic=Topic(name=topic, partitions=partitions, replication_factor=brokers),
-        workload=Workload(
-            producers=_PRODUCERS, consumers=0, idempotence=True, rate=parse_values.rate(rate)
-        ),
+        workload=msgspec.structs.replace(PROGRAM_WORKLOAD, rate=parse_values.rate(rate)),
         nemesis=parse_values.nemesis(nemesis),
         duration_s=parse_values.duration(duration),
         seed=seed,

@@ -206,7 +206,7 @@ def _explainer(
             withdrawn=row["outcome"] == LOST and any(copy["transactional"] for copy in copies),
             transactional=all(copy["transactional"] for copy in copies) if copies else None,
             later_ns=later(row["partition"], row["offset"]),
-            commits=(facts.commits or {}).get(row["partition"], ()),
+            commits=None if facts.commits is None else facts.commits.get(row["partition"], ()),
             events=facts.events,
             undisturbed_ns=facts.undisturbed_ns,
         )

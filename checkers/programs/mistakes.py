@@ -36,7 +36,7 @@ class InputEvidence:
         transactional: whether each of its outputs in the log is part of a transaction; None if the
             run has no copy of the log.
         later_ns: when the first output of a later input of its partition was written.
-        commits: the committed offsets of its partition, in order; empty if no disk has them.
+        commits: the committed offsets of its partition, in order; None if no disk has them.
         events: of instances, in order of time.
         undisturbed_ns: until when nothing but the program had a fault.
     """
@@ -49,14 +49,14 @@ class InputEvidence:
     withdrawn: bool = False
     transactional: bool | None = None
     later_ns: int = FOREVER
-    commits: Sequence[Position] = ()
+    commits: Sequence[Position] | None = None
     events: Sequence[InstanceEvent] = ()
     undisturbed_ns: int = FOREVER
 
     @property
     def passed(self) -> Position | None:
         """The first commit behind it."""
-        return next((commit for commit in self.commits if commit.offset > self.offset), None)
+        return next((commit for commit in self.commits or () if commit.offset > self.offset), None)
 
     def interruption(self, since_ns: int, until_ns: int) -> InstanceEvent | None:
         """Return the first end or pause of an instance within a time."""
@@ -139,8 +139,8 @@ def _passed_over(evidence: InputEvidence) -> str:
     if passed is None or evidence.later_ns == FOREVER:
         return ""
     end = max(evidence.later_ns, passed.time_ns)
-    before = position_at(evidence.commits, passed.time_ns - 1)
-    since = next((c.time_ns for c in evidence.commits if c.offset == before), 0)
+    before = position_at(evidence.commits or (), passed.time_ns - 1)
+    since = next((c.time_ns for c in evidence.commits or () if c.offset == before), 0)
     until = end + _IN_FLIGHT_NS
     if until >= evidence.undisturbed_ns or evidence.interruption(since, until) is not None:
         return ""
@@ -183,7 +183,7 @@ def _not_committed(evidence: InputEvidence) -> str:
     """Show that an instance ended, or was paused, after the output and before the commit."""
     first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
     event = evidence.interruption(first, last)
-    if event is None or not evidence.commits:
+    if event is None or evidence.commits is None:
         return ""
     position = position_at(evidence.commits, event.time_ns)
     if position > evidence.offset:

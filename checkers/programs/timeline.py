@@ -63,7 +63,7 @@ def _steps(evidence: InputEvidence, acknowledged_ns: int | None) -> Iterator[Ste
     for output in evidence.outputs:
         says = f"An output of it was written at offset {output.offset} of {output.partition}."
         yield _step("program", "output", output.time_ns, says)
-    before = [commit for commit in evidence.commits if commit.offset <= evidence.offset]
+    before = [commit for commit in evidence.commits or () if commit.offset <= evidence.offset]
     for commit in (*before[-1:], *([evidence.passed] if evidence.passed else [])):
         says = f"The group's position was committed: {commit.offset}."
         yield _step("program", "committed", commit.time_ns, says)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from highwater.clusters.local.jvm_process import ChildProcess
-from highwater.harness.base.errors import UsageError
+from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.wording import count
 from highwater.harness.runs.plan import Plan, ProgramPlan
 from highwater.harness.runs.recorder import Recorder
@@ -75,12 +75,13 @@ class ProgramInstance:
         self._life = 0
         self._child: ChildProcess | None = None
         self._end = ""
+        self._failure: Exception | None = None
         self._begun_s = 0.0
         self._lock = threading.RLock()
         self._may_run = threading.Event()
         self._may_run.set()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._supervise, name=f"app-{number}", daemon=True)
+        self._thread = threading.Thread(target=self._guarded, name=f"app-{number}", daemon=True)
 
     def begin(self) -> None:
         """Start it, and its supervisor."""
@@ -156,6 +157,17 @@ class ProgramInstance:
         if self._thread.ident is not None:
             self._thread.join()
 
+    def check(self) -> None:
+        """Return if its supervisor works.
+
+        Raises:
+            HarnessError: it has failed, and why.
+        """
+        if self._failure is not None:
+            raise HarnessError(
+                f"instance {self.number} of the program is not supervised: {self._failure!r}"
+            ) from self._failure
+
     def last_words(self) -> str:
         """Return the last lines of its output; empty if there are none."""
         lines = self._log.read_text("utf-8", "replace").splitlines() if self._log.exists() else []
@@ -173,6 +185,12 @@ class ProgramInstance:
         if child is None or not self.runs:
             raise NothingDoneError(f"instance {self.number} of the program does not run")
         return child
+
+    def _guarded(self) -> None:
+        try:
+            self._supervise()
+        except Exception as error:  # noqa: BLE001 - check() raises it where it is heard
+            self._failure = error
 
     def _supervise(self) -> None:
         while not self._closing.is_set():
@@ -237,6 +255,7 @@ class RunningProgram:
         self, plan: Plan, program: ProgramPlan, bootstrap: str, recorder: Recorder, logs: Path
     ) -> None:
         self.plan = program
+        logs.mkdir(exist_ok=True)
         self.instances = tuple(
             ProgramInstance(
                 number,
@@ -262,6 +281,11 @@ class RunningProgram:
             for instance in self.instances
             if instance.crashes >= _CRASHES_MOST
         ]
+
+    def check(self) -> None:
+        """Return if every instance is supervised; as ``ProgramInstance.check``."""
+        for instance in self.instances:
+            instance.check()
 
     def __enter__(self) -> Self:
         for instance in self.instances:
@@ -291,6 +315,7 @@ class RunningProgram:
             UsageError: one ends at once, again and again.
         """
         while not all(instance.stays for instance in self.instances):
+            self.check()
             for instance in self.instances:
                 if instance.crashes >= _CRASHES_MOST:
                     raise UsageError(

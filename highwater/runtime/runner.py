@@ -161,6 +161,7 @@ def conduct(
                 checks=(
                     observer.check,
                     workload.check,
+                    *([program.check] if program else []),
                     lambda: progress(fault_log.line(workload.counts())),
                 ),
                 log=recorder,

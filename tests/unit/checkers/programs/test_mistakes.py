@@ -80,7 +80,7 @@ def test_a_mistake_is_told_by_its_evidence(name: str) -> None:
 @pytest.mark.parametrize(
     "evidence",
     [
-        replace(COMMITTED_FIRST, commits=[]),  # no disk has positions
+        replace(COMMITTED_FIRST, commits=None),  # no disk has positions
         replace(COMMITTED_FIRST, commits=[committed(3, 10)]),  # only the coordinator told it
         replace(COMMITTED_FIRST, events=[], later_ns=FOREVER),  # no instance ended
         replace(COMMITTED_FIRST, later_ns=int(4.2 * S)),  # a later input had its output before
@@ -90,7 +90,7 @@ def test_a_mistake_is_told_by_its_evidence(name: str) -> None:
         replace(PASSED_OVER, events=[event(9, "killed")]),  # its output may have been in flight
         replace(OUTSIDE, commits=[committed(4, 20, transactional=True)], later_ns=5 * S, events=[
             event(4.5, "killed"), event(4.6, "started")], undisturbed_ns=0),
-        replace(NOT_COMMITTED, commits=[]),
+        replace(NOT_COMMITTED, commits=None),  # no disk has positions
         replace(NOT_COMMITTED, commits=[committed(4.2, 18)]),  # the position was safe
         replace(NOT_COMMITTED, events=[event(1, "started")]),  # nothing interrupted it
         replace(NOT_COMMITTED, events=[event(8.5, "killed")]),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from highwater.harness.base.errors import UsageError
+from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.history import INSTANCES_TABLE, read_stream
 from highwater.harness.runs.plan import Plan, ProgramPlan, Topic
@@ -36,7 +36,6 @@ class Diary:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    (tmp_path / "logs").mkdir()
     return Run(tmp_path)
 
 
@@ -167,3 +166,14 @@ def test_there_may_be_nothing_to_hit(start: Starter) -> None:
 def test_a_program_that_is_not_there_is_refused() -> None:
     with pytest.raises(UsageError, match="no program '/no/such/service'"):
         resolved(("/no/such/service",))
+
+
+def test_a_supervisor_that_fails_ends_the_run(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("no process can be started")
+
+    monkeypatch.setattr(program_instances, "ChildProcess", fail)
+    with pytest.raises(HarnessError, match="no process can be started"):
+        start(SLEEPS)

@@ -47,7 +47,7 @@ EXPLAINED_MAX: Final = 100
 """Inputs of each outcome of which the way is told: a verdict lists no more."""
 
 _KINDS: Final = {LOST: LOST_INPUT, DOUBLED: DOUBLED_INPUT, UNREACHED: UNREACHED_INPUT}
-_PROMISE: Final = "processing: what the program says of itself (highwater app --guarantee)"
+_PROMISE: Final = "processing: --guarantee of highwater app"
 
 
 def no_program(tables: Tables, case: RunFiles) -> str:
@@ -77,7 +77,7 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
 @checker(
     Kind(
         LOST_INPUT,
-        guarantee="Every input that the group's committed position has passed has an output.",
+        guarantee="An input that the committed position has passed has an output.",
         singular="input is lost: its position was committed, and it has no output",
         plural="inputs are lost: their positions were committed, and they have no output",
         severity=Severity.CRITICAL,
@@ -100,18 +100,18 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
     ),
     Kind(
         UNREACHED_INPUT,
-        guarantee="The group's committed position has come to the end of the input.",
+        guarantee="The committed position has come to the end.",
         singular="input was not reached by the program",
         plural="inputs were not reached by the program",
         severity=Severity.UNDECIDED,
-        promise="none: nothing is known of them",
+        promise=_PROMISE,
         breaks=never,
         says=in_words,
         absence=True,
     ),
     Kind(
         STRANGE_OUTPUT,
-        guarantee="Every output that names an input names one that was sent.",
+        guarantee="An output names an input that was sent.",
         singular="output names an input that was never sent",
         plural="outputs name inputs that were never sent",
         severity=Severity.SERIOUS,

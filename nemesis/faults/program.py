@@ -29,7 +29,7 @@ def app_kill(_: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-pause", at="program", needs=PROGRAM)
 def app_pause(_: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Freeze an instance of the program (SIGSTOP); healing wakes it, believing what it believed."""
+    """Freeze an instance of the program (SIGSTOP); healing wakes it."""
     victim = _victim(target)
     victim.pause()
     try:
@@ -40,7 +40,7 @@ def app_pause(_: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-stop", at="program", needs=PROGRAM)
 def app_stop(_: Cluster, target: FaultTarget) -> Iterator[str]:
-    """SIGTERM an instance of the program, as a deployment does; healing starts it again."""
+    """SIGTERM an instance of the program; healing starts it again."""
     victim = _victim(target)
     ended = victim.terminate()
     how = "is stopped" if ended else "ignored SIGTERM, and is killed"

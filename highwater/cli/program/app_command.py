@@ -20,42 +20,38 @@ from highwater.harness.runs.store import Store
 def app(  # noqa: PLR0913 - a command's options are its arguments
     command: Annotated[
         list[str],
-        Argument(metavar="-- COMMAND...", help="The program and its arguments (docs/apps.md)."),
+        Argument(metavar="-- COMMAND...", help="The program (docs/apps.md)."),
     ],
     *,
-    topic: Annotated[str, Option("--in", help="Topic that the program reads.")] = "in",
-    out: Annotated[str, Option("--out", help="Topic that it writes to.")] = "out",
+    topic: Annotated[str, Option("--in", help="Topic to read.")] = "in",
+    out: Annotated[str, Option("--out", help="Topic to write to.")] = "out",
     kafka: Annotated[str, Option(help="Release, as highwater versions names it.")] = MODERN,
     duration: Annotated[
         str,
         Option("--for", help=f"How long faults go on: {limits.FAULTS_S.lasting}."),
     ] = "30s",
-    instances: Annotated[
-        int, Option(help=f"Instances of the program, 1 to {limits.CLIENTS.most}.")
-    ] = 1,
+    instances: Annotated[int, Option(help=f"Processes, 1 to {limits.CLIENTS.most}.")] = 1,
     nemesis: Annotated[str, Option(help="Faults to mix at random, or none.")] = "app-kill",
     guarantee: Annotated[
         str,
-        Option(help="What the program promises: at-least-once, at-most-once or exactly-once."),
+        Option(help="at-least-once, at-most-once or exactly-once."),
     ] = "at-least-once",
     match: Annotated[
         str,
-        Option(help="Regular expression of an input's name in an output.", show_default=False),
+        Option(help="Regular expression of an input in an output.", show_default=False),
     ] = RECORD_NAME,
     cluster: Annotated[str, Option(help="Cluster driver: local or docker.")] = "local",
     brokers: Annotated[
         int, Option(help=f"Brokers, and replicas of each partition: {limits.BROKERS.says}.")
     ] = 3,
-    partitions: Annotated[
-        int, Option(help=f"Partitions of both topics, {limits.PARTITIONS.says}.")
-    ] = 3,
+    partitions: Annotated[int, Option(help=f"Partitions, {limits.PARTITIONS.says}.")] = 3,
     rate: RateOption = "100",
     seed: Annotated[int, Option(help="Seed of all random choices.")] = 0,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Run a program of yours on real brokers under faults: what did it lose, what did it double?"""
+    """Run a program of yours under faults: what does it lose or double?"""
     from highwater.api import perform
 
     plan = Plan(

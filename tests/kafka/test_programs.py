@@ -22,23 +22,22 @@ APPS = Path(__file__).parents[2] / "docs/examples/apps"
 KILLS = tuple(
     FaultStep(fault="app-kill", at_s=at_s, lasts_s=0.5) for at_s in (3.0, 5.5, 8.0, 10.5, 13.0)
 )
-RIGHT = Plan(
-    kafka=MODERN,
-    topic=Topic(name="orders", partitions=2),
-    workload=PROGRAM_WORKLOAD,
-    steps=KILLS,
-    duration_s=15.0,
-    program=ProgramPlan(command=(sys.executable, str(APPS / "right.py")), out="payments"),
-)
 
 
-def with_command(*words: str, **fields: object) -> Plan:
-    program = msgspec.structs.replace(RIGHT.program, command=words)
-    return msgspec.structs.replace(RIGHT, program=program, **fields)
+def plan(*command: str) -> Plan:
+    return Plan(
+        kafka=MODERN,
+        topic=Topic(name="orders", partitions=2),
+        workload=PROGRAM_WORKLOAD,
+        steps=KILLS,
+        duration_s=15.0,
+        program=ProgramPlan(command=command, out="payments"),
+    )
 
 
-WRONG = with_command(sys.executable, str(APPS / "commits_first.py"))
-SILENT = with_command("sleep", "600", steps=(), duration_s=2.0)
+RIGHT = plan(sys.executable, str(APPS / "right.py"))
+WRONG = plan(sys.executable, str(APPS / "commits_first.py"))
+SILENT = msgspec.structs.replace(plan("sleep", "600"), steps=(), duration_s=2.0)
 
 
 @pytest.fixture(scope="module")

@@ -259,8 +259,10 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
         did += f", {_no_promise(plan)}"
     did += _other_findings(counts)
     if plan.program is not None:
-        program = _processed(findings.ledger, counts)
-        return f"The program {program}; Kafka {plan.software} {did} {settings}"
+        processed = "What the program did with its inputs is not known"
+        if LOST_INPUT not in findings.idle:
+            processed = f"The program {_processed(findings.ledger, counts)}"
+        return f"{processed}; Kafka {plan.software} {did} {settings}"
     if _unstruck(findings):
         did += ", and no fault was injected"
     elif plan.calm:

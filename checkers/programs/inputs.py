@@ -139,7 +139,8 @@ def _of_run(case: RunFiles, facts: ProgramFacts, table: pa.Table) -> Iterator[Ro
         for number, row in enumerate(rows):
             says, ways = (explain if number < EXPLAINED_MAX else _unexplained)(row)
             yield _anomaly(facts, row, f"{_finding(facts, row)}{says}", ways)
-    for row in table.filter(pc.equal(table["outcome"], UNREACHED)).to_pylist():
+    unreached = table.filter(pc.equal(table["outcome"], UNREACHED)).to_pylist()
+    for row in unreached if facts.complete else ():
         yield _anomaly(facts, row, _finding(facts, row), [])
     for row in strange_outputs(facts.names, facts.outputs).to_pylist():
         yield _strange(facts, row)

@@ -32,7 +32,8 @@ class ProgramSection:
     """A program under test, as its page shows it.
 
     Attributes:
-        counts: sentences and numbers of inputs, and of outputs without one.
+        counts: sentences and numbers of inputs, and of outputs without one; empty if nothing is
+            known of them.
         mistakes: sentences, and of how many of the listed findings each is told.
         lives: instance to how often it was started, killed, stopped, paused, and ended by itself;
             None where that cannot be read.
@@ -56,12 +57,13 @@ def program_section(run: Run, plan: Plan, verdict: Verdict) -> ProgramSection | 
         for witness in anomaly.witnesses
         if witness.what == MISTAKE
     )
+    judged = not verdict.checkers.get(LOST_INPUT, "").startswith("not ")
     counts = [(says, verdict.counts.get(kind, 0)) for kind, says in _COUNTED.items()]
     once = verdict.ledger.read - sum(number for _, number in counts[:-1])
     return ProgramSection(
         command=" ".join(plan.program.command),
         guarantee=plan.program.guarantee.replace("-", " "),
-        counts=(("processed once", max(0, once)), *counts),
+        counts=(("processed once", max(0, once)), *counts) if judged else (),
         mistakes=tuple(mistakes.most_common()),
         lives=_lives(run),
     )

@@ -5,9 +5,9 @@ ones comes with its way through the program, and with the mistake that this show
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -24,11 +24,10 @@ from highwater.checkers.core.anomaly_kinds import (
 from highwater.checkers.core.checker import checker
 from highwater.checkers.core.derived import derived
 from highwater.checkers.core.promises import if_program_says, never
-from highwater.checkers.groups.events import FOREVER, Row, in_words
+from highwater.checkers.groups.events import Row, in_words
 from highwater.checkers.programs.facts import (
     ProgramFacts,
     outputs_on_disk,
-    since_start_ns,
 )
 from highwater.checkers.programs.mistakes import InputEvidence, mistake_of
 from highwater.checkers.programs.outcomes import (
@@ -38,6 +37,7 @@ from highwater.checkers.programs.outcomes import (
     input_outcomes,
     strange_outputs,
 )
+from highwater.checkers.programs.output_times import OutputTimes
 from highwater.checkers.programs.timeline import Step, blame, steps, witnesses
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
@@ -194,10 +194,11 @@ def _explainer(
     """Return a function that says who did it, and tells the way of one of these inputs."""
     names = [row["value"] for row in rows]
     committed, on_disk = facts.outputs_of(names), outputs_on_disk(case, facts.program)
-    acknowledged, later = _acknowledged(case, names), _later_outputs(facts)
+    acknowledged, times = _acknowledged(case, names), OutputTimes(facts)
 
     def explain(row: Row) -> tuple[str, list[Step]]:
         name, copies = row["value"], on_disk.get(row["value"], [])
+        partition = row["partition"]
         evidence = InputEvidence(
             name=name,
             offset=row["offset"],
@@ -206,8 +207,9 @@ def _explainer(
             outputs=committed.get(name, ()),
             withdrawn=row["outcome"] == LOST and any(copy["transactional"] for copy in copies),
             transactional=all(copy["transactional"] for copy in copies) if copies else None,
-            later_ns=later(row["partition"], row["offset"]),
-            commits=None if facts.commits is None else facts.commits.get(row["partition"], ()),
+            later_ns=times.later(partition, row["offset"]),
+            overdue_ns=partial(times.overdue, partition),
+            commits=None if facts.commits is None else facts.commits.get(partition, ()),
             events=facts.events,
             undisturbed_ns=facts.undisturbed_ns,
         )
@@ -226,22 +228,3 @@ def _acknowledged(case: RunFiles, names: Sequence[str]) -> dict[str, int]:
     done = pc.and_(pc.equal(table["kind"], SEND), pc.equal(table["outcome"], OK))
     chosen = table.filter(pc.and_(done, pc.is_in(table["value"], pa.array(names, pa.string()))))
     return dict(zip(chosen["value"].to_pylist(), chosen["complete_ns"].to_pylist(), strict=True))
-
-
-def _later_outputs(facts: ProgramFacts) -> Callable[[int, int], int]:
-    """Return a function from an input's place to the first output of a later one, nanoseconds."""
-    named = facts.outputs.select(["input", "timestamp_ms"])
-    rows = facts.inputs.join(named, "value", "input", join_type="inner").sort_by("offset")
-    by_partition: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    for partition in pc.unique(rows["partition"]).to_pylist():
-        of_partition = rows.filter(pc.equal(rows["partition"], partition))
-        times = of_partition["timestamp_ms"].fill_null(0).to_numpy()
-        earliest = np.minimum.accumulate(times[::-1])[::-1]
-        by_partition[partition] = of_partition["offset"].to_numpy(), earliest
-
-    def later(partition: int, offset: int) -> int:
-        offsets, earliest = by_partition.get(partition, (np.empty(0), np.empty(0)))
-        at = int(np.searchsorted(offsets, offset, side="right"))
-        return since_start_ns(int(earliest[at]), facts.started_ms) if at < len(offsets) else FOREVER
-
-    return later

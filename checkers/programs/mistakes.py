@@ -36,6 +36,8 @@ class InputEvidence:
         transactional: whether each of its outputs in the log is part of a transaction; None if the
             run has no copy of the log.
         later_ns: when the first output of a later input of its partition was written.
+        overdue_ns: function from the committed offset before, a commit, and a time, to when an
+            output of an input that the commit had passed was last written after it.
         commits: the committed offsets of its partition, in order; None if no disk has them.
         events: of instances, in order of time.
         undisturbed_ns: until when nothing but the program had a fault.
@@ -49,6 +51,7 @@ class InputEvidence:
     withdrawn: bool = False
     transactional: bool | None = None
     later_ns: int = FOREVER
+    overdue_ns: Callable[[int, Position, int], int | None] = lambda *_: None
     commits: Sequence[Position] | None = None
     events: Sequence[InstanceEvent] = ()
     undisturbed_ns: int = FOREVER
@@ -109,9 +112,10 @@ def _position_outside(evidence: InputEvidence) -> str:
 
 
 def _committed_first(evidence: InputEvidence) -> str:
-    """Show that an instance ended between a commit and the output of the next input.
+    """Show that an instance ended between a commit and the outputs of inputs that it passed.
 
-    If a later input had an output before that end, this one was not about to get its own.
+    Either no later input of the partition had an output before that end; or outputs that the commit
+    had passed were still written, and the position did not move on meanwhile.
     """
     passed = evidence.passed
     if passed is None:
@@ -121,12 +125,19 @@ def _committed_first(evidence: InputEvidence) -> str:
     )
     if end is None or end.time_ns >= evidence.undisturbed_ns:
         return ""
-    if evidence.later_ns <= end.time_ns:
+    committed = f"position {passed.offset} was committed at {seconds(passed.time_ns)}"
+    if evidence.later_ns > end.time_ns:
+        return (
+            f"{committed}, when neither its output nor one of a later input of its partition was"
+            f" written; {interrupted(end)}, and none was written since"
+        )
+    before = position_at(evidence.commits or (), passed.time_ns - 1)
+    late_ns = evidence.overdue_ns(before, passed, end.time_ns)
+    if late_ns is None or position_at(evidence.commits or (), end.time_ns) != passed.offset:
         return ""
     return (
-        f"position {passed.offset} was committed at {seconds(passed.time_ns)}, when neither its"
-        f" output nor one of a later input of its partition was written; {interrupted(end)}, and"
-        " none was written since"
+        f"{committed}, and outputs of inputs before it were still written at {seconds(late_ns)};"
+        f" {interrupted(end)}, and its own was not written"
     )
 
 

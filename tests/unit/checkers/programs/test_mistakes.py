@@ -68,6 +68,22 @@ def told(evidence: InputEvidence) -> str | None:
     return mistake and mistake[0].name
 
 
+def test_outputs_behind_the_position_show_that_it_was_committed_first() -> None:
+    """Outputs go to several partitions, so a later input may have had its output."""
+    early = replace(COMMITTED_FIRST, later_ns=int(4.2 * S))
+    asked: list[tuple[int, Position, int]] = []
+
+    def overdue(*of: tuple[int, Position, int]) -> int:
+        asked.append(of)
+        return int(4.3 * S)
+
+    assert told(early) is None
+    assert told(replace(early, overdue_ns=overdue)) == told(COMMITTED_FIRST)
+    assert asked == [(10, committed(4, 20), int(4.5 * S))]
+    moved = [committed(3, 10), committed(4, 20), committed(4.4, 30)]
+    assert told(replace(early, overdue_ns=overdue, commits=moved)) is None
+
+
 def test_every_mistake_is_shown_here() -> None:
     assert set(SHOWN) == NAMES
 

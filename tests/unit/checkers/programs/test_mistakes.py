@@ -73,8 +73,8 @@ def test_outputs_behind_the_position_show_that_it_was_committed_first() -> None:
     early = replace(COMMITTED_FIRST, later_ns=int(4.2 * S))
     asked: list[tuple[int, Position, int]] = []
 
-    def overdue(*of: tuple[int, Position, int]) -> int:
-        asked.append(of)
+    def overdue(before: int, passed: Position, until_ns: int) -> int:
+        asked.append((before, passed, until_ns))
         return int(4.3 * S)
 
     assert told(early) is None

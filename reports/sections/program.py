@@ -22,7 +22,7 @@ _COUNTED: Final = {
     LOST_INPUT: "lost: its position was committed, and it has no output",
     DOUBLED_INPUT: "doubled: it has more than one output",
     UNREACHED_INPUT: "not reached: nothing is known of it",
-    STRANGE_OUTPUT: "outputs that name no input",
+    STRANGE_OUTPUT: "outputs that name an input that was never sent",
 }
 _EVENTS: Final = ("started", "killed", "stopped", "paused", "ended")
 

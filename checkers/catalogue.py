@@ -25,6 +25,7 @@ from highwater.checkers.groups.undelivered import undelivered_records
 from highwater.checkers.metadata.leader_epochs import shared_epoch
 from highwater.checkers.metadata.lost_decisions import lost_decision
 from highwater.checkers.metadata.metadata_divergence import metadata_divergence
+from highwater.checkers.programs.inputs import inputs
 from highwater.checkers.tiers.remote_divergence import remote_divergence
 from highwater.checkers.transactions.atomicity import torn_transactions
 from highwater.checkers.transactions.exactly_once import loops
@@ -54,6 +55,7 @@ CHECKERS: Final = (
     two_owners,
     commits,
     share_groups,
+    inputs,
     operations,
 )
 """Ours."""

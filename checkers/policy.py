@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from highwater.checkers import catalogue
-from highwater.checkers.core.anomaly_kinds import UNSEEN
+from highwater.checkers.core.anomaly_kinds import UNREACHED_INPUT, UNSEEN
 from highwater.checkers.core.promises import if_controllers_keep_disks
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.verdict import ACKNOWLEDGED
 
 Word = Literal["valid", "invalid", "unknown"]
+
+_UNDECIDED: Final = frozenset((UNSEEN, UNREACHED_INPUT))
+"""Kinds that say only that the run does not show what became of something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +68,9 @@ def decide(
     others = [
         f"{phrase(kind, counts[kind], promise.acks)} Nothing was promised against that."
         for kind in kinds
-        if kind not in promise.breaking and kind != UNSEEN
+        if kind not in promise.breaking and kind not in _UNDECIDED
     ]
-    unseen = [phrase(UNSEEN, counts[UNSEEN], promise.acks)] if counts.get(UNSEEN) else []
+    unseen = [phrase(kind, counts[kind], promise.acks) for kind in kinds if kind in _UNDECIDED]
     reasons = (*unjudged, *broken, *unseen, *untested, *others)
     if unjudged:
         return "unknown", reasons
@@ -126,7 +129,11 @@ def _sentence(plan: Plan) -> str:
         text += "; a group that reads is given every record at least once"
     if if_controllers_keep_disks(plan, 0):
         text += "; what a controller has decided stays so"
-    return f"{text}; replicas never disagree."
+    text = f"{text}; replicas never disagree."
+    if plan.program is None:
+        return text
+    often = plan.program.guarantee.replace("-", " ")
+    return f"The program says that it processes each input {often}. {text}"
 
 
 def _replicas(count: int) -> str:

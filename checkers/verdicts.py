@@ -13,9 +13,11 @@ from highwater.checkers.core.anomaly_kinds import (
     COORDINATOR_DIVERGENCE,
     CORRUPT,
     DIVERGENCE,
+    DOUBLED_INPUT,
     HANGING,
     LOST,
     LOST_DECISION,
+    LOST_INPUT,
     METADATA_DIVERGENCE,
     PROCESSED_TWICE,
     REMOTE_DIVERGENCE,
@@ -23,6 +25,7 @@ from highwater.checkers.core.anomaly_kinds import (
     TORN,
     UNDELIVERED,
     UNPROCESSED,
+    UNREACHED_INPUT,
 )
 from highwater.checkers.lineage import client_steps
 from highwater.checkers.lineage.evidence import RecordEvidence, Row
@@ -255,11 +258,24 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
     if findings.ledger.lost and LOST not in promise.breaking:
         did += f", {_no_promise(plan)}"
     did += _other_findings(counts)
+    if plan.program is not None:
+        processed = "What the program did with its inputs is not known"
+        if LOST_INPUT not in findings.idle:
+            processed = f"The program {_processed(findings.ledger, counts)}"
+        return f"{processed}; Kafka {plan.software} {did} {settings}"
     if _unstruck(findings):
         did += ", and no fault was injected"
     elif plan.calm:
         did += " in a calm run"
     return f"Kafka {plan.software} {did} {settings}"
+
+
+def _processed(ledger: Ledger, counts: dict[str, int]) -> str:
+    """Return what a program did with its inputs, the end of a sentence."""
+    total = f"{ledger.read:,} {'input' if ledger.read == 1 else 'inputs'}"
+    words = {LOST_INPUT: "lost", DOUBLED_INPUT: "doubled", UNREACHED_INPUT: "did not reach"}
+    did = [f"{word} {number:,}" for name, word in words.items() if (number := counts.get(name))]
+    return f"{' and '.join(did)} of {total}" if did else f"processed all {total} once"
 
 
 def _no_promise(plan: Plan) -> str:
@@ -331,8 +347,9 @@ def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:
 def _anomaly(row: Row, promise: Promise, evidence: RecordEvidence | None) -> Anomaly:
     about_topic = evidence is not None and row["topic"] == evidence.topic
     subject = _subject(row, evidence) if evidence is not None and about_topic else None
-    if (says := kind(row["kind"]).says) is not None:
-        sentence_text = says(row)
+    named = kind(row["kind"])
+    if named.says is not None:
+        sentence_text = named.says(row)
     else:
         sentence_text = client_steps.sentence(row) if row["steps"] else sentence(row, subject)
     return Anomaly(
@@ -343,7 +360,11 @@ def _anomaly(row: Row, promise: Promise, evidence: RecordEvidence | None) -> Ano
         value=row["value"],
         sentence=sentence_text,
         breaks=row["kind"] in promise.breaking,
-        witnesses=witnesses(subject) if subject else _basic(row, sentence_text),
+        witnesses=named.evidence(row)
+        if named.evidence is not None
+        else witnesses(subject)
+        if subject
+        else _basic(row, sentence_text),
     )
 
 

@@ -14,7 +14,12 @@ from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.runs.faults.effects import FaultEffect
 from highwater.harness.runs.plan import Topic
-from highwater.nemesis.faults.registry import Fault, FaultTarget, find_fault
+from highwater.nemesis.faults.registry import (
+    Fault,
+    FaultTarget,
+    ProgramUnderTest,
+    find_fault,
+)
 
 
 class FaultConflictError(HarnessError):
@@ -56,6 +61,7 @@ class Nemesis:
         topic: the topic under test.
         levels: of an upgrade, the first included.
         stopped: whether the run was told to end early.
+        program: the program under test, if there is one.
 
     Attributes:
         missed: why faults that were injected did nothing, so that the run proves nothing.
@@ -68,7 +74,9 @@ class Nemesis:
         topic: Topic | None = None,
         levels: Iterable[Level] = (),
         stopped: Callable[[], bool] = lambda: False,
+        program: ProgramUnderTest | None = None,
     ) -> None:
+        self._program = program
         self._stopped = stopped
         self._levels = tuple(levels)
         self._cluster = cluster
@@ -142,6 +150,7 @@ class Nemesis:
             levels=self._levels,
             client=client,
             message=message,
+            program=self._program,
             miss=self.missed.append,
             healing=lambda: self._healing,
             stopped=self._stopped,

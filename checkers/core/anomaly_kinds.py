@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.verdict import Witness
 
 LOST: Final = "lost-write"
 UNSEEN: Final = "unseen"
@@ -23,7 +24,17 @@ PROCESSED_TWICE: Final = "processed-twice"
 UNPROCESSED: Final = "unprocessed"
 RESURRECTED: Final = "resurrected-value"
 STALE_REPLICA: Final = "stale-replica"
+LOST_INPUT: Final = "lost-input"
+DOUBLED_INPUT: Final = "doubled-input"
+UNREACHED_INPUT: Final = "unreached-input"
 """Kinds for which verdicts and ``checkers.lineage`` have special sentences."""
+
+STRANGE_OUTPUT: Final = "strange-output"
+OF_PROGRAMS: Final = frozenset((LOST_INPUT, DOUBLED_INPUT, UNREACHED_INPUT, STRANGE_OUTPUT))
+"""Kinds about the program under test, of which the rules of Kafka say nothing."""
+
+MISTAKE: Final = "mistake"
+"""The word of the witness that says who did it, of a kind about a program."""
 
 BELOW: Final = "below its HW "
 ABOVE: Final = "above its HW "
@@ -56,6 +67,8 @@ class Kind:
         breaks: whether a run had that promise; ``checkers.core.promises`` has the usual answers.
         says: what one anomaly is, a sentence, of its row in columns of ``anomaly.SCHEMA``; None:
             ``checkers.lineage`` knows.
+        evidence: what shows one anomaly, in order of time, of its row; None: ``checkers.lineage``
+            knows.
         absence: it rests on rows that are *not* in a history. A run that ended early lacks its last
             rows, so it shows none of these.
     """
@@ -69,4 +82,5 @@ class Kind:
     promise: str
     breaks: Breaks
     says: Callable[[dict[str, Any]], str] | None = None
+    evidence: Callable[[dict[str, Any]], tuple[Witness, ...]] | None = None
     absence: bool = False

@@ -4,10 +4,11 @@ Kafka's promises follow from three settings, ``acks`` (ProducerConfig), ``min.in
 ``unclean.leader.election.enable`` (TopicConfig), and from the faults in the cluster.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from highwater.harness.releases.catalogue import release
-from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.plan import Guarantee, Plan
 
 DURABLE: Final = "durability: acks=all and clean elections (ProducerConfig acks, KIP-106)"
 AGREED: Final = "agreement: every replica gives the same record at an offset (KIP-101)"
@@ -58,6 +59,11 @@ def if_controllers_keep_disks(plan: Plan, _faults: int) -> bool:
 def if_committed_is_kept(plan: Plan, faults: int) -> bool:
     """Return whether readers may rely on records that they read: all are below the HW."""
     return faults == 0 or not plan.topic.unclean_leader_election
+
+
+def if_program_says(*guarantees: Guarantee) -> Callable[[Plan, int], bool]:
+    """Return whether a run has a program under test that gives one of these guarantees."""
+    return lambda plan, _: plan.program is not None and plan.program.guarantee in guarantees
 
 
 def if_members_are_fenced(plan: Plan, faults: int) -> bool:

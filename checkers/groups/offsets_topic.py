@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from highwater.checkers.groups.events import Place
+from highwater.checkers.groups.events import Place, Row
 from highwater.checkers.kafka_files.reader import read_segment
 from highwater.checkers.kafka_files.segment_files import Segment, inside, limited
 from highwater.checkers.run_files import RunFiles
@@ -20,6 +20,10 @@ _KEY_VERSIONS: Final = (0, 1)
 _VALUE: Final = struct.Struct(">hq")
 _SHORT: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
+_COLUMNS: Final = [
+    *("leader_epoch", "offset", "control", "control_type", "timestamp_ms", "transactional"),
+    *("producer_id", "key", "value"),
+]
 
 
 class OffsetKey(NamedTuple):
@@ -43,8 +47,32 @@ def offset_key(data: bytes | None) -> OffsetKey | None:
     return OffsetKey(group, topic, partition)
 
 
+class CommittedOffset(NamedTuple):
+    """One record of a committed offset.
+
+    Attributes:
+        offset: None where it was removed.
+        timestamp_ms: when it took effect, since 1970; None if the log does not say.
+        transactional: whether it is part of a transaction.
+    """
+
+    place: Place
+    offset: int | None
+    timestamp_ms: int | None
+    transactional: bool
+
+
 def committed_on_disk(case: RunFiles) -> dict[Place, int | None] | None:
     """Return the last offset of each group and partition of the topic under test.
+
+    None where the run has no copy of the topic, or a part of it is no evidence.
+    """
+    commits = commits_on_disk(case)
+    return None if commits is None else {commit.place: commit.offset for commit in commits}
+
+
+def commits_on_disk(case: RunFiles) -> list[CommittedOffset] | None:
+    """Return every committed offset of the topic under test, in order of the log.
 
     Of the replicas the most up to date decides; that they agree is another checker's matter. None
     where the run has no copy of the topic, or a part of it is no evidence.
@@ -60,28 +88,45 @@ def committed_on_disk(case: RunFiles) -> dict[Place, int | None] | None:
     return max(logs, key=lambda log: log[0])[1] if logs else None
 
 
-def _last(segments: list[Segment], topic: str) -> tuple[tuple[int, int], dict[Place, int | None]]:
-    """Return the last epoch and offset of a replica's log, and what it has committed."""
-    end, committed = (-1, -1), dict[Place, int | None]()
-    for epoch, offset, key, value in _records(segments):
-        end = epoch, offset
-        where = offset_key(key)
+def _last(segments: list[Segment], topic: str) -> tuple[tuple[int, int], list[CommittedOffset]]:
+    """Return the last epoch and offset of a replica's log, and what it has committed.
+
+    What was written in a transaction counts from the transaction's commit on.
+    """
+    end, committed = (-1, -1), list[CommittedOffset]()
+    open_: dict[int, list[CommittedOffset]] = defaultdict(list)
+    for row in _records(segments):
+        end = -1 if row["leader_epoch"] is None else row["leader_epoch"], row["offset"]
+        if row["control"]:
+            pending = open_.pop(row["producer_id"], [])
+            if row["control_type"] == "commit":
+                at_ms = row["timestamp_ms"]
+                committed += [commit._replace(timestamp_ms=at_ms) for commit in pending]
+            continue
+        where = offset_key(row["key"])
         if where is not None and where.topic == topic:
-            readable = value is not None and len(value) >= _VALUE.size
-            committed[where.group, where.partition] = (
-                _VALUE.unpack_from(value)[1] if readable else None  # type: ignore[arg-type]
-            )
+            commit = _committed(where, row)
+            (open_[row["producer_id"]] if row["transactional"] else committed).append(commit)
     return end, committed
 
 
-def _records(segments: list[Segment]) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-    names = ("leader_epoch", "offset", "control", "key", "value")
+def _committed(where: OffsetKey, row: Row) -> CommittedOffset:
+    value = row["value"]
+    readable = value is not None and len(value) >= _VALUE.size
+    return CommittedOffset(
+        place=(where.group, where.partition),
+        offset=_VALUE.unpack_from(value)[1] if readable else None,
+        timestamp_ms=row["timestamp_ms"],
+        transactional=bool(row["transactional"]),
+    )
+
+
+def _records(segments: list[Segment]) -> Iterator[Row]:
     for segment in segments:
         for batch in read_segment(segment):
-            columns = (batch[name].to_pylist() for name in names)
-            for epoch, offset, control, key, value in zip(*columns, strict=True):
-                if offset is not None and not control:
-                    yield -1 if epoch is None else epoch, offset, key, value
+            for row in batch.select(_COLUMNS).to_pylist():
+                if row["offset"] is not None:
+                    yield row
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:

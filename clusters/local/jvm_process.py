@@ -11,6 +11,7 @@ from highwater.clusters.core.interfaces import BrokerState
 from highwater.harness.base.errors import WaitTimeoutError
 
 _GUARD = Path(__file__).with_name("process_guard.py")
+_WORDS = {False: "child", True: "group"}
 _TAKES_EFFECT_S = 10.0
 
 
@@ -22,6 +23,7 @@ class ChildProcess:
     Args:
         command: absolute path of the program and its arguments.
         log: file to which both outputs are appended.
+        grouped: whether it leads a process group, which gets its signals and ends with it.
 
     Attributes:
         pid: of the child; 0 before it was started.
@@ -41,12 +43,13 @@ class ChildProcess:
         log: Path,
         directory: Path,
         environment: Mapping[str, str],
+        grouped: bool = False,
     ) -> None:
         self.name = name
         self._changed = threading.Condition()
         with log.open("ab") as output:
             self._guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_GUARD), str(log), *command],
+                [sys.executable, "-I", "-S", str(_GUARD), _WORDS[grouped], str(log), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,

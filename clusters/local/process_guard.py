@@ -1,11 +1,13 @@
-"""A process between the harness and one JVM, so that the JVM never outlives the harness.
+"""A process between the harness and one child, so that the child never outlives the harness.
 
-Run as ``python -I -S process_guard.py LOG COMMAND...``; imports only the standard library. It
-starts COMMAND as its child with both outputs appended to LOG, executes the verbs that it reads on
-its standard input (``KILL TERM STOP CONT``, one a line), and reports on its standard output what
-has really happened (``started PID``, ``stopped``, ``continued``, ``exited STATUS``). The end of its
-input means that the harness has ended, even by SIGKILL: the child is killed at once. The child's
-own standard input has nothing in it, and ends with this guard.
+Run as ``python -I -S process_guard.py child|group LOG COMMAND...``; imports only the standard
+library. It starts COMMAND as its child with both outputs appended to LOG, executes the verbs that
+it reads on its standard input (``KILL TERM STOP CONT``, one a line), and reports on its standard
+output what has really happened (``started PID``, ``stopped``, ``continued``, ``exited STATUS``).
+The end of its input means that the harness has ended, even by SIGKILL: the child is killed at once.
+The child's own standard input has nothing in it, and ends with this guard. As a ``group`` the child
+leads a process group, which gets every signal; what is left of it when the child has ended is
+killed.
 
 Only the parent can reap the child, so no signal can hit a reused process id.
 """
@@ -34,7 +36,7 @@ def report(text: str) -> None:
         os.write(1, f"{text}\n".encode())
 
 
-def start(log: str, command: list[str]) -> int:
+def start(log: str, command: list[str], *, grouped: bool) -> int:
     """Fork and execute; on Linux the kernel kills the child even if this guard is killed."""
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     executed, executing = os.pipe()  # closed by execv itself
@@ -42,6 +44,8 @@ def start(log: str, command: list[str]) -> int:
     guard = os.getpid()
     pid = os.fork()
     if not pid:
+        if grouped:
+            os.setpgid(0, 0)
         become(command, silence, output, guard)
     os.close(silence)
     os.close(output)
@@ -84,8 +88,9 @@ def reap(pid: int) -> bool:
             return True
 
 
-def watch(pid: int, wakeup: int) -> None:
+def watch(pid: int, wakeup: int, *, grouped: bool) -> None:
     """Execute verbs and report changes until the child has ended."""
+    signal_child = os.killpg if grouped else os.kill
     pending = b""
     while not reap(pid):
         ready, _, _ = select.select([0, wakeup], [], [])
@@ -94,12 +99,12 @@ def watch(pid: int, wakeup: int) -> None:
         if 0 in ready:
             chunk = os.read(0, 4096)
             if not chunk:
-                os.kill(pid, signal.SIGKILL)
+                signal_child(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
                 return
             *lines, pending = (pending + chunk).split(b"\n")
             for line in lines:
-                os.kill(pid, VERBS[line])
+                signal_child(pid, VERBS[line])
 
 
 def main() -> None:
@@ -108,7 +113,8 @@ def main() -> None:
     os.set_blocking(alarm, False)
     signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    pid = start(sys.argv[1], sys.argv[2:])
+    grouped = sys.argv[1] == "group"
+    pid = start(sys.argv[2], sys.argv[3:], grouped=grouped)
 
     def end(*_: object) -> None:
         os.kill(pid, signal.SIGKILL)
@@ -116,7 +122,10 @@ def main() -> None:
     for request in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(request, end)
     report(f"started {pid}")
-    watch(pid, wakeup)
+    watch(pid, wakeup, grouped=grouped)
+    if grouped:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left
+            os.killpg(pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -290,6 +290,34 @@ GROUPS: Final = pa.schema(
 client's callback. The process ``reader`` asks for the group's offsets when all has ended. Only runs
 with ``--subscribe`` or ``--share`` have it."""
 
+OUTPUTS: Final = pa.schema(
+    [
+        pa.field(
+            "kind", pa.string(), nullable=False
+        ),  # output; end: the partition was read to here
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp_ms", pa.int64()),  # of its append, by the broker's clock, since 1970
+        pa.field("input", pa.string()),  # name of the input that it names; null: of none
+        pa.field("value", pa.string()),  # how the output begins
+    ]
+)
+"""The outputs of a program under test that a read_committed reader was given in the end: a row an
+output, and one more for each partition that was read to its end."""
+
+INSTANCES: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("instance", pa.int32(), nullable=False),
+        pa.field("life", pa.int32(), nullable=False),  # counts its processes, from 1 on
+        # started; ended: by itself; killed, stopped (SIGTERM), paused, resumed: by a fault;
+        # closed: by the harness, when the run was over
+        pa.field("event", pa.string(), nullable=False),
+        pa.field("status", pa.int32()),  # with which it ended; negative: the signal
+    ]
+)
+"""The lives of the instances of a program under test."""
+
 ADDED: Final = frozenset(("op", "isolation", "removed", "step", "message", "controllers"))
 """Columns that runs recorded before them lack; all may be null."""
 
@@ -311,7 +339,10 @@ STEPS_TABLE: Final = "events/steps"
 DECISIONS_TABLE: Final = "events/decisions"
 QUORUM_TABLE: Final = "events/quorum"
 DECIDED: Final = {DECISIONS_TABLE: DECISIONS, QUORUM_TABLE: QUORUM}
-WHERE_RECORDED: Final = {**DECIDED, GROUPS_TABLE: GROUPS}
+OUTPUTS_TABLE: Final = "history/outputs"
+INSTANCES_TABLE: Final = "events/instances"
+OF_PROGRAM: Final = {OUTPUTS_TABLE: OUTPUTS, INSTANCES_TABLE: INSTANCES}
+WHERE_RECORDED: Final = {**DECIDED, GROUPS_TABLE: GROUPS, **OF_PROGRAM}
 """Tables that checkers read where a run has them; older runs do not."""
 
 OPTIONAL: Final = {

@@ -183,8 +183,10 @@ def _judged(run: Run, *, metadata: bool = True) -> Iterator[str]:
             if os.path.lexists(path):
                 yield path.relative_to(run.path).as_posix()
                 break
-    topic = run.plan().topic
-    partitions = {f"{topic.name}-{number}" for number in range(topic.partitions)}
+    plan = run.plan()
+    topic, program = plan.topic, plan.program
+    names = [topic.name, *([program.out] if program else [])]
+    partitions = {f"{name}-{number}" for name in names for number in range(topic.partitions)}
     yield from _of_brokers(run.replicas, partitions)
     yield from _of_remote_tier(run, topic.name)
     yield from _of_brokers(run.coordinators, {f"{topic}-0" for topic in COORDINATOR_TOPICS})

@@ -3,7 +3,7 @@
 import re
 import warnings
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from highwater.harness.base.errors import RenamedWarning, UsageError
 from highwater.harness.runs.faults.steps import current_fault
@@ -12,6 +12,7 @@ from highwater.harness.runs.history import READ_COMMITTED, READ_UNCOMMITTED
 
 Acks = Literal["0", "1", "all"]
 Isolation = Literal["read_committed", "read_uncommitted"]
+Guarantee = Literal["at-least-once", "exactly-once", "at-most-once"]
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _ACKS: Final[dict[str, Acks]] = {"0": "0", "1": "1", "all": "all", "-1": "all"}
@@ -20,6 +21,7 @@ _ISOLATION: Final[dict[str, Isolation]] = {
     READ_UNCOMMITTED: "read_uncommitted",
 }
 _PROTOCOLS: Final[dict[str, GroupProtocol]] = {CLASSIC: "classic", CONSUMER: "consumer"}
+_GUARANTEES: Final[dict[str, Guarantee]] = {name: name for name in get_args(Guarantee)}
 _MEMBERS: Final = 3
 
 
@@ -118,6 +120,15 @@ def group_protocol(text: str) -> GroupProtocol:
             hint="It is classic, or consumer (KIP-848).",
         )
     return _PROTOCOLS[text]
+
+
+def guarantee(text: str) -> Guarantee:
+    """Return how often a program promises to process each input."""
+    if text not in _GUARANTEES:
+        raise UsageError(
+            f"no guarantee is called {text!r}", hint=f"There are {', '.join(_GUARANTEES)}."
+        )
+    return _GUARANTEES[text]
 
 
 def churn(text: str) -> float:

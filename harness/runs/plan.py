@@ -28,6 +28,7 @@ SCHEMA_VERSION = 1
 
 Acks = parse_values.Acks
 Isolation = parse_values.Isolation
+Guarantee = parse_values.Guarantee
 
 _DURATION: Final = Notation(parse_values.duration, lambda seconds: f"{exact(seconds)}s")
 _NAMES: Final = Notation(parse_values.names, lambda names: ",".join(names) or "none")
@@ -38,6 +39,9 @@ _BUDGET: Final = Notation(
     parse_values.budget,
     lambda budget: ",".join(f"{name}={most}" for name, most in budget.items()) or "none",
 )
+
+RECORD_NAME: Final = r"(?<![\w-])p\d+-\d+(?![\w-])"
+"""Regular expression of the names that records of the workload's producers have."""
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -183,6 +187,29 @@ class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     code: str = ""
 
 
+class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program under test: it reads the topic under test, and writes to another.
+
+    Attributes:
+        command: the program and its arguments, with the placeholders of
+            ``highwater.runtime.program_instances``.
+        out: name of the topic that it writes to; it has as many partitions.
+        instances: number of processes that the program is started as.
+        guarantee: how often the program says that it processes each input.
+        match: regular expression of an input's name in an output; of several groups the first.
+    """
+
+    command: tuple[str, ...]
+    out: str = "out"
+    instances: int = 1
+    guarantee: Guarantee = "at-least-once"
+    match: str = RECORD_NAME
+
+
+PROGRAM_WORKLOAD: Final = Workload(producers=1, consumers=0, idempotence=True, rate=100.0)
+"""The clients of a run with a program under test: they only feed it."""
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides a run, and nothing that is found out while it runs.
 
@@ -198,6 +225,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         to: one after the other; under a nemesis that upgrades as far as it comes.
         protocol: as the release that has it; empty: the brokers' own. So is ``format``.
         external: the cluster, where the driver is ``external``.
+        program: the program under test, or None.
     """
 
     kafka: Annotated[str, Option("Release, as highwater versions names it.")]
@@ -281,6 +309,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         str, Option("Library of the readers, and of the members of a group, named as of --client.")
     ] = LIBRDKAFKA
     external: External | None = None
+    program: ProgramPlan | None = None
 
     def __post_init__(self) -> None:
         """Give faults the names that they have now."""
@@ -308,13 +337,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             return self.external.brokers
         return tuple(range(1, self.brokers + 1))
 
+    @property
+    def group(self) -> str:
+        """The group of the workload's members, or of the program under test."""
+        return f"{self.topic.name}-group"
+
     def broker_settings(self) -> dict[str, str]:
         """Return broker settings: with coordinators in use, their topics on every broker.
 
         A coordinator's topic that one broker alone holds is gone as long as that broker is.
         """
         workload = self.workload
-        if not (workload.transactions or workload.members):
+        if not (workload.transactions or workload.members or self.program):
             return self.broker_config
         topics = ("transaction.state.log.replication.factor", "offsets.topic.replication.factor")
         settings = dict.fromkeys(topics, str(self.brokers))
@@ -376,6 +410,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """
         if self.steps and not self.rolls:
             return False
+        if self.program is not None:
+            return self == _of_options(self)
         if self.story or self.schedule is not None:
             return True
         topic, workload, plain = self.topic, self.workload, self.topic
@@ -398,6 +434,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """
         if not self.has_options:
             return "highwater replay plan.json"
+        if self.program is not None:
+            return _program_command(self, self.program)
         if self.schedule is not None:
             words = ["highwater model replay schedule.json", *as_typed(self, "kafka")]
             words += as_typed(self, "cluster") if self.driver != "local" else []
@@ -436,6 +474,44 @@ _NEXT: Final = (
     *("group_protocol", "churn", "keys", "tombstones"),
 )
 """The order of options in commands; others come after these, in the order of a plan's fields."""
+
+
+def _of_options(plan: Plan) -> Plan:
+    """Return the plan that the options of ``highwater app`` make of one with a program."""
+    topic, rate = plan.topic, plan.workload.rate
+    return Plan(
+        kafka=plan.kafka,
+        driver=plan.driver,
+        brokers=plan.brokers,
+        topic=Topic(name=topic.name, partitions=topic.partitions, replication_factor=plan.brokers),
+        workload=msgspec.structs.replace(PROGRAM_WORKLOAD, rate=rate),
+        nemesis=plan.nemesis,
+        duration_s=plan.duration_s,
+        seed=plan.seed,
+        program=plan.program,
+    )
+
+
+def _program_command(plan: Plan, program: ProgramPlan) -> str:
+    options: list[tuple[str, object, object]] = [
+        ("--in", "", plan.topic.name),
+        ("--out", "", program.out),
+        ("--kafka", "", plan.kafka),
+        ("--cluster", "local", plan.driver),
+        ("--brokers", Topic().replication_factor, plan.brokers),
+        ("--partitions", 0, plan.topic.partitions),
+        ("--instances", 0, program.instances),
+        ("--rate", "", exact(plan.workload.rate) if plan.workload.rate else "max"),
+        ("--guarantee", "", program.guarantee),
+        ("--match", RECORD_NAME, program.match),
+        ("--nemesis", "", ",".join(plan.nemesis) or "none"),
+        ("--for", "", f"{exact(plan.duration_s)}s"),
+        ("--seed", "", plan.seed),
+    ]
+    words = [[name, str(value)] for name, default, value in options if value != default]
+    return shlex.join(
+        ["highwater", "app", *(w for pair in words for w in pair), "--", *program.command]
+    )
 
 
 def _changed(plan: Plan) -> list[str]:

@@ -23,9 +23,11 @@ from highwater.harness.runs.history import (
     DECISIONS_TABLE,
     FETCHES_TABLE,
     GROUPS_TABLE,
+    INSTANCES_TABLE,
     MESSAGES_TABLE,
     OPERATIONS,
     OPERATIONS_TABLE,
+    OUTPUTS_TABLE,
     QUORUM_TABLE,
     STEPS_TABLE,
     WIRE_TABLE,
@@ -66,6 +68,7 @@ class Recorder:
         wired: whether there is a wire that reports what passes.
         racked: whether readers are in racks, and report from where they fetch.
         grouped: whether members of groups report what they are given.
+        program: whether there is a program under test.
 
     Attributes:
         failed: set when nothing can be recorded any more; waits should watch it too.
@@ -79,6 +82,7 @@ class Recorder:
         wired: bool = False,
         racked: bool = False,
         grouped: bool = False,
+        program: bool = False,
     ) -> None:
         self.clock = clock
         self.failed = threading.Event()
@@ -88,7 +92,8 @@ class Recorder:
         tables = {**history.TABLES, STEPS_TABLE: history.STEPS, **DECIDED}
         tables |= _OF_WIRE if wired else {}
         tables |= {FETCHES_TABLE: history.FETCHES} if racked else {}
-        tables |= {GROUPS_TABLE: history.GROUPS} if grouped else {}
+        tables |= {GROUPS_TABLE: history.GROUPS} if grouped or program else {}
+        tables |= history.OF_PROGRAM if program else {}
         # Without a lock: a callback of a client that has failed for good would never give it back.
         self._rows: dict[str, deque[dict[str, object]]] = {table: deque() for table in tables}
         self._operations_lock = threading.Lock()
@@ -149,6 +154,14 @@ class Recorder:
     def group(self, row: dict[str, object]) -> None:
         """Record a row of ``GROUPS``, whose times are given."""
         self._add(GROUPS_TABLE, row)
+
+    def output(self, row: dict[str, object]) -> None:
+        """Record a row of ``OUTPUTS``."""
+        self._add(OUTPUTS_TABLE, row)
+
+    def instance(self, event: str, **row: object) -> None:
+        """Record a row of ``INSTANCES``; on disk when this returns."""
+        self._append_now(INSTANCES_TABLE, {"event": event, **row})
 
     def wire(self, row: dict[str, object]) -> None:
         """Record a row of ``WIRE``, whose time is given."""

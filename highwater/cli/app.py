@@ -22,6 +22,7 @@ from highwater.cli.inspect import inspect
 from highwater.cli.model import app as model_app
 from highwater.cli.nightly import app as nightly_app
 from highwater.cli.options.common import DEFAULT_STORE, JsonOption, StoreOption, on_spark
+from highwater.cli.program import app_command
 from highwater.cli.rolling import rolling
 from highwater.cli.soak import soak
 from highwater.harness.base.errors import UsageError
@@ -180,7 +181,7 @@ def doctor(
 
 
 for command in (
-    *(demo, run.run, check, show.report, show.compare, show.serve),
+    *(demo, run.run, app_command.app, check, show.report, show.compare, show.serve),
     *(matrix.matrix, soak, repeating.replay, repeating.shrink, inspect, rolling, external.heal),
     *(advise, versions, doctor),
 ):

@@ -95,8 +95,10 @@ class ClusterPool:
         loses its disk is used for nothing else.
         """
         check_plan(plan)
-        topic = replace(plan.topic, name=f"{plan.topic.name}-{next(self._numbers)}")
-        plan = replace(plan, topic=topic)
+        number = next(self._numbers)
+        topic = replace(plan.topic, name=f"{plan.topic.name}-{number}")
+        program = plan.program and replace(plan.program, out=f"{plan.program.out}-{number}")
+        plan = replace(plan, topic=topic, program=program)
         alone = plan.story is not None and find_story(plan.story).needs.one_controller
         if alone:
             self._drop(ClusterKey.of(plan))

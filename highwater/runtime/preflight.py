@@ -1,5 +1,6 @@
 """Preflight check: refuses a plan that cannot be executed, before anything is started."""
 
+import re
 import shutil
 from typing import Final
 
@@ -24,7 +25,7 @@ from highwater.harness.runs.group_protocols import (
     GroupProtocol,
 )
 from highwater.harness.runs.options import options_of
-from highwater.harness.runs.plan import Plan, Workload
+from highwater.harness.runs.plan import Plan, ProgramPlan, Workload
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.nemesis.faults.registry import MESSAGE
 from highwater.nemesis.model_replay.script_lookup import find_script
@@ -35,11 +36,13 @@ from highwater.nemesis.schedules.upgrade_path import check_levels
 from highwater.nemesis.schedules.validation import check_budget, check_steps
 from highwater.nemesis.stories.registry import Story, find_story
 from highwater.nemesis.stories.story import NOTHING
+from highwater.runtime.program_instances import resolved
 
 EXTERNAL: Final = "external"
 """The driver of external clusters."""
 
 _FOLLOWERS_SERVE: Final = (2, 4)
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 def check_plan(plan: Plan) -> None:
@@ -59,6 +62,30 @@ def check_plan(plan: Plan) -> None:
     _check_schedule(plan)
     check_levels(plan)
     _check_client(plan, kafka)
+    if plan.program is not None:
+        _check_program(plan, plan.program)
+
+
+def _check_program(plan: Plan, program: ProgramPlan) -> None:
+    resolved(program.command)
+    if program.out == plan.topic.name:
+        raise UsageError(
+            f"the program cannot read and write {program.out}", hint="Name two topics."
+        )
+    for topic in (plan.topic.name, program.out):
+        if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
+            raise UsageError(
+                f"{topic!r} is no name of a topic", hint="Letters, digits, dots, _ and - are."
+            )
+    try:
+        re.compile(program.match)
+    except re.error as error:
+        raise UsageError(
+            f"--match {program.match!r} is no regular expression: {error}",
+            hint="It finds an input's name in an output, such as p0-17: 'id=(p[0-9]+-[0-9]+)'.",
+        ) from error
+    if not 1 <= program.instances <= limits.CLIENTS.most:
+        raise limits.out_of_range(program.instances, 1, limits.CLIENTS.most, "instances")
 
 
 def _check_external(plan: Plan) -> None:

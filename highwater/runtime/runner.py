@@ -44,6 +44,8 @@ from highwater.runtime.decisions import record_end, record_topic, recorded
 from highwater.runtime.executed_steps import executed_steps
 from highwater.runtime.observer import Observer, wire_watched
 from highwater.runtime.preflight import check_plan
+from highwater.runtime.program_end import APPEND_TIMES, finish
+from highwater.runtime.program_instances import RunningProgram
 from highwater.runtime.run_environment import describe
 from highwater.runtime.run_status import Progress, ProgressLine, StatusKeeper
 from highwater.runtime.workload import RunningWorkload, share_group
@@ -129,10 +131,12 @@ def conduct(
         cluster = recorded(cluster, recorder)
         _prepare_sharing(plan, cluster)
         fault_log = ProgressLine(recorder)
-        nemesis = Nemesis(cluster, fault_log, plan.topic, levels(plan), stop.is_set)
+        program = _program(plan, run, cluster, recorder)
+        nemesis = Nemesis(cluster, fault_log, plan.topic, levels(plan), stop.is_set, program)
         with (
             wire_watched(cluster.network, plan.topic.name, recorder, clock.zero_ns),
             Observer(cluster, recorder, plan.topic) as observer,
+            program or contextlib.nullcontext(),
             RunningWorkload(
                 plan, cluster.bootstrap, recorder, run, access=cluster.client
             ) as workload,
@@ -157,6 +161,7 @@ def conduct(
                 checks=(
                     observer.check,
                     workload.check,
+                    *([program.check] if program else []),
                     lambda: progress(fault_log.line(workload.counts())),
                 ),
                 log=recorder,
@@ -164,6 +169,8 @@ def conduct(
             )
             _play(plan, context, keeper)
             _heal(plan, context, workload, keeper)
+            if program is not None:
+                keeper.add(finish(plan, program, workload, recorder))
             _read(workload, keeper)
             record_end(recorder, probe, cluster, plan.topic.name)
         keep()
@@ -189,7 +196,14 @@ def _recorder(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> Recorder:
         wired=cluster.network is not None,
         racked=plan.racks > 0,
         grouped=plan.workload.members > 0,
+        program=plan.program is not None,
     )
+
+
+def _program(plan: Plan, run: Run, cluster: Cluster, recorder: Recorder) -> RunningProgram | None:
+    if plan.program is None:
+        return None
+    return RunningProgram(plan, plan.program, cluster.bootstrap, recorder, run.logs)
 
 
 def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, keeper: StatusKeeper) -> None:
@@ -210,6 +224,8 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]
     assignment = _assignment(plan, cluster, probe)
     first = assignment[: plan.topic.partitions - plan.topic.added]
     cluster.create_topic(plan.topic.name, first, plan.topic.settings())
+    if plan.program is not None:
+        cluster.create_topic(plan.program.out, first, {**plan.topic.settings(), **APPEND_TIMES})
     return assignment
 
 

@@ -153,7 +153,7 @@ class RunningWorkload:
         workload = self._plan.workload
         readers: list[tuple[str, GroupMembership | None]] = []
         readers += [(f"consumer-{index}", None) for index in range(workload.consumers)]
-        group = GroupMembership(group=self._group, protocol=workload.group_protocol)
+        group = GroupMembership(group=self._plan.group, protocol=workload.group_protocol)
         readers += [(f"member-{index}", group) for index in range(workload.subscribe)]
         for (name, joins), isolation in zip(readers, itertools.cycle(workload.isolation)):
             self._read(name, joins, isolation, self._clients.readers)
@@ -378,17 +378,12 @@ class RunningWorkload:
         self._named.append(client)
         return client
 
-    @property
-    def _group(self) -> str:
-        return f"{self._plan.topic.name}-group"
-
     def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:
         """Fence every partition and read all of it; see ``harness.clients.final_read``."""
         fence = clients.producer(self._plan, self._common("fence"), acks="all")
         reader = clients.consumer(self._common("reader"))
-        if self._plan.workload.subscribe:
-            settings = clients.consumer(self._common("reader"), group=self._group)
-            read_group_offsets(self._plan, self._recorder, settings)
+        if self._plan.workload.subscribe or self._plan.program:
+            read_group_offsets(self._plan, self._recorder, self.group_reader())
         return final_read(
             self._plan,
             self._recorder,
@@ -398,6 +393,10 @@ class RunningWorkload:
             open_s=self._open_s(),
             library=LIBRDKAFKA if self._plan.external is None else self._clients.readers,
         )
+
+    def group_reader(self) -> clients.Settings:
+        """Return settings of a client that asks for the group's offsets, and does not join."""
+        return clients.consumer(self._common("reader"), group=self._plan.group)
 
     def _open_s(self) -> float | None:
         if not self._plan.workload.transactions:

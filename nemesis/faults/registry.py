@@ -5,10 +5,10 @@ after the ``yield``. Write one in a file of its family and decorate it; see docs
 """
 
 import importlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.releases.software_level import Level
@@ -20,14 +20,52 @@ from highwater.harness.runs.faults.effects import FaultEffect
 from highwater.harness.runs.faults.steps import current_fault
 from highwater.harness.runs.plan import Plan, Topic
 
-Scope = Literal["broker", "topic", "coordination", "cluster", "client", "message"]
+Scope = Literal["broker", "topic", "coordination", "cluster", "client", "message", "program"]
 """The scope of a fault, in which no other may overlap with it: one broker; the topic under test, by
 requests to running brokers; ZooKeepers or KRaft controllers, one or several; every broker at once;
-one client; or messages of one kind."""
+one client; messages of one kind; or the program under test."""
 
 
 class NothingDoneError(HarnessError):
     """There is nothing that a fault could do now; raised before it has touched anything."""
+
+
+class InstanceUnderTest(Protocol):
+    """One instance of the program under test; methods return once they have taken effect."""
+
+    @property
+    def number(self) -> int:
+        """Its number, from 0 on."""
+
+    def kill(self) -> None:
+        """Send SIGKILL to its processes; it stays down until ``start``.
+
+        Raises:
+            NothingDoneError: it does not run.
+        """
+
+    def terminate(self) -> bool:
+        """Send SIGTERM, and SIGKILL if it does not end: False then; as ``kill``."""
+
+    def start(self) -> None:
+        """Let it run again."""
+
+    def pause(self) -> None:
+        """Send SIGSTOP to its processes.
+
+        Raises:
+            NothingDoneError: it does not run.
+        """
+
+    def resume(self) -> None:
+        """Send SIGCONT to its processes, if they are paused."""
+
+
+class ProgramUnderTest(Protocol):
+    """The program under test of a run."""
+
+    def running(self) -> Sequence[InstanceUnderTest]:
+        """Return the instances that run now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +81,7 @@ class FaultTarget:
         levels: of the upgrade under way, from where all brokers began to where they are to be.
         client: name of its target; empty if its scope is no client, or any client will do.
         message: the kind of message that it is about, in words; see ``nemesis.message_spec``.
+        program: the program under test; None if the run has none.
         note: records what happens to a broker before all of the fault has happened.
         miss: records that nothing happened, so that it proves nothing, and why.
         healing: whether the run is over, and all faults are being healed.
@@ -57,6 +96,7 @@ class FaultTarget:
     levels: tuple[Level, ...] = ()
     client: str = ""
     message: str = ""
+    program: ProgramUnderTest | None = None
     note: Callable[[str, int | None], None] = lambda _says, _broker: None
     miss: Callable[[str], None] = lambda _why: None
     healing: Callable[[], bool] = lambda: False
@@ -86,6 +126,7 @@ Needs = Literal[
     "--trace-flushes",
     "--log-dirs",
     "--keys",
+    "highwater app",
 ]
 CLIENTS: Final = "--wire-clients"
 MESSAGE: Final = "--message"
@@ -93,6 +134,7 @@ CONTROLLERS: Final = "--controllers"
 TRACES: Final = "--trace-flushes"
 LOG_DIRS: Final = "--log-dirs"
 KEYS: Final = "--keys"
+PROGRAM: Final = "highwater app"
 RESTART: Final = "restart"
 RESTARTS: Final = frozenset({"stop", "start"})
 """The commands that together do what the command ``restart`` does."""
@@ -121,8 +163,9 @@ class Fault:
             because clients must pass the wire, ``--message``, which names a message,
             ``--transactions`` or ``--subscribe``, because their coordinator is hit,
             ``--controllers``, because one alone has no quorum, ``--trace-flushes``, because it
-            must be known what was flushed, ``--log-dirs``, because one of several fails, or
-            ``--keys``, because the topic must be compacted.
+            must be known what was flushed, ``--log-dirs``, because one of several fails,
+            ``--keys``, because the topic must be compacted, or ``highwater app``, because a program
+            under test is hit.
         commands: of an inventory, which it needs on an external cluster; None: they
             are not enough for it.
         awaits_coordination: its injection ends only when ZooKeeper or a controller has said
@@ -179,6 +222,7 @@ _FAMILIES: Final = (
     "topic_config",
     "compaction",
     "upgrades",
+    "program",
 )
 _registry: dict[str, Fault] = {}
 

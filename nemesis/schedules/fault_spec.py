@@ -22,6 +22,7 @@ from highwater.nemesis.faults.registry import (
     CONTROLLERS,
     KEYS,
     LOG_DIRS,
+    PROGRAM,
     TRACES,
     Fault,
     Needs,
@@ -213,6 +214,7 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
             "Add --log-dirs 2.",
         ),
         KEYS: (workload.keys, "needs a compacted topic", "Add --keys 100."),
+        PROGRAM: (plan.program, "hits a program under test", "Use highwater app."),
         "--transactions": (workload.transactions, "needs transactions", "Add --transactions."),
         "--subscribe": (
             workload.members or workload.transform,

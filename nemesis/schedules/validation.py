@@ -51,7 +51,7 @@ def check_steps(plan: Plan, kafka: Release) -> None:
     for target in sorted({step.target for step in brokers if step.target.isdecimal()}):
         steps = [step for step in brokers if step.target == target]
         _refuse_overlap([*steps, *alone], f"broker {target}")
-    for scope in ("topic", "coordination", "cluster", "client"):
+    for scope in ("topic", "coordination", "cluster", "client", "program"):
         _refuse_overlap([step for step in plan.steps if _scope(step) == scope], f"the {scope}")
 
 

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from markupsafe import Markup
 
+from highwater.checkers.core.anomaly_kinds import OF_PROGRAMS
 from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, Reconciliation
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.faults.counts import title
@@ -32,6 +33,7 @@ from highwater.reports.sections.assumptions import assumptions
 from highwater.reports.sections.broker_log_excerpts import LogExcerpt, around
 from highwater.reports.sections.fault_effects import effects
 from highwater.reports.sections.prevention import prevention
+from highwater.reports.sections.program import program_section
 from highwater.reports.sections.raw_records import RawRecord, Raws, read_raw
 from highwater.reports.sections.replay_steps import cast, foreseen
 from highwater.reports.sections.settings import facts
@@ -112,6 +114,7 @@ def page(run: Run) -> str:
         if model and about
         else (),
         prevention=prevention(plan, model),
+        program=program_section(run, plan, verdict),
         facts=facts(plan, environment, evidence.fault_counts),
         happened=title(plan, evidence.fault_counts),
         environment=environment,
@@ -164,7 +167,8 @@ def _story(
 ) -> FindingStory:  # fmt: skip
     anomaly = burst.first
     partition = (anomaly.topic, anomaly.partition)
-    moments = frames(anomaly, evidence, holdings.get(partition, {}))
+    replicated = anomaly.kind not in OF_PROGRAMS
+    moments = frames(anomaly, evidence, holdings.get(partition, {})) if replicated else ()
     there = raws.get(partition, {}).get(anomaly.offset or 0, ())
     return FindingStory(
         link=link,

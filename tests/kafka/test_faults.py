@@ -461,7 +461,13 @@ def cases() -> Iterator[tuple[str, str]]:
 
 
 def test_every_fault_is_tested() -> None:
-    others = {"network", "clients", "messages", "upgrades"}  # test_wire, test_upgrades
+    others = {
+        "network",
+        "clients",
+        "messages",
+        "upgrades",
+        "program",
+    }  # test_wire, test_upgrades, test_programs
     elsewhere = {
         one.name
         for one in faults().values()

@@ -22,7 +22,15 @@ from highwater.cli.app import app
 from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.nightly_cells import NEMESIS_S, NightlyCell
-from highwater.harness.runs.plan import External, Plan, Topic, Workload
+from highwater.harness.runs.plan import (
+    PROGRAM_WORKLOAD,
+    RECORD_NAME,
+    External,
+    Plan,
+    ProgramPlan,
+    Topic,
+    Workload,
+)
 from highwater.harness.runs.store import Store
 from highwater.harness.runs.topics.likeness import Likeness
 from highwater.harness.runs.topics.topic_settings import with_settings
@@ -180,7 +188,34 @@ def story_plans(draw_: st.DrawFn) -> Plan:
     )
 
 
-@given(st.one_of(random_plans(), story_plans()))
+@st.composite
+def program_plans(draw_: st.DrawFn) -> Plan:
+    """A plan with a program under test, whose words a shell would take apart."""
+    words = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1)
+    brokers = draw_(st.integers(1, 9))
+    rate = draw_(st.one_of(st.just(0.0), seconds(0.01, 1e17)))
+    return Plan(
+        kafka=draw_(Kafkas),
+        driver=draw_(st.sampled_from(["local", "docker"])),
+        brokers=brokers,
+        topic=Topic(
+            name="orders", partitions=draw_(st.integers(1, 1000)), replication_factor=brokers
+        ),
+        workload=msgspec.structs.replace(PROGRAM_WORKLOAD, rate=rate),
+        nemesis=tuple(draw_(st.lists(st.sampled_from(list(faults())), unique=True, max_size=3))),
+        duration_s=draw_(seconds(0, 604_800)),
+        seed=draw_(st.integers(0, 1 << 40)),
+        program=ProgramPlan(
+            command=tuple(draw_(st.lists(words, min_size=1, max_size=4))),
+            out=draw_(st.sampled_from(["payments", "out.2"])),
+            instances=draw_(st.integers(1, 64)),
+            guarantee=draw_(st.sampled_from(["at-least-once", "at-most-once", "exactly-once"])),
+            match=draw_(st.sampled_from([RECORD_NAME, 'id="(p0-[0-9]+)"'])),
+        ),
+    )
+
+
+@given(st.one_of(random_plans(), story_plans(), program_plans()))
 @settings(max_examples=400)
 def test_a_plans_command_makes_the_same_plan(parsed: Callable[[str], Plan], plan: Plan) -> None:
     assert parsed(plan.command()) == plan
@@ -229,6 +264,7 @@ _OTHER: Mapping[type[msgspec.Struct], Mapping[str, Any]] = {
         "wire_clients": True, "to": ("3.9.2",), "protocol": "3.9", "format": "0.10.0",
         "trace_flushes": True, "log_dirs": 2, "racks": 2, "tiered": True, "client": "java",
         "reader_client": "java",
+        "program": ProgramPlan(command=("cat",)),
         "external": External(inventory="i.toml", cluster_id="c", brokers=(1,), commands=()),
     },
     Topic: {

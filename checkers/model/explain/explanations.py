@@ -8,7 +8,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from highwater.checkers.catalogue import our_kinds
-from highwater.checkers.core.anomaly_kinds import Severity
+from highwater.checkers.core.anomaly_kinds import OF_PROGRAMS, Severity
 from highwater.checkers.model.explain.consistency import contradictions
 from highwater.checkers.model.explain.elections import wrong_elections
 from highwater.checkers.model.explain.evidence.evidence_links import Chain, Row, refuse
@@ -221,7 +221,8 @@ def _unread(outcome: PartitionOutcome, rows: Iterable[Row], why: str) -> Partiti
 
 def _anomalies(run: Run) -> list[Row]:
     """Return the anomalies of our own kinds that break a promise and follow from no other one."""
-    names = {name for name, kind in our_kinds().items() if kind.severity is not Severity.EXPECTED}
+    kinds = our_kinds().items()
+    names = {name for name, kind in kinds if kind.severity is not Severity.EXPECTED} - OF_PROGRAMS
     rows: list[Row] = pq.read_table(run.anomalies).to_pylist() if run.anomalies.exists() else []
     return [row for row in rows if row.get("cause") is None and row["kind"] in names]
 

@@ -4,9 +4,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from highwater.checkers.core.anomaly_kinds import OF_PROGRAMS
 from highwater.checkers.policy import decide, promised
 from highwater.harness.runs.faults.steps import FaultStep
-from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.plan import Guarantee, Plan, ProgramPlan, Topic, Workload
 
 KINDS = ("lost-write", "unseen", "divergence", "duplicate", "corrupt")
 
@@ -38,6 +39,29 @@ def plan(
 def test_what_a_lost_record_breaks(acks: str, unclean: bool, faults: int, breaks: bool) -> None:
     promise = promised(plan(acks=acks, unclean=unclean), faults=faults)
     assert ("lost-write" in promise.breaking) is breaks
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "breaking"),
+    [
+        ("at-least-once", {"lost-input", "strange-output"}),
+        ("at-most-once", {"doubled-input", "strange-output"}),
+        ("exactly-once", {"lost-input", "doubled-input", "strange-output"}),
+    ],
+)
+def test_what_a_program_promises(guarantee: Guarantee, breaking: set[str]) -> None:
+    program = ProgramPlan(command=("service",), guarantee=guarantee)
+    promise = promised(msgspec.structs.replace(plan(), program=program), faults=1)
+    assert promise.breaking & OF_PROGRAMS == breaking
+    assert guarantee.replace("-", " ") in promise.says
+    assert not promised(plan(), faults=1).breaking & OF_PROGRAMS
+
+
+def test_inputs_that_were_not_reached_make_a_verdict_unknown_unless_one_is_lost() -> None:
+    program = ProgramPlan(command=("service",))
+    promise = promised(msgspec.structs.replace(plan(), program=program), faults=1)
+    assert decide(promise, {"unreached-input": 2}, unjudged=[])[0] == "unknown"
+    assert decide(promise, {"unreached-input": 2, "lost-input": 1}, unjudged=[])[0] == "invalid"
 
 
 @pytest.mark.parametrize("least", [1, 2, 3])

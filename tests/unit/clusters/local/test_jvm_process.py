@@ -39,6 +39,12 @@ while not child.pid:
 print(child.pid, child.guard_pid, flush=True)
 time.sleep(60)
 """
+FAMILY = [
+    "/bin/sh",
+    "-c",
+    "sleep 60 & echo $! > {pid}; echo up; wait",
+]
+"""A program that forks."""
 Starter = Callable[[list[str]], ChildProcess]
 
 
@@ -172,3 +178,54 @@ def test_the_warden_imports_the_standard_library_alone() -> None:
     imported = {line.split()[1] for line in source.splitlines() if line.startswith("import ")}
     assert imported <= sys.stdlib_module_names
     assert "\nfrom " not in source
+
+
+def family(log: Path, directory: Path) -> tuple[ChildProcess, int]:
+    """A process that leads a group, and the id of its child."""
+    file = directory / "pid"
+    child = ChildProcess(
+        "family",
+        [word.format(pid=file) for word in FAMILY],
+        log=log,
+        directory=directory,
+        environment=os.environ,
+        grouped=True,
+    )
+    await_up(log)
+    return child, int(file.read_text())
+
+
+def test_a_group_gets_every_signal_and_nothing_of_it_is_left(log: Path, tmp_path: Path) -> None:
+    child, grandchild = family(log, tmp_path)
+    child.pause()
+    await_condition(
+        lambda: status_of(grandchild),
+        lambda status: status == psutil.STATUS_STOPPED,
+        what="the whole group to stop",
+        limit_s=60,
+    )
+    child.resume()
+    child.kill()
+    await_gone(grandchild)
+    child.release()
+
+
+def test_what_a_leader_leaves_behind_is_killed(log: Path, tmp_path: Path) -> None:
+    child, grandchild = family(log, tmp_path)
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait(60)
+    await_gone(grandchild)
+    child.release()
+
+
+def test_a_group_ends_with_the_harness(log: Path, tmp_path: Path) -> None:
+    child, grandchild = family(log, tmp_path)
+    child.release()
+    await_gone(grandchild)
+    assert child.wait(60)
+
+
+def await_gone(pid: int) -> None:
+    await_condition(
+        lambda: status_of(pid), lambda status: status in GONE, what="its end", limit_s=60
+    )

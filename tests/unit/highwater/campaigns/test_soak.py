@@ -17,6 +17,7 @@ from highwater.nemesis.faults.registry import (
     CONTROLLERS,
     LOG_DIRS,
     MESSAGE,
+    PROGRAM,
     TRACES,
     faults,
 )
@@ -65,7 +66,7 @@ def test_every_plan_can_be_done_and_every_fault_and_release_has_its_turn() -> No
         check_plan(plan)
     assert {plan.kafka for plan in plans} == set(ALL)
     # a soak has no clients on the wire, one controller, one log directory, and no trace
-    assert drawn(plans) == possible(CLIENTS, MESSAGE, CONTROLLERS, LOG_DIRS, TRACES)
+    assert drawn(plans) == possible(CLIENTS, MESSAGE, CONTROLLERS, LOG_DIRS, PROGRAM, TRACES)
 
 
 def test_with_three_controllers_the_faults_that_need_them_have_their_turn_too() -> None:
@@ -73,7 +74,7 @@ def test_with_three_controllers_the_faults_that_need_them_have_their_turn_too() 
     for plan in plans:
         check_plan(plan)
         assert plan.controllers == 3
-    assert drawn(plans) == possible(CLIENTS, MESSAGE, LOG_DIRS, TRACES)
+    assert drawn(plans) == possible(CLIENTS, MESSAGE, LOG_DIRS, PROGRAM, TRACES)
     assert "controller-isolate" in drawn(plans)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.faults.steps import FaultStep
-from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic, Workload
 from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.runtime.preflight import check_plan
 
@@ -25,6 +25,11 @@ def shared(readers: str) -> Plan:
     return changed(kafka="4.4.0", workload=SHARING, reader_client=readers)
 
 
+def of_program(nemesis: str = "app-kill", **fields: object) -> Plan:
+    program = msgspec.structs.replace(ProgramPlan(command=("sh",)), **fields)
+    return changed(workload=PROGRAM_WORKLOAD, nemesis=(nemesis,), program=program)
+
+
 def keyed(*, keys: int = 5, tombstones: float = 0.1, **fields: object) -> Plan:
     workload = Workload(keys=keys, tombstones=tombstones)
     return msgspec.structs.replace(with_settings(changed(workload=workload)), **fields)
@@ -34,6 +39,8 @@ def keyed(*, keys: int = 5, tombstones: float = 0.1, **fields: object) -> Plan:
     "plan",
     [
         GOOD,
+        of_program(instances=3, match="id=(p0-[0-9]+)"),
+        of_program("kill"),
         keyed(nemesis=("cleaner-kill",)),
         changed(nemesis=()),
         changed(nemesis=(), duration_s=0),
@@ -96,6 +103,14 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(nemesis=("kill@9",)), "no broker 9", "Brokers are 1 to 3"),
         (changed(nemesis=("kill@leader",), brokers=0), "brokers", "From 1"),
         (changed(nemesis=("kill@ledaer",)), "ledaer", "leader"),
+        (changed(nemesis=("app-kill",)), "hits a program under test", "Use highwater app"),
+        (of_program("app-kill@leader"), "hits the program", "app-kill alone"),
+        (of_program(command=("/no/such",)), "no program '/no/such'", "after --"),
+        (of_program(command=()), "no command was named", "after --"),
+        (of_program(out="events"), "cannot read and write events", "two topics"),
+        (of_program(out="a/b"), "no name of a topic", "Letters"),
+        (of_program(match="("), "no regular expression", "p0-17"),
+        (of_program(instances=0), "0 instances", "From 1 to 64"),
         (changed(nemesis=("kill=0",)), "weight of 0", "1 to 100"),
         (changed(nemesis=("kill@leader@2",)), "is no fault", "kill@leader=3"),
         (changed(nemesis=("kill@controller",)), "on KRaft", "controller-kill"),

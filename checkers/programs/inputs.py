@@ -1,0 +1,230 @@
+"""Find the inputs that a program lost, doubled or did not reach, and outputs of no input.
+
+Which of them break the guarantee that the program gives is the policy's matter. Each of the first
+ones comes with its way through the program, and with the mistake that this shows.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import (
+    DOUBLED_INPUT,
+    LOST_INPUT,
+    STRANGE_OUTPUT,
+    UNREACHED_INPUT,
+    Kind,
+    Severity,
+)
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.derived import derived
+from highwater.checkers.core.promises import if_program_says, never
+from highwater.checkers.groups.events import Row, in_words
+from highwater.checkers.programs.facts import (
+    ProgramFacts,
+    outputs_on_disk,
+)
+from highwater.checkers.programs.mistakes import InputEvidence, mistake_of
+from highwater.checkers.programs.outcomes import (
+    DOUBLED,
+    LOST,
+    UNREACHED,
+    input_outcomes,
+    strange_outputs,
+)
+from highwater.checkers.programs.output_times import OutputTimes
+from highwater.checkers.programs.timeline import Step, blame, steps, witnesses
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
+from highwater.harness.runs.history import OK, OPERATIONS_TABLE, SEND
+
+EXPLAINED_MAX: Final = 100
+"""Inputs of each outcome of which the way is told: a verdict lists no more."""
+
+_KINDS: Final = {LOST: LOST_INPUT, DOUBLED: DOUBLED_INPUT, UNREACHED: UNREACHED_INPUT}
+_PROMISE: Final = "processing: --guarantee of highwater app"
+
+
+def no_program(tables: Tables, case: RunFiles) -> str:
+    """Return why there is nothing to judge of a program, the end of a sentence."""
+    if case.plan.program is None:
+        return "there is no program under test"
+    facts = program_facts(tables).get(case.key)
+    return "" if facts is None or facts.complete else "its output was not read, or names no input"
+
+
+@derived
+def program_facts(tables: Tables) -> dict[str, ProgramFacts]:
+    """Return the facts about each run's program, by the run's key, where they can be read."""
+    facts = ((case.key, ProgramFacts.of(case)) for case in tables.cases)
+    return {key: of_run for key, of_run in facts if of_run is not None}
+
+
+@derived
+def outcomes(tables: Tables) -> dict[str, pa.Table]:
+    """Return the outcome of every input of each run (``outcomes.OUTCOME``), by the run's key."""
+    return {
+        key: input_outcomes(facts.inputs, facts.outputs, facts.positions, complete=facts.complete)
+        for key, facts in program_facts(tables).items()
+    }
+
+
+@checker(
+    Kind(
+        LOST_INPUT,
+        guarantee="An input that the committed position has passed has an output.",
+        singular="input is lost: its position was committed, and it has no output",
+        plural="inputs are lost: their positions were committed, and they have no output",
+        severity=Severity.CRITICAL,
+        promise=_PROMISE,
+        breaks=if_program_says("at-least-once", "exactly-once"),
+        says=in_words,
+        evidence=witnesses,
+        absence=True,
+    ),
+    Kind(
+        DOUBLED_INPUT,
+        guarantee="No input has more than one output.",
+        singular="input was processed more than once",
+        plural="inputs were processed more than once",
+        severity=Severity.SERIOUS,
+        promise=_PROMISE,
+        breaks=if_program_says("at-most-once", "exactly-once"),
+        says=in_words,
+        evidence=witnesses,
+    ),
+    Kind(
+        UNREACHED_INPUT,
+        guarantee="The committed position has come to the end.",
+        singular="input was not reached by the program",
+        plural="inputs were not reached by the program",
+        severity=Severity.UNDECIDED,
+        promise=_PROMISE,
+        breaks=never,
+        says=in_words,
+        absence=True,
+    ),
+    Kind(
+        STRANGE_OUTPUT,
+        guarantee="An output names an input that was sent.",
+        singular="output names an input that was never sent",
+        plural="outputs name inputs that were never sent",
+        severity=Severity.SERIOUS,
+        promise=_PROMISE,
+        breaks=if_program_says("at-least-once", "at-most-once", "exactly-once"),
+        says=in_words,
+    ),
+    idle=no_program,
+)
+def inputs(tables: Tables) -> pa.Table:
+    """Return the inputs that were lost, doubled or not reached, and outputs of no input."""
+    cases = {case.key: case for case in tables.cases}
+    rows = [
+        {"run": key, **row}
+        for key, facts in program_facts(tables).items()
+        for row in _of_run(cases[key], facts, outcomes(tables)[key])
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _of_run(case: RunFiles, facts: ProgramFacts, table: pa.Table) -> Iterator[Row]:
+    for outcome in (LOST, DOUBLED):
+        rows = table.filter(pc.equal(table["outcome"], outcome)).to_pylist()
+        explain = _explainer(case, facts, rows[:EXPLAINED_MAX]) if rows else _unexplained
+        for number, row in enumerate(rows):
+            says, ways = (explain if number < EXPLAINED_MAX else _unexplained)(row)
+            yield _anomaly(facts, row, f"{_finding(facts, row)}{says}", ways)
+    unreached = table.filter(pc.equal(table["outcome"], UNREACHED)).to_pylist()
+    for row in unreached if facts.complete else ():
+        yield _anomaly(facts, row, _finding(facts, row), [])
+    for row in strange_outputs(facts.names, facts.outputs).to_pylist():
+        yield _strange(facts, row)
+
+
+def _anomaly(facts: ProgramFacts, row: Row, says: str, ways: Sequence[Step]) -> Row:
+    return {
+        "kind": _KINDS[row["outcome"]],
+        "topic": facts.plan.topic.name,
+        "partition": row["partition"],
+        "offset": row["offset"],
+        "value": row["value"],
+        "copies": [{"partition": row["partition"], "note": says}],
+        "steps": [*ways],
+    }
+
+
+def _strange(facts: ProgramFacts, row: Row) -> Row:
+    place = f"offset {row['offset']} of {facts.program.out}-{row['partition']}"
+    says = f"The output at {place} names {row['input']}, and no such input was sent: {row['value']}"
+    return {
+        "kind": STRANGE_OUTPUT,
+        "topic": facts.program.out,
+        "partition": row["partition"],
+        "offset": row["offset"],
+        "value": row["input"],
+        "copies": [{"partition": row["partition"], "note": says}],
+        "steps": [],
+    }
+
+
+def _finding(facts: ProgramFacts, row: Row) -> str:
+    place = f"{facts.plan.topic.name}-{row['partition']}"
+    at = facts.positions.get(row["partition"])
+    position = "no position" if at is None else f"position {at}"
+    ends = {
+        LOST: f"is lost: {position} is committed in the end, and no output names it.",
+        DOUBLED: f"has {row['outputs']} outputs.",
+        UNREACHED: f"was not reached: {position} is committed in the end, and no output names it.",
+    }
+    return f"{row['value']} at offset {row['offset']} of {place} {ends[row['outcome']]}"
+
+
+def _unexplained(_: Row) -> tuple[str, list[Step]]:
+    return "", []
+
+
+def _explainer(
+    case: RunFiles, facts: ProgramFacts, rows: Sequence[Row]
+) -> Callable[[Row], tuple[str, list[Step]]]:
+    """Return a function that says who did it, and tells the way of one of these inputs."""
+    names = [row["value"] for row in rows]
+    committed, on_disk = facts.outputs_of(names), outputs_on_disk(case, facts.program)
+    acknowledged, times = _acknowledged(case, names), OutputTimes(facts)
+
+    def explain(row: Row) -> tuple[str, list[Step]]:
+        name, copies = row["value"], on_disk.get(row["value"], [])
+        partition = row["partition"]
+        evidence = InputEvidence(
+            name=name,
+            offset=row["offset"],
+            outcome=row["outcome"],
+            guarantee=facts.program.guarantee,
+            outputs=committed.get(name, ()),
+            withdrawn=row["outcome"] == LOST and any(copy["transactional"] for copy in copies),
+            transactional=all(copy["transactional"] for copy in copies) if copies else None,
+            later_ns=times.later(partition, row["offset"]),
+            overdue_ns=partial(times.overdue, partition),
+            commits=None if facts.commits is None else facts.commits.get(partition, ()),
+            events=facts.events,
+            undisturbed_ns=facts.undisturbed_ns,
+        )
+        mistake, why = mistake_of(evidence) or (None, "")
+        says = f" {why[:1].upper()}{why[1:]}." if why else ""
+        who = f"The program: {mistake.name}." if mistake else blame(None)
+        return f"{says} {who}", steps(evidence, acknowledged.get(name), mistake)
+
+    return explain
+
+
+def _acknowledged(case: RunFiles, names: Sequence[str]) -> dict[str, int]:
+    """Return when inputs were acknowledged, by name."""
+    columns = ["kind", "outcome", "value", "complete_ns"]
+    table = pq.read_table(case.tables[OPERATIONS_TABLE], columns=columns)
+    done = pc.and_(pc.equal(table["kind"], SEND), pc.equal(table["outcome"], OK))
+    chosen = table.filter(pc.and_(done, pc.is_in(table["value"], pa.array(names, pa.string()))))
+    return dict(zip(chosen["value"].to_pylist(), chosen["complete_ns"].to_pylist(), strict=True))

@@ -1,0 +1,100 @@
+"""The way of one input through a program, as steps of an anomaly and as its witnesses.
+
+A step has who in ``process``, what in ``kind``, when in ``invoke_ns`` and a sentence in ``value``.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from highwater.checkers.core.anomaly_kinds import MISTAKE
+from highwater.checkers.groups.events import FOREVER
+from highwater.checkers.programs.mistakes import InputEvidence, Mistake, interrupted
+from highwater.harness.runs.history import INSTANCES_TABLE, OPERATIONS_TABLE, OUTPUTS_TABLE
+from highwater.harness.runs.store import COORDINATORS_FOLDER
+from highwater.harness.runs.verdict import Witness
+
+Step = dict[str, Any]
+_STARTS: Final = {"started": "started", "resumed": "went on"}
+_SOURCES: Final = {
+    "acknowledged": OPERATIONS_TABLE,
+    "committed": COORDINATORS_FOLDER,
+    "output": OUTPUTS_TABLE,
+    MISTAKE: "judge",
+}
+
+
+def steps(
+    evidence: InputEvidence, acknowledged_ns: int | None, mistake: Mistake | None
+) -> list[Step]:
+    """Return what happened to an input, in order of time, and the mistake.
+
+    Args:
+        acknowledged_ns: when the input was acknowledged; None if it was not.
+    """
+    ordered = sorted(_steps(evidence, acknowledged_ns), key=lambda step: step["invoke_ns"])
+    return [*ordered, _step("judge", MISTAKE, None, blame(mistake))]
+
+
+def blame(mistake: Mistake | None) -> str:
+    """Return who did it, a sentence or two."""
+    if mistake is None:
+        return "Who did it is not known."
+    return f"The program did it: {mistake.name}. {mistake.fix}"
+
+
+def witnesses(row: Mapping[str, Any]) -> tuple[Witness, ...]:
+    """Return the steps of an anomaly's row as its evidence."""
+    return tuple(
+        Witness(
+            who=step["process"],
+            what=step["kind"],
+            time_ns=step["invoke_ns"],
+            says=step["value"],
+            source=_SOURCES.get(step["kind"], INSTANCES_TABLE),
+        )
+        for step in row["steps"] or ()
+    )
+
+
+def _steps(evidence: InputEvidence, acknowledged_ns: int | None) -> Iterator[Step]:
+    if acknowledged_ns is not None:
+        says = f"{evidence.name} was acknowledged at offset {evidence.offset}."
+        yield _step("producer", "acknowledged", acknowledged_ns, says)
+    for output in evidence.outputs:
+        says = f"An output of it was written at offset {output.offset} of {output.partition}."
+        yield _step("program", "output", output.time_ns, says)
+    before = [commit for commit in evidence.commits or () if commit.offset <= evidence.offset]
+    for commit in (*before[-1:], *([evidence.passed] if evidence.passed else [])):
+        says = f"The group's position was committed: {commit.offset}."
+        yield _step("program", "committed", commit.time_ns, says)
+    first, last = _span(evidence, acknowledged_ns or 0)
+    near = [event for event in evidence.events if first <= event.time_ns <= last]
+    for event in near:
+        what = _STARTS.get(event.event)
+        says = f"instance {event.instance} {what}" if what else interrupted(event)
+        says = f"{says[:1].upper()}{says[1:]}."
+        yield _step(f"instance {event.instance}", event.event, event.time_ns, says)
+
+
+def _span(evidence: InputEvidence, since_ns: int) -> tuple[int, int]:
+    """Return from when to when instances are told of: to the next start after the input's end."""
+    times = [output.time_ns for output in evidence.outputs]
+    times += [evidence.passed.time_ns] if evidence.passed else []
+    last = max(times, default=since_ns)
+    after = [event for event in evidence.events if event.time_ns >= last]
+    started = next((event.time_ns for event in after if event.event in _STARTS), FOREVER)
+    return since_ns, started
+
+
+def _step(process: str, kind: str, time_ns: int | None, says: str) -> Step:
+    return {
+        "process": process,
+        "op": None,
+        "kind": kind,
+        "outcome": None,
+        "invoke_ns": time_ns,
+        "complete_ns": None,
+        "partition": None,
+        "offset": None,
+        "value": says,
+    }

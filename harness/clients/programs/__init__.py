@@ -1,0 +1,1 @@
+"""Clients that look at a program under test: its positions and its outputs."""

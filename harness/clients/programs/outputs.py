@@ -1,0 +1,115 @@
+"""Read the output of a program under test, as a reader of committed records is given it."""
+
+import re
+import time
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.programs.positions import log_ends
+from highwater.harness.runs.history import READ_UNCOMMITTED
+from highwater.harness.runs.plan import Plan, ProgramPlan
+from highwater.harness.runs.recorder import Recorder
+
+_READ_AT_ONCE: Final = 5_000
+_POLL_S: Final = 0.1
+_VALUE_LETTERS: Final = 200
+_UNNAMED_MOST: Final = 3
+_EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
+
+
+def input_named(value: bytes | None, match: re.Pattern[str]) -> str | None:
+    """Return the name of the input that an output names; None if it names none."""
+    hit = match.search((value or b"").decode("utf-8", "replace"))
+    if hit is None:
+        return None
+    return hit[1] if match.groups else hit[0]
+
+
+def read_outputs(
+    plan: Plan, program: ProgramPlan, recorder: Recorder, settings: Settings, *, limit_s: float
+) -> list[str]:
+    """Record every output, and how far each partition was read, within a limit.
+
+    Args:
+        settings: of a read_committed consumer.
+
+    Returns:
+        Sentences on why nothing can be said of what is missing.
+    """
+    deadline = time.monotonic() + limit_s
+    try:
+        ends = _written(plan, program, settings, limit_s)
+    except WaitTimeoutError as late:
+        return [late.message]
+    match, unnamed, named = re.compile(program.match), list[str](), 0
+    at = dict.fromkeys(ends, 0)
+    client = Consumer({**settings, "enable.partition.eof": True})
+    try:
+        client.assign([TopicPartition(program.out, partition, 0) for partition in ends])
+        while any(at[p] < end for p, end in ends.items()) and time.monotonic() < deadline:
+            for message in client.consume(_READ_AT_ONCE, _POLL_S):
+                partition, offset = message.partition() or 0, message.offset() or 0
+                error = message.error()
+                if error is None:
+                    row = _row(message, match)
+                    recorder.output(row)
+                    at[partition] = offset + 1
+                    named += row["input"] is not None
+                    if row["input"] is None and len(unnamed) < _UNNAMED_MOST:
+                        unnamed.append(str(row["value"]))
+                elif error.code() == _EOF:
+                    at[partition] = max(at[partition], offset)
+    finally:
+        client.close()
+    for partition in (partition for partition, end in ends.items() if at[partition] >= end):
+        recorder.output({"kind": "end", "partition": partition, "offset": at[partition]})
+    return [
+        *(
+            f"{program.out}-{p} was read to offset {at[p]} of {end} in {limit_s:g} s; a transaction"
+            " that stays open hides what comes after it."
+            for p, end in ends.items()
+            if at[p] < end
+        ),
+        *_nothing_named(program, named, unnamed),
+    ]
+
+
+def _written(
+    plan: Plan, program: ProgramPlan, settings: Settings, limit_s: float
+) -> dict[int, int]:
+    """Return the log ends of the output, with what was not committed."""
+    client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
+    try:
+        return await_condition(
+            lambda: log_ends(client, program.out, plan.topic.partitions),
+            what=f"the leaders of {program.out} to tell its ends",
+            limit_s=limit_s,
+            passing=(KafkaException,),
+        )
+    finally:
+        client.close()
+
+
+def _row(message: Message, match: re.Pattern[str]) -> dict[str, object]:
+    value = message.value()
+    return {
+        "kind": "output",
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp_ms": message.timestamp()[1],
+        "input": input_named(value, match),
+        "value": (value or b"").decode("utf-8", "replace")[:_VALUE_LETTERS],
+    }
+
+
+def _nothing_named(program: ProgramPlan, named: int, unnamed: list[str]) -> list[str]:
+    if named:
+        return []
+    if not unnamed:
+        return [f"The program has written nothing to {program.out}."]
+    first = ", ".join(map(repr, unnamed))
+    return [f"No output in {program.out} names an input by {program.match!r}. The first: {first}."]

@@ -1,0 +1,120 @@
+"""Wait until a program under test has come to the end of its input, and its output stands still."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import NotYetError, await_condition
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.tracked_consumer import committed_offsets
+from highwater.harness.runs.history import READ_UNCOMMITTED
+from highwater.harness.runs.plan import Plan, ProgramPlan
+
+STILL_S: Final = 3.0
+"""The output must have stood still for so long after the last input."""
+
+_ASK_S: Final = 5.0
+_LOOK_S: Final = 0.2
+
+
+class Progress(NamedTuple):
+    """The progress of a program.
+
+    Attributes:
+        committed: the group's offset of each partition; None where it has none.
+        ends: the log end of each partition of the input.
+        written: the number of offsets in the output.
+    """
+
+    committed: Mapping[int, int | None]
+    ends: Mapping[int, int]
+    written: int
+
+    @property
+    def behind(self) -> dict[int, int | None]:
+        """The committed offset of each partition whose end it has not reached."""
+        return {
+            partition: self.committed.get(partition)
+            for partition, end in self.ends.items()
+            if end and (self.committed.get(partition) or 0) < end
+        }
+
+
+class StoodStill:
+    """The condition that a program has reached the end of its input, and nothing moves since."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: Progress | None = None
+        self._since = 0.0
+
+    def __call__(self, seen: Progress) -> bool:
+        """Return whether it has been so for ``STILL_S``, from look to look."""
+        if seen != self._last:
+            self._last, self._since = seen, self._clock()
+        return not seen.behind and self._clock() - self._since >= STILL_S
+
+
+def await_end(plan: Plan, program: ProgramPlan, settings: Settings, *, limit_s: float) -> list[str]:
+    """Wait until the group has committed the end of every partition, and the output stands still.
+
+    Args:
+        settings: of a client of the group, which does not join.
+
+    Returns:
+        Sentences on why nothing can be said of what is missing in the output. That single inputs
+        were not reached is no such reason: the judge tells them by the group's position.
+    """
+    client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
+    try:
+        await_condition(
+            lambda: _progress(plan, program, client),
+            StoodStill(),
+            what=f"group {plan.group} to commit the end of {plan.topic.name}",
+            limit_s=limit_s,
+            every_s=_LOOK_S,
+            passing=(KafkaException,),
+        )
+    except WaitTimeoutError as error:
+        if not isinstance(error.seen, Progress):
+            return [error.message]
+        return _why(plan, program, error.seen, limit_s)
+    finally:
+        client.close()
+    return []
+
+
+def log_ends(client: Consumer, topic: str, partitions: int) -> dict[int, int]:
+    """Return the offset after the last record of each partition, as the client's isolation is.
+
+    Raises:
+        NotYetError: a leader did not tell.
+        KafkaException: for the same reason.
+    """
+    ends = {}
+    for partition in range(partitions):
+        bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ASK_S)
+        if bounds is None:
+            raise NotYetError(f"the leader of {topic}-{partition} does not tell its end")
+        ends[partition] = bounds[1]
+    return ends
+
+
+def _progress(plan: Plan, program: ProgramPlan, client: Consumer) -> Progress:
+    topic = plan.topic
+    partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+    committed = committed_offsets(client.committed(partitions, timeout=_ASK_S))
+    written = sum(log_ends(client, program.out, topic.partitions).values())
+    return Progress(committed, log_ends(client, topic.name, topic.partitions), written)
+
+
+def _why(plan: Plan, program: ProgramPlan, seen: Progress, limit_s: float) -> list[str]:
+    if all(offset is None for offset in seen.committed.values()):
+        never = f"Group {plan.group} has committed no position in {plan.topic.name}"
+        return [f"{never}: nothing shows that the program reads it as HIGHWATER_GROUP."]
+    if not seen.behind:
+        return [f"{program.out} did not stand still for {STILL_S:g} s within {limit_s:g} s."]
+    return []

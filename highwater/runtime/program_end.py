@@ -1,0 +1,34 @@
+"""The end of a program under test: it comes to the end of its input, and its output is read."""
+
+from typing import Final
+
+from highwater.harness.clients.programs.outputs import read_outputs
+from highwater.harness.clients.programs.positions import await_end
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.recorder import Recorder
+from highwater.runtime.program_instances import RunningProgram
+from highwater.runtime.workload import RunningWorkload
+
+APPEND_TIMES: Final = {"message.timestamp.type": "LogAppendTime"}
+"""Settings of the output: its records have the time at which a broker appended them."""
+
+END_LIMIT_S: Final = 90.0
+"""A member that was killed keeps its partitions for 45 s, by the defaults of Kafka's clients."""
+
+READ_LIMIT_S: Final = 90.0
+"""A transaction that nothing ends stays open for 60 s, by the same."""
+
+
+def finish(
+    plan: Plan, program: RunningProgram, workload: RunningWorkload, recorder: Recorder
+) -> list[str]:
+    """Wait until all input is processed, end the program, and record its output.
+
+    Returns:
+        Sentences on why the run cannot be judged; empty if it can.
+    """
+    settings = workload.group_reader()
+    problems = await_end(plan, program.plan, settings, limit_s=END_LIMIT_S)
+    problems += program.crashed()
+    program.close()
+    return problems + read_outputs(plan, program.plan, recorder, settings, limit_s=READ_LIMIT_S)

@@ -1,0 +1,353 @@
+"""The program under test: its instances are started, supervised, and ended whatever happens.
+
+An instance that ends by itself is started again, after a while that grows from one quick end to the
+next. Each is a process group under a guard, which ends with the harness, and writes to
+``logs/app-<instance>.log``, of which the first and the last part stay.
+
+In the command and its arguments ``{bootstrap}``, ``{in}``, ``{out}``, ``{group}`` and
+``{instance}`` are replaced. ``KAFKA_BOOTSTRAP_SERVERS``, ``HIGHWATER_IN``, ``HIGHWATER_OUT``,
+``HIGHWATER_GROUP`` and ``HIGHWATER_INSTANCE`` say the same.
+"""
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from highwater.clusters.local.jvm_process import ChildProcess
+from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.base.wording import count
+from highwater.harness.runs.plan import Plan, ProgramPlan
+from highwater.harness.runs.recorder import Recorder
+from highwater.nemesis.faults.registry import NothingDoneError
+
+LOG_BYTES_MOST: Final = 2 << 20
+_QUICK_S: Final = 2.0
+"""An instance that ends by itself within this has crashed at its start."""
+_CRASHES_MOST: Final = 3
+_BACK_OFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+_STAYS_S: Final = 1.0
+_LOOK_S: Final = 0.1
+_TERM_S: Final = 10.0
+_LAST_LINES: Final = 3
+
+_VARIABLES: Final = {
+    "bootstrap": "KAFKA_BOOTSTRAP_SERVERS",
+    "in": "HIGHWATER_IN",
+    "out": "HIGHWATER_OUT",
+    "group": "HIGHWATER_GROUP",
+    "instance": "HIGHWATER_INSTANCE",
+}
+
+RecordEvent = Callable[..., None]
+
+
+class ProgramInstance:
+    """One instance and its supervisor. Safe to use from several threads.
+
+    Args:
+        command: absolute path of the program, and its arguments.
+        log: file that gets its output.
+        record: gets the rows of ``harness.runs.history.INSTANCES``.
+
+    Attributes:
+        crashes: how often it has ended by itself at its start, without a longer life between.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+        record: RecordEvent,
+    ) -> None:
+        self.number = number
+        self.crashes = 0
+        self._command = command
+        self._environment = environment
+        self._log = log
+        self._record = record
+        self._life = 0
+        self._child: ChildProcess | None = None
+        self._end = ""
+        self._failure: Exception | None = None
+        self._begun_s = 0.0
+        self._lock = threading.RLock()
+        self._may_run = threading.Event()
+        self._may_run.set()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._guarded, name=f"app-{number}", daemon=True)
+
+    def begin(self) -> None:
+        """Start it, and its supervisor."""
+        self._thread.start()
+
+    @property
+    def runs(self) -> bool:
+        """True if its process runs, and is not paused."""
+        child = self._child
+        return child is not None and child.state == "running" and bool(child.pid)
+
+    @property
+    def stays(self) -> bool:
+        """True if its process has run for a second."""
+        return self.runs and time.monotonic() - self._begun_s >= _STAYS_S
+
+    def kill(self) -> None:
+        """Send SIGKILL to its processes; it stays down until ``start``.
+
+        Raises:
+            NothingDoneError: it does not run.
+        """
+        self._down("killed").kill()
+
+    def terminate(self) -> bool:
+        """Send SIGTERM, and SIGKILL after a while; it stays down until ``start``.
+
+        Returns:
+            False if SIGTERM did not end it.
+
+        Raises:
+            NothingDoneError: it does not run.
+        """
+        child = self._down("stopped")
+        if child.terminate(limit_s=_TERM_S):
+            return True
+        self._end = "killed"
+        child.kill()
+        return False
+
+    def start(self) -> None:
+        """Let it run again."""
+        self.crashes = 0
+        self._may_run.set()
+
+    def pause(self) -> None:
+        """Send SIGSTOP to its processes.
+
+        Raises:
+            NothingDoneError: it does not run.
+        """
+        self._running().pause()
+        self._note("paused")
+
+    def resume(self) -> None:
+        """Send SIGCONT to its processes, if they are paused."""
+        child = self._child
+        if child is not None and child.state == "paused":
+            child.resume()
+            self._note("resumed")
+
+    def close(self) -> None:
+        """End it in order, and its supervisor; it is not started again."""
+        with self._lock:
+            self._closing.set()
+            child = self._child
+            self._end = self._end or "closed"
+        if child is not None:
+            self.resume()
+            if not child.terminate(limit_s=_TERM_S):
+                child.kill()
+            child.release()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def check(self) -> None:
+        """Return if its supervisor works.
+
+        Raises:
+            HarnessError: it has failed, and why.
+        """
+        if self._failure is not None:
+            raise HarnessError(
+                f"instance {self.number} of the program is not supervised: {self._failure!r}"
+            ) from self._failure
+
+    def last_words(self) -> str:
+        """Return the last lines of its output; empty if there are none."""
+        lines = self._log.read_text("utf-8", "replace").splitlines() if self._log.exists() else []
+        return "\n".join([line for line in lines if line.strip()][-_LAST_LINES:])
+
+    def _down(self, end: str) -> ChildProcess:
+        with self._lock:
+            child = self._running()
+            self._end = end
+            self._may_run.clear()
+        return child
+
+    def _running(self) -> ChildProcess:
+        child = self._child
+        if child is None or not self.runs:
+            raise NothingDoneError(f"instance {self.number} of the program does not run")
+        return child
+
+    def _guarded(self) -> None:
+        try:
+            self._supervise()
+        except Exception as error:  # noqa: BLE001 - check() raises it where it is heard
+            self._failure = error
+
+    def _supervise(self) -> None:
+        while not self._closing.is_set():
+            if not self._may_run.wait(_LOOK_S):
+                continue
+            child = self._begin()
+            if child is None:
+                return
+            while not child.wait(_LOOK_S):
+                self._bound_log()
+            self._ended(child)
+
+    def _begin(self) -> ChildProcess | None:
+        """Start a process; None if there is to be no more."""
+        with self._lock:
+            if self._closing.is_set():
+                return None
+            self._life += 1
+            self._end = ""
+            self._begun_s = time.monotonic()
+            self._child = ChildProcess(
+                f"app-{self.number}",
+                self._command,
+                log=self._log,
+                directory=Path.cwd(),
+                environment=self._environment,
+                grouped=True,
+            )
+            self._note("started")
+            return self._child
+
+    def _ended(self, child: ChildProcess) -> None:
+        child.release()
+        self._note(self._end or "ended", status=child.status)
+        if self._end:
+            return
+        quick = time.monotonic() - self._begun_s < _QUICK_S
+        self.crashes = self.crashes + 1 if quick else 0
+        self._closing.wait(_BACK_OFF_S[min(self.crashes, len(_BACK_OFF_S) - 1)])
+
+    def _note(self, event: str, status: int | None = None) -> None:
+        self._record(event, instance=self.number, life=self._life, status=status)
+
+    def _bound_log(self) -> None:
+        """Remove the middle of an output that has become long: the program appends to it."""
+        if self._log.exists() and self._log.stat().st_size > LOG_BYTES_MOST:
+            os.truncate(self._log, LOG_BYTES_MOST // 2)
+
+
+class RunningProgram:
+    """All instances of the program under test, as a context manager.
+
+    Args:
+        bootstrap: where clients reach the brokers.
+        logs: folder of the run that gets the instances' output.
+
+    Attributes:
+        plan: of the program.
+    """
+
+    def __init__(
+        self, plan: Plan, program: ProgramPlan, bootstrap: str, recorder: Recorder, logs: Path
+    ) -> None:
+        self.plan = program
+        logs.mkdir(exist_ok=True)
+        self.instances = tuple(
+            ProgramInstance(
+                number,
+                resolved(program.command, values),
+                environment={**os.environ, **{_VARIABLES[name]: values[name] for name in values}},
+                log=logs / f"app-{number}.log",
+                record=recorder.instance,
+            )
+            for number in range(program.instances)
+            for values in [_values(plan, program, bootstrap, number)]
+        )
+
+    def running(self) -> Sequence[ProgramInstance]:
+        """Return the instances that run now."""
+        return [instance for instance in self.instances if instance.runs]
+
+    def crashed(self) -> list[str]:
+        """Return a sentence on each instance that ends again and again at its start."""
+        return [
+            f"Instance {instance.number} of the program ended by itself at its start, the last"
+            f" {count(instance.crashes, 'time')} within {_QUICK_S:g} s. Its last output:"
+            f" {instance.last_words() or 'none'}"
+            for instance in self.instances
+            if instance.crashes >= _CRASHES_MOST
+        ]
+
+    def check(self) -> None:
+        """Return if every instance is supervised; as ``ProgramInstance.check``."""
+        for instance in self.instances:
+            instance.check()
+
+    def __enter__(self) -> Self:
+        for instance in self.instances:
+            instance.begin()
+        try:
+            self._await_start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every instance in order. May be called twice."""
+        threads = [threading.Thread(target=instance.close) for instance in self.instances]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _await_start(self) -> None:
+        """Wait until each instance has run for a second.
+
+        Raises:
+            UsageError: one ends at once, again and again.
+        """
+        while not all(instance.stays for instance in self.instances):
+            self.check()
+            for instance in self.instances:
+                if instance.crashes >= _CRASHES_MOST:
+                    raise UsageError(
+                        f"the program ends at once: {count(instance.crashes, 'start')} in a row",
+                        hint=f"Its last output: {instance.last_words() or 'none'}",
+                    )
+            time.sleep(_LOOK_S)
+
+
+def resolved(command: Sequence[str], values: Mapping[str, str] = {}) -> tuple[str, ...]:
+    """Return a command with its program's absolute path, and its placeholders replaced.
+
+    Raises:
+        UsageError: there is no such program.
+    """
+    program = shutil.which(command[0]) if command else None
+    if program is None:
+        raise UsageError(
+            f"there is no program {command[0]!r} here" if command else "no command was named",
+            hint="Name one that can be started, after --: highwater app ... -- python service.py",
+        )
+    words = [str(Path(program).absolute()), *command[1:]]
+    for name, value in values.items():
+        words = [word.replace(f"{{{name}}}", value) for word in words]
+    return tuple(words)
+
+
+def _values(plan: Plan, program: ProgramPlan, bootstrap: str, instance: int) -> dict[str, str]:
+    return {
+        "bootstrap": bootstrap,
+        "in": plan.topic.name,
+        "out": program.out,
+        "group": plan.group,
+        "instance": str(instance),
+    }

@@ -1,0 +1,81 @@
+"""The section about a program under test: its inputs, its mistakes and its instances' lives."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.checkers.core.anomaly_kinds import (
+    DOUBLED_INPUT,
+    LOST_INPUT,
+    MISTAKE,
+    OF_PROGRAMS,
+    STRANGE_OUTPUT,
+    UNREACHED_INPUT,
+)
+from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.history import INSTANCES_TABLE
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import Verdict
+
+_COUNTED: Final = {
+    LOST_INPUT: "lost: its position was committed, and it has no output",
+    DOUBLED_INPUT: "doubled: it has more than one output",
+    UNREACHED_INPUT: "not reached: nothing is known of it",
+    STRANGE_OUTPUT: "outputs that name an input that was never sent",
+}
+_EVENTS: Final = ("started", "killed", "stopped", "paused", "ended")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramSection:
+    """A program under test, as its page shows it.
+
+    Attributes:
+        counts: sentences and numbers of inputs, and of outputs without one; empty if nothing is
+            known of them.
+        mistakes: sentences, and of how many of the listed findings each is told.
+        lives: instance to how often it was started, killed, stopped, paused, and ended by itself;
+            None where that cannot be read.
+    """
+
+    command: str
+    guarantee: str
+    counts: tuple[tuple[str, int], ...]
+    mistakes: tuple[tuple[str, int], ...]
+    lives: dict[int, tuple[int, ...]] | None
+
+
+def program_section(run: Run, plan: Plan, verdict: Verdict) -> ProgramSection | None:
+    """Return the section of a judged run; None if it has no program under test."""
+    if plan.program is None:
+        return None
+    of_program = [anomaly for anomaly in verdict.anomalies if anomaly.kind in OF_PROGRAMS]
+    mistakes = Counter(
+        witness.says
+        for anomaly in of_program
+        for witness in anomaly.witnesses
+        if witness.what == MISTAKE
+    )
+    judged = not verdict.checkers.get(LOST_INPUT, "").startswith("not ")
+    counts = [(says, verdict.counts.get(kind, 0)) for kind, says in _COUNTED.items()]
+    once = verdict.ledger.read - sum(number for _, number in counts[:-1])
+    return ProgramSection(
+        command=" ".join(plan.program.command),
+        guarantee=plan.program.guarantee.replace("-", " "),
+        counts=(("processed once", max(0, once)), *counts) if judged else (),
+        mistakes=tuple(mistakes.most_common()),
+        lives=_lives(run),
+    )
+
+
+def _lives(run: Run) -> dict[int, tuple[int, ...]] | None:
+    try:
+        rows = run.table(INSTANCES_TABLE).to_pylist()
+    except StoreError:
+        return None
+    counts = Counter((row["instance"], row["event"]) for row in rows)
+    return {
+        instance: tuple(counts[instance, event] for event in _EVENTS)
+        for instance in sorted({row["instance"] for row in rows})
+    }

@@ -1,0 +1,91 @@
+"""Programs of docs/examples/apps on real brokers: what they lose is found, and why."""
+
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from highwater.api import JudgedRun, judge_all
+from highwater.harness.releases.catalogue import MODERN
+from highwater.harness.runs.faults.steps import FaultStep
+from highwater.harness.runs.history import INSTANCES_TABLE
+from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
+from highwater.harness.runs.store import Store
+from highwater.runtime.cluster_pool import ClusterPool
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+APPS = Path(__file__).parents[2] / "docs/examples/apps"
+KILLS = tuple(
+    FaultStep(fault="app-kill", at_s=at_s, lasts_s=0.5) for at_s in (3.0, 5.5, 8.0, 10.5, 13.0)
+)
+
+
+def plan(*command: str) -> Plan:
+    return Plan(
+        kafka=MODERN,
+        topic=Topic(name="orders", partitions=2),
+        workload=PROGRAM_WORKLOAD,
+        steps=KILLS,
+        duration_s=15.0,
+        program=ProgramPlan(command=command, out="payments"),
+    )
+
+
+RIGHT = plan(sys.executable, str(APPS / "right.py"))
+WRONG = plan(sys.executable, str(APPS / "commits_first.py"))
+SILENT = msgspec.structs.replace(plan("sleep", "600"), steps=(), duration_s=2.0)
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> list[JudgedRun]:
+    path = tmp_path_factory.mktemp("programs")
+    with (
+        ClusterPool(path / "clusters") as pool,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        runs = [pool.execute(RIGHT, Store(path), stop=threading.Event())]
+        runs.append(pool.execute(WRONG, Store(path), stop=threading.Event()))
+        patch.setattr("highwater.runtime.program_end.END_LIMIT_S", 5.0)
+        runs.append(pool.execute(SILENT, Store(path), stop=threading.Event()))
+    return judge_all(runs, spark)
+
+
+def test_the_right_program_loses_nothing(judged: list[JudgedRun]) -> None:
+    verdict = judged[0].verdict
+    assert verdict.verdict == "valid", verdict.reasons
+    assert verdict.ledger.acknowledged > 500
+    assert {verdict.counts[name] for name in ("lost-input", "unreached-input")} == {0}
+    assert verdict.counts["strange-output"] == 0
+    lives = [row["event"] for row in judged[0].run.table(INSTANCES_TABLE).to_pylist()]
+    assert lives.count("killed") >= 4
+    assert lives[-1] == "closed"
+
+
+def test_a_program_that_commits_first_loses_inputs_and_is_told_why(
+    judged: list[JudgedRun],
+) -> None:
+    verdict = judged[1].verdict
+    assert verdict.verdict == "invalid", verdict.reasons
+    assert verdict.counts["lost-input"] > 0
+    assert verdict.ledger.lost == 0
+    lost = [anomaly for anomaly in verdict.anomalies if anomaly.kind == "lost-input"]
+    assert all(anomaly.breaks for anomaly in lost)
+    mistake = "position committed before the output was acknowledged"
+    assert all(mistake in anomaly.sentence for anomaly in lost)
+    assert {"acknowledged", "committed", "killed"} <= {way.what for way in lost[0].witnesses}
+    page = judged[1].report.read_text("utf-8")
+    assert "The program" in page
+    assert mistake in page
+
+
+def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun]) -> None:
+    verdict = judged[2].verdict
+    assert verdict.verdict == "unknown"
+    assert any("has committed no position" in reason for reason in verdict.reasons)
+    assert any("has written nothing" in reason for reason in verdict.reasons)
+    assert "is not known" in verdict.headline
+    assert {verdict.counts[name] for name in ("lost-input", "unreached-input")} == {0}

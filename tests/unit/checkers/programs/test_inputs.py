@@ -1,0 +1,168 @@
+"""A run of a program is judged by its tables and the coordinators' topic on disk; no Spark."""
+
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+import msgspec
+import pytest
+
+from highwater.checkers.groups.offsets_topic import commits_on_disk
+from highwater.checkers.programs.inputs import inputs, no_program
+from highwater.checkers.run_files import RunFiles, stage
+from highwater.checkers.run_tables import Tables
+from highwater.harness.runs.history import INSTANCES_TABLE, OUTPUTS_TABLE
+from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
+from tests.support.logdirs import batch, marker
+from tests.support.run_builder import MS, RunBuilder
+
+START_MS: Final = 1_790_000_000_000
+PROGRAM: Final = ProgramPlan(command=("service",), out="payments")
+
+
+def commit(
+    base: int, at_ms: int, offset: int, *, producer: int = -1, topic: str = "orders"
+) -> bytes:
+    """The record of a committed offset of partition 0, as a coordinator writes it."""
+    group, topic_name = b"orders-group", topic.encode()
+    key = struct.pack(">hh", 1, len(group)) + group
+    key += struct.pack(">h", len(topic_name)) + topic_name + struct.pack(">i", 0)
+    value = struct.pack(">hqhq", 1, offset, 0, START_MS + at_ms)
+    ids = (-1, -1, -1) if producer < 0 else (producer, 0, base)
+    return batch(
+        base,
+        [(key, value)],
+        producer=ids,
+        transactional=producer >= 0,
+        time_ms=START_MS + at_ms,
+    )
+
+
+def event(at_ms: int, name: str, life: int = 1) -> dict[str, Any]:
+    row = {"time_ns": at_ms * MS, "instance": 0, "life": life, "event": name}
+    return {**row, "status": -9 if name == "killed" else None}
+
+
+def output(offset: int, at_ms: int, name: str | None) -> dict[str, Any]:
+    row = {"kind": "output", "partition": 0, "offset": offset, "input": name, "value": "text"}
+    return {**row, "timestamp_ms": START_MS + at_ms}
+
+
+def written(
+    path: Path,
+    *outputs: dict[str, Any],
+    position: int | None = 3,
+    commits: bytes | None = b"",
+    whole: bool = True,
+) -> RunFiles:
+    """A run of three inputs, staged: killed at 500 ms, and back at 600 ms."""
+    topic = Topic(name="orders")
+    run = RunBuilder(path / "run", kafka="4.4.0", topic=topic, workload=PROGRAM_WORKLOAD)
+    run.plan = Plan(kafka="4.4.0", topic=topic, workload=PROGRAM_WORKLOAD, program=PROGRAM)
+    for number in range(3):
+        run.send(f"p0-{number}", number)
+    for number in range(3):
+        run.read(f"p0-{number}", number)
+    run.fence(3)
+    run.journal("committed", "reader", position, group="orders-group")
+    end = [{"kind": "end", "partition": 0, "offset": 9}] if whole else []
+    run.rows[OUTPUTS_TABLE] = [*outputs, *end]
+    lives = [event(50, "started"), event(500, "killed"), event(600, "started", 2)]
+    run.rows[INSTANCES_TABLE] = [*lives, event(5000, "closed", 2)]
+    made = run.write()
+    if commits is not None:
+        folder = made.coordinators / "1" / "__consumer_offsets-0"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020d}.log").write_bytes(commits)
+    case = RunFiles.of(made, "r0")
+    stage(case, path / "staged")
+    return case
+
+
+def found(case: RunFiles) -> dict[str, tuple[str, str]]:
+    """Kind and sentence of each finding, by its value."""
+    rows = cast("Any", inputs.find(tables(case))).to_pylist()
+    return {row["value"]: (row["kind"], row["copies"][0]["note"]) for row in rows}
+
+
+def tables(case: RunFiles) -> Tables:
+    return cast("Tables", SimpleNamespace(cases=(case,), derived={}))
+
+
+def test_a_lost_input_is_told_with_its_mistake(tmp_path: Path) -> None:
+    case = written(
+        tmp_path,
+        output(0, 300, "p0-0"),
+        output(1, 900, "p0-2"),
+        commits=commit(0, 310, 1) + commit(1, 400, 2) + commit(2, 950, 3),
+    )
+    kind, says = found(case)["p0-1"]
+    assert kind == "lost-input"
+    assert "Position 2 was committed at 0.400 s" in says
+    assert "instance 0 was killed at 0.500 s" in says
+    assert says.endswith("The program: position committed before the output was acknowledged.")
+    assert {*found(case)} == {"p0-1"}
+
+
+def test_without_a_disk_of_positions_it_is_not_known_who_did_it(tmp_path: Path) -> None:
+    case = written(tmp_path, output(0, 300, "p0-0"), output(1, 900, "p0-2"), commits=None)
+    kind, says = found(case)["p0-1"]
+    assert kind == "lost-input"
+    assert says.endswith("Who did it is not known.")
+
+
+def test_a_doubled_input_and_one_that_was_not_reached(tmp_path: Path) -> None:
+    case = written(
+        tmp_path,
+        output(0, 300, "p0-0"),
+        output(1, 900, "p0-0"),
+        output(2, 950, "p0-1"),
+        position=2,
+        commits=commit(0, 960, 2),
+    )
+    kinds = {name: kind for name, (kind, _) in found(case).items()}
+    assert kinds == {"p0-0": "doubled-input", "p0-2": "unreached-input"}
+    assert "when the committed position was 0" in found(case)["p0-0"][1]
+
+
+def test_an_output_of_no_input_is_strange(tmp_path: Path) -> None:
+    outputs = [output(number, 300, f"p0-{number}") for number in range(3)]
+    case = written(tmp_path, *outputs, output(3, 400, "p0-77"), output(4, 500, None))
+    assert {name: kind for name, (kind, _) in found(case).items()} == {"p0-77": "strange-output"}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_nothing_is_lost_where_outputs_are_unread_or_name_nothing(
+    tmp_path: Path, whole: bool
+) -> None:
+    names = [None, None, None] if whole else ["p0-0", "p0-1", None]
+    outputs = [output(number, 300, name) for number, name in enumerate(names)]
+    case = written(tmp_path, *outputs, whole=whole)
+    assert found(case) == {}
+    assert "names no input" in no_program(tables(case), case)
+
+
+def test_a_run_without_a_program_has_nothing_to_judge(tmp_path: Path) -> None:
+    case = written(tmp_path, output(0, 300, "p0-0"))
+    case.plan = msgspec.structs.replace(case.plan, program=None)
+    assert found(case) == {}
+    assert no_program(tables(case), case) == "there is no program under test"
+
+
+def test_positions_of_a_transaction_count_from_its_commit_on(tmp_path: Path) -> None:
+    log = (
+        commit(0, 100, 1, producer=7)
+        + commit(1, 150, 9, producer=8)
+        + marker(2, producer=7, commit=True, time_ms=START_MS + 200)
+        + marker(3, producer=8, commit=False, time_ms=START_MS + 250)
+        + commit(4, 300, 5, topic="other")
+        + commit(5, 400, 2)
+    )
+    case = written(tmp_path, output(0, 300, "p0-0"), commits=log)
+    commits = commits_on_disk(case)
+    assert commits is not None
+    assert [(one.offset, one.timestamp_ms, one.transactional) for one in commits] == [
+        (1, START_MS + 200, True),
+        (2, START_MS + 400, False),
+    ]

@@ -1,0 +1,179 @@
+"""Instances of a program under test are supervised, and end with the run; real processes."""
+
+import contextlib
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.history import INSTANCES_TABLE, read_stream
+from highwater.harness.runs.plan import Plan, ProgramPlan, Topic
+from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.store import Run
+from highwater.nemesis.faults.registry import NothingDoneError, find_fault
+from highwater.nemesis.injector import Nemesis
+from highwater.runtime import program_instances
+from highwater.runtime.program_instances import RunningProgram, resolved
+
+SLEEPS = "import time; print('up', flush=True); time.sleep(60)"
+DIES = "import sys; print('no such setting'); sys.exit(3)"
+FLOODS = "import time\nwhile True: print('x' * 1000000, flush=True); time.sleep(0.001)"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPS}"
+SHOWS = "import os, sys; print(sys.argv[1:], os.environ['HIGHWATER_GROUP'], flush=True); " + SLEEPS
+Starter = Callable[..., RunningProgram]
+
+
+class Diary:
+    def fault(self, *_: object, **__: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+@pytest.fixture
+def start(run: Run) -> Iterator[Starter]:
+    with Recorder(run, Clock(), program=True) as recorder, contextlib.ExitStack() as stack:
+
+        def begin(script: str, *words: str, instances: int = 1) -> RunningProgram:
+            program = ProgramPlan(
+                command=(sys.executable, "-c", script, *words), instances=instances
+            )
+            plan = Plan(kafka="4.4.0", topic=Topic(name="orders"), program=program)
+            running = RunningProgram(plan, program, "127.0.0.1:9092", recorder, run.logs)
+            return stack.enter_context(running)
+
+        yield begin
+
+
+def events(run: Run) -> list[tuple[int, int, str, int | None]]:
+    rows = [r for batch in read_stream(run.stream(INSTANCES_TABLE)) for r in batch.to_pylist()]
+    return [(row["instance"], row["life"], row["event"], row["status"]) for row in rows]
+
+
+def await_events(run: Run, *expected: tuple[int, int, str, int | None]) -> None:
+    await_condition(
+        lambda: events(run), lambda seen: {*expected} <= {*seen}, what="its lives", limit_s=60
+    )
+
+
+def test_a_killed_instance_stays_down_until_it_is_healed(start: Starter, run: Run) -> None:
+    program = start(SLEEPS, instances=2)
+    program.instances[1].kill()
+    await_events(run, (1, 1, "killed", -9))
+    time.sleep(0.5)
+    assert [instance.number for instance in program.running()] == [0]
+    with pytest.raises(NothingDoneError):
+        program.instances[1].kill()
+    program.instances[1].start()
+    await_events(run, (1, 2, "started", None))
+
+
+def test_an_instance_that_ends_by_itself_is_started_again(
+    start: Starter, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program_instances, "_QUICK_S", 0.0)
+    start("import time; time.sleep(1.5)")
+    await_events(run, (0, 1, "ended", 0), (0, 2, "started", None))
+
+
+def test_a_program_that_ends_at_once_is_refused_with_what_it_printed(start: Starter) -> None:
+    with pytest.raises(UsageError, match="ends at once: 3 starts in a row") as refused:
+        start(DIES)
+    assert "no such setting" in refused.value.hint
+
+
+def test_a_pause_freezes_an_instance_and_the_end_wakes_it(start: Starter, run: Run) -> None:
+    program = start(SLEEPS)
+    program.instances[0].pause()
+    assert not program.running()
+    program.close()
+    seen = [event for _, _, event, _ in events(run)]
+    assert seen == ["started", "paused", "resumed", "closed"]
+
+
+def test_one_that_ignores_sigterm_is_killed(
+    start: Starter, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program_instances, "_TERM_S", 0.3)
+    program = start(STUBBORN)
+    assert not program.instances[0].terminate()
+    await_events(run, (0, 1, "killed", -9))
+
+
+def test_sigterm_is_told_from_sigkill(start: Starter, run: Run) -> None:
+    assert start(SLEEPS).instances[0].terminate()
+    await_events(run, (0, 1, "stopped", -15))
+
+
+def test_placeholders_and_variables_say_where_to_read_and_write(start: Starter, run: Run) -> None:
+    start(SHOWS, "{bootstrap}", "{in}>{out}", "{group}.{instance}", '{"a": {}}')
+    log = (run.logs / "app-0.log").read_text()
+    expected = ["127.0.0.1:9092", "orders>out", "orders-group.0", '{"a": {}}']
+    assert log.startswith(f"{expected} orders-group")
+
+
+def test_a_long_output_is_bounded(
+    start: Starter, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 4 << 20
+    monkeypatch.setattr(program_instances, "LOG_BYTES_MOST", most)
+    start(FLOODS)
+    sizes = []
+    for _ in range(30):
+        sizes.append((run.logs / "app-0.log").stat().st_size)
+        time.sleep(0.1)
+    assert min(sizes[15:]) < 4 * most
+    assert any(after < before for before, after in itertools.pairwise(sizes))
+
+
+@pytest.mark.parametrize(
+    ("fault", "before", "after"),
+    [("app-kill", "killed", "started"), ("app-stop", "stopped", "started"),
+     ("app-pause", "paused", "resumed")],
+)  # fmt: skip
+def test_a_fault_hits_an_instance_and_heals(
+    start: Starter, run: Run, fault: str, before: str, after: str
+) -> None:
+    cluster: Any = object()
+    nemesis = Nemesis(cluster, Diary(), program=start(SLEEPS))
+    nemesis.inject(fault, choice=0.5)
+    assert not nemesis.can(fault)
+    await_condition(
+        lambda: events(run)[-1][2], lambda seen: seen == before, what=before, limit_s=60
+    )
+    nemesis.heal_all()
+    await_condition(lambda: events(run)[-1][2], lambda seen: seen == after, what=after, limit_s=60)
+    assert find_fault(fault).scope == "program"
+
+
+def test_there_may_be_nothing_to_hit(start: Starter) -> None:
+    cluster: Any = object()
+    program = start(SLEEPS)
+    program.instances[0].kill()
+    with pytest.raises(NothingDoneError, match="no instance"):
+        Nemesis(cluster, Diary(), program=program).inject("app-kill")
+
+
+def test_a_program_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UsageError, match="no program '/no/such/service'"):
+        resolved(("/no/such/service",))
+
+
+def test_a_supervisor_that_fails_ends_the_run(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("no process can be started")
+
+    monkeypatch.setattr(program_instances, "ChildProcess", fail)
+    with pytest.raises(HarnessError, match="no process can be started"):
+        start(SLEEPS)

@@ -163,7 +163,7 @@ def _commits(case: RunFiles, started_ms: float) -> dict[int, list[Position]] | N
 def _positions(
     case: RunFiles, commits: Mapping[int, Sequence[Position]] | None
 ) -> dict[int, int | None]:
-    """Return the group's offsets as its coordinator returned them, or else as the disks have them."""
+    """Return the group's offsets as its coordinator returned them, or else those on the disks."""
     last = {p: of[-1].offset for p, of in (commits or {}).items() if of}
     positions: dict[int, int | None] = {n: last.get(n) for n in range(case.plan.topic.partitions)}
     if GROUPS_TABLE in case.tables:

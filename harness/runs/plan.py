@@ -192,7 +192,7 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         command: the program and its arguments, with the placeholders of
-            ``highwater.runtime.program_instances``.
+            ``highwater.runtime.programs.instances``.
         out: name of the topic that it writes to; it has as many partitions.
         instances: number of processes that the program is started as.
         guarantee: how often the program says that it processes each input.

@@ -36,7 +36,7 @@ from highwater.nemesis.schedules.upgrade_path import check_levels
 from highwater.nemesis.schedules.validation import check_budget, check_steps
 from highwater.nemesis.stories.registry import Story, find_story
 from highwater.nemesis.stories.story import NOTHING
-from highwater.runtime.program_instances import resolved
+from highwater.runtime.programs.instances import resolved
 
 EXTERNAL: Final = "external"
 """The driver of external clusters."""

@@ -44,8 +44,8 @@ from highwater.runtime.decisions import record_end, record_topic, recorded
 from highwater.runtime.executed_steps import executed_steps
 from highwater.runtime.observer import Observer, wire_watched
 from highwater.runtime.preflight import check_plan
-from highwater.runtime.program_end import APPEND_TIMES, finish
-from highwater.runtime.program_instances import RunningProgram
+from highwater.runtime.programs.ending import APPEND_TIMES, finish
+from highwater.runtime.programs.instances import RunningProgram
 from highwater.runtime.run_environment import describe
 from highwater.runtime.run_status import Progress, ProgressLine, StatusKeeper
 from highwater.runtime.workload import RunningWorkload, share_group

@@ -49,7 +49,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> lis
     ):
         runs = [pool.execute(RIGHT, Store(path), stop=threading.Event())]
         runs.append(pool.execute(WRONG, Store(path), stop=threading.Event()))
-        patch.setattr("highwater.runtime.program_end.END_LIMIT_S", 5.0)
+        patch.setattr("highwater.runtime.programs.ending.END_LIMIT_S", 5.0)
         runs.append(pool.execute(SILENT, Store(path), stop=threading.Event()))
     return judge_all(runs, spark)
 

@@ -189,7 +189,7 @@ class ProgramInstance:
     def _guarded(self) -> None:
         try:
             self._supervise()
-        except Exception as error:  # noqa: BLE001 - check() raises it where it is heard
+        except Exception as error:  # noqa: BLE001 - check() raises it for the run
             self._failure = error
 
     def _supervise(self) -> None:

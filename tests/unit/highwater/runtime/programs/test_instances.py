@@ -18,8 +18,8 @@ from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Run
 from highwater.nemesis.faults.registry import NothingDoneError, find_fault
 from highwater.nemesis.injector import Nemesis
-from highwater.runtime import program_instances
-from highwater.runtime.program_instances import RunningProgram, resolved
+from highwater.runtime.programs import instances
+from highwater.runtime.programs.instances import RunningProgram, resolved
 
 SLEEPS = "import time; print('up', flush=True); time.sleep(60)"
 DIES = "import sys; print('no such setting'); sys.exit(3)"
@@ -80,7 +80,7 @@ def test_a_killed_instance_stays_down_until_it_is_healed(start: Starter, run: Ru
 def test_an_instance_that_ends_by_itself_is_started_again(
     start: Starter, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program_instances, "_QUICK_S", 0.0)
+    monkeypatch.setattr(instances, "_QUICK_S", 0.0)
     start("import time; time.sleep(1.5)")
     await_events(run, (0, 1, "ended", 0), (0, 2, "started", None))
 
@@ -103,7 +103,7 @@ def test_a_pause_freezes_an_instance_and_the_end_wakes_it(start: Starter, run: R
 def test_one_that_ignores_sigterm_is_killed(
     start: Starter, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program_instances, "_TERM_S", 0.3)
+    monkeypatch.setattr(instances, "_TERM_S", 0.3)
     program = start(STUBBORN)
     assert not program.instances[0].terminate()
     await_events(run, (0, 1, "killed", -9))
@@ -125,7 +125,7 @@ def test_a_long_output_is_bounded(
     start: Starter, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 4 << 20
-    monkeypatch.setattr(program_instances, "LOG_BYTES_MOST", most)
+    monkeypatch.setattr(instances, "LOG_BYTES_MOST", most)
     start(FLOODS)
     sizes = []
     for _ in range(30):
@@ -174,6 +174,6 @@ def test_a_supervisor_that_fails_ends_the_run(
     def fail(*_: object, **__: object) -> None:
         raise OSError("no process can be started")
 
-    monkeypatch.setattr(program_instances, "ChildProcess", fail)
+    monkeypatch.setattr(instances, "ChildProcess", fail)
     with pytest.raises(HarnessError, match="no process can be started"):
         start(SLEEPS)

@@ -6,7 +6,7 @@ from highwater.harness.clients.programs.outputs import read_outputs
 from highwater.harness.clients.programs.positions import await_end
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
-from highwater.runtime.program_instances import RunningProgram
+from highwater.runtime.programs.instances import RunningProgram
 from highwater.runtime.workload import RunningWorkload
 
 APPEND_TIMES: Final = {"message.timestamp.type": "LogAppendTime"}

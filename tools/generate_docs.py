@@ -117,6 +117,7 @@ _FOREIGN: Final = (
 )
 _COMMON: Final = 4
 """An option of so many commands is shown once."""
+_OF_SPARK: Final = "`--spark-master`, `--spark-remote`, `--spark-conf`, `--driver-memory`"
 _COMMANDS_INTRO: Final = (
     "Every command and option. Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3"
     " unknown, 4 the harness itself failed, 130 interrupted, 141 the reader of the output has"
@@ -269,6 +270,7 @@ def commands() -> str:
             if key in places:
                 above.setdefault(places[key], []).append(f"`{option.opts[0]}`")
         also = "; ".join(f"{', '.join(names)}{place}" for place, names in above.items())
+        also = also.replace(_OF_SPARK, "those of Spark")
         also = f"\nAlso {also}.\n" if above else ""
         parts.append(f"## {name}\n\n```\n{_help(name, single)}\n```\n{also}")
         places = {**dict.fromkeys(options, f", as of `{name}`"), **places}

@@ -28,6 +28,7 @@ HIGHWATER: Final = (sys.executable, "-m", "highwater")
 COMMANDS: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("demo",): ("--kafka", "9.9", "--store", "{new}"),
     ("run",): ("--kafka", "9.9", "--story", "loss", "--store", "{new}"),
+    ("app",): ("--in", "a", "--out", "b", "--kafka", "9.9", "--store", "{new}", "--", "true"),
     ("check",): ("nowhere", "--store", "{store}"),
     ("report",): ("valid", "loss", "--format", "md", "--store", "{store}"),
     ("compare",): ("valid", "loss", "--store", "{store}", "--out", "{new}/page.html"),

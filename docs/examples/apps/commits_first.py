@@ -31,7 +31,7 @@ while not signals:
     if records:
         consumer.commit(asynchronous=False)  # the mistake: a kill from here on loses the records
     for record in records:
-        time.sleep(0.005)  # the work
+        time.sleep(0.012)  # the work
         producer.produce(os.environ["HIGHWATER_OUT"], record.value(), on_delivery=delivered)
     producer.flush()
 consumer.close()

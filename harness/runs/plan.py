@@ -493,25 +493,21 @@ def _of_options(plan: Plan) -> Plan:
 
 
 def _program_command(plan: Plan, program: ProgramPlan) -> str:
-    options: list[tuple[str, object, object]] = [
-        ("--in", "", plan.topic.name),
-        ("--out", "", program.out),
-        ("--kafka", "", plan.kafka),
-        ("--cluster", "local", plan.driver),
-        ("--brokers", Topic().replication_factor, plan.brokers),
-        ("--partitions", 0, plan.topic.partitions),
-        ("--instances", 0, program.instances),
-        ("--rate", "", exact(plan.workload.rate) if plan.workload.rate else "max"),
-        ("--guarantee", "", program.guarantee),
-        ("--match", RECORD_NAME, program.match),
-        ("--nemesis", "", ",".join(plan.nemesis) or "none"),
-        ("--for", "", f"{exact(plan.duration_s)}s"),
-        ("--seed", "", plan.seed),
+    cluster = ["cluster"] if plan.driver != "local" else []
+    cluster += ["brokers"] if plan.brokers != Topic().replication_factor else []
+    matched = [] if program.match == RECORD_NAME else [f"--match {shlex.quote(program.match)}"]
+    words = [
+        f"highwater app --in {shlex.quote(plan.topic.name)} --out {shlex.quote(program.out)}",
+        *as_typed(plan, "kafka", *cluster, "partitions"),
+        f"--instances {program.instances}",
+        *as_typed(plan, "rate"),
+        f"--guarantee {program.guarantee}",
+        *matched,
+        *as_typed(plan, "nemesis", "duration", "seed"),
+        "--",
+        shlex.join(program.command),
     ]
-    words = [[name, str(value)] for name, default, value in options if value != default]
-    return shlex.join(
-        ["highwater", "app", *(w for pair in words for w in pair), "--", *program.command]
-    )
+    return " ".join(words)
 
 
 def _changed(plan: Plan) -> list[str]:

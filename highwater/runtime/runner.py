@@ -124,9 +124,8 @@ def conduct(
         clock = Clock()
         run.write_struct("environment.json", _environment(plan, cluster, clock))
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
-        assignment = _create_topic(plan, cluster, probe)
+        assignment, present = _create_topic(plan, cluster, probe)
         recorder = stack.enter_context(_recorder(plan, run, cluster, clock))
-        present = plan.topic.partitions - plan.topic.added
         record_topic(recorder, plan.topic, assignment[:present])
         cluster = recorded(cluster, recorder)
         _prepare_sharing(plan, cluster)
@@ -159,9 +158,7 @@ def conduct(
                 replicas=tuple(assignment[tested_partition(plan)]),
                 stop=stop,
                 checks=(
-                    observer.check,
-                    workload.check,
-                    *([program.check] if program else []),
+                    *(part.check for part in (observer, workload, program) if part is not None),
                     lambda: progress(fault_log.line(workload.counts())),
                 ),
                 log=recorder,
@@ -169,9 +166,7 @@ def conduct(
             )
             _play(plan, context, keeper)
             _heal(plan, context, workload, keeper)
-            if program is not None:
-                keeper.add(finish(plan, program, workload, recorder))
-            _read(workload, keeper)
+            _read(plan, workload, program, recorder, keeper)
             record_end(recorder, probe, cluster, plan.topic.name)
         keep()
         _seal(plan, run, recorder, clock, keeper)
@@ -216,17 +211,21 @@ def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, keeper: Status
     run.write_struct("steps.json", executed_steps(run))
 
 
-def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]:
-    """Create the topic; return the replicas of each partition, the preferred leader first.
+def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[list[list[int]], int]:
+    """Create the topic, without the partitions that a story adds.
 
-    Of partitions that a story adds, too.
+    Returns:
+        The replicas of every partition, the preferred leader first; and how many were created.
     """
-    assignment = _assignment(plan, cluster, probe)
-    first = assignment[: plan.topic.partitions - plan.topic.added]
+    assignment, present = (
+        _assignment(plan, cluster, probe),
+        plan.topic.partitions - plan.topic.added,
+    )
+    first = assignment[:present]
     cluster.create_topic(plan.topic.name, first, plan.topic.settings())
     if plan.program is not None:
         cluster.create_topic(plan.program.out, first, {**plan.topic.settings(), **APPEND_TIMES})
-    return assignment
+    return assignment, present
 
 
 def _assignment(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]:
@@ -268,8 +267,16 @@ def _heal(
     context.check()
 
 
-def _read(workload: RunningWorkload, keeper: StatusKeeper) -> None:
-    """Fence every partition and read everything up to the fence."""
+def _read(
+    plan: Plan,
+    workload: RunningWorkload,
+    program: RunningProgram | None,
+    recorder: Recorder,
+    keeper: StatusKeeper,
+) -> None:
+    """End the program under test; fence every partition, and read everything up to the fence."""
+    if program is not None:
+        keeper.add(finish(plan, program, workload, recorder))
     keeper.phase("reading")
     limit_s = READ_LIMIT_S + workload.counts().sent / READS_PER_S
     reads = workload.final_read(limit_s=limit_s)

@@ -19,6 +19,7 @@ from typing import Final, Self
 
 from highwater.clusters.local.jvm_process import ChildProcess
 from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.base.waiting import await_condition
 from highwater.harness.base.wording import count
 from highwater.harness.runs.plan import Plan, ProgramPlan
 from highwater.harness.runs.recorder import Recorder
@@ -30,6 +31,7 @@ _QUICK_S: Final = 2.0
 _CRASHES_MOST: Final = 3
 _BACK_OFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 _STAYS_S: Final = 1.0
+_START_LIMIT_S: Final = 120.0
 _LOOK_S: Final = 0.1
 _TERM_S: Final = 10.0
 _LAST_LINES: Final = 3
@@ -314,15 +316,23 @@ class RunningProgram:
         Raises:
             UsageError: one ends at once, again and again.
         """
-        while not all(instance.stays for instance in self.instances):
-            self.check()
-            for instance in self.instances:
-                if instance.crashes >= _CRASHES_MOST:
-                    raise UsageError(
-                        f"the program ends at once: {count(instance.crashes, 'start')} in a row",
-                        hint=f"Its last output: {instance.last_words() or 'none'}",
-                    )
-            time.sleep(_LOOK_S)
+        await_condition(
+            self._staying,
+            all,
+            what="every instance of the program to run for a second",
+            limit_s=_START_LIMIT_S,
+            every_s=_LOOK_S,
+        )
+
+    def _staying(self) -> list[bool]:
+        self.check()
+        for instance in self.instances:
+            if instance.crashes >= _CRASHES_MOST:
+                raise UsageError(
+                    f"the program ends at once: {count(instance.crashes, 'start')} in a row",
+                    hint=f"Its last output: {instance.last_words() or 'none'}",
+                )
+        return [instance.stays for instance in self.instances]
 
 
 def resolved(command: Sequence[str], values: Mapping[str, str] = {}) -> tuple[str, ...]:

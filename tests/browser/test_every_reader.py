@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.browser.chromium import Scheme, opened
 from tests.browser.pages import PAGES
@@ -96,7 +96,7 @@ def test_a_page_is_whole_however_it_is_looked_at(
             page.emulate_media(
                 media=view.media, color_scheme=view.scheme, forced_colors=view.forced
             )
-            assert page.locator("h1").is_visible()
+            expect(page.locator("h1")).to_be_visible()
             assert page.evaluate("document.documentElement.scrollWidth") <= view.width, view
             assert page.evaluate(_CUT_OFF) == [], view
             words.add(page.evaluate(_WORDS))

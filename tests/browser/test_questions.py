@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import opened
 
@@ -72,7 +72,7 @@ def test_a_question_is_answered_on_the_page(page: Page, one: Question) -> None:
     for words in one.clicks:
         page.get_by_text(words).first.click()
     place = page.locator(one.where).first
-    assert place.is_visible()
+    expect(place).to_be_visible()
     told = " ".join(place.inner_text().split())
     assert one.answer in told, told
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from highwater.harness.releases.catalogue import CATALOGUE
 from tests.browser.chromium import Scheme, opened
@@ -21,10 +21,10 @@ def test_the_schemes_differ(browser: Browser, pages: dict[str, Path]) -> None:
 
 def test_the_headline_and_the_frames_are_seen(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["loss"], width=1280) as (page, _):
-        assert page.get_by_text("1 of 5 acknowledged records is lost").first.is_visible()
-        assert page.get_by_role("heading", name="Broker 3 cuts its log").is_visible()
+        expect(page.get_by_text("1 of 5 acknowledged records is lost").first).to_be_visible()
+        expect(page.get_by_role("heading", name="Broker 3 cuts its log")).to_be_visible()
         assert page.locator(".strip svg").count() == 6
-        assert page.get_by_role("img", name="events-0 over the whole run").is_visible()
+        expect(page.get_by_role("img", name="events-0 over the whole run")).to_be_visible()
 
 
 def test_the_models_word_is_seen_in_the_colour_that_it_deserves(
@@ -53,7 +53,7 @@ def test_a_counterexample_is_drawn_without_overlap_and_fits_a_phone(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
     with opened(browser, pages["forked"], width=1280) as (page, _):
-        assert page.get_by_role("img", name="Step 1, A appends m1 at offset 0").is_visible()
+        expect(page.get_by_role("img", name="Step 1, A appends m1 at offset 0")).to_be_visible()
         assert page.locator(".strip .cell.other").count() == 1
         assert page.locator(".strip .frame").count() == 10
         assert page.evaluate(_TEXTS_OVERLAP) == []
@@ -88,7 +88,7 @@ def test_the_keyboard_reaches_the_finding_and_the_evidence(
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
         page.keyboard.press("Enter")
-        assert page.get_by_role("table", name="Evidence about m3").is_visible()
+        expect(page.get_by_role("table", name="Evidence about m3")).to_be_visible()
 
 
 def test_arrow_keys_go_through_the_steps_and_print_shows_them_all(
@@ -116,7 +116,7 @@ def test_a_matrix_of_every_release_fits_a_screen_and_scrolls_on_a_phone(
         needed, given = region.evaluate(sizes)
         assert needed <= given
         assert region.locator("thead th").count() == len(CATALOGUE) + 1
-        assert page.get_by_role("link", name="invalid, 1").first.is_visible()
+        expect(page.get_by_role("link", name="invalid, 1").first).to_be_visible()
     with opened(browser, pages["releases"], width=400) as (page, _):
         region = page.get_by_role("region", name="Matrix of releases")
         needed, given = region.evaluate(sizes)
@@ -135,10 +135,10 @@ def test_the_trend_says_what_changed_and_how_to_repeat_it(
             table = page.get_by_role("region", name=name)
             assert table.locator("tbody tr").count() > 0
             assert table.locator("tbody svg").count() == table.locator("tbody tr").count()
-        assert not page.locator("pre.command").first.is_visible()
+        expect(page.locator("pre.command").first).to_be_hidden()
         page.get_by_text("Commands that repeat").first.click()
         assert page.locator("pre.command").first.inner_text().startswith("highwater run --kafka")
-        assert page.locator("svg:has(#nights-t)").is_visible()
+        expect(page.locator("svg:has(#nights-t)")).to_be_visible()
 
 
 _TEXTS_OVERLAP = """() => {

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from highwater.reports.pages.run import write
 from tests.browser.samples import write_all
@@ -62,13 +62,14 @@ def test_from_the_index_to_a_loss_and_back(page: tuple[Page, list[str]], address
     opened.goto(address)
     assert "2 runs of 2 broke a promise" in opened.inner_text("body")
     opened.get_by_role("link", name=re.compile("loss-a1b2")).first.click()
-    assert opened.get_by_text("1 of 5 acknowledged records is lost").first.is_visible()
+    expect(opened.get_by_text("1 of 5 acknowledged records is lost").first).to_be_visible()
     inner = opened.locator("main a[href^='#']").first
     inner.click()
+    expect(opened).to_have_url(re.compile("#"))
     assert urlsplit(opened.url).fragment == (inner.get_attribute("href") or "")[1:]
     opened.go_back()
     opened.go_back()
-    assert opened.url == address
+    expect(opened).to_have_url(address)
     assert sins == []
 
 

@@ -43,16 +43,27 @@ def words_of(process: psutil.Process) -> str:
     return ""
 
 
-def await_family(pid: int, *, brokers: int) -> list[psutil.Process]:
-    """Every process below one, as soon as so many brokers and Spark are among them."""
+def await_family(process: "subprocess.Popen[str]", *, brokers: int) -> list[psutil.Process]:
+    """Every process below one, as soon as so many brokers and Spark are among them.
+
+    The test uses the fixture ``spark``: else Spark may wait here until another test has made the
+    archive of its classes, and on a busy machine the run is over before.
+    """
+
+    def look() -> list[psutil.Process]:
+        if process.poll() is not None:
+            raise AssertionError(f"it ended early: {process.communicate()}")
+        found: list[psutil.Process] = psutil.Process(process.pid).children(recursive=True)
+        return found
+
     return await_condition(
-        lambda: psutil.Process(pid).children(recursive=True),
+        look,
         lambda found: (
             sum("kafka.Kafka" in words_of(one) for one in found) >= brokers
             and any("pyspark" in words_of(one) for one in found)
         ),
         what=f"{brokers} brokers and Spark to run",
-        limit_s=180,  # the first Spark of a machine makes its class archive before
+        limit_s=120,
         passing=(psutil.NoSuchProcess,),
     )
 
@@ -62,6 +73,7 @@ def await_gone(processes: Sequence[psutil.Process]) -> None:
     assert alive == []
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("how", "phase"),
     [
@@ -76,7 +88,7 @@ def test_nothing_outlives_the_harness(how: signal.Signals, phase: str, tmp_path:
     words = ("run", "--kafka", "0.10.2.2", "--nemesis", "pause", "--for", "60s", "--acks", "1")
     process = start(*words, "--store", tmp_path)
     await_phase(tmp_path, phase, process)
-    family = await_family(process.pid, brokers=3)
+    family = await_family(process, brokers=3)
     os.kill(process.pid, how)
     code, _, err = finish(process)
     await_gone(family)
@@ -87,6 +99,7 @@ def test_nothing_outlives_the_harness(how: signal.Signals, phase: str, tmp_path:
         assert "interrupted" in err
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_killed_run_leaves_no_process_and_is_judged_unknown(tmp_path: Path) -> None:
     words = ("run", "--kafka", "0.10.2.2", "--nemesis", "pause", "--for", "60s")
     process = start(*words, "--store", tmp_path)
@@ -99,7 +112,7 @@ def test_a_killed_run_leaves_no_process_and_is_judged_unknown(tmp_path: Path) ->
         limit_s=60,
         passing=(FileNotFoundError,),
     )
-    family = await_family(process.pid, brokers=3)
+    family = await_family(process, brokers=3)
     os.kill(process.pid, signal.SIGKILL)
     killed, _, _ = finish(process)
     assert killed == -signal.SIGKILL

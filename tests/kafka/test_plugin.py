@@ -180,6 +180,7 @@ def test_a_package_adds_a_fault_and_a_checker(tmp_path: Path) -> None:
     assert (again.returncode, told) == (0, [])  # it says so after a while, on a busy machine
 
 
+@pytest.mark.usefixtures("spark")
 def test_ctrl_c_leaves_nothing_and_a_broker_that_dies_at_start_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "test_stopped.py").write_text(
         """
@@ -199,7 +200,7 @@ def test_long(kafka_cluster, kafka_run):
     words = ["--highwater-kafka=0.10.2.2", "--highwater-store=store"]
     process = start(words, folder=tmp_path, python=Path(sys.executable))
     await_phase(tmp_path / "store", "running", process)
-    family = await_family(process.pid, brokers=6)
+    family = await_family(process, brokers=6)
     os.kill(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == pytest.ExitCode.INTERRUPTED, out

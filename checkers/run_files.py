@@ -449,8 +449,12 @@ def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
 def _missing_metadata(case: RunFiles, controller: int, folder: Path) -> str:
     """Return what a controller's folder shows to be missing, as ``_missing``."""
     segments = metadata_segments(case.key, controller, folder)
-    reached_by_leader = case.committed.get(controller, 0)
-    return incomplete(folder, segments) or missing_metadata(folder, segments, reached_by_leader)
+    committed = case.committed
+    if why := incomplete(folder, segments) or missing_metadata(
+        folder, segments, committed.get(controller, 0)
+    ):
+        return why
+    return "" if controller in committed else f"may lack its end: {QUORUM_TABLE} does not tell it"
 
 
 def _inside(path: str, folder: str) -> bool:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from highwater.checkers.judge import judge
 from highwater.checkers.kafka_files.checkpoints import LEADER_EPOCH, LOG_START, RECOVERY_POINT
+from highwater.harness.runs.history import QUORUM_TABLE
 from highwater.harness.runs.plan import Topic
 from highwater.harness.runs.store import Run
 from tests.support import run_builder
@@ -126,7 +127,7 @@ def spoil(dice: random.Random, copy: Copy) -> None:
             chosen = dice.choice(logs)
             os.truncate(chosen, dice.randint(1, chosen.stat().st_size - 1))
             copy.left_out.append(f"the end of {chosen.relative_to(run.path)}")
-            copy.shown = needed(chosen, [chosen], compacted=compacted(run))
+            copy.shown |= needed(chosen, [chosen], compacted=compacted(run))
             return
         case "suffix":
             end = dice.choice((".log", ".snapshot", "checkpoint"))
@@ -142,6 +143,13 @@ def spoil(dice: random.Random, copy: Copy) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     copy.left_out += [str(path.relative_to(run.path)) for path in gone]
     copy.shown |= any(needed(path, gone, compacted=compacted(run)) for path in gone)
+
+
+def leave_out_quorum(copy: Copy) -> None:
+    """Without it nothing tells how far the metadata logs went, if any is there."""
+    (copy.run.path / f"{QUORUM_TABLE}.parquet").unlink()
+    copy.left_out.append(QUORUM_TABLE)
+    copy.shown |= any((copy.run.path / "coordination").glob("*/*/"))
 
 
 def compacted(run: Run) -> bool:
@@ -174,6 +182,8 @@ def wrongs(folder: Path, count: int, dice: random.Random, spark: SparkSession) -
     copies = [Copy(run=sound(folder / f"run-{number}", dice)) for number in range(count)]
     for copy in copies:
         spoil(dice, copy)
+        if dice.random() < 0.2:
+            leave_out_quorum(copy)
     said: Counter[str] = Counter()
     wrong = []
     for copy, verdict in zip(copies, judge([copy.run for copy in copies], spark), strict=True):

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from highwater.clusters.core.addresses import Address
@@ -26,7 +26,9 @@ from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.interruptions import hold_signals
 from highwater.harness.base.waiting import NotYetError, SteadyCondition, await_condition
 from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.cluster_facts import POSITIONS
 from highwater.harness.releases.release import Release
+from highwater.harness.runs.plan import group_of
 
 UP_LIMIT_S: Final = 180.0
 _SESSION_LIMIT_S: Final = 30.0
@@ -170,6 +172,13 @@ class ClusterHealer:
                 every_s=0.5,
                 passing=(UnreachableError, KafkaException),
             )
+            if POSITIONS in view.topics():  # else brokers would create it, to look for the group
+                await_condition(
+                    partial(_delete_group, admin, group_of(topic)),
+                    what=f"the group of {topic} to be deleted (does a member still run?)",
+                    limit_s=_DELETE_LIMIT_S,
+                    every_s=0.5,
+                )
 
     def _view(self) -> MetadataView:
         return MetadataView(self.kafka, self.addresses, frozenset(self.addresses))
@@ -184,6 +193,19 @@ def _delete(admin: AdminClient, view: MetadataView, topic: str) -> frozenset[str
     with contextlib.suppress(KafkaException):  # it is being deleted already, or is gone
         done.result()
     return listed
+
+
+def _delete_group(admin: AdminClient, group: str) -> None:
+    """Delete a group of ours, if there is one; NotYetError: it still has members.
+
+    Brokers before 1.1 cannot (KIP-229): there its positions have ended with the topic.
+    """
+    [done] = admin.delete_consumer_groups([group], request_timeout=10).values()
+    try:
+        done.result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.NON_EMPTY_GROUP:
+            raise NotYetError("it has members") from error
 
 
 def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> None:

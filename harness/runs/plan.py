@@ -186,6 +186,12 @@ class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     commands: tuple[str, ...]
     code: str = ""
 
+    @property
+    def words(self) -> str:
+        """Return the options of a command that mean this cluster."""
+        path = shlex.quote(self.inventory)
+        return f"--inventory {path} --confirm {self.code or self.cluster_id}"
+
 
 class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A program under test: it reads the topic under test, and writes to another.
@@ -340,7 +346,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def group(self) -> str:
         """The group of the workload's members, or of the program under test."""
-        return f"{self.topic.name}-group"
+        return group_of(self.topic.name)
 
     def broker_settings(self) -> dict[str, str]:
         """Return broker settings: with coordinators in use, their topics on every broker.
@@ -446,14 +452,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         words = [f"highwater {'rolling' if rolls else 'run'}"]
         words += as_typed(self, "kafka", "acks", "min_isr", "unclean")
         if self.external is not None:
-            words.append(f"--inventory {shlex.quote(self.external.inventory)}")
-            words.append(f"--confirm {self.external.code or self.external.cluster_id}")
+            words.append(self.external.words)
             words += ["--like ./plan.json"] if self.topic.like else []
         elif self.driver != "local":
             words += as_typed(self, "cluster")
         happens = ("story",) if self.story else ("duration",) if rolls else ("nemesis", "duration")
         words += as_typed(self, *happens, *_changed(self))
         return " ".join([*words, *([] if rolls else as_typed(self, "seed"))])
+
+
+def group_of(topic: str) -> str:
+    """Return the group of those that read a run's topic as members."""
+    return f"{topic}-group"
 
 
 def rack_of(number: int, racks: int) -> str:
@@ -479,11 +489,13 @@ _NEXT: Final = (
 def _of_options(plan: Plan) -> Plan:
     """Return the plan that the options of ``highwater app`` make of one with a program."""
     topic, rate = plan.topic, plan.workload.rate
+    replicas = topic.replication_factor if plan.external else plan.brokers
     return Plan(
         kafka=plan.kafka,
         driver=plan.driver,
+        external=plan.external,
         brokers=plan.brokers,
-        topic=Topic(name=topic.name, partitions=topic.partitions, replication_factor=plan.brokers),
+        topic=Topic(name=topic.name, partitions=topic.partitions, replication_factor=replicas),
         workload=msgspec.structs.replace(PROGRAM_WORKLOAD, rate=rate),
         nemesis=plan.nemesis,
         duration_s=plan.duration_s,
@@ -493,11 +505,14 @@ def _of_options(plan: Plan) -> Plan:
 
 
 def _program_command(plan: Plan, program: ProgramPlan) -> str:
+    topics = f"--in {shlex.quote(plan.topic.name)} --out {shlex.quote(program.out)}"
     cluster = ["cluster"] if plan.driver != "local" else []
     cluster += ["brokers"] if plan.brokers != Topic().replication_factor else []
+    if plan.external is not None:
+        topics, cluster = plan.external.words, []
     matched = [] if program.match == RECORD_NAME else [f"--match {shlex.quote(program.match)}"]
     words = [
-        f"highwater app --in {shlex.quote(plan.topic.name)} --out {shlex.quote(program.out)}",
+        f"highwater app {topics}",
         *as_typed(plan, "kafka", *cluster, "partitions"),
         f"--instances {program.instances}",
         *as_typed(plan, "rate"),

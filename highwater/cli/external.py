@@ -1,5 +1,6 @@
 """Runs on an external cluster, and the command that heals what such a run left broken."""
 
+import json
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +16,11 @@ from highwater.clusters.external.inventory import Inventory, resolved
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.releases.client_choice import KAFKA_PYTHON, LIBRDKAFKA, read_client
+from highwater.harness.releases.cluster_facts import POSITIONS
 from highwater.harness.runs.plan import External, Plan, Topic
 from highwater.harness.runs.topics.existing_topic import MIN_ISR, UNCLEAN, likened, of_plan
 from highwater.runtime.preflight import EXTERNAL
 
-OFFSETS = "__consumer_offsets"
 REPLICAS = 3
 """Of each partition, where there are as many brokers."""
 
@@ -98,12 +99,11 @@ def onto(
     heal_leftovers(path)
     identity = identify(inventory, confirm)
     count = len(inventory.brokers)
-    topic = msgspec.structs.replace(
-        plan.topic,
-        name=f"{inventory.prefix}{secrets.token_hex(4)}",
-        replication_factor=min(REPLICAS, count),
-    )
-    unmade = OFFSETS not in identity.topics and _read_without_groups(plan, inventory)
+    name = f"{inventory.prefix}{secrets.token_hex(4)}"
+    replicas = min(REPLICAS, count)
+    topic = msgspec.structs.replace(plan.topic, name=name, replication_factor=replicas)
+    program = plan.program and msgspec.structs.replace(plan.program, out=f"{name}-out")
+    unmade = POSITIONS not in identity.topics and _read_without_groups(plan, inventory)
     plan = msgspec.structs.replace(
         plan,
         reader_client=KAFKA_PYTHON if unmade else plan.reader_client,
@@ -112,6 +112,7 @@ def onto(
         brokers=count,
         broker_config={},  # those that make a cleaner of ours quick
         topic=topic,
+        program=program,
         external=External(
             inventory=str(path),
             cluster_id=identity.cluster_id,
@@ -126,6 +127,23 @@ def onto(
         of_plan(Path(like)) if "/" in like else read_topic(release(inventory.kafka), identity, like)
     )
     return likened(plan, existing, given)
+
+
+def bare_inventory(bootstrap: str, kafka: str) -> tuple[Path, str]:
+    """Write the inventory of a cluster whose brokers get no fault: it has no commands.
+
+    Returns:
+        Its path, and the cluster's code: without faults on brokers none has to be confirmed.
+    """
+    from highwater.clusters.external.identity import recognise
+    from highwater.clusters.external.journal import journal_folder
+
+    identity = recognise(Inventory(bootstrap=bootstrap, kafka=kafka, brokers={}))
+    path = journal_folder(identity.cluster_id) / "bootstrap.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    brokers = "".join(f"[brokers.{broker}]\n" for broker in sorted(identity.addresses))
+    path.write_text(f'bootstrap = {json.dumps(bootstrap)}\nkafka = "{kafka}"\n{brokers}')
+    return path, identity.code
 
 
 def show_likeness(topic: Topic) -> None:

@@ -16,7 +16,7 @@ from highwater.nemesis.faults.registry import (
 )
 
 
-@aimed("app-kill", at="program", needs=PROGRAM)
+@aimed("app-kill", at="program", needs=PROGRAM, commands=())
 def app_kill(_: Cluster, target: FaultTarget) -> Iterator[str]:
     """SIGKILL an instance of the program; healing starts it again."""
     victim = _victim(target)
@@ -27,7 +27,7 @@ def app_kill(_: Cluster, target: FaultTarget) -> Iterator[str]:
         victim.start()
 
 
-@aimed("app-pause", at="program", needs=PROGRAM)
+@aimed("app-pause", at="program", needs=PROGRAM, commands=())
 def app_pause(_: Cluster, target: FaultTarget) -> Iterator[str]:
     """Freeze an instance of the program (SIGSTOP); healing wakes it."""
     victim = _victim(target)
@@ -38,7 +38,7 @@ def app_pause(_: Cluster, target: FaultTarget) -> Iterator[str]:
         victim.resume()
 
 
-@aimed("app-stop", at="program", needs=PROGRAM)
+@aimed("app-stop", at="program", needs=PROGRAM, commands=())
 def app_stop(_: Cluster, target: FaultTarget) -> Iterator[str]:
     """SIGTERM an instance of the program; healing starts it again."""
     victim = _victim(target)

@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from highwater.clusters.external.journal import journal_folder, read
 from highwater.harness.base.errors import HighwaterError, UsageError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN
+from highwater.harness.releases.cluster_facts import POSITIONS
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.runtime.runner import execute
@@ -32,6 +34,7 @@ from tests.support.commands import finish, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 KAFKAS = ("0.10.2.2", MODERN)
+RIGHT = Path(__file__).parents[2] / "docs/examples/apps/right.py"
 LIKE_KAFKAS = ("1.0.2", "3.9.2", "3.9.2-zk")
 """One that does not tell the sources of settings, one of another line, one on ZooKeeper."""
 KAFKA: Any = kafka_admin
@@ -106,6 +109,28 @@ def test_a_random_run_is_judged_with_disks_and_leaves_all_as_it_was(
     [topic] = {path.name for path in tmp_path.glob("latest/replicas/1/highwater-*-0")}
     for broker in (1, 2, 3):
         assert list(tmp_path.glob(f"latest/replicas/{broker}/{topic}/*.log"))
+    require_whole(theirs)
+
+
+@pytest.mark.parametrize("theirs", [MODERN], indirect=True)
+def test_a_program_alone_is_hit_and_nothing_of_its_run_stays(
+    theirs: Landlord, tmp_path: Path
+) -> None:
+    where = ("--bootstrap", theirs.cluster.bootstrap, "--store", tmp_path, "--json")
+    faults = ("--nemesis", "app-stop", "--for", "5s", "--partitions", "1")
+    text = RIGHT.read_text().splitlines()
+    dynamic = "\n".join(line for line in text if "group.instance.id" not in line)  # it leaves
+    process = start("app", *where, *faults, "--", sys.executable, "-c", dynamic)
+    code, out, _ = finish(process)
+    judged = json.loads(out)
+    assert (code, judged["verdict"]) == (0, "valid")
+    assert judged["happened"].startswith("app-stop ")
+    assert not [*tmp_path.glob("latest/replicas/*")], "its disks are out of reach"
+    admin = KAFKA.AdminClient({"bootstrap.servers": theirs.cluster.bootstrap})
+    assert admin.list_consumer_groups().result(30).valid == []
+    assert theirs.topics == {POSITIONS}, "the program has a group, as every consumer does"
+    admin.delete_topics([POSITIONS])[POSITIONS].result(30)
+    await_condition(lambda: theirs.topics, lambda seen: not seen, what="it to go", limit_s=30)
     require_whole(theirs)
 
 

@@ -6,6 +6,8 @@ from msgspec.structs import replace
 from typer import Argument, Option
 
 from highwater import console
+from highwater.cli import external
+from highwater.cli.external import ConfirmOption, InventoryOption
 from highwater.cli.options.common import (
     DEFAULT_STORE,
     JsonOption,
@@ -15,6 +17,7 @@ from highwater.cli.options.common import (
     takes,
 )
 from highwater.harness.base import limits
+from highwater.harness.base.errors import UsageError
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs import parse_values
@@ -60,6 +63,15 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         Option(help="Regular expression of an input in an output.", show_default=False),
     ] = RECORD_NAME,
     given: dict[str, Any],
+    inventory: InventoryOption = None,
+    confirm: ConfirmOption = None,
+    bootstrap: Annotated[
+        str | None,
+        Option(
+            metavar="HOST:PORT",
+            help="A running cluster: only the program gets faults (docs/apps.md).",
+        ),
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     spark: SparkOptions,
@@ -67,6 +79,12 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     """Run a program of yours under faults: what does it lose or double?"""
     from highwater.api import perform
 
+    if bootstrap is not None and inventory is not None:
+        raise UsageError(
+            "--bootstrap and --inventory both name a cluster", hint="Leave one of them out."
+        )
+    if inventory is not None:
+        given["kafka"] = external.release_of(given.get("kafka"), "", inventory)
     plan = with_options(_USUAL, given)
     program = ProgramPlan(
         command=tuple(command),
@@ -77,6 +95,10 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     )
     read = replace(plan.topic, name=topic, replication_factor=plan.brokers)
     plan = replace(plan, topic=read, program=program)
+    if bootstrap is not None:
+        inventory, confirm = external.bare_inventory(bootstrap, plan.kafka)
+    if inventory is not None:
+        plan = external.onto(plan, inventory, confirm)
     with console.progress() as progress:
         judged = perform([plan], Store(store), spark=spark, progress=progress)
     console.finish(judged, as_json=as_json)

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from highwater.checkers.judge import judge
-from highwater.checkers.warmup import start_session
+from highwater.checkers.spark.session import SparkStarter
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
@@ -72,8 +72,7 @@ def make(store: Path, only: str | None) -> None:
 def tell(store: Path) -> None:
     """Judge all that is there, and print a row for each level and story."""
     made = {name: level for level in LEVELS for name, _ in plans(level) if (store / name).exists()}
-    with start_session() as starter:
-        verdicts = judge([Run(store / name) for name in made], starter.session())
+    verdicts = judge([Run(store / name) for name in made], SparkStarter().session())
     rows: dict[tuple[str, str], Counter[str]] = {}
     for (name, level), verdict in zip(made.items(), verdicts, strict=True):
         run = Run(store / name)

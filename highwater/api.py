@@ -16,8 +16,7 @@ from highwater.checkers.kafka_files.reader import SCHEMA, read_segment
 from highwater.checkers.kafka_files.segment_files import segments
 from highwater.checkers.model.report_types import Reconciliation
 from highwater.checkers.remote_runs import RemoteRun, fetch, send_back
-from highwater.checkers.spark.session import HEAVY_BYTES
-from highwater.checkers.warmup import start_session
+from highwater.checkers.spark.session import HEAVY_BYTES, SparkStarter
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.files import is_file
 from highwater.harness.base.scratch import scratch
@@ -100,11 +99,11 @@ def perform_groups(
     groups: Sequence[Sequence[PlannedRun]], campaign: Campaign, spark: SparkOptions
 ) -> list[JudgedRun]:
     """Perform all runs of a campaign, and judge them in one Spark session."""
-    with start_session(spark) as starter:
-        with campaign:
-            runs = campaign.perform_all(groups)
-        campaign.progress("judge", f"judging {count(len(runs), 'run')} in Spark")
-        return judge_all(runs, starter.session())
+    starter = SparkStarter(spark)
+    with campaign:
+        runs = campaign.perform_all(groups)
+    campaign.progress("judge", f"judging {count(len(runs), 'run')} in Spark")
+    return judge_all(runs, starter.session())
 
 
 def judge_all(runs: Sequence[Run], session: "SparkSession") -> list[JudgedRun]:
@@ -142,8 +141,8 @@ def check(runs: Sequence[Run | str], *, spark: SparkOptions = HERE) -> list[Judg
     if len(here) == len(runs) == 1:  # of several, one that cannot be read is a line of its own
         here[0].plan()
     heavy = sum(run.judged_bytes() for run in here) > HEAVY_BYTES
-    with start_session(spark, heavy=heavy) as starter, contextlib.ExitStack() as stack:
-        session = starter.session()
+    session = SparkStarter(spark, heavy=heavy).session()
+    with contextlib.ExitStack() as stack:
         folder = scratch("runs")
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         opened = [

@@ -73,10 +73,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _starter() -> "SparkStarter":
-    from highwater.checkers.warmup import start_session  # noqa: PLC0415 - it needs Spark
+    from highwater.checkers.spark.session import SparkStarter  # noqa: PLC0415 - it needs Spark
     from highwater.harness.base.spark_options import SparkOptions  # noqa: PLC0415 - beside it
 
-    return start_session(SparkOptions(driver_memory="1g"))
+    return SparkStarter(SparkOptions(driver_memory="1g"))
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """docs/api.md: before the names that the site describes in full, a line about each for a clone."""
 
-import dataclasses
 import inspect
 import re
 from typing import Final
@@ -8,7 +7,6 @@ from typing import Final
 import highwater
 from tools.model_tables import DOCS
 
-_EMPTY: Final = inspect.Parameter.empty
 _NAMES: Final = re.compile(r"(?:(?:- `.*\n)+\n)?((?:::: highwater\.\w+\n)+)")
 
 
@@ -20,21 +18,10 @@ def api() -> str:
 
 def _lines(block: str) -> str:
     names = re.findall(r"highwater\.(\w+)", block)
-    return "".join(f"- `{name}{_parameters(name)}`: {_first(name)}\n" for name in names)
+    return "".join(f"- `{name}`: {_first(name)}\n" for name in names)
 
 
 def _first(name: str) -> str:
     """Return the first paragraph of a name's docstring."""
     paragraph = (inspect.getdoc(getattr(highwater, name)) or "").partition("\n\n")[0]
     return " ".join(paragraph.split()).replace("``", "`")
-
-
-def _parameters(name: str) -> str:
-    """Return the parameters of a function, and the fields of a class that has them."""
-    value = getattr(highwater, name)
-    fielded = dataclasses.is_dataclass(value) or hasattr(value, "__struct_fields__")
-    if not (inspect.isfunction(value) or fielded):
-        return ""
-    parameters = inspect.signature(value).parameters.values()
-    words = [str(parameter.replace(annotation=_EMPTY, default=_EMPTY)) for parameter in parameters]
-    return f"({', '.join(words)})"

@@ -19,7 +19,7 @@ from highwater.checkers.catalogue import all_kinds
 from highwater.checkers.core.jepsen_kinds import FOREIGN
 from highwater.cli.app import app
 from highwater.clusters.drivers import DRIVERS
-from highwater.harness.releases.catalogue import CATALOGUE, MODERN, Release, Truncation
+from highwater.harness.releases.catalogue import CATALOGUE, MODERN, Release
 from highwater.harness.runs.faults.steps import RENAMED_FAULTS
 from highwater.nemesis.faults.registry import RESTART, RESTARTS, Fault
 from highwater.nemesis.faults.registry import faults as registered_faults
@@ -103,12 +103,10 @@ _STORIES_NOTE: Final = (
     " makes the verdict `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
-    "Every anomaly that a run can be found to have, by the promise that it breaks. `breaks` in a"
-    " checker's decorator decides whether it does, by the run's settings"
-    " (`checkers/core/promises.py`). To add one see [adding-a-checker.md](adding-a-checker.md)."
-    " Kinds that clients see have the names and definitions of Jepsen's Kafka workload; where ours"
-    " differ on purpose, their modules in `checkers/anomalies/` say so. The sentence says what"
-    " holds without the anomaly.\n"
+    "Every anomaly that a run can be found to have, by the promise that it breaks."
+    " [adding-a-checker.md](adding-a-checker.md) says how to add one. Kinds that clients see have"
+    " the names and definitions of Jepsen's Kafka workload; where ours differ, their modules in"
+    " `checkers/anomalies/` say so. The sentence says what holds without the anomaly.\n"
 )
 _FOREIGN: Final = (
     "\nJepsen's histories have no fence and no disk. There, lost-write is a record that was never"
@@ -217,17 +215,7 @@ def versions() -> str:
     for alike, releases in groupby(CATALOGUE.values(), key=_alike):
         parts.append(f"\n**{alike}**\n")
         parts += [f"- **{release.name}**: {_note(release)}" for release in releases]
-    rules = [(f"`{rule}`", rule.explanation) for rule in Truncation]
-    return "\n".join(
-        [
-            "# Kafka releases\n",
-            _NOTE,
-            _VERSIONS_INTRO,
-            *parts,
-            "\n## How a new follower truncates its log\n",
-            _table(("rule", "what it does"), rules),
-        ]
-    )
+    return "\n".join(["# Kafka releases\n", _NOTE, _VERSIONS_INTRO, *parts, ""])
 
 
 def _alike(release: Release) -> str:
@@ -278,11 +266,10 @@ def commands() -> str:
 
 
 def _help(name: str, command: _Command) -> str:
-    """Return the help of a command, without the option that prints it."""
+    """Return the help of a command, without its usage and the option that prints it."""
     command.add_help_option = False
     context = typer.Context(command, info_name=f"highwater {name}", terminal_width=100)
-    usage, _, rest = command.get_help(context).partition("\n\n")
-    return rest if usage.endswith(f"{name} [OPTIONS]") else f"{usage}\n\n{rest}"
+    return command.get_help(context).partition("\n\n")[2]
 
 
 def _options(command: _Command) -> dict[str, typer.core.TyperOption]:

@@ -1,13 +1,7 @@
-"""docs/hazards.md: the catalogue of hazards, with what was measured about each of them.
-
-Replays of counterexamples are in docs/model-results.json, runs of stories in
-docs/story-results.json.
-"""
+"""docs/hazards.md: the catalogue of hazards, with the runs of their stories."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
-
-import msgspec
 
 from highwater.checkers.hazards.catalogue import HAZARDS
 from highwater.checkers.hazards.evaluate import default_command
@@ -17,7 +11,7 @@ from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import HazardEnding
 from tools import story_runs
-from tools.model_tables import RESULTS, MeasuredReplay, Results, counted
+from tools.model_tables import counted
 
 _LOSES: Final = "An acknowledged record; only a reader that knows what was sent notices."
 _COST: Final = "An upgrade."
@@ -45,6 +39,8 @@ _FINDINGS: Final = {
 }
 """Hazards whose course is on a page in docs/findings/."""
 
+_UNCLEAN_ON_KRAFT: Final = " (on KRaft before 3.9 it is always false)"
+
 _INTRO: Final = """\
 Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records: the
 releases, the conditions, the fix, and the command that shows it on your machine. `highwater
@@ -52,41 +48,34 @@ hazards` lists them, `highwater hazards show ID` prints one with the classes of 
 [`highwater advise`](advise.md) holds a running cluster against all of them. Where a
 [finding](findings.md) has a page, that says how it comes about and what is lost.
 
-- A hazard applies if **all** its conditions hold. Settings are those of a topic, in force. The
-  catalogue (`checkers/hazards/catalogue.py`) is tested against the model and the stories.
+- A hazard applies if **all** its conditions hold. Settings are those of a topic, in force; on KRaft
+  before 3.9 `unclean.leader.election.enable` is always false.
 - Unless *loses* says otherwise, an acknowledged record is lost, and only a reader that knows what
   was sent notices. Unless *costs* says otherwise, a fix costs an upgrade.
-- *Replayed* and *played* count runs on real brokers in which a counterexample came true
-  (`docs/model-results.json`), or a story's promise was broken (`docs/story-results.json`): all as
-  predicted, unless it says otherwise. Where they are missing, nothing was counted.
+- *Played* counts runs on real brokers in which a story's promise was broken
+  (`docs/story-results.json`): all as predicted, unless it says otherwise. Replays of
+  counterexamples are in [model-results.md](model-results.md#on-real-brokers).
 """
 
 
 def hazards() -> str:
     """docs/hazards.md."""
-    results = msgspec.json.decode(RESULTS.read_bytes(), type=Results)
-    index = ",\n".join(f"[{hazard.id}](#{_anchor(hazard)})" for hazard in HAZARDS) + "."
     return "\n".join(
         [
             "# Hazards\n",
             "<!-- Written by `make docs` from the code. -->\n",
             _INTRO,
-            index,
-            *_sections(results.replays),
+            *_sections(),
         ]
     )
 
 
-def _anchor(hazard: Hazard) -> str:
-    return hazard.id.lower().replace(".", "")
-
-
-def _sections(replays: Sequence[MeasuredReplay]) -> Iterator[str]:
+def _sections() -> Iterator[str]:
     """Yield a section for each hazard; what two topics of Kafka's have in common only once."""
     known_lines: dict[str, str] = {}
     for hazard in HAZARDS:
         lines = []
-        for name, text in _lines(hazard, replays):
+        for name, text in _lines(hazard):
             general = text.replace(hazard.topic, "its topic") if hazard.topic else text
             first = known_lines.setdefault(general, hazard.id) if hazard.topic else hazard.id
             same = f"as [{first}](#{first}), of `{hazard.topic}`"
@@ -95,22 +84,17 @@ def _sections(replays: Sequence[MeasuredReplay]) -> Iterator[str]:
         yield f"\n## {hazard.id}\n\n{hazard.title}\n\n{says}"
 
 
-def _lines(hazard: Hazard, replays: Sequence[MeasuredReplay]) -> list[tuple[str, str]]:
+def _lines(hazard: Hazard) -> list[tuple[str, str]]:
     """Return what is known about a hazard, each by its name."""
     page = _FINDINGS.get(hazard.id, "")
-    measured = [
-        (replay.where, replay.reproduced, replay.runs)
-        for replay in replays
-        if replay.counterexample == hazard.counterexample
-    ]
+    where = "; ".join((hazard.affected, *hazard.other_conditions))
     lines = [
-        ("Where", "; ".join((hazard.affected, *hazard.other_conditions))),
+        ("Where", where.replace(_UNCLEAN_ON_KRAFT, "")),
         ("How", f"[{page}](findings/{page}.md)" if page else hazard.schedule),
         ("Loses", "" if page or hazard.loses == _LOSES else hazard.loses),
         ("Fix", hazard.cure),
         ("Costs", "" if hazard.cost == _COST else hazard.cost),
         ("Also called", ", ".join(hazard.aliases)),
-        ("Replayed", counted(measured)),
         *_played(hazard),
         (_HEADS.get(hazard.evidence, "Shown by"), f"`{default_command(hazard)}`"),
     ]

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from highwater.checkers.model.explain.explanations import EXPLANATIONS, NOT_EXPLAINING
+from highwater.checkers.model.explain.explanations import EXPLANATIONS
 from highwater.checkers.model.explain.observations import SOURCES
 from highwater.checkers.model.protocol.invariants import INVARIANTS
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, rules_of
@@ -151,8 +151,7 @@ def model_results() -> str:
 
 def explanations() -> str:
     """docs/explanations.md."""
-    blocks = {"explanations": explaining, "not-explaining": not_explaining}
-    return _with_blocks("explanations.md", blocks)
+    return _with_blocks("explanations.md", {"explanations": explaining})
 
 
 def _read() -> Results:
@@ -268,14 +267,6 @@ def explaining() -> str:
             parts.append(f"- `{rule.name}` ({rule.licence.name}): {text}\n")
         parts.append("\n")
     return "".join(parts).removesuffix("\n")
-
-
-def not_explaining() -> str:
-    """Return the switches that license no explanation, those with one reason together."""
-    switches: dict[str, list[str]] = {}
-    for switch, reason in NOT_EXPLAINING.items():
-        switches.setdefault(reason, []).append(f"`{switch}`")
-    return "".join(f"- {', '.join(names)}: {reason}\n" for reason, names in switches.items())
 
 
 def observations() -> str:

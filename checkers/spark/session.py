@@ -4,12 +4,10 @@ It is a classic one that this process starts (``checkers.spark.classic``), one o
 server (``checkers.spark.connect``), or the caller's own.
 """
 
-import contextlib
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Final, Self
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -59,60 +57,33 @@ def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> SparkSession:
 class SparkStarter:
     """Starts the session at once, and returns it when it is needed.
 
-    ``with SparkStarter() as starter: ...; session = starter.session()``. Leaving the block does not
-    stop the session, which ends with the process.
+    The session ends with the process.
 
     Args:
         options: of the session.
         heavy: whether more than ``HEAVY_BYTES`` will be judged.
-        warm_up: called with a new session on this machine that is not needed yet.
     """
 
-    def __init__(
-        self,
-        options: SparkOptions = HERE,
-        *,
-        heavy: bool = False,
-        warm_up: Callable[[SparkSession], None] | None = None,
-    ) -> None:
-        self._warm_up = warm_up
+    def __init__(self, options: SparkOptions = HERE, *, heavy: bool = False) -> None:
         self._future: Future[SparkSession] = Future()
-        self._needed = threading.Event()
         # On a thread of its own also because Spark puts its own Ctrl-C handler on a main thread.
         run = partial(self._run, options, heavy=heavy)
-        self._thread = threading.Thread(target=run, name="spark-start", daemon=True)
-        self._thread.start()
+        threading.Thread(target=run, name="spark-start", daemon=True).start()
 
     def session(self) -> SparkSession:
         """Wait for the session, and return it. Raises what ``spark`` raises."""
-        self._needed.set()
-        session = self._future.result()
-        self._thread.join()
-        return session
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
+        return self._future.result()
 
     def _run(self, options: SparkOptions, *, heavy: bool) -> None:
         try:
             with _lock:
-                running = options.session or _running(options)
-                session = running or _started(options, heavy=heavy)
+                session = options.session or _running(options) or _started(options, heavy=heavy)
                 if options.session is not None or not classic.is_local(session):
                     prepare(session)
         except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is
             self._future.set_exception(error)
             return
         self._future.set_result(session)
-        if not (running or self._needed.is_set() or self._warm_up is None) and classic.is_local(
-            session
-        ):
-            # It runs in the background: where it fails, the first judgement will say why.
-            with contextlib.suppress(Exception):
-                self._warm_up(session)
 
 
 def _running(options: SparkOptions) -> SparkSession | None:

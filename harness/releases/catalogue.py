@@ -95,8 +95,7 @@ _ENTRIES = (
         wire=_UP_TO_2_3,
         note=(
             "The first line with leader epochs (KIP-101), in record batches of format 2 (KIP-98). "
-            "Has KAFKA-6857: asked about a log of an older format, which has no epochs, a leader "
-            "answers with its LEO, and a follower cuts no lower, so that a fork stays."
+            "Has KAFKA-6857."
         ),
     ),
     Release(
@@ -106,9 +105,7 @@ _ENTRIES = (
         coordination="zookeeper",
         truncation=Truncation.LEADER_EPOCH,
         wire=_UP_TO_2_3,
-        note=(
-            "KAFKA-6857 is fixed: a leader without epochs says so, and a follower cuts to its HW."
-        ),
+        note="KAFKA-6857 is fixed.",
     ),
     Release(
         name="1.0.2",
@@ -139,10 +136,8 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH_EXACT,
         wire=_UP_TO_2_3,
         note=(
-            "The first line with KIP-279. Has, as all before it, KAFKA-7128 (a follower joins the "
-            "ISR below the start of the leader's epoch), KAFKA-7164 (it does not cut when it "
-            "missed an epoch, if the leader is the same again) and KAFKA-7415 (an epoch begins "
-            "with its first record, not when its leader is elected)."
+            "The first line with KIP-279. Has, as all before it, KAFKA-7128, KAFKA-7164 and "
+            "KAFKA-7415."
         ),
     ),
     Release(
@@ -184,20 +179,13 @@ _ENTRIES = (
         name="2.8.0",
         extra_jars=_LOG4J,
         coordination="zookeeper",
-        note=(
-            "The first line that cuts on fetch. Has KAFKA-13141: a fetch from beyond the point "
-            "where the logs diverge counts as progress, which can raise the HW over records that "
-            "the follower lacks. Has KAFKA-13207 and KAFKA-18991."
-        ),
+        note="The first line that cuts on fetch. Has KAFKA-13141, KAFKA-13207 and KAFKA-18991.",
     ),
     Release(
         name="2.8.2",
         extra_jars=_LOG4J,
         coordination="zookeeper",
-        note=(
-            "KAFKA-13141 and KAFKA-13207 are fixed, since 2.8.1. Has KAFKA-18991: a late answer "
-            "of an older epoch can cut off committed records."
-        ),
+        note="KAFKA-13141 and KAFKA-13207 are fixed, since 2.8.1. Has KAFKA-18991.",
     ),
     Release(
         name="3.3.2",

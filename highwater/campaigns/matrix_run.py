@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from highwater.api import Progress, judge_all
 from highwater.campaigns.matrix_plan import grouped, plan_of
-from highwater.checkers.warmup import start_session
+from highwater.checkers.spark.session import SparkStarter
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs.matrix_cells import Matrix, MatrixCell, MatrixFolder, MatrixRow
@@ -53,21 +53,21 @@ def perform(
         failed=done.failed,
         done=done.count,
     )
-    with start_session(spark) as starter:
-        done.tell()
-        try:
-            with campaign:
-                for cell in cells:
-                    _put_aside(folder, cell)
-                groups = grouped(cells, duration_s=duration_s)
-                for _ in campaign.perform(
-                    [_planned(cell, duration_s) for cell in group] for group in groups
-                ):
-                    pass
-        finally:
-            folder.write(msgspec.structs.replace(matrix, seconds=matrix.seconds + done.seconds))
-        progress(OVERALL, "judging in Spark")
-        return judge_cells(folder, starter.session())
+    starter = SparkStarter(spark)
+    done.tell()
+    try:
+        with campaign:
+            for cell in cells:
+                _put_aside(folder, cell)
+            groups = grouped(cells, duration_s=duration_s)
+            for _ in campaign.perform(
+                [_planned(cell, duration_s) for cell in group] for group in groups
+            ):
+                pass
+    finally:
+        folder.write(msgspec.structs.replace(matrix, seconds=matrix.seconds + done.seconds))
+    progress(OVERALL, "judging in Spark")
+    return judge_cells(folder, starter.session())
 
 
 def judge_cells(
@@ -85,8 +85,7 @@ def judge_cells(
 
 def recheck(folder: MatrixFolder, *, spark: SparkOptions) -> list[MatrixRow]:
     """Judge every run of a matrix again, and write rows and page."""
-    with start_session(spark) as starter:
-        return judge_cells(folder, starter.session(), afresh=True)
+    return judge_cells(folder, SparkStarter(spark).session(), afresh=True)
 
 
 def write_matrix_page(folder: MatrixFolder) -> Path:

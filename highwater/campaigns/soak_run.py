@@ -9,7 +9,7 @@ from typing import Final
 from highwater.api import Progress, judge_all
 from highwater.campaigns.soak_plan import SHARED
 from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow, number_of
-from highwater.checkers.warmup import start_session
+from highwater.checkers.spark.session import SparkStarter
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs.store import Run
 from highwater.runtime.campaign import Campaign, PlannedRun
@@ -80,7 +80,8 @@ def perform(
                 shutil.rmtree(judged.run.path)
         on_rows(folder.rows())
 
-    with start_session(spark) as starter, campaign:
+    starter = SparkStarter(spark)
+    with campaign:
         judge(folder.unjudged())
         for performed in campaign.perform(_portions(folder, soak, bounds)):
             judge([run for _, run in performed if run is not None])

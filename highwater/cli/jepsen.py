@@ -23,13 +23,11 @@ def check(file: Path, *, spark: SparkOptions, every: bool, ww: bool, as_json: bo
     """Judge one history, print its anomalies, and exit with the verdict's code."""
     from highwater.checkers.jepsen.history_file import History
     from highwater.checkers.jepsen.judge import OPERATIONS_FILE, judge
-    from highwater.checkers.warmup import start_session
+    from highwater.checkers.spark.session import SparkStarter
 
     history = History(file)
-    with (
-        start_session(spark) as starter,
-        tempfile.TemporaryDirectory(prefix="highwater-jepsen-") as name,
-    ):
+    starter = SparkStarter(spark)
+    with tempfile.TemporaryDirectory(prefix="highwater-jepsen-") as name:
         folder = Path(name)
         with console.waiting(f"judging {history.path} in Spark"):
             read = history.to_parquet(folder / OPERATIONS_FILE)

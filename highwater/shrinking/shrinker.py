@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from highwater.checkers.warmup import start_session
+from highwater.checkers.spark.session import SparkStarter
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.spark_options import HERE, SparkOptions
 from highwater.harness.runs.faults.steps import end_of
@@ -140,8 +140,8 @@ def shrink(
     _require_steps(plan)
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
+    starter = SparkStarter(spark)
     with (
-        start_session(spark) as starter,
         tempfile.TemporaryDirectory(prefix="highwater-") as clusters,
         ClusterPool(Path(clusters) / "clusters") as fleet,
     ):

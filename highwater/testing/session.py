@@ -6,10 +6,10 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from highwater.api import JudgedRun, judge_all
-from highwater.checkers.warmup import start_session
+from highwater.checkers.spark.session import SparkStarter
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.drivers import DRIVERS, require_driver
 from highwater.harness.runs.plan import Plan
@@ -17,9 +17,6 @@ from highwater.harness.runs.store import Store
 from highwater.runtime.cluster_pool import WARM_CONFIG, ClusterPool, is_whole
 from highwater.runtime.preflight import check_plan
 from highwater.testing.parametrize import Case
-
-if TYPE_CHECKING:
-    from highwater.checkers.spark.session import SparkStarter
 
 BROKERS: Final = 3
 _WARM: Final = 2  # of one release: a story may have broker settings of its own
@@ -61,7 +58,7 @@ class Laboratory:
                     f"Spark starts, and the first brokers of Kafka {plan.kafka} boot; the first"
                     " time on a machine their jars are downloaded"
                 )
-                self._spark = start_session()
+                self._spark = SparkStarter()
             self._turn_to(plan.kafka, plan.driver)
             if self._fleet is None:
                 self._fleet = ClusterPool(self._directory / "runs", warm=_WARM)

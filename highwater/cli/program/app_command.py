@@ -17,9 +17,8 @@ from highwater.cli.options.common import (
 from highwater.harness.base import limits
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.releases.catalogue import MODERN
-from highwater.harness.runs import parse_values
 from highwater.harness.runs.options import options_of, with_options
-from highwater.harness.runs.plan import PROGRAM_WORKLOAD, RECORD_NAME, Plan, ProgramPlan, Topic
+from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
 from highwater.harness.runs.store import Store
 
 _USUAL: Final = Plan(
@@ -40,9 +39,10 @@ _USUAL: Final = Plan(
         nemesis="Faults to mix at random, or none.  [default: app-kill]",
         rate="Records per second in all, or max.  [default: 100]",
     ),
+    of_program=group_of(options_of(ProgramPlan)),
     spark=spark_options,
 )
-def app(  # noqa: PLR0913 - a command's options are its arguments
+def app(
     command: Annotated[
         list[str],
         Argument(metavar="-- COMMAND...", help="The program (docs/apps.md)."),
@@ -50,15 +50,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     *,
     topic: Annotated[str, Option("--in", help="Topic to read.")] = "in",
     out: Annotated[str, Option("--out", help="Topic to write to.")] = "out",
-    instances: Annotated[int, Option(help=f"Processes, 1 to {limits.CLIENTS.most}.")] = 1,
-    guarantee: Annotated[
-        str,
-        Option(help="at-least-once, at-most-once or exactly-once."),
-    ] = "at-least-once",
-    match: Annotated[
-        str,
-        Option(help="Regular expression of an input in an output.", show_default=False),
-    ] = RECORD_NAME,
+    of_program: dict[str, Any],
     given: dict[str, Any],
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
@@ -68,13 +60,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.api import perform
 
     plan = with_options(_USUAL, given)
-    program = ProgramPlan(
-        command=tuple(command),
-        out=out,
-        instances=instances,
-        guarantee=parse_values.guarantee(guarantee),
-        match=match,
-    )
+    program = with_options(ProgramPlan(command=tuple(command), out=out), of_program)
     read = replace(plan.topic, name=topic, replication_factor=plan.brokers)
     plan = replace(plan, topic=read, program=program)
     with console.progress() as progress:

@@ -1,6 +1,5 @@
 """The facts that a run shows of its program: inputs, outputs, committed positions and lives."""
 
-import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from highwater.checkers.groups.offsets_topic import commits_on_disk
 from highwater.checkers.kafka_files.reader import read_partition
 from highwater.checkers.programs.outcomes import INPUT
 from highwater.checkers.run_files import RunFiles
+from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.history import (
     FENCE,
     FINAL,
@@ -28,6 +28,7 @@ from highwater.harness.runs.history import (
     SEND,
 )
 from highwater.harness.runs.plan import Plan, ProgramPlan
+from highwater.harness.runs.programs.expressions import ProgramRecord, expression
 
 _MS: Final = 1_000_000
 
@@ -194,22 +195,25 @@ def outputs_on_disk(case: RunFiles, program: ProgramPlan) -> Mapping[str, list[R
     """Return every record of the output that names an input, committed or not, by that name.
 
     Of each partition the longest log is read. Rows have ``partition``, ``offset`` and
-    ``transactional``.
+    ``transactional``. Headers are not read, and a function of the user's may not be here any more:
+    then there are none.
     """
-    match = re.compile(program.match)
     by_name: dict[str, list[Row]] = defaultdict(list)
-    for partition in range(case.plan.topic.partitions):
-        folders = case.run.replicas.glob(f"*/{program.out}-{partition}/")
-        logs = [[*_of_log(folder)] for folder in folders if folder not in case.broken]
-        for row in max(logs, key=len, default=[]):
-            hit = match.search((row["value"] or b"").decode("utf-8", "replace"))
-            if hit is not None:
-                by_name[hit[1] if match.groups else hit[0]].append(row)
+    try:
+        names = expression(program.match)
+        for partition in range(case.plan.topic.partitions):
+            folders = case.run.replicas.glob(f"*/{program.out}-{partition}/")
+            logs = [[*_of_log(folder)] for folder in folders if folder not in case.broken]
+            for row in max(logs, key=len, default=[]):
+                for name in names(ProgramRecord(row["value"], row["key"])):
+                    by_name[name].append(row)
+    except UsageError:
+        return {}
     return by_name
 
 
 def _of_log(folder: Path) -> Iterator[Row]:
-    columns = ["partition", "offset", "transactional", "control", "value"]
+    columns = ["partition", "offset", "transactional", "control", "key", "value"]
     for batch in read_partition(folder):
         for row in batch.select(columns).to_pylist():
             if row["offset"] is not None and not row["control"]:

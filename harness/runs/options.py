@@ -6,11 +6,12 @@ option ``--keys`` of commands, and the argument ``keys`` of ``kafka_run``.
 
 import dataclasses
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cache, reduce
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT
@@ -20,6 +21,10 @@ from highwater.harness.base.wording import exact
 from highwater.harness.runs import parse_values
 
 _S = TypeVar("_S", bound=msgspec.Struct)
+_KINDS: Final[Mapping[object, Any]] = {
+    bool: bool, int: int, float: float, tuple[str, ...]: list[str]
+}  # fmt: skip
+"""Type of a field, to type of what is typed; all others are words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ class Option:
             UsageError: that is no value of this option.
         """
         if self.notation is None:
-            return given
+            return tuple(given) if isinstance(given, list) else given
         if isinstance(given, float):
             given = exact(given)
         many = isinstance(given, list | tuple)
@@ -107,7 +112,7 @@ def options_of(owner: type[msgspec.Struct]) -> Mapping[str, Option]:
 
 
 def _complete(declared: Option, field: msgspec.structs.FieldInfo, hint: object) -> Option:
-    kind = hint if declared.notation is None and hint in {bool, int, float} else str
+    kind = _KINDS.get(hint, str) if declared.notation is None else str
     default = declared.default
     if default is None:
         made = field.default_factory is not NODEFAULT
@@ -158,8 +163,9 @@ def as_typed(whole: msgspec.Struct, *names: str) -> list[str]:
     for name in names:
         option = options_of(type(whole))[name]
         value, typed = option.of(whole), option.names(name)[0].partition("/")[0]
-        if option.kind is not bool:
-            words.append(f"{typed} {option.word(value)}")
-        elif value:
-            words.append(typed)
+        if option.kind is bool:
+            words += [typed] if value else []
+        else:
+            values = value if option.kind == list[str] else [value]
+            words += [f"{typed} {shlex.quote(option.word(value))}" for value in values]
     return words

@@ -198,18 +198,33 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         command: the program and its arguments, with the placeholders of
-            ``highwater.runtime.programs.instances``.
+            ``highwater.runtime.programs.instances``; so have the values of ``env``.
         out: name of the topic that it writes to; it has as many partitions.
-        instances: number of processes that the program is started as.
-        guarantee: how often the program says that it processes each input.
-        match: regular expression of an input's name in an output; of several groups the first.
+        match: see ``harness.runs.programs.expressions``.
     """
 
     command: tuple[str, ...]
     out: str = "out"
-    instances: int = 1
-    guarantee: Guarantee = "at-least-once"
-    match: str = RECORD_NAME
+    instances: Annotated[int, Option("Processes, {}.", limits.INSTANCES, "instances")] = 1
+    guarantee: Annotated[
+        Guarantee,
+        Option(
+            "at-least-once, at-most-once or exactly-once.",
+            notation=Notation(parse_values.guarantee),
+        ),
+    ] = "at-least-once"
+    match: Annotated[
+        str,
+        Option(
+            "How an output names its input: key, header:NAME, $.json.path, module:function, or a"
+            " regular expression.",
+            default="",
+        ),
+    ] = RECORD_NAME
+    env: Annotated[
+        tuple[str, ...],
+        Option("Variable of the program, NAME={{bootstrap}}; may be repeated.", default=""),
+    ] = ()
 
 
 PROGRAM_WORKLOAD: Final = Workload(producers=1, consumers=0, idempotence=True, rate=100.0)
@@ -510,14 +525,15 @@ def _program_command(plan: Plan, program: ProgramPlan) -> str:
     cluster += ["brokers"] if plan.brokers != Topic().replication_factor else []
     if plan.external is not None:
         topics, cluster = plan.external.words, []
-    matched = [] if program.match == RECORD_NAME else [f"--match {shlex.quote(program.match)}"]
+    usual = ProgramPlan(command=())
+    changed = [
+        n for n, option in options_of(ProgramPlan).items() if option.of(program) != option.of(usual)
+    ]
     words = [
         f"highwater app {topics}",
         *as_typed(plan, "kafka", *cluster, "partitions"),
-        f"--instances {program.instances}",
         *as_typed(plan, "rate"),
-        f"--guarantee {program.guarantee}",
-        *matched,
+        *as_typed(program, *changed),
         *as_typed(plan, "nemesis", "duration", "seed"),
         "--",
         shlex.join(program.command),

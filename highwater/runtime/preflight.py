@@ -26,6 +26,7 @@ from highwater.harness.runs.group_protocols import (
 )
 from highwater.harness.runs.options import options_of
 from highwater.harness.runs.plan import Plan, ProgramPlan, Workload
+from highwater.harness.runs.programs.expressions import expression
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.nemesis.faults.registry import MESSAGE
 from highwater.nemesis.model_replay.script_lookup import find_script
@@ -43,6 +44,7 @@ EXTERNAL: Final = "external"
 
 _FOLLOWERS_SERVE: Final = (2, 4)
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_VARIABLE: Final = re.compile(r"[A-Za-z_]\w*=")
 
 
 def check_plan(plan: Plan) -> None:
@@ -77,15 +79,12 @@ def _check_program(plan: Plan, program: ProgramPlan) -> None:
             raise UsageError(
                 f"{topic!r} is no name of a topic", hint="Letters, digits, dots, _ and - are."
             )
-    try:
-        re.compile(program.match)
-    except re.error as error:
-        raise UsageError(
-            f"--match {program.match!r} is no regular expression: {error}",
-            hint="It finds an input's name in an output, such as p0-17: 'id=(p[0-9]+-[0-9]+)'.",
-        ) from error
-    if not 1 <= program.instances <= limits.CLIENTS.most:
-        raise limits.out_of_range(program.instances, 1, limits.CLIENTS.most, "instances")
+    expression(program.match)
+    for variable in program.env:
+        if not _VARIABLE.match(variable):
+            raise UsageError(
+                f"--env {variable!r} sets no variable", hint="Write --env BROKERS={bootstrap}."
+            )
 
 
 def _check_external(plan: Plan) -> None:
@@ -121,9 +120,13 @@ def _check_external(plan: Plan) -> None:
 
 def _check_limits(plan: Plan) -> None:
     topic = plan.topic
-    options = [option for option in options_of(Plan).values() if option.limit]
     bounds = [
-        *((option.of(plan), *(option.limit or ()), option.unit) for option in options),
+        *(
+            (option.of(whole), *option.limit, option.unit)
+            for whole in (plan, *([plan.program] if plan.program else []))
+            for option in options_of(type(whole)).values()
+            if option.limit
+        ),
         (plan.racks, 0, plan.brokers, "racks"),
         (topic.replication_factor, 1, plan.brokers, "replicas of a partition"),
         (topic.min_insync_replicas, 1, topic.replication_factor, "min.insync.replicas"),

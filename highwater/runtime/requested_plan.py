@@ -1,17 +1,27 @@
 """The plan of a run: that of its story, or of random faults, with the settings that are given."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
+from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs import parse_values
-from highwater.harness.runs.options import with_options
-from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.options import options_of, with_options
+from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
 from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.nemesis.stories.registry import find_story
 
 _OF_STORIES = ("duration", "record_bytes")
 """Settings that a story decides by itself."""
+
+_OF_APPS: Final = Plan(
+    kafka=MODERN,
+    topic=Topic(partitions=3),
+    workload=PROGRAM_WORKLOAD,
+    nemesis=("app-kill",),
+    duration_s=30.0,
+)
 
 
 def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Plan:
@@ -43,3 +53,29 @@ def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Pla
         workload = replace(workload, **group)
     workload = replace(workload, idempotence=workload.idempotence or workload.transactions)
     return with_settings(replace(plan, topic=topic, workload=workload))
+
+
+def requested_app(
+    command: Sequence[str],
+    given: Mapping[str, object],
+    *,
+    topic: str | None = None,
+    out: str | None = None,
+) -> Plan:
+    """Return the plan of a run with a program under test.
+
+    Args:
+        given: settings of ``Plan`` and of ``ProgramPlan`` by their names, as typed or as values.
+        topic: that it reads; None: ``in``.
+        out: that it writes to; None: ``out``.
+
+    Raises:
+        UsageError: one is no value of its setting.
+    """
+    of_program = {name: value for name, value in given.items() if name in options_of(ProgramPlan)}
+    plan = with_options(
+        _OF_APPS, {name: value for name, value in given.items() if name not in of_program}
+    )
+    program = with_options(ProgramPlan(command=tuple(command), out=out or "out"), of_program)
+    read = replace(plan.topic, name=topic or "in", replication_factor=plan.brokers)
+    return replace(plan, topic=read, program=program)

@@ -210,7 +210,8 @@ def program_plans(draw_: st.DrawFn) -> Plan:
             out=draw_(st.sampled_from(["payments", "out.2"])),
             instances=draw_(st.integers(1, 64)),
             guarantee=draw_(st.sampled_from(["at-least-once", "at-most-once", "exactly-once"])),
-            match=draw_(st.sampled_from([RECORD_NAME, 'id="(p0-[0-9]+)"'])),
+            match=draw_(st.sampled_from([RECORD_NAME, 'id="(p0-[0-9]+)"', "$.id", "header:a b"])),
+            env=tuple(draw_(st.lists(words.map("A={}".format), max_size=2))),
         ),
     )
 

@@ -1,17 +1,17 @@
 """Read the output of a program under test, as a reader of committed records is given it."""
 
-import re
 import time
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.errors import UsageError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.programs.positions import log_ends
 from highwater.harness.runs.history import READ_UNCOMMITTED
 from highwater.harness.runs.plan import Plan, ProgramPlan
+from highwater.harness.runs.programs.expressions import ProgramRecord, expression
 from highwater.harness.runs.recorder import Recorder
 
 _READ_AT_ONCE: Final = 5_000
@@ -21,18 +21,12 @@ _UNNAMED_MOST: Final = 3
 _EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
 
 
-def input_named(value: bytes | None, match: re.Pattern[str]) -> str | None:
-    """Return the name of the input that an output names; None if it names none."""
-    hit = match.search((value or b"").decode("utf-8", "replace"))
-    if hit is None:
-        return None
-    return hit[1] if match.groups else hit[0]
-
-
 def read_outputs(
     plan: Plan, program: ProgramPlan, recorder: Recorder, settings: Settings, *, limit_s: float
 ) -> list[str]:
     """Record every output, and how far each partition was read, within a limit.
+
+    An output has a row for each input that it names, and one if it names none.
 
     Args:
         settings: of a read_committed consumer.
@@ -45,7 +39,7 @@ def read_outputs(
         ends = _written(plan, program, settings, limit_s)
     except WaitTimeoutError as late:
         return [late.message]
-    match, unnamed, named = re.compile(program.match), list[str](), 0
+    names, unnamed, named = expression(program.match), list[str](), 0
     at = dict.fromkeys(ends, 0)
     client = Consumer({**settings, "enable.partition.eof": True})
     try:
@@ -55,14 +49,17 @@ def read_outputs(
                 partition, offset = message.partition() or 0, message.offset() or 0
                 error = message.error()
                 if error is None:
-                    row = _row(message, match)
-                    recorder.output(row)
+                    row, inputs = _row(message), names(_record(message))
+                    for name in inputs or (None,):
+                        recorder.output({**row, "input": name})
                     at[partition] = offset + 1
-                    named += row["input"] is not None
-                    if row["input"] is None and len(unnamed) < _UNNAMED_MOST:
+                    named += bool(inputs)
+                    if not inputs and len(unnamed) < _UNNAMED_MOST:
                         unnamed.append(str(row["value"]))
                 elif error.code() == _EOF:
                     at[partition] = max(at[partition], offset)
+    except UsageError as failed:
+        return [failed.message]
     finally:
         client.close()
     for partition in (partition for partition, end in ends.items() if at[partition] >= end):
@@ -94,14 +91,18 @@ def _written(
         client.close()
 
 
-def _row(message: Message, match: re.Pattern[str]) -> dict[str, object]:
+def _record(message: Message) -> ProgramRecord:
+    headers: Any = message.headers()  # of bytes, which confluent-kafka types as str, too
+    return ProgramRecord(message.value(), message.key(), dict(headers or ()))
+
+
+def _row(message: Message) -> dict[str, object]:
     value = message.value()
     return {
         "kind": "output",
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp_ms": message.timestamp()[1],
-        "input": input_named(value, match),
         "value": (value or b"").decode("utf-8", "replace")[:_VALUE_LETTERS],
     }
 

@@ -1,8 +1,7 @@
 """The command ``highwater app``: judges a program of the user's on real brokers."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
-from msgspec.structs import replace
 from typer import Argument, Option
 
 from highwater import console
@@ -20,18 +19,9 @@ from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.releases.catalogue import MODERN
-from highwater.harness.runs import parse_values
-from highwater.harness.runs.options import options_of, with_options
-from highwater.harness.runs.plan import PROGRAM_WORKLOAD, RECORD_NAME, Plan, ProgramPlan, Topic
+from highwater.harness.runs.options import options_of
+from highwater.harness.runs.plan import Plan, ProgramPlan
 from highwater.harness.runs.store import Store
-
-_USUAL: Final = Plan(
-    kafka=MODERN,
-    topic=Topic(partitions=3),
-    workload=PROGRAM_WORKLOAD,
-    nemesis=("app-kill",),
-    duration_s=30.0,
-)
 
 
 @takes(
@@ -43,6 +33,7 @@ _USUAL: Final = Plan(
         nemesis="Faults to mix at random, or none.  [default: app-kill]",
         rate="Records per second in all, or max.  [default: 100]",
     ),
+    of_program=group_of(options_of(ProgramPlan)),
     spark=spark_options,
 )
 def app(  # noqa: PLR0913 - a command's options are its arguments
@@ -51,17 +42,9 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         Argument(metavar="-- COMMAND...", help="The program (docs/apps.md)."),
     ],
     *,
-    topic: Annotated[str, Option("--in", help="Topic to read.")] = "in",
-    out: Annotated[str, Option("--out", help="Topic to write to.")] = "out",
-    instances: Annotated[int, Option(help=f"Processes, 1 to {limits.CLIENTS.most}.")] = 1,
-    guarantee: Annotated[
-        str,
-        Option(help="at-least-once, at-most-once or exactly-once."),
-    ] = "at-least-once",
-    match: Annotated[
-        str,
-        Option(help="Regular expression of an input in an output.", show_default=False),
-    ] = RECORD_NAME,
+    topic: Annotated[str | None, Option("--in", help="Topic to read.  [default: in]")] = None,
+    out: Annotated[str | None, Option("--out", help="Topic to write to.  [default: out]")] = None,
+    of_program: dict[str, Any],
     given: dict[str, Any],
     inventory: InventoryOption = None,
     confirm: ConfirmOption = None,
@@ -78,23 +61,13 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
 ) -> None:
     """Run a program of yours under faults: what does it lose or double?"""
     from highwater.api import perform
+    from highwater.runtime.requested_plan import requested_app
 
-    if bootstrap is not None and inventory is not None:
-        raise UsageError(
-            "--bootstrap and --inventory both name a cluster", hint="Leave one of them out."
-        )
     if inventory is not None:
         given["kafka"] = external.release_of(given.get("kafka"), "", inventory)
-    plan = with_options(_USUAL, given)
-    program = ProgramPlan(
-        command=tuple(command),
-        out=out,
-        instances=instances,
-        guarantee=parse_values.guarantee(guarantee),
-        match=match,
-    )
-    read = replace(plan.topic, name=topic, replication_factor=plan.brokers)
-    plan = replace(plan, topic=read, program=program)
+    plan = requested_app(command, given | of_program, topic=topic, out=out)
+    if bootstrap is not None or inventory is not None:
+        _require_one_cluster(bootstrap=bootstrap, inventory=inventory, topic=topic, out=out)
     if bootstrap is not None:
         inventory, confirm = external.bare_inventory(bootstrap, plan.kafka)
     if inventory is not None:
@@ -102,3 +75,13 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     with console.progress() as progress:
         judged = perform([plan], Store(store), spark=spark, progress=progress)
     console.finish(judged, as_json=as_json)
+
+
+def _require_one_cluster(**given: object) -> None:
+    """Refuse two clusters, and names of topics where a run must know its own from others'."""
+    named = [f"--{name}".replace("topic", "in") for name, value in given.items() if value]
+    if len(named) > 1:
+        raise UsageError(
+            f"{named[0]} and {named[1]} do not go together",
+            hint="One cluster is named, and a run's topics there have names of their own.",
+        )

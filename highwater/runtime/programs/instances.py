@@ -4,8 +4,8 @@ An instance that ends by itself is started again, after a while that grows from 
 next. Each is a process group under a guard, which ends with the harness, and writes to
 ``logs/app-<instance>.log``, of which the first and the last part stay.
 
-In the command and its arguments ``{bootstrap}``, ``{in}``, ``{out}``, ``{group}`` and
-``{instance}`` are replaced. ``KAFKA_BOOTSTRAP_SERVERS``, ``HIGHWATER_IN``, ``HIGHWATER_OUT``,
+In the arguments and in variables of ``--env``, ``{bootstrap}``, ``{in}``, ``{out}``, ``{group}``
+and ``{instance}`` are replaced. ``KAFKA_BOOTSTRAP_SERVERS``, ``HIGHWATER_IN``, ``HIGHWATER_OUT``,
 ``HIGHWATER_GROUP`` and ``HIGHWATER_INSTANCE`` say the same.
 """
 
@@ -262,7 +262,7 @@ class RunningProgram:
             ProgramInstance(
                 number,
                 resolved(program.command, values),
-                environment={**os.environ, **{_VARIABLES[name]: values[name] for name in values}},
+                environment=_environment(program, values),
                 log=logs / f"app-{number}.log",
                 record=recorder.instance,
             )
@@ -335,6 +335,18 @@ class RunningProgram:
         return [instance.stays for instance in self.instances]
 
 
+def _environment(program: ProgramPlan, values: Mapping[str, str]) -> dict[str, str]:
+    variables = dict(word.split("=", 1) for word in _filled(program.env, values))
+    return {**os.environ, **{_VARIABLES[name]: values[name] for name in values}, **variables}
+
+
+def _filled(words: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """Return words with their placeholders replaced."""
+    for name, value in values.items():
+        words = [word.replace(f"{{{name}}}", value) for word in words]
+    return [*words]
+
+
 def resolved(command: Sequence[str], values: Mapping[str, str] = {}) -> tuple[str, ...]:
     """Return a command with its program's absolute path, and its placeholders replaced.
 
@@ -347,10 +359,7 @@ def resolved(command: Sequence[str], values: Mapping[str, str] = {}) -> tuple[st
             f"there is no program {command[0]!r} here" if command else "no command was named",
             hint="Name one that can be started, after --: highwater app ... -- python service.py",
         )
-    words = [str(Path(program).absolute()), *command[1:]]
-    for name, value in values.items():
-        words = [word.replace(f"{{{name}}}", value) for word in words]
-    return tuple(words)
+    return str(Path(program).absolute()), *_filled(command[1:], values)
 
 
 def _values(plan: Plan, program: ProgramPlan, bootstrap: str, instance: int) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from highwater.harness.base.errors import HarnessError, UsageError
@@ -25,7 +26,10 @@ SLEEPS = "import time; print('up', flush=True); time.sleep(60)"
 DIES = "import sys; print('no such setting'); sys.exit(3)"
 FLOODS = "import time\nwhile True: print('x' * 1000000, flush=True); time.sleep(0.001)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPS}"
-SHOWS = "import os, sys; print(sys.argv[1:], os.environ['HIGHWATER_GROUP'], flush=True); " + SLEEPS
+SHOWS = (
+    "import os, sys; of = os.environ.get; "
+    "print(sys.argv[1:], of('HIGHWATER_GROUP'), of('BROKERS'), flush=True); " + SLEEPS
+)
 Starter = Callable[..., RunningProgram]
 
 
@@ -43,10 +47,9 @@ def run(tmp_path: Path) -> Run:
 def start(run: Run) -> Iterator[Starter]:
     with Recorder(run, Clock(), program=True) as recorder, contextlib.ExitStack() as stack:
 
-        def begin(script: str, *words: str, instances: int = 1) -> RunningProgram:
-            program = ProgramPlan(
-                command=(sys.executable, "-c", script, *words), instances=instances
-            )
+        def begin(script: str, *words: str, **fields: object) -> RunningProgram:
+            program = ProgramPlan(command=(sys.executable, "-c", script, *words))
+            program = msgspec.structs.replace(program, **fields)
             plan = Plan(kafka="4.4.0", topic=Topic(name="orders"), program=program)
             running = RunningProgram(plan, program, "127.0.0.1:9092", recorder, run.logs)
             return stack.enter_context(running)
@@ -115,10 +118,11 @@ def test_sigterm_is_told_from_sigkill(start: Starter, run: Run) -> None:
 
 
 def test_placeholders_and_variables_say_where_to_read_and_write(start: Starter, run: Run) -> None:
-    start(SHOWS, "{bootstrap}", "{in}>{out}", "{group}.{instance}", '{"a": {}}')
+    words = ("{bootstrap}", "{in}>{out}", "{group}.{instance}", '{"a": {}}')
+    start(SHOWS, *words, env=("BROKERS=tcp://{bootstrap}", "A=b=c"))
     log = (run.logs / "app-0.log").read_text()
     expected = ["127.0.0.1:9092", "orders>out", "orders-group.0", '{"a": {}}']
-    assert log.startswith(f"{expected} orders-group")
+    assert log.startswith(f"{expected} orders-group tcp://127.0.0.1:9092")
 
 
 def test_a_long_output_is_bounded(

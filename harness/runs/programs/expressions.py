@@ -1,0 +1,120 @@
+"""Expressions that find names in a record, of inputs and outputs alike.
+
+``key`` is the record's key, ``header:NAME`` a header, ``$.order_id`` a JSONPath (RFC 9535) of a
+value that is JSON, and ``module:function`` a Python function. All others are regular expressions of
+the value's text, of whose several groups the first counts.
+"""
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import jsonpath
+import msgspec
+
+from highwater.harness.base.errors import UsageError
+
+_FUNCTION: Final = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
+_HEADER: Final = "header:"
+_HINT: Final = (
+    "It is key, header:NAME, a JSONPath such as $.order_id, a Python function module:function, or"
+    " a regular expression such as 'id=(p[0-9]+-[0-9]+)'."
+)
+
+
+class ProgramRecord(NamedTuple):
+    """An input or an output, as a function of the user's is given it."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Mapping[str, bytes | None] = {}
+
+
+Expression = Callable[[ProgramRecord], tuple[str, ...]]
+"""Returns the names that it finds in a record, each once; empty where there is none."""
+
+
+def expression(text: str) -> Expression:
+    """Return the expression that a user has written.
+
+    Raises:
+        UsageError: it is none; or, from the expression itself, the user's function has failed.
+    """
+    if text == "key":
+        return lambda record: _names([record.key])
+    if text.startswith(_HEADER):
+        name = text.removeprefix(_HEADER)
+        return lambda record: _names([record.headers.get(name)])
+    if text.startswith("$"):
+        return _of_path(text)
+    if match := _FUNCTION.fullmatch(text):
+        return _of_function(text, match[1], match[2])
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise UsageError(f"{text!r} is no regular expression: {error}", hint=_HINT) from error
+    return lambda record: _names(
+        hit[1] if pattern.groups else hit[0] for hit in [pattern.search(_text(record.value))] if hit
+    )
+
+
+def _of_path(text: str) -> Expression:
+    try:
+        path = jsonpath.compile(text)
+    except jsonpath.JSONPathError as error:
+        why = str(error).splitlines()[0]
+        raise UsageError(f"{text!r} is no JSONPath: {why}", hint=_HINT) from error
+
+    def find(record: ProgramRecord) -> tuple[str, ...]:
+        try:
+            value = msgspec.json.decode(record.value or b"")
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return ()
+        return _names(path.findall(value))
+
+    return find
+
+
+def _of_function(text: str, module: str, name: str) -> Expression:
+    here = str(Path.cwd())
+    try:
+        sys.path.insert(0, here)
+        function = getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise UsageError(f"there is no function {text}: {error}", hint=_HINT) from error
+    finally:
+        sys.path.remove(here)
+
+    def find(record: ProgramRecord) -> tuple[str, ...]:
+        try:
+            names = function(record)
+            return _names([names] if isinstance(names, str | bytes) else names or ())
+        except Exception as error:
+            raise UsageError(
+                f"{text} failed at {_text(record.value)[:80]!r}: {error!r}",
+                hint="It takes a record (value, key, headers), and returns a name, a list of names"
+                " or None.",
+            ) from error
+
+    return find
+
+
+def _names(values: Iterable[Any]) -> tuple[str, ...]:
+    """Return values as names, each once: null, false and nothing name nothing."""
+    texts = (_text(value) for value in values if value is not None and value is not False)
+    return tuple(dict.fromkeys(text for text in texts if text))
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - of JSON
+    match value:
+        case None:
+            return ""
+        case bytes():
+            return value.decode("utf-8", "replace")
+        case str():
+            return value
+        case _:
+            return msgspec.json.encode(value).decode()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from highwater.harness.runs.store import Run, Store
     from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict
     from highwater.nemesis.faults.registry import FaultTarget, NothingDoneError, aimed, fault
+    from highwater.testing.kafka_app import App, KafkaApp
     from highwater.testing.kafka_run import KafkaRun
     from highwater.testing.parametrize import Case
     from highwater.testing.results import CannotJudge, PromiseBroken, Result, Unexplained
@@ -41,6 +42,7 @@ _PLACES: Final = {
     "harness.runs.store": ("Run", "Store"),
     "harness.runs.verdict": ("Anomaly", "Ledger", "Verdict"),
     "nemesis.faults.registry": ("FaultTarget", "NothingDoneError", "aimed", "fault"),
+    "testing.kafka_app": ("App", "KafkaApp"),
     "testing.kafka_run": ("KafkaRun",),
     "testing.parametrize": ("Case",),
     "testing.results": ("CannotJudge", "PromiseBroken", "Result", "Unexplained"),
@@ -49,6 +51,7 @@ _MODULES: Final = {name: module for module, names in _PLACES.items() for name in
 
 __all__ = [
     "Anomaly",
+    "App",
     "Broker",
     "CannotJudge",
     "Case",
@@ -58,6 +61,7 @@ __all__ = [
     "HarnessError",
     "HighwaterError",
     "JudgedRun",
+    "KafkaApp",
     "KafkaRun",
     "Kind",
     "Ledger",

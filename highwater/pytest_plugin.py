@@ -1,9 +1,9 @@
 """The pytest plugin: tests that run for every Kafka they name, on real brokers.
 
-Marker ``kafka``, fixtures ``kafka_run``, ``kafka_cluster`` and ``highwater_case``; docs/pytest.md
-shows them. pytest imports this module in every project that has Highwater installed: it imports
-nothing but pytest and the standard library until a test uses a fixture or the session an option,
-and does nothing to tests that use none of its fixtures.
+Marker ``kafka``, fixtures ``kafka_run``, ``kafka_app``, ``kafka_cluster`` and ``highwater_case``;
+docs/pytest.md shows them. pytest imports this module in every project that has Highwater installed:
+it imports nothing but pytest and the standard library until a test uses a fixture or the session an
+option, and does nothing to tests that use none of its fixtures.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from highwater.clusters.core.interfaces import Cluster
+    from highwater.testing.kafka_app import KafkaApp
     from highwater.testing.kafka_run import KafkaRun
     from highwater.testing.parametrize import Case, SessionChoice
     from highwater.testing.results import Result
@@ -33,7 +34,7 @@ _ROWS: Final = pytest.StashKey[list[dict[str, str]]]()
 _CHOICE: Final = pytest.StashKey["SessionChoice"]()
 _MARKER: Final = (
     'kafka("0.10.2.2", …, acks=["1", "all"], min_isr=[1], unclean=[False]): starts real brokers;'
-    " a test that uses kafka_run or kafka_cluster runs for every release and setting named."
+    " a test that uses kafka_run, kafka_app or kafka_cluster runs for every release and setting."
 )
 
 
@@ -145,7 +146,7 @@ def highwater_case(request: pytest.FixtureRequest) -> "Case":
     case = getattr(request, "param", None)
     if not isinstance(case, Case):
         raise UsageError(
-            "kafka_run and kafka_cluster are not available by getfixturevalue",
+            "kafka_run, kafka_app and kafka_cluster are not available by getfixturevalue",
             hint="Make them arguments of the test, which then runs for every release.",
         )
     return case
@@ -196,12 +197,30 @@ def kafka_run(
     """
     from highwater.testing.kafka_run import KafkaRun  # noqa: PLC0415 - see the module
 
-    def note(result: "Result") -> None:
-        row = result.row()
-        request.node.stash.setdefault(_ROWS, []).append(row)
-        request.node.user_properties.extend((name, row[name]) for name in _PROPERTIES)
+    return KafkaRun(highwater_case, _highwater_laboratory, partial(_note, request.node))
 
-    return KafkaRun(highwater_case, _highwater_laboratory, note)
+
+@pytest.fixture
+def kafka_app(
+    highwater_case: "Case",
+    _highwater_laboratory: "Callable[[], Laboratory]",
+    request: pytest.FixtureRequest,
+) -> "KafkaApp":
+    """Return what runs a program of the user's under faults, and judges it.
+
+    ``kafka_app("python service.py")`` fails the test when inputs were lost; see ``KafkaApp``.
+    """
+    from highwater.testing.kafka_app import KafkaApp  # noqa: PLC0415 - see the module
+
+    return KafkaApp(highwater_case, _highwater_laboratory, partial(_note, request.node))
+
+
+def _note(node: pytest.Item, result: "Result") -> None:
+    """Keep a judged run for the summary, and as properties of its test."""
+    row = result.row()
+    node.stash.setdefault(_ROWS, []).append(row)
+    node.user_properties.extend((name, row[name]) for name in _PROPERTIES)
+    node.user_properties.extend((f"inputs-{name}", n) for name, n in result.inputs.items())
 
 
 @pytest.fixture

@@ -503,7 +503,7 @@ _NEXT: Final = (
 
 def _of_options(plan: Plan) -> Plan:
     """Return the plan that the options of ``highwater app`` make of one with a program."""
-    topic, rate = plan.topic, plan.workload.rate
+    topic, fed = plan.topic, plan.workload
     replicas = topic.replication_factor if plan.external else plan.brokers
     return Plan(
         kafka=plan.kafka,
@@ -511,7 +511,7 @@ def _of_options(plan: Plan) -> Plan:
         external=plan.external,
         brokers=plan.brokers,
         topic=Topic(name=topic.name, partitions=topic.partitions, replication_factor=replicas),
-        workload=msgspec.structs.replace(PROGRAM_WORKLOAD, rate=rate),
+        workload=replace(PROGRAM_WORKLOAD, rate=fed.rate, idempotence=fed.idempotence),
         nemesis=plan.nemesis,
         duration_s=plan.duration_s,
         seed=plan.seed,

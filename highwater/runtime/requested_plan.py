@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from highwater.harness.releases.catalogue import MODERN
+from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.options import options_of, with_options
 from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
@@ -78,4 +78,6 @@ def requested_app(
     )
     program = with_options(ProgramPlan(command=tuple(command), out=out or "out"), of_program)
     read = replace(plan.topic, name=topic or "in", replication_factor=plan.brokers)
-    return replace(plan, topic=read, program=program)
+    idempotence = plan.workload.acks == "all" and release(plan.kafka).idempotence
+    workload = replace(plan.workload, idempotence=idempotence)
+    return replace(plan, topic=read, workload=workload, program=program)

@@ -1,4 +1,4 @@
-"""The fixture ``kafka_run``: performs a story, a nemesis or a plan for the test's case."""
+"""Runs for the case of a test: the fixture ``kafka_run``, and what ``kafka_app`` shares with it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from highwater.testing.session import Laboratory
 
 
-class KafkaRun:
-    """Performs runs on real brokers, and judges them. One per test; call it as often as needed.
+class CaseRuns:
+    """Performs runs for the case of a test, and judges them.
 
     Args:
         case: the release and settings for which the test runs now.
@@ -31,7 +31,24 @@ class KafkaRun:
         self._note = note
 
     def __repr__(self) -> str:
-        return f"<kafka_run for {self.case.id} on {self.case.driver}>"
+        return f"<{type(self).__name__} for {self.case.id} on {self.case.driver}>"
+
+    def judged(self, plan: Callable[[], Plan], *, check: bool) -> Result:
+        """Perform the plan that is returned, and judge it; see ``KafkaRun``."""
+        __tracebackhide__ = True
+        try:
+            result = Result(self._laboratory().perform(plan()))
+        except HighwaterError as error:
+            raise error.with_traceback(None) from None  # its message says it all
+        self._note(result)
+        if check:
+            result.assert_as_promised()
+        result.assert_judged()
+        return result
+
+
+class KafkaRun(CaseRuns):
+    """Performs runs on real brokers, and judges them. One per test; call it as often as needed."""
 
     def __call__(
         self,
@@ -56,15 +73,7 @@ class KafkaRun:
             HighwaterError: the harness could not do it; an error of the test too.
         """
         __tracebackhide__ = True
-        try:
-            result = Result(self._laboratory().perform(self._ready(plan, words)))
-        except HighwaterError as error:
-            raise error.with_traceback(None) from None  # its message says it all
-        self._note(result)
-        if check:
-            result.assert_as_promised()
-        result.assert_judged()
-        return result
+        return self.judged(lambda: self._ready(plan, words), check=check)
 
     def plan(self, **words: Any) -> Plan:  # noqa: ANN401 - of each setting's type
         """Return the plan of a run for this case; change it with ``msgspec.structs.replace``.
@@ -108,5 +117,4 @@ def make(case: Case, **words: Any) -> Plan:  # noqa: ANN401 - of each setting's 
             "kafka_run has neither a story nor a nemesis",
             hint=f'Write kafka_run(nemesis="kill,pause"), or name a story. {nearest("", STORIES)}',
         )
-    settings = {name: getattr(case, name) for name in ("kafka", "acks", "min_isr", "unclean")}
-    return requested_plan({"cluster": case.driver} | settings | words)
+    return requested_plan({**case.settings, **words})

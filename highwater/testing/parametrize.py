@@ -59,6 +59,12 @@ class Case:
         """The catalogue's entry."""
         return release(self.kafka)
 
+    @property
+    def settings(self) -> dict[str, object]:
+        """The settings of a plan that the case decides, by their names."""
+        decided = {name: getattr(self, name) for name in ("kafka", *_DEFAULTS)}
+        return {"cluster": self.driver} | decided
+
 
 def session_choice(*, kafka: str, only: str | None, driver: str, store: Path) -> SessionChoice:
     """Return what a session chose, checked.

@@ -1,12 +1,12 @@
 """The result that a run returns to a test, and the exceptions of its assertions."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from highwater.harness.base.errors import HarnessError
+from highwater.reports.sections.program import ONCE, input_counts
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from highwater.api import JudgedRun, StoredRun
     from highwater.checkers.model.report_types import Reconciliation
     from highwater.harness.runs.plan import Plan
@@ -59,6 +59,8 @@ class Result:
         headline: the finding in one sentence with denominators.
         lost: how many acknowledged records are gone.
         acknowledged: how many records were acknowledged.
+        inputs: of a program under test, how many inputs were processed ``once``, and by kind how
+            many were lost, doubled or not reached; empty where nothing is known of them.
         anomalies: what was found, those that break a promise first.
         model: what the reference model says of it; None when it was not asked.
         report: the HTML report.
@@ -76,6 +78,7 @@ class Result:
         self.model: Reconciliation | None = judged.model
         self.report: Path = judged.report
         self.plan: Plan = judged.run.plan()
+        self.inputs: dict[str, int] = input_counts(verdict) if self.plan.program else {}
 
     def __repr__(self) -> str:
         return f"<{self.verdict}: {self.headline}; {self.report}>"
@@ -199,12 +202,15 @@ class Result:
             "acknowledged": str(self.acknowledged),
             "model": self.model.status if self.model else "",
             "report": str(self.report),
-            "what": _what(plan),
+            "what": _what(plan, self.inputs),
         }
 
 
-def _what(plan: "Plan") -> str:
+def _what(plan: "Plan", inputs: dict[str, int]) -> str:
     happened = "no faults" if plan.happens == "calm" else plan.happens.replace(",", "+")
+    if plan.program is not None:
+        wrong = [f"{number} {kind}" for kind, number in inputs.items() if number and kind != ONCE]
+        return f"{happened} {Path(plan.program.command[-1]).name}: {', '.join(wrong) or 'all once'}"
     words = [happened, f"acks={plan.workload.acks}", f"min_isr={plan.topic.min_insync_replicas}"]
     return " ".join([*words, *["unclean"] * plan.topic.unclean_leader_election])
 

@@ -18,6 +18,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import Verdict
 
+ONCE: Final = "once"
 _COUNTED: Final = {
     LOST_INPUT: "lost: its position was committed, and it has no output",
     DOUBLED_INPUT: "doubled: it has more than one output",
@@ -57,16 +58,28 @@ def program_section(run: Run, plan: Plan, verdict: Verdict) -> ProgramSection | 
         for witness in anomaly.witnesses
         if witness.what == MISTAKE
     )
-    judged = not verdict.checkers.get(LOST_INPUT, "").startswith("not ")
-    counts = [(says, verdict.counts.get(kind, 0)) for kind, says in _COUNTED.items()]
-    once = verdict.ledger.read - sum(number for _, number in counts[:-1])
+    counts = input_counts(verdict)
     return ProgramSection(
         command=" ".join(plan.program.command),
         guarantee=plan.program.guarantee.replace("-", " "),
-        counts=(("processed once", max(0, once)), *counts) if judged else (),
+        counts=tuple(
+            (_COUNTED.get(kind, "processed once"), number) for kind, number in counts.items()
+        ),
         mistakes=tuple(mistakes.most_common()),
         lives=_lives(run),
     )
+
+
+def input_counts(verdict: Verdict) -> dict[str, int]:
+    """Return how many inputs were processed ``once``, and the counts of other outcomes by kind.
+
+    Empty where nothing is known of them.
+    """
+    if verdict.checkers.get(LOST_INPUT, "").startswith("not "):
+        return {}
+    counts = {kind: verdict.counts.get(kind, 0) for kind in _COUNTED}
+    once = verdict.ledger.read - sum(counts.values()) + counts[STRANGE_OUTPUT]
+    return {ONCE: max(0, once), **counts}
 
 
 def _lives(run: Run) -> dict[int, tuple[int, ...]] | None:

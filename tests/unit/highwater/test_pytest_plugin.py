@@ -55,7 +55,8 @@ class Laboratory:
             headline=f"Kafka {plan.kafka} lost {lost} of 4 acknowledged records",
             ledger=Ledger(sent=4, acknowledged=4, failed=0, unknown=0, read=4 - lost, lost=lost,
                           unseen=0),
-            counts={}, anomalies=(anomaly,) * lost, checkers={})
+            counts={"doubled-input": 1} if plan.program else {}, anomalies=(anomaly,) * lost,
+            checkers={})
         return SimpleNamespace(run=SimpleNamespace(plan=lambda: plan), verdict=verdict,
                                model=said(plan.kafka),
                                report=Path.cwd() / "store" / "r" / "report.html")
@@ -156,6 +157,40 @@ def test_a_marker_names_releases_and_settings(project: pytest.Pytester) -> None:
     ]
     assert ids(project)[-1] == "test_one[4.3.1-unclean]"
     project.runpytest().assert_outcomes(passed=9)
+
+
+def test_a_program_runs_for_every_release(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        import pytest
+        from highwater import App, UsageError
+
+        @pytest.mark.kafka("0.10.2.2", "4.4.0", acks=["1", "all"])
+        def test_mine(kafka_app, highwater_case):
+            result = kafka_app("python 'my service.py'", out="paid", instances=3, nemesis="none")
+            plan = result.plan
+            assert result.inputs["once"] == 3
+            assert result.inputs["doubled-input"] == 1
+            assert plan.program.command == ("python", "my service.py")
+            assert (plan.program.instances, plan.program.out) == (3, "paid")
+            assert (plan.kafka, plan.workload.acks) == (highwater_case.kafka, highwater_case.acks)
+            new = (plan.kafka, plan.workload.acks) == ("4.4.0", "all")
+            assert plan.workload.idempotence == new
+
+        def test_app():
+            app = App(["./service"], topic="orders", kafka="4.4.0", guarantee="exactly-once")
+            assert app.plan.topic.name == "orders"
+            assert "--guarantee exactly-once" in repr(app)
+            with pytest.raises(UsageError, match="no argument 'instance'"):
+                App("./service", instance=3)
+        """
+    )
+    done = project.runpytest("--junitxml=out.xml")
+    done.assert_outcomes(passed=5)
+    done.stdout.fnmatch_lines(["4.4.0 *no faults my service.py: 1 doubled-input*"])
+    properties = ET.parse(project.path / "out.xml").iter("property")  # noqa: S314 - ours
+    counted = [it.get("value") for it in properties if it.get("name") == "inputs-doubled-input"]
+    assert counted == ["1"] * 4
 
 
 def test_the_command_line_holds_every_test_to_its_releases(project: pytest.Pytester) -> None:

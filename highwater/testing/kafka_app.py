@@ -1,0 +1,91 @@
+"""A program of the user's, judged from Python, and the fixture ``kafka_app``."""
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
+from highwater.harness.runs.options import options_of
+from highwater.harness.runs.plan import Plan, ProgramPlan
+from highwater.testing.kafka_run import CaseRuns
+from highwater.testing.results import Result
+
+if TYPE_CHECKING:
+    from highwater.harness.runs.store import Store
+
+_TOPICS = ("topic", "out")
+
+
+class App:
+    """A program of yours, and what happens to it: ``highwater app`` as a value.
+
+    Args:
+        command: the program and its arguments, as words or as one line.
+        words: ``topic`` and ``out``, the topics that it reads and writes, and every other option of
+            ``highwater app`` about a plan, as ``instances=3``, ``guarantee="exactly-once"`` or
+            ``duration="60s"``.
+
+    Attributes:
+        plan: of its run; ``perform`` takes it, too.
+
+    Raises:
+        UsageError: there is no such argument, or one is no value of its setting.
+    """
+
+    def __init__(self, command: str | Sequence[str], **words: Any) -> None:  # noqa: ANN401 - of each setting's type
+        from highwater.runtime.requested_plan import requested_app  # noqa: PLC0415 - imports brokers' clients
+
+        arguments = [*_TOPICS, *options_of(Plan), *options_of(ProgramPlan)]
+        if unknown := [word for word in words if word not in arguments]:
+            raise UsageError(
+                f"a program's run has no argument {unknown[0]!r}",
+                hint=nearest(unknown[0], arguments),
+            )
+        topics = {name: words.pop(name, None) for name in _TOPICS}
+        line = shlex.split(command) if isinstance(command, str) else command
+        self.plan: Plan = requested_app(line, words, **topics)
+
+    def __repr__(self) -> str:
+        return f"<{self.plan.command()}>"
+
+    def run(self, store: "Store") -> Result:
+        """Run the program under faults, and judge what became of its inputs.
+
+        Raises:
+            UsageError: the plan asks for what there is not; nothing was started.
+            HarnessError: the run could not go on.
+        """
+        from highwater.api import perform  # noqa: PLC0415 - imports Spark
+
+        (judged,) = perform([self.plan], store)
+        return Result(judged)
+
+
+class KafkaApp(CaseRuns):
+    """Runs a program under faults on real brokers, and judges what became of its inputs."""
+
+    def __call__(
+        self,
+        command: str | Sequence[str],
+        *,
+        check: bool = True,
+        **words: Any,  # noqa: ANN401 - of each setting's type
+    ) -> Result:
+        """Run a program and judge it.
+
+        Args:
+            command: the program and its arguments, as words or as one line.
+            words: see ``App``. By default they are those of the test's case.
+            check: whether a broken guarantee fails the test. Without it the result is returned, to
+                be examined.
+
+        Raises:
+            PromiseBroken: the verdict is ``invalid``, and ``check`` is on.
+            CannotJudge: the verdict is ``unknown``; an error of the test, whatever ``check`` is.
+            HighwaterError: the harness could not do it; an error of the test too.
+        """
+        __tracebackhide__ = True
+        return self.judged(
+            lambda: App(command, **{**self.case.settings, **words}).plan, check=check
+        )

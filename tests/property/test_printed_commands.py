@@ -19,7 +19,7 @@ from highwater.campaigns.soak_plan import draw
 from highwater.campaigns.soak_results import Soak
 from highwater.campaigns.soak_run import Bounds
 from highwater.cli.app import app
-from highwater.harness.releases.catalogue import CATALOGUE
+from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.nightly_cells import NEMESIS_S, NightlyCell
 from highwater.harness.runs.plan import (
@@ -193,15 +193,18 @@ def program_plans(draw_: st.DrawFn) -> Plan:
     """A plan with a program under test, whose words a shell would take apart."""
     words = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1)
     brokers = draw_(st.integers(1, 9))
-    rate = draw_(st.one_of(st.just(0.0), seconds(0.01, 1e17)))
+    fed = msgspec.structs.replace(
+        PROGRAM_WORKLOAD, rate=draw_(st.one_of(st.just(0.0), seconds(0.01, 1e17)))
+    )
+    kafka = draw_(Kafkas)
     return Plan(
-        kafka=draw_(Kafkas),
+        kafka=kafka,
         driver=draw_(st.sampled_from(["local", "docker"])),
         brokers=brokers,
         topic=Topic(
             name="orders", partitions=draw_(st.integers(1, 1000)), replication_factor=brokers
         ),
-        workload=msgspec.structs.replace(PROGRAM_WORKLOAD, rate=rate),
+        workload=msgspec.structs.replace(fed, idempotence=release(kafka).idempotence),
         nemesis=tuple(draw_(st.lists(st.sampled_from(list(faults())), unique=True, max_size=3))),
         duration_s=draw_(seconds(0, 604_800)),
         seed=draw_(st.integers(0, 1 << 40)),

@@ -5,8 +5,9 @@ usage, 3 unknown. ``shrink``: 0 a smaller plan has the anomaly, 2 wrong usage, 3
 plan had it again, 130 interrupted.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
@@ -18,6 +19,11 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import INTERRUPTED, OK, UNKNOWN
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.runtime.executed_steps import By
+
+if TYPE_CHECKING:
+    from highwater.harness.runs.store import Run
+    from highwater.shrinking.shrinker import Effort
+    from highwater.shrinking.trials import Attempt
 
 _BY: Final[dict[str, By]] = {"role": "role", "broker": "broker"}
 
@@ -77,29 +83,47 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
     spark: SparkOptions,
 ) -> None:
     """Find the fewest faults, and the least of all else, that cause the same anomaly as a run."""
-    from highwater.cli.options import replay
     from highwater.harness.runs import parse_values
     from highwater.harness.runs.store import Store
-    from highwater.shrinking.shrinker import Effort, shrink_run
-    from highwater.shrinking.trials import Attempt, HitThreshold
+    from highwater.shrinking.shrinker import Effort
+    from highwater.shrinking.trials import HitThreshold
 
     if hits > tries:
         raise UsageError(f"{hits} of {tries} runs cannot do it", hint="Let --hits be less.")
-    run = Store(store).open(what)
+    effort = Effort(rule=HitThreshold(tries=tries, hits=hits), limit_s=parse_values.duration(limit))
+    run, kinds = Store(store).open(what), parse_values.names(kind or "")
+    ended = search(
+        run, out, by=resolution(by), kinds=kinds, effort=effort, as_json=as_json, spark=spark
+    )
+    raise typer.Exit({"not-reproduced": UNKNOWN, "interrupted": INTERRUPTED}.get(ended, OK))
+
+
+def search(
+    run: "Run",
+    out: Path | None = None,
+    *,
+    by: By = "broker",
+    kinds: Sequence[str] = (),
+    effort: "Effort",
+    as_json: bool = False,
+    spark: SparkOptions,
+) -> str:
+    """Search the fewest faults with a run's anomaly, print them, and return how that ended."""
+    from highwater.cli.options import replay
+    from highwater.shrinking.shrinker import shrink_run
+
     folder = out or run.path / "shrunk"
     with console.progress() as progress:
 
-        def tell(attempt: Attempt) -> None:
+        def tell(attempt: "Attempt") -> None:
             (console.err if as_json else console.out).print(replay.line(attempt))
 
         result = shrink_run(
             run,
             folder=folder,
-            by=resolution(by),
-            kinds=parse_values.names(kind or ""),
-            effort=Effort(
-                rule=HitThreshold(tries=tries, hits=hits), limit_s=parse_values.duration(limit)
-            ),
+            by=by,
+            kinds=kinds,
+            effort=effort,
             spark=spark,
             tell=tell,
             progress=lambda step: progress("shrink", step),
@@ -108,4 +132,4 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
         console.print_json(msgspec.to_builtins(result) | {"folder": str(folder)})
     else:
         console.out.print(replay.summary(result, folder), markup=False)
-    raise typer.Exit({"not-reproduced": UNKNOWN, "interrupted": INTERRUPTED}.get(result.ended, OK))
+    return result.ended

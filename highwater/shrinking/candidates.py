@@ -97,7 +97,7 @@ def fewer_partitions(plan: Plan, partitions: Iterable[int]) -> Iterator[Candidat
 
 def fewer_clients() -> tuple[Callable[[Plan], Iterator[Candidate]], ...]:
     """Return functions that each yield a plan with fewer clients."""
-    return _one_producer, _no_reader, _no_churn
+    return _one_producer, _no_reader, _no_churn, _one_instance
 
 
 def _one_producer(plan: Plan) -> Iterator[Candidate]:
@@ -117,6 +117,12 @@ def _no_churn(plan: Plan) -> Iterator[Candidate]:
     if plan.workload.churn_s:
         stay = replace(plan.workload, churn_s=0.0)
         yield Candidate("clients that stay", replace(plan, workload=stay))
+
+
+def _one_instance(plan: Plan) -> Iterator[Candidate]:
+    if plan.program is not None and plan.program.instances > 1:
+        program = replace(plan.program, instances=1)
+        yield Candidate("1 instance of the program", replace(plan, program=program))
 
 
 def fewer_records(plan: Plan) -> Iterator[Candidate]:

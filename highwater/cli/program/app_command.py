@@ -55,13 +55,20 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
             help="A running cluster: only the program gets faults (docs/apps.md).",
         ),
     ] = None,
+    shrink: Annotated[
+        bool,
+        Option("--shrink", help="After a broken guarantee, find the fewest faults that do it."),
+    ] = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
     """Run a program of yours under faults: what does it lose or double?"""
     from highwater.api import perform
+    from highwater.cli.replay_and_shrink import search
     from highwater.runtime.requested_plan import requested_app
+    from highwater.shrinking.replay import refuse_external
+    from highwater.shrinking.shrinker import Effort
 
     if inventory is not None:
         given["kafka"] = external.release_of(given.get("kafka"), "", inventory)
@@ -72,9 +79,15 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         inventory, confirm = external.bare_inventory(bootstrap, plan.kafka)
     if inventory is not None:
         plan = external.onto(plan, inventory, confirm)
+    if shrink:
+        refuse_external(plan)
     with console.progress() as progress:
         judged = perform([plan], Store(store), spark=spark, progress=progress)
-    console.finish(judged, as_json=as_json)
+    try:
+        console.finish(judged, as_json=as_json)
+    finally:
+        if shrink and judged[0].verdict.verdict == "invalid":
+            search(judged[0].run, effort=Effort(), as_json=as_json, spark=spark)
 
 
 def _require_one_cluster(**given: object) -> None:

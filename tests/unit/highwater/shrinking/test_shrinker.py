@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from highwater.cli.options import replay
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.runs.faults.steps import FaultStep, end_of
-from highwater.harness.runs.plan import External, Plan, Topic, Workload
+from highwater.harness.runs.plan import (
+    PROGRAM_WORKLOAD,
+    External,
+    Plan,
+    ProgramPlan,
+    Topic,
+    Workload,
+)
 from highwater.harness.runs.store import Store
 from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict
 from highwater.runtime.preflight import check_plan
@@ -199,6 +206,18 @@ def test_only_what_is_needed_stays(tmp_path: Path) -> None:
     assert best.duration_s == end_of(best.steps)
     assert len(oracle.asked) < 40
     assert Plan.from_json((tmp_path / "plan.json").read_bytes()) == best
+
+
+def test_of_a_programs_instances_one_stays_if_that_is_enough(tmp_path: Path) -> None:
+    plan = msgspec.structs.replace(
+        schedule("app-kill", "app-kill", workload=PROGRAM_WORKLOAD),
+        kafka="4.4.0",
+        program=ProgramPlan(command=("sleep", "60"), instances=3),
+    )
+    done = work(Oracle(tmp_path, lambda plan: bool(plan.steps)), plan)
+    assert done.until_ended() == "smallest"
+    assert done.best.program is not None
+    assert (done.best.program.instances, len(done.best.steps)) == (1, 1)
 
 
 def test_what_does_not_come_again_is_said_so(tmp_path: Path) -> None:

@@ -66,9 +66,9 @@ class NullTape:
         """One callback for all."""
         return self.answered
 
-    def refused(self, sequence: int, value: bytes, partition: int, error: ClientError) -> None:
+    def refused(self, sequence: int, partition: int, error: ClientError) -> None:
         """Forget it."""
-        del sequence, value, partition, error
+        del sequence, partition, error
 
     def turn(self) -> None:
         """Do nothing."""

@@ -184,7 +184,12 @@ class RunFiles:
         """The segments of the replicas that are compared; ``run`` is ``key``."""
         return limited(
             [
-                replace(segment, run=self.key, path=self.uri_of(Path(segment.path)) or segment.path)
+                replace(
+                    segment,
+                    run=self.key,
+                    path=self.uri_of(Path(segment.path)) or segment.path,
+                    named_by_keys=self.plan.named_by_keys and segment.topic == self.plan.topic.name,
+                )
                 for folder in self.replicas
                 for segment in inside(folder)
             ]

@@ -153,7 +153,7 @@ def read_holdings(
     for folder in replica_folders(run, partition, without):
         records: dict[int, RecordOnDisk] = {}
         try:
-            for batch in read_partition(folder):
+            for batch in read_partition(folder, named_by_keys=run.plan().named_by_keys):
                 records.update(_records(batch))
         except (HighwaterError, OSError, pa.ArrowException, ValueError) as error:
             missing.append(f"The replica on broker {folder.parent.name} cannot be read: {error}")

@@ -7,7 +7,7 @@ A broken segment is a finding, never an exception: sound batches are read, and e
 import mmap
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Final
 
@@ -67,11 +67,11 @@ _NAMES: Final = texts(NAMES)
 _CONTROL_TYPES: Final = {b"\0\0": "abort", b"\0\1": "commit"}
 
 
-def read_partition(folder: Path) -> Iterator[pa.RecordBatch]:
+def read_partition(folder: Path, *, named_by_keys: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield the records of one replica, ``replicas/<broker id>/<topic>-<partition>``, in order."""
     names = (path for path in folder.glob("*.log") if SEGMENT.fullmatch(path.name))
     for segment in limited([Segment.at(path) for path in names]):
-        yield from read_segment(segment)
+        yield from read_segment(replace(segment, named_by_keys=named_by_keys))
 
 
 def read_segment(
@@ -157,6 +157,8 @@ def _records(decoded: DecodedColumns, where: Segment) -> pa.RecordBatch:
         for name, values in numbers.items()
     }
     ids = _with_tombstones(record_ids(decoded.value), decoded)
+    if where.named_by_keys:
+        ids = pc.coalesce(_texts(decoded.key), ids)
     columns |= {
         "run": pa.repeat(texts([where.run])[0], rows),
         "topic": pa.repeat(texts([where.topic])[0], rows),
@@ -183,6 +185,11 @@ def _with_tombstones(ids: pa.StringArray, decoded: DecodedColumns) -> pa.StringA
     names = ids.to_pylist()
     for place in np.flatnonzero(named.to_numpy(zero_copy_only=False)).tolist():
         names[place] = tombstone_name(decoded.key[place].as_py(), int(time[place]))
+    return pa.array(names, pa.string())
+
+
+def _texts(keys: pa.BinaryArray) -> pa.StringArray:
+    names = (None if key is None else key.decode("utf-8", "replace") for key in keys.to_pylist())
     return pa.array(names, pa.string())
 
 

@@ -38,6 +38,7 @@ class Segment:
         path: of the file; a URI where only Spark can read it (``checkers.remote_runs``).
         limit: the first offset that it cannot hold: where the next segment begins; None when that
             is not known.
+        named_by_keys: whether records that have a key are named by it (``Plan.named_by_keys``).
     """
 
     path: str
@@ -47,6 +48,7 @@ class Segment:
     partition: int
     base_offset: int
     limit: int | None = None
+    named_by_keys: bool = False
 
     @classmethod
     def at(cls, path: Path) -> Self:

@@ -104,6 +104,7 @@ class ConsumerLoop:
             topic=topic.name,
             isolation=isolation,
             group="" if joins is None else joins.group,
+            keyed=self._plan.named_by_keys,
         )
         journal = self._journal(process)
         reader = TrackedConsumer(

@@ -225,7 +225,12 @@ def _read(
     topic = plan.topic.name
     reached: dict[int, int] = dict.fromkeys(fences, -1)
     tape = ReadBuffer(
-        recorder, process="reader", phase=FINAL, topic=topic, isolation=READ_COMMITTED
+        recorder,
+        process="reader",
+        phase=FINAL,
+        topic=topic,
+        isolation=READ_COMMITTED,
+        keyed=plan.named_by_keys,
     )
     ends = {p: _last_offset(client, topic, p) if f is None else f for p, f in fences.items()}
     if isinstance(client, Consumer):

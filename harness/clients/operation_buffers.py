@@ -36,7 +36,7 @@ class OperationBuffer(Protocol):
     def burst(self) -> Answered:
         """Return the callback for the delivery reports of records that are sent from now on."""
 
-    def refused(self, sequence: int, value: bytes, partition: int, error: ClientError) -> None:
+    def refused(self, sequence: int, partition: int, error: ClientError) -> None:
         """Note that the client would not even queue a record."""
 
     def turn(self) -> None:
@@ -55,7 +55,7 @@ class SendBuffer:
     which is the safe side; at a low rate a burst is one record and a poll serves one answer.
 
     Args:
-        named: names a record by its sequence number, where they have keys.
+        named: names a record by its sequence number, where it has another name.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class SendBuffer:
 
         return answered
 
-    def refused(self, sequence: int, value: bytes, partition: int, error: ClientError) -> None:
+    def refused(self, sequence: int, partition: int, error: ClientError) -> None:
         """Note that the client would not even queue a record."""
         now = self._clock()
         self._recorder.operation(
             **self._row, outcome=REFUSED_LOCALLY, invoke_ns=now, complete_ns=now,
-            partition=partition, value=record_id(value), error=error.name(), op=sequence,
+            partition=partition, value=self._name(sequence), error=error.name(), op=sequence,
         )  # fmt: skip
 
     def turn(self) -> None:
@@ -130,9 +130,12 @@ class SendBuffer:
         self._recorder.operation(
             **self._row, outcome=outcome, invoke_ns=invoke_ns,
             complete_ns=None if self._outcomes.unanswered(error) else self._clock(),
-            partition=message.partition(), value=record_id(message.value() or b""),
+            partition=message.partition(), value=self._name(sequence),
             error=error.name(), op=sequence,
         )  # fmt: skip
+
+    def _name(self, sequence: int) -> str:
+        return self._named(sequence) if self._named else f"{self._prefix}-{sequence}"
 
     def _columns(self, answers: list[int], polls: list[tuple[int, int]]) -> Columns:
         invoke_ns, sequence, offset = np.array(answers, np.int64).reshape(-1, _WIDTH).T
@@ -161,6 +164,7 @@ class ReadBuffer:
 
     Args:
         group: the name of the group that it joins, if it does.
+        keyed: whether records that have a key are named by it.
     """
 
     def __init__(
@@ -172,11 +176,13 @@ class ReadBuffer:
         topic: str,
         isolation: str,
         group: str = "",
+        keyed: bool = False,
     ) -> None:
         self._recorder = recorder
         self._row = {"process": process, "phase": phase, "topic": topic, "outcome": OK}
         self._isolation = isolation
         self._group = group
+        self._names = _keys if keyed else lambda messages: _identities(read_values(messages))
         self._op = 0
         self._begun = False
 
@@ -217,10 +223,17 @@ class ReadBuffer:
                 "partition": np.array([message.partition() for message in messages], np.int32),
                 "offset": pa.array([message.offset() for message in messages], pa.int64()),
                 "leader_epoch": [message.leader_epoch() for message in messages],
-                "value": _identities(read_values(messages)),
+                "value": self._names(messages),
                 "op": np.full(size, self._op),
             }
         )
+
+
+def _keys(messages: Sequence[ReadRecord]) -> pa.Array:
+    """Return the records' keys; of one without a key, the id."""
+    pairs = ((message.key(), message.value()) for message in messages)
+    names = (record_id(value or b"") if key is None else key.decode() for key, value in pairs)
+    return pa.array(names, pa.string())
 
 
 def _identities(values: list[bytes | None]) -> pa.Array:

@@ -1,7 +1,7 @@
 """A producer without transactions: sends records of its own names to every partition in turn."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -26,7 +26,8 @@ class ProducerLoop:
         prefix: of its records' names, ``<prefix>-<sequence>``.
         tape: where it reports; used from this thread alone.
         first: where its sequence begins, if another went before it; ``sent`` is its end.
-        named: names a record by its sequence number, where they have keys.
+        named: names a record by its sequence number, where it has another name.
+        records: the user's own, instead of made ones: each is sent once, in this order.
     """
 
     def __init__(
@@ -39,20 +40,24 @@ class ProducerLoop:
         *,
         first: int = 0,
         named: Callable[[int], str] | None = None,
+        records: Sequence[bytes] = (),
     ) -> None:
         self.sent = first
         self._opened = opened
         self._plan = plan
         self._tape = tape
         self._named = named or (lambda sequence: f"{prefix}-{sequence}")
+        self._records = records
         self._pace = pace
         self._client = opened()
 
     def run(self, stop: StopSignal, answer_limit_s: Callable[[], float]) -> None:
         """Send until ``stop`` is set; then wait at most this long for outstanding answers."""
         while not stop.is_set():
-            self._send(self._pace.due(), stop)
-            self._client.poll(self._pace.wait_s())
+            left = len(self._records) - self.sent if self._records else None
+            due = self._pace.due()
+            self._send(due if left is None else min(due, left), stop)
+            self._client.poll(POLL_S if left == 0 else self._pace.wait_s())
             self._tape.turn()
         self._drain(answer_limit_s())
         self._tape.close()
@@ -64,10 +69,9 @@ class ProducerLoop:
     def _send(self, size: int, stop: StopSignal) -> None:
         """Send a burst; a full queue is waited out, because such a record was never invoked."""
         topic, partitions = self._plan.topic.name, self._plan.topic.partitions
-        record_bytes = self._plan.workload.record_bytes
         answered = self._tape.burst()
         for _ in range(size):
-            value = record_value(self._named(self.sent), record_bytes)
+            value = self._value(self.sent)
             partition = self.sent % partitions
             while True:
                 on_delivery = partial(answered, self.sent)
@@ -80,15 +84,20 @@ class ProducerLoop:
                     self._tape.turn()
                     answered = self._tape.burst()
                 except KafkaException as error:
-                    self._refused(self.sent, value, partition, error.args[0])
+                    self._refused(self.sent, partition, error.args[0])
                     break
                 else:
                     break
             self.sent += 1
 
-    def _refused(self, sequence: int, value: bytes, partition: int, error: ClientError) -> None:
+    def _value(self, sequence: int) -> bytes:
+        if self._records:
+            return self._records[sequence]
+        return record_value(self._named(sequence), self._plan.workload.record_bytes)
+
+    def _refused(self, sequence: int, partition: int, error: ClientError) -> None:
         """Record a local refusal; a client that refuses for ever (a fatal error) is replaced."""
-        self._tape.refused(sequence, value, partition, error)
+        self._tape.refused(sequence, partition, error)
         if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - its public name
             self._drain(0.0)
             self._client.close()

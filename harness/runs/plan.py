@@ -43,6 +43,9 @@ _BUDGET: Final = Notation(
 RECORD_NAME: Final = r"(?<![\w-])p\d+-\d+(?![\w-])"
 """Regular expression of the names that records of the workload's producers have."""
 
+WHOLE_RECORD: Final = r"(?s).+"
+"""Regular expression of a whole record: by default the name of one of the user's own."""
+
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The topic under test and the topic-level settings that decide what is promised about it.
@@ -200,7 +203,8 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         command: the program and its arguments, with the placeholders of
             ``highwater.runtime.programs.instances``; so have the values of ``env``.
         out: name of the topic that it writes to; it has as many partitions.
-        match: see ``harness.runs.programs.expressions``.
+        match: see ``harness.runs.programs.expressions``; with ``feed``, it names inputs, too.
+        feed: path of a file, see ``harness.runs.programs.feed``; empty: inputs are made.
     """
 
     command: tuple[str, ...]
@@ -225,6 +229,14 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         tuple[str, ...],
         Option("Variable of the program, NAME={{bootstrap}}; may be repeated.", default=""),
     ] = ()
+    feed: Annotated[
+        str, Option("File of your own inputs, a JSON object a line; each is fed once.")
+    ] = ""
+
+    def __post_init__(self) -> None:
+        """Let a record of the user's be named by all of it, where nothing else is said."""
+        if self.feed and self.match == RECORD_NAME:
+            force_setattr(self, "match", WHOLE_RECORD)
 
 
 PROGRAM_WORKLOAD: Final = Workload(producers=1, consumers=0, idempotence=True, rate=100.0)
@@ -362,6 +374,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def group(self) -> str:
         """The group of the workload's members, or of the program under test."""
         return group_of(self.topic.name)
+
+    @property
+    def named_by_keys(self) -> bool:
+        """True if the key of a record is its name: of the user's own records."""
+        return self.program is not None and bool(self.program.feed)
 
     def broker_settings(self) -> dict[str, str]:
         """Return broker settings: with coordinators in use, their topics on every broker.

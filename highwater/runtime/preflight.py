@@ -26,7 +26,8 @@ from highwater.harness.runs.group_protocols import (
 )
 from highwater.harness.runs.options import options_of
 from highwater.harness.runs.plan import Plan, ProgramPlan, Workload
-from highwater.harness.runs.programs.expressions import expression
+from highwater.harness.runs.programs.expressions import Expression, expression
+from highwater.harness.runs.programs.feed import read_feed
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.nemesis.faults.registry import MESSAGE
 from highwater.nemesis.model_replay.script_lookup import find_script
@@ -79,12 +80,20 @@ def _check_program(plan: Plan, program: ProgramPlan) -> None:
             raise UsageError(
                 f"{topic!r} is no name of a topic", hint="Letters, digits, dots, _ and - are."
             )
-    expression(program.match)
+    names = expression(program.match)
+    if program.feed:
+        _check_feed(plan, program, names)
     for variable in program.env:
         if not _VARIABLE.match(variable):
             raise UsageError(
                 f"--env {variable!r} sets no variable", hint="Write --env BROKERS={bootstrap}."
             )
+
+
+def _check_feed(plan: Plan, program: ProgramPlan, names: Expression) -> None:
+    if plan.client != LIBRDKAFKA or plan.workload.producers != 1 or plan.workload.churn_s:
+        raise UsageError("one producer of librdkafka feeds a file", hint="Leave --client out.")
+    read_feed(program.feed, names)
 
 
 def _check_external(plan: Plan) -> None:

@@ -261,6 +261,8 @@ def _heal(
         context.nemesis.heal_all()
     keeper.add(context.nemesis.missed)
     workload.stop()
+    if unfed := workload.unfed():
+        context.note(unfed)
     with keeper.problems(HarnessError):
         _quiesce(plan, context)
         keeper.quiesced()

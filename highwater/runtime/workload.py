@@ -24,7 +24,8 @@ from highwater.harness.clients.groups.final_offsets import read_group_offsets
 from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.clients.groups.share_loop import ShareLoop
 from highwater.harness.clients.groups.share_member import ShareMember
-from highwater.harness.clients.libraries.interfaces import ReaderLibrary
+from highwater.harness.clients.libraries.interfaces import ReaderLibrary, RecordProducer
+from highwater.harness.clients.libraries.keyed import NamedProducer
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.named_records import NamedRecords
 from highwater.harness.clients.named_transactions import NamedTransactions
@@ -42,6 +43,8 @@ from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.group_protocols import LOCK_S
 from highwater.harness.runs.history import OK, READ, READ_COMMITTED, RUN, SEND
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.programs.expressions import expression
+from highwater.harness.runs.programs.feed import read_feed
 from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.topics.record_keys import keyed_name
@@ -93,6 +96,13 @@ def may_be_open_s(timeout_s: float | None, *, answered: bool) -> float | None:
     return _MARKERS_S if timeout_s is None else timeout_s + _TIMED_OUT_S
 
 
+def _feed(plan: Plan) -> dict[str, bytes]:
+    """Return the user's own inputs by their names; none where inputs are made."""
+    if plan.program is None or not plan.program.feed:
+        return {}
+    return read_feed(plan.program.feed, expression(plan.program.match))
+
+
 class RunningWorkload:
     """The clients of one run. Start and stop it, or use it as a context manager.
 
@@ -118,6 +128,7 @@ class RunningWorkload:
         self._access = release(plan.kafka).client if access is None else access
         self._recorder = recorder
         self._log = clients.open_log(run.logs / "clients.log")
+        self._feed = _feed(plan)
         self._clients = open_libraries(plan, run.logs, self._log)
         self._stop = threading.Event()
         self._answer_limit_s = plan.workload.delivery_timeout_s + _GRACE_S
@@ -226,7 +237,10 @@ class RunningWorkload:
         plan, clock, library = self._plan, self._recorder.clock, self._clients.producers
         pace = RateLimiter(plan.workload.rate / plan.workload.producers, clock)
         prefix = f"p{index}"
-        named = partial(keyed_name, plan, index) if plan.workload.keys else None
+        names, records = [*self._feed], [*self._feed.values()]
+        named: Callable[[int], str] | None = names.__getitem__ if records else None
+        if plan.workload.keys:
+            named = partial(keyed_name, plan, index)
         lengths = draws(plan, f"{name} lives")
         sent = 0
         loop = None
@@ -242,10 +256,14 @@ class RunningWorkload:
                 named=named,
             )
             settings = clients.producer(plan, self._common(process))
-            opened = partial(library.producer, settings)
+            opened: Callable[[], RecordProducer] = partial(library.producer, settings)
+            if records:
+                opened = partial(NamedProducer, settings, dict(zip(records, names, strict=True)))
             if loop is not None:
                 loop.close()
-            loop = ProducerLoop(opened, plan, tape, prefix, pace, first=sent, named=named)
+            loop = ProducerLoop(
+                opened, plan, tape, prefix, pace, first=sent, named=named, records=records
+            )
             self._producers[name] = loop
             loop.run(life, partial(self._last_wait_s, life))
             sent = loop.sent
@@ -327,6 +345,16 @@ class RunningWorkload:
         ]
         sent = sum(sender.sent for sender in senders)
         return Counts(sent=sent, ok=counts.get((SEND, OK), 0), read=counts.get((READ, OK), 0))
+
+    def unfed(self) -> str:
+        """Return how many of the user's own inputs were fed, a sentence; empty if all were."""
+        fed = sum(loop.sent for loop in self._producers.values()) if self._feed else 0
+        if fed == len(self._feed):
+            return ""
+        return (
+            f"{fed:,} of {len(self._feed):,} records were fed in this time: a higher --rate, or a"
+            " longer --for, feeds more"
+        )
 
     def warm_up(self) -> None:
         """Connect the client that ``send`` uses to every leader, so that its first ack is fast."""

@@ -230,7 +230,8 @@ def _disks(run: Run, plan: Plan) -> dict[tuple[int, int], FrozenReplica]:
     for segment in segments(Path(run.replicas)) if run.replicas.is_dir() else ():
         if segment.topic == plan.topic.name:
             batches = parts[segment.broker, segment.partition]
-            batches.extend(batch.select(names) for batch in read_segment(segment))
+            named = replace(segment, named_by_keys=plan.named_by_keys)
+            batches.extend(batch.select(names) for batch in read_segment(named))
     return {key: _disk(batches) for key, batches in parts.items()}
 
 

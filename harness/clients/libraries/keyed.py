@@ -1,6 +1,6 @@
 """Producers and readers of records with keys (``record_keys``), of librdkafka."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -46,6 +46,25 @@ class KeyedProducer(Producer):
             on_delivery=partial(_report, on_delivery, value),
             timestamp=named.timestamp_ms,
         )
+
+
+class NamedProducer(Producer):
+    """A producer that gives each record its name as key.
+
+    Args:
+        names: of records, by their values.
+    """
+
+    def __init__(self, settings: Settings, names: Mapping[bytes, str]) -> None:
+        super().__init__(settings)
+        self._names = names
+
+    def produce(  # type: ignore[override]  # it has the arguments of ``RecordProducer``
+        self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery
+    ) -> None:
+        """Queue a record; see ``RecordProducer.produce``."""
+        key = self._names[value].encode()
+        super().produce(topic, value, key, partition=partition, on_delivery=on_delivery)
 
 
 class _SingleProducer(KeyedProducer, ReachingProducer):

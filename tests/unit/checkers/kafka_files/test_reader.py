@@ -239,6 +239,14 @@ def test_a_partition_is_its_segments_in_order_and_nothing_else(place: Place) -> 
     assert [each.base_offset for each in segments(folder.parents[1])] == [0, 1]
 
 
+def test_records_of_the_users_are_named_by_their_keys(place: Place) -> None:
+    records = [(b"a|b", b'{"id": "a|b"}'), (None, b"fence-0-1|..")]
+    folder = place(batch([(n, key, value) for n, (key, value) in enumerate(records)], 0)).parent
+    found = rows(read_partition(folder, named_by_keys=True))
+    assert [row["record_id"] for row in found] == ["a|b", "fence-0-1"]
+    assert rows(read_partition(folder))[0]["record_id"] == '{"id": "a'
+
+
 def test_a_wrong_path_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not the path of a segment"):
         list(read_segment(tmp_path / "events.log"))

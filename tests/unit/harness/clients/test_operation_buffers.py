@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -125,7 +126,7 @@ def test_what_was_never_answered_has_no_completion(tmp_path: Path) -> None:
         clock.now_ns = 3
         answered(0, KafkaError(KafkaError._MSG_TIMED_OUT), message("p0-0"))
         answered(1, KafkaError(KafkaError._PURGE_INFLIGHT), message("p0-1"))
-        tape.refused(2, b"p0-2|..", 1, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        tape.refused(2, 1, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         tape.close()
     found = [(r["value"], r["outcome"], r["complete_ns"], r["error"]) for r in rows(run)]
     assert found == [
@@ -148,6 +149,22 @@ def test_reads_are_recorded_as_the_client_returned_them(tmp_path: Path) -> None:
     assert [(r["value"], r["offset"], r["acks"], r["op"]) for r in rows(run)] == [
         ("p0-0", 0, None, 1), ("p1-0", 1, None, 1), ("\\xff\\xfe", 2, None, 2)
     ]  # fmt: skip
+
+
+def test_records_of_the_users_are_read_by_their_keys(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    with Recorder(run, Hand()) as recorder:
+        tape = ReadBuffer(
+            recorder,
+            process="reader",
+            phase="final",
+            topic="events",
+            isolation="read_committed",
+            keyed=True,
+        )
+        named = Message(topic="events", partition=0, offset=0, key=b"a|b", value=b'{"id": "a|b"}')
+        tape.read([named, message("fence-0-1", 1)], 0)
+    assert [row["value"] for row in rows(run)] == ["a|b", "fence-0-1"]
 
 
 def test_what_moves_a_reader_stands_before_what_it_reads_there(tmp_path: Path) -> None:
@@ -180,7 +197,7 @@ def test_what_moves_a_reader_stands_before_what_it_reads_there(tmp_path: Path) -
 
 def test_who_joins_a_group_says_of_which(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    shared = {"topic": "events", "isolation": "read_committed", "group": "g"}
+    shared: Any = {"topic": "events", "isolation": "read_committed", "group": "g"}
     with Recorder(run, Hand()) as recorder:
         reader = ReadBuffer(recorder, process="member-0", phase="run", **shared)
         reader.moved("subscribe", {0: None}, within=False)

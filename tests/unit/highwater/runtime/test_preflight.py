@@ -112,6 +112,12 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (of_program(match="("), "no regular expression", "$.order_id"),
         (of_program(match="$["), "no JSONPath", "$.order_id"),
         (of_program(env=("{bootstrap}",)), "sets no variable", "BROKERS="),
+        (of_program(feed="/no/such.jsonl"), "cannot be read", "one JSON object"),
+        (
+            msgspec.structs.replace(of_program(feed="/no"), client="aiokafka"),
+            "one producer of librdkafka",
+            "--client",
+        ),
         (of_program(instances=0), "0 instances", "From 1 to 64"),
         (changed(nemesis=("kill=0",)), "weight of 0", "1 to 100"),
         (changed(nemesis=("kill@leader@2",)), "is no fault", "kill@leader=3"),

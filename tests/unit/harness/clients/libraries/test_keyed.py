@@ -6,7 +6,11 @@ from typing import Any, cast
 import confluent_kafka
 import pytest
 
-from highwater.harness.clients.libraries.keyed import KeyedProducer, read_values
+from highwater.harness.clients.libraries.keyed import (
+    KeyedProducer,
+    NamedProducer,
+    read_values,
+)
 from highwater.harness.runs.history import record_value
 from highwater.harness.runs.topics.record_keys import parts
 
@@ -46,6 +50,19 @@ def test_a_delivery_report_names_its_record(
     inner = getattr(message, "message", message)
     assert inner.key() == key
     assert (inner.value() is None) == ("~" in name)
+
+
+def test_a_record_of_the_users_has_its_name_as_key() -> None:
+    reports: list[Any] = []
+    names = {b'{"id": 7}': "7"}
+    own = NamedProducer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, names)
+    own.produce(
+        TOPIC, b'{"id": 7}', partition=0, on_delivery=lambda *report: reports.append(report)
+    )
+    own.purge()
+    own.flush(5)
+    [(_, message)] = reports
+    assert (message.key(), message.value()) == (b"7", b'{"id": 7}')
 
 
 def test_readers_name_tombstones_by_their_timestamps() -> None:

@@ -1,0 +1,87 @@
+"""The user's own records as the inputs of a program: a file of JSON objects, one a line.
+
+A record is a whole line, and its key is its name: what the expression of ``--match`` finds in it.
+The names are those of the history, so each is there once.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from highwater.harness.base import limits
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.wording import count
+from highwater.harness.runs.programs.expressions import Expression, ProgramRecord
+
+_FILE_BYTES_MOST: Final = 256 << 20
+"""The file is held in memory while the program is fed."""
+
+_LETTERS_MOST: Final = 60
+_HINT: Final = "Write one JSON object a line (docs/apps.md)."
+
+
+def read_feed(path: str, names: Expression) -> dict[str, bytes]:
+    """Return the records of a file by their names, in its order; empty lines are left out.
+
+    Args:
+        names: the expression that finds an input's name; the record's key is the whole line here.
+
+    Raises:
+        UsageError: the file cannot be fed, and why, with the number of the line.
+    """
+    records: dict[str, bytes] = {}
+    lines: dict[str, int] = {}
+    for number, line in enumerate(_text(path).split(b"\n"), 1):
+        if not (value := line.strip()):
+            continue
+        name = _name(f"line {number} of {path}", value, names)
+        if name in records:
+            raise UsageError(
+                f"lines {lines[name]} and {number} of {path} have the same name:"
+                f" {name[:_LETTERS_MOST]!r}",
+                hint="--match is to find a name that no other line has; without it, a record's"
+                " name is the whole line.",
+            )
+        records[name], lines[name] = value, number
+    if not records:
+        raise UsageError(f"{path} has no records", hint=_HINT)
+    return records
+
+
+def _text(path: str) -> bytes:
+    try:
+        file = Path(path)
+        if file.is_file() and (size := file.stat().st_size) > _FILE_BYTES_MOST:
+            raise UsageError(
+                f"{path} has {size:,} bytes, and {_FILE_BYTES_MOST:,} at most are fed",
+                hint=f"Take its first lines: head -n 100000 {path}.",
+            )
+        return file.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
+
+
+def _name(where: str, value: bytes, names: Expression) -> str:
+    """Return the name of a record.
+
+    Raises:
+        UsageError: it is no JSON object, too long, or has no name or several.
+    """
+    try:
+        text = value.decode()
+        msgspec.json.decode(text, type=dict)
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        beginning = value[:_LETTERS_MOST].decode("utf-8", "backslashreplace")
+        raise UsageError(f"{where} is no JSON object: {beginning}", hint=_HINT) from error
+    named = names(ProgramRecord(value, key=value))
+    if len(named) != 1:
+        has = f"{count(len(named), 'name')}, not one" if named else "no name"
+        raise UsageError(
+            f"{where} has {has}: {text[:_LETTERS_MOST]}",
+            hint="--match says what names an input and its outputs; without it, a record's name is"
+            " the whole line.",
+        )
+    if (size := len(value) + len(named[0].encode())) > limits.RECORD_BYTES.most:
+        raise limits.out_of_range(size, *limits.RECORD_BYTES, f"bytes of key and value, {where}")
+    return named[0]

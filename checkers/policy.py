@@ -132,7 +132,7 @@ def _sentence(plan: Plan) -> str:
     text = f"{text}; replicas never disagree."
     if plan.program is None:
         return text
-    often = plan.program.guarantee.replace("-", " ")
+    often = plan.program.guarantee.replace("-", " ") + ", in order" * plan.program.ordered
     return f"The program says that it processes each input {often}. {text}"
 
 

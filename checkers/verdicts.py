@@ -14,11 +14,13 @@ from highwater.checkers.core.anomaly_kinds import (
     CORRUPT,
     DIVERGENCE,
     DOUBLED_INPUT,
+    HALF_INPUT,
     HANGING,
     LOST,
     LOST_DECISION,
     LOST_INPUT,
     METADATA_DIVERGENCE,
+    OVERTAKEN_INPUT,
     PROCESSED_TWICE,
     REMOTE_DIVERGENCE,
     STALE_REPLICA,
@@ -273,7 +275,13 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
 def _processed(ledger: Ledger, counts: dict[str, int]) -> str:
     """Return what a program did with its inputs, the end of a sentence."""
     total = f"{ledger.read:,} {'input' if ledger.read == 1 else 'inputs'}"
-    words = {LOST_INPUT: "lost", DOUBLED_INPUT: "doubled", UNREACHED_INPUT: "did not reach"}
+    words = {
+        LOST_INPUT: "lost",
+        HALF_INPUT: "half-processed",
+        DOUBLED_INPUT: "doubled",
+        UNREACHED_INPUT: "did not reach",
+        OVERTAKEN_INPUT: "misordered",
+    }
     did = [f"{word} {number:,}" for name, word in words.items() if (number := counts.get(name))]
     return f"{' and '.join(did)} of {total}" if did else f"processed all {total} once"
 

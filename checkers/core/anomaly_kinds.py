@@ -26,11 +26,15 @@ RESURRECTED: Final = "resurrected-value"
 STALE_REPLICA: Final = "stale-replica"
 LOST_INPUT: Final = "lost-input"
 DOUBLED_INPUT: Final = "doubled-input"
+HALF_INPUT: Final = "half-input"
 UNREACHED_INPUT: Final = "unreached-input"
 """Kinds for which verdicts and ``checkers.lineage`` have special sentences."""
 
 STRANGE_OUTPUT: Final = "strange-output"
-OF_PROGRAMS: Final = frozenset((LOST_INPUT, DOUBLED_INPUT, UNREACHED_INPUT, STRANGE_OUTPUT))
+OVERTAKEN_INPUT: Final = "overtaken-input"
+OF_PROGRAMS: Final = frozenset(
+    (LOST_INPUT, HALF_INPUT, DOUBLED_INPUT, UNREACHED_INPUT, STRANGE_OUTPUT, OVERTAKEN_INPUT)
+)
 """Kinds about the program under test, of which the rules of Kafka say nothing."""
 
 MISTAKE: Final = "mistake"

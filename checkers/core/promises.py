@@ -66,6 +66,11 @@ def if_program_says(*guarantees: Guarantee) -> Callable[[Plan, int], bool]:
     return lambda plan, _: plan.program is not None and plan.program.guarantee in guarantees
 
 
+def if_program_keeps_order(plan: Plan, _faults: int) -> bool:
+    """Return whether a run has a program under test whose outputs are in the order of inputs."""
+    return plan.program is not None and plan.program.ordered
+
+
 def if_members_are_fenced(plan: Plan, faults: int) -> bool:
     """Return whether a transaction commits a group's offsets for a current member alone (KIP-447).
 

@@ -71,7 +71,8 @@ class ProgramFacts:
     Attributes:
         inputs: in ``outcomes.INPUT``, those that the final read has returned.
         names: with a column ``value``, all records that were ever sent.
-        outputs: in columns of ``history.OUTPUTS``, without the ends of partitions.
+        outputs: in columns of ``history.OUTPUTS``, those of kind output.
+        exempt: names of the inputs that need no output.
         complete: whether all outputs were read, and one at least names an input.
         positions: the group's committed offset of each partition in the end.
         commits: the committed offsets of each partition, in order; None if no disk has them.
@@ -85,6 +86,7 @@ class ProgramFacts:
     inputs: pa.Table
     names: pa.Table
     outputs: pa.Table
+    exempt: Sequence[str]
     complete: bool
     positions: Mapping[int, int | None]
     commits: Mapping[int, Sequence[Position]] | None
@@ -118,6 +120,7 @@ class ProgramFacts:
             inputs=inputs.filter(pc.is_in(inputs["value"], sent["value"].combine_chunks())),
             names=sent,
             outputs=outputs,
+            exempt=rows.filter(pc.equal(rows["kind"], "exempt"))["input"].to_pylist(),
             complete=len({*ends}) == case.plan.topic.partitions
             and outputs["input"].null_count < len(outputs),
             positions=_positions(case, commits),

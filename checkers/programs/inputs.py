@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import (
     DOUBLED_INPUT,
+    HALF_INPUT,
     LOST_INPUT,
     STRANGE_OUTPUT,
     UNREACHED_INPUT,
@@ -32,6 +33,7 @@ from highwater.checkers.programs.facts import (
 from highwater.checkers.programs.mistakes import InputEvidence, mistake_of
 from highwater.checkers.programs.outcomes import (
     DOUBLED,
+    HALF,
     LOST,
     UNREACHED,
     input_outcomes,
@@ -46,7 +48,12 @@ from highwater.harness.runs.history import OK, OPERATIONS_TABLE, SEND
 EXPLAINED_MAX: Final = 100
 """Inputs of each outcome of which the way is told: a verdict lists no more."""
 
-_KINDS: Final = {LOST: LOST_INPUT, DOUBLED: DOUBLED_INPUT, UNREACHED: UNREACHED_INPUT}
+_KINDS: Final = {
+    LOST: LOST_INPUT,
+    HALF: HALF_INPUT,
+    DOUBLED: DOUBLED_INPUT,
+    UNREACHED: UNREACHED_INPUT,
+}
 _PROMISE: Final = "processing: --guarantee of highwater app"
 
 
@@ -69,7 +76,14 @@ def program_facts(tables: Tables) -> dict[str, ProgramFacts]:
 def outcomes(tables: Tables) -> dict[str, pa.Table]:
     """Return the outcome of every input of each run (``outcomes.OUTCOME``), by the run's key."""
     return {
-        key: input_outcomes(facts.inputs, facts.outputs, facts.positions, complete=facts.complete)
+        key: input_outcomes(
+            facts.inputs,
+            facts.outputs,
+            facts.positions,
+            complete=facts.complete,
+            needed=facts.program.outputs,
+            exempt=facts.exempt,
+        )
         for key, facts in program_facts(tables).items()
     }
 
@@ -88,8 +102,20 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
         absence=True,
     ),
     Kind(
+        HALF_INPUT,
+        guarantee="An input that the committed position has passed has all of its outputs.",
+        singular="input was processed half: its position was committed, and it lacks outputs",
+        plural="inputs were processed half: their positions were committed, and they lack outputs",
+        severity=Severity.CRITICAL,
+        promise=_PROMISE,
+        breaks=if_program_says("at-least-once", "exactly-once"),
+        says=in_words,
+        evidence=witnesses,
+        absence=True,
+    ),
+    Kind(
         DOUBLED_INPUT,
-        guarantee="No input has more than one output.",
+        guarantee="No input has more outputs than it is to have.",
         singular="input was processed more than once",
         plural="inputs were processed more than once",
         severity=Severity.SERIOUS,
@@ -122,7 +148,7 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
     idle=no_program,
 )
 def inputs(tables: Tables) -> pa.Table:
-    """Return the inputs that were lost, doubled or not reached, and outputs of no input."""
+    """Return inputs that were lost, half processed, doubled or not reached; strange outputs."""
     cases = {case.key: case for case in tables.cases}
     rows = [
         {"run": key, **row}
@@ -133,7 +159,7 @@ def inputs(tables: Tables) -> pa.Table:
 
 
 def _of_run(case: RunFiles, facts: ProgramFacts, table: pa.Table) -> Iterator[Row]:
-    for outcome in (LOST, DOUBLED):
+    for outcome in (LOST, HALF, DOUBLED):
         rows = table.filter(pc.equal(table["outcome"], outcome)).to_pylist()
         explain = _explainer(case, facts, rows[:EXPLAINED_MAX]) if rows else _unexplained
         for number, row in enumerate(rows):
@@ -175,11 +201,14 @@ def _strange(facts: ProgramFacts, row: Row) -> Row:
 def _finding(facts: ProgramFacts, row: Row) -> str:
     place = f"{facts.plan.topic.name}-{row['partition']}"
     at = facts.positions.get(row["partition"])
-    position = "no position" if at is None else f"position {at}"
+    committed = f"{'no position' if at is None else f'position {at}'} is committed in the end"
+    needed = facts.program.outputs
+    written = f"{row['outputs']} of its {needed} outputs" if row["outputs"] else "no output"
     ends = {
-        LOST: f"is lost: {position} is committed in the end, and no output names it.",
-        DOUBLED: f"has {row['outputs']} outputs.",
-        UNREACHED: f"was not reached: {position} is committed in the end, and no output names it.",
+        LOST: f"is lost: {committed}, and no output names it.",
+        HALF: f"was processed half: {committed}, and {written} are there.",
+        DOUBLED: f"has {row['outputs']} outputs{f', not {needed}' if needed > 1 else ''}.",
+        UNREACHED: f"was not reached: {committed}, and {written} names it.",
     }
     return f"{row['value']} at offset {row['offset']} of {place} {ends[row['outcome']]}"
 

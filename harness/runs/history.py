@@ -292,18 +292,17 @@ with ``--subscribe`` or ``--share`` have it."""
 
 OUTPUTS: Final = pa.schema(
     [
-        pa.field(
-            "kind", pa.string(), nullable=False
-        ),  # output; end: the partition was read to here
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
+        # output; end: the partition was read to here; exempt: the input needs no output
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),  # of exempt: of the input, and so on
+        pa.field("offset", pa.int64(), nullable=False),  # of exempt: its place among all inputs
         pa.field("timestamp_ms", pa.int64()),  # of its append, by the broker's clock, since 1970
         pa.field("input", pa.string()),  # name of the input that it names; null: of none
         pa.field("value", pa.string()),  # how the output begins
     ]
 )
 """The outputs of a program under test that a read_committed reader was given in the end: a row an
-output, and one more for each partition that was read to its end."""
+output, one for each partition that was read to its end, and one an input that needs no output."""
 
 INSTANCES: Final = pa.schema(
     [

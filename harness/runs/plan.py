@@ -204,6 +204,8 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             ``highwater.runtime.programs.instances``; so have the values of ``env``.
         out: name of the topic that it writes to; it has as many partitions.
         match: see ``harness.runs.programs.expressions``; with ``feed``, it names inputs, too.
+        outputs: fewer are half of them.
+        when: an expression, too; empty: every input needs its outputs.
         feed: path of a file, see ``harness.runs.programs.feed``; empty: inputs are made.
     """
 
@@ -229,6 +231,13 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         tuple[str, ...],
         Option("Variable of the program, NAME={{bootstrap}}; may be repeated.", default=""),
     ] = ()
+    outputs: Annotated[int, Option("Outputs of each input, {}.", limits.OUTPUTS, "outputs")] = 1
+    when: Annotated[
+        str, Option("Inputs that need an output: those in which this, as of --match, finds any.")
+    ] = ""
+    ordered: Annotated[
+        bool, Option("First outputs are in the order of the inputs of their partition.")
+    ] = False
     feed: Annotated[
         str, Option("File of your own inputs, a JSON object a line; each is fed once.")
     ] = ""

@@ -81,6 +81,8 @@ def _check_program(plan: Plan, program: ProgramPlan) -> None:
                 f"{topic!r} is no name of a topic", hint="Letters, digits, dots, _ and - are."
             )
     names = expression(program.match)
+    if program.when:
+        expression(program.when)
     if program.feed:
         _check_feed(plan, program, names)
     for variable in program.env:

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Self
@@ -41,7 +41,7 @@ from highwater.harness.clients.send_rate import (
 from highwater.harness.clients.transactional_loop import TransactionLoop
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.group_protocols import LOCK_S
-from highwater.harness.runs.history import OK, READ, READ_COMMITTED, RUN, SEND
+from highwater.harness.runs.history import OK, READ, READ_COMMITTED, RUN, SEND, record_value
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.programs.expressions import expression
 from highwater.harness.runs.programs.feed import read_feed
@@ -346,9 +346,21 @@ class RunningWorkload:
         sent = sum(sender.sent for sender in senders)
         return Counts(sent=sent, ok=counts.get((SEND, OK), 0), read=counts.get((READ, OK), 0))
 
+    def inputs(self) -> Iterator[tuple[str, bytes]]:
+        """Yield names and values of all that the producers of a program's inputs have sent."""
+        sent = {name: loop.sent for name, loop in self._producers.items()}
+        if self._feed:
+            yield from itertools.islice(self._feed.items(), sum(sent.values()))
+            return
+        for producer, number in sent.items():
+            prefix = f"p{producer.rpartition('-')[2]}"
+            for sequence in range(number):
+                name = f"{prefix}-{sequence}"
+                yield name, record_value(name, self._plan.workload.record_bytes)
+
     def unfed(self) -> str:
         """Return how many of the user's own inputs were fed, a sentence; empty if all were."""
-        fed = sum(loop.sent for loop in self._producers.values()) if self._feed else 0
+        fed = sum(1 for _ in self.inputs()) if self._feed else 0
         if fed == len(self._feed):
             return ""
         return (

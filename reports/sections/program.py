@@ -6,6 +6,7 @@ from typing import Final
 
 from highwater.checkers.core.anomaly_kinds import (
     DOUBLED_INPUT,
+    HALF_INPUT,
     LOST_INPUT,
     MISTAKE,
     OF_PROGRAMS,
@@ -21,7 +22,8 @@ from highwater.harness.runs.verdict import Verdict
 ONCE: Final = "once"
 _COUNTED: Final = {
     LOST_INPUT: "lost: its position was committed, and it has no output",
-    DOUBLED_INPUT: "doubled: it has more than one output",
+    HALF_INPUT: "half: its position was committed, and it lacks outputs",
+    DOUBLED_INPUT: "doubled: it has too many outputs",
     UNREACHED_INPUT: "not reached: nothing is known of it",
     STRANGE_OUTPUT: "outputs that name an input that was never sent",
 }

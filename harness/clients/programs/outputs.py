@@ -1,6 +1,7 @@
 """Read the output of a program under test, as a reader of committed records is given it."""
 
 import time
+from collections.abc import Iterable
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -73,6 +74,29 @@ def read_outputs(
         ),
         *_nothing_named(program, named, unnamed),
     ]
+
+
+def record_exempt(
+    program: ProgramPlan, inputs: Iterable[tuple[str, bytes]], recorder: Recorder
+) -> list[str]:
+    """Record which inputs need no output: those in which the program's ``when`` finds nothing.
+
+    Args:
+        inputs: names and values of all that were sent.
+
+    Returns:
+        A sentence on why it is not known; none if it is.
+    """
+    if not program.when:
+        return []
+    needs = expression(program.when)
+    try:
+        for place, (name, value) in enumerate(inputs):
+            if not needs(ProgramRecord(value, name.encode())):
+                recorder.output({"kind": "exempt", "partition": 0, "offset": place, "input": name})
+    except UsageError as failed:
+        return [failed.message]
+    return []
 
 
 def _written(

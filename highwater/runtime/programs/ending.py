@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from highwater.harness.clients.programs.outputs import read_outputs
+from highwater.harness.clients.programs.outputs import read_outputs, record_exempt
 from highwater.harness.clients.programs.positions import await_end
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
@@ -31,4 +31,5 @@ def finish(
     problems = await_end(plan, program.plan, settings, limit_s=END_LIMIT_S)
     problems += program.crashed()
     program.close()
+    problems += record_exempt(program.plan, workload.inputs(), recorder)
     return problems + read_outputs(plan, program.plan, recorder, settings, limit_s=READ_LIMIT_S)

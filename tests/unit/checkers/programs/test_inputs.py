@@ -10,6 +10,7 @@ import pytest
 
 from highwater.checkers.groups.offsets_topic import commits_on_disk
 from highwater.checkers.programs.inputs import inputs, no_program
+from highwater.checkers.programs.output_order import no_order, output_order
 from highwater.checkers.run_files import RunFiles, stage
 from highwater.checkers.run_tables import Tables
 from highwater.harness.runs.history import INSTANCES_TABLE, OUTPUTS_TABLE
@@ -55,11 +56,12 @@ def written(
     position: int | None = 3,
     commits: bytes | None = b"",
     whole: bool = True,
+    program: ProgramPlan = PROGRAM,
 ) -> RunFiles:
     """A run of three inputs, staged: killed at 500 ms, and back at 600 ms."""
     topic = Topic(name="orders")
     run = RunBuilder(path / "run", kafka="4.4.0", topic=topic, workload=PROGRAM_WORKLOAD)
-    run.plan = Plan(kafka="4.4.0", topic=topic, workload=PROGRAM_WORKLOAD, program=PROGRAM)
+    run.plan = Plan(kafka="4.4.0", topic=topic, workload=PROGRAM_WORKLOAD, program=program)
     for number in range(3):
         run.send(f"p0-{number}", number)
     for number in range(3):
@@ -82,7 +84,10 @@ def written(
 
 def found(case: RunFiles) -> dict[str, tuple[str, str]]:
     """Kind and sentence of each finding, by its value."""
-    rows = cast("Any", inputs.find(tables(case))).to_pylist()
+    of_run = tables(case)
+    rows = [
+        row for each in (inputs, output_order) for row in cast("Any", each.find(of_run)).to_pylist()
+    ]
     return {row["value"]: (row["kind"], row["copies"][0]["note"]) for row in rows}
 
 
@@ -130,6 +135,31 @@ def test_an_output_of_no_input_is_strange(tmp_path: Path) -> None:
     outputs = [output(number, 300, f"p0-{number}") for number in range(3)]
     case = written(tmp_path, *outputs, output(3, 400, "p0-77"), output(4, 500, None))
     assert {name: kind for name, (kind, _) in found(case).items()} == {"p0-77": "strange-output"}
+
+
+def test_half_an_input_and_one_that_needs_no_output(tmp_path: Path) -> None:
+    outputs = [output(number, 300, "p0-0") for number in range(2)]
+    exempt = {"kind": "exempt", "partition": 0, "offset": 2, "input": "p0-2"}
+    program = msgspec.structs.replace(PROGRAM, outputs=2, when="[01]$")
+    case = written(tmp_path, *outputs, output(2, 300, "p0-1"), exempt, program=program)
+    [(name, (kind, says))] = found(case).items()
+    assert (name, kind) == ("p0-1", "half-input")
+    assert "was processed half: position 3 is committed in the end, and 1 of its 2" in says
+
+
+def test_the_order_of_outputs_is_judged_where_it_is_kept(tmp_path: Path) -> None:
+    outputs = [output(at, 300, f"p0-{number}") for at, number in enumerate((0, 2, 1))]
+    case = written(tmp_path / "free", *outputs)
+    assert found(case) == {}
+    assert "--ordered" in no_order(tables(case), case)
+    ordered = msgspec.structs.replace(PROGRAM, ordered=True)
+    case = written(tmp_path / "kept", *outputs, program=ordered)
+    [(name, (kind, says))] = found(case).items()
+    assert (name, kind) == ("p0-1", "overtaken-input")
+    assert says == (
+        "p0-1 at offset 1 of orders-0 was overtaken: its first output is at offset 2 of"
+        " payments-0, behind that of p0-2, a later input, at 1."
+    )
 
 
 @pytest.mark.parametrize("whole", [True, False])

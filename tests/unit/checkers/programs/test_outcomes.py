@@ -1,4 +1,4 @@
-"""Every input of a program is one of four things."""
+"""Every input of a program is one of six things, and its first output has a place in the order."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,14 @@ import pytest
 
 from highwater.checkers.programs.outcomes import (
     DOUBLED,
+    EXEMPT,
+    HALF,
     INPUT,
     LOST,
     ONCE,
     UNREACHED,
     input_outcomes,
+    overtaken,
     strange_outputs,
 )
 
@@ -34,8 +37,17 @@ def judged(
     position: int | None,
     *,
     complete: bool = True,
+    needed: int = 1,
+    exempt: Sequence[str] = (),
 ) -> dict[str, str]:
-    table = input_outcomes(inputs(*names), outputs(*written), {0: position}, complete=complete)
+    table = input_outcomes(
+        inputs(*names),
+        outputs(*written),
+        {0: position},
+        complete=complete,
+        needed=needed,
+        exempt=exempt,
+    )
     return dict(zip(table["value"].to_pylist(), table["outcome"].to_pylist(), strict=True))
 
 
@@ -60,6 +72,75 @@ def test_an_input_is_one_of_four(written: list[str | None], position: int, outco
 
 def test_nothing_is_lost_while_outputs_are_unread() -> None:
     assert judged(["p0-0"], [], 1, complete=False) == {"p0-0": UNREACHED}
+
+
+@pytest.mark.parametrize(
+    ("written", "position", "outcome"),
+    [(0, 1, LOST), (1, 1, HALF), (1, 0, UNREACHED), (2, 1, ONCE), (2, 0, ONCE), (3, 1, DOUBLED)],
+)
+def test_an_input_may_need_several_outputs(written: int, position: int, outcome: str) -> None:
+    assert judged(["p0-0"], ["p0-0"] * written, position, needed=2) == {"p0-0": outcome}
+
+
+def test_no_input_is_half_while_outputs_are_unread() -> None:
+    assert judged(["p0-0"], ["p0-0"], 1, needed=2, complete=False) == {"p0-0": UNREACHED}
+
+
+@pytest.mark.parametrize("written", range(3))
+def test_an_exempt_input_has_as_many_outputs_as_it_likes(written: int) -> None:
+    assert judged(["p0-0"], ["p0-0"] * written, 1, exempt=["p0-0"]) == {"p0-0": EXEMPT}
+
+
+def order(*written: tuple[str, int, int]) -> list[tuple[str, str]]:
+    """Which of the inputs p0-0 to p0-3 were overtaken, and by which.
+
+    Args:
+        written: outputs in order: the input, the partition of the output, and its time.
+    """
+    columns = ["input", "partition", "timestamp_ms"]
+    rows = [
+        dict(zip(columns, row, strict=True)) | {"offset": offset}
+        for offset, row in enumerate(written)
+    ]
+    schema = pa.schema(
+        [
+            ("input", pa.string()),
+            ("partition", pa.int32()),
+            ("timestamp_ms", pa.int64()),
+            ("offset", pa.int64()),
+        ]
+    )
+    table = pa.Table.from_pylist(rows, schema=schema)
+    of_both = pa.concat_tables(
+        [inputs(*(f"p0-{n}" for n in range(4))), inputs("p1-0", partition=1)]
+    )
+    return [(row["value"], row["later"]) for row in overtaken(of_both, table).to_pylist()]
+
+
+def test_first_outputs_are_in_the_order_of_their_inputs() -> None:
+    assert order() == []
+    assert order(("p0-0", 0, 1), ("p0-1", 0, 1), ("p0-3", 0, 2)) == []
+    assert order(("p0-0", 0, 1), ("p0-3", 0, 1), ("p0-1", 0, 2), ("p0-2", 0, 3)) == [
+        ("p0-1", "p0-3"),
+        ("p0-2", "p0-3"),
+    ]
+
+
+def test_what_was_processed_again_is_in_no_order() -> None:
+    assert order(("p0-0", 0, 1), ("p0-1", 0, 1), ("p0-0", 0, 5), ("p0-1", 0, 5)) == []
+    # p0-1 was in partition 1 at first
+    assert order(("p0-1", 1, 1), ("p0-2", 0, 2), ("p0-1", 0, 9)) == []
+
+
+def test_partitions_are_in_no_order() -> None:
+    assert order(("p0-3", 0, 1), ("p0-1", 1, 2), ("p1-0", 0, 3)) == []
+
+
+def test_an_input_that_stands_twice_has_no_place_in_the_order() -> None:
+    twice = inputs("p0-0", "p0-1", "p0-0")
+    rows = {"input": ["p0-1", "p0-0"], "partition": [0, 0], "offset": [0, 1]}
+    table = pa.table(rows | {"timestamp_ms": pa.array([1, 1], pa.int64())})
+    assert overtaken(twice, table).num_rows == 0
 
 
 def test_a_record_that_stands_twice_may_have_two_outputs() -> None:

@@ -141,6 +141,14 @@ def alone(path: Path, batches: Batches, *, hw: int = END) -> Run:
     return listed(built)
 
 
+def with_log(run: RunBuilder, batches: Batches) -> Run:
+    """The run, with the log of its only controller, which was seen to go so far; no manifest."""
+    run.quorum({100: len(batches)}, len(batches))
+    built = run.write()
+    write(built.path, None, batches)
+    return built
+
+
 def changed(*records: bytes) -> Batches:
     """The log with other records from offset 3 on."""
     return log((*DECIDED[:2], *((1, record) for record in records)))
@@ -152,9 +160,7 @@ def moved(path: Path, evidence: str) -> Run:
     for broker in (1, 2):
         run.decided("leader", str(broker), partition=0)
     run.decided("leader", "3", partition=0, evidence=evidence)
-    built = run.write()
-    write(path, None, log(DECIDED))
-    return built
+    return with_log(run, log(DECIDED))
 
 
 def unanswered(path: Path) -> Run:
@@ -162,19 +168,15 @@ def unanswered(path: Path) -> Run:
     run = calm(path)
     run.decided("setting", "7", setting=SETTING)
     run.decided("setting", "8", setting=SETTING, evidence="unanswered")
-    built = run.write()
-    write(path, None, log((*DECIDED, (1, setting(SETTING, "8")))))
-    return built
+    return with_log(run, log((*DECIDED, (1, setting(SETTING, "8")))))
 
 
 def upgraded(path: Path, level: int) -> Run:
     """Level 9 of a feature was finalized; the log has some level."""
     run = calm(path)
     run.decided("feature", "9", subject="metadata.version")
-    built = run.write()
     feature = metadata_logs.feature("metadata.version", level)
-    write(path, None, log((*DECIDED, (1, feature))))
-    return built
+    return with_log(run, log((*DECIDED, (1, feature))))
 
 
 def voted(path: Path, *decided: str | None, evidence: str = "answered") -> Run:
@@ -182,10 +184,8 @@ def voted(path: Path, *decided: str | None, evidence: str = "answered") -> Run:
     run = calm(path)
     for value in decided:
         run.decided("voter", value, subject="101", evidence=evidence)
-    built = run.write()
     votes = [vote(END, 100, 101), vote(END + 1, 100)]
-    write(path, None, [*log(DECIDED), *votes])
-    return built
+    return with_log(run, [*log(DECIDED), *votes])
 
 
 def zookeeper(path: Path, *, value: str = "7", leader: int = 2, epoch: int = 1) -> Run:

@@ -59,10 +59,20 @@ def test_logs_of_older_runs_are_left_alone(tmp_path: Path) -> None:
     assert case.unread == []
 
 
-def test_logs_of_a_run_without_a_manifest_are_evidence(tmp_path: Path) -> None:
-    built = calm(tmp_path / "run").write()
+@pytest.mark.parametrize("seen", [True, False])
+def test_without_a_manifest_logs_are_evidence_if_their_ends_were_seen(
+    tmp_path: Path, *, seen: bool
+) -> None:
+    made = calm(tmp_path / "run")
+    if seen:
+        made.quorum({100: 5}, 5)
+    built = made.write()
     write(built.path, None, log(DECIDED))
-    assert [*staged(built).metadata_logs] == [100]
+    case = staged(built)
+    assert [*case.metadata_logs] == ([100] if seen else [])
+    assert [unused.path for unused in case.unread] == (
+        [] if seen else ["coordination/controller/__cluster_metadata-0"]
+    )
 
 
 WHOLE: Final = log((*DECIDED, (1, nothing())))

@@ -27,6 +27,7 @@ from highwater.checkers.metadata.lost_decisions import lost_decision
 from highwater.checkers.metadata.metadata_divergence import metadata_divergence
 from highwater.checkers.programs.inputs import inputs
 from highwater.checkers.programs.output_order import output_order
+from highwater.checkers.programs.transactions import program_in_transactions
 from highwater.checkers.tiers.remote_divergence import remote_divergence
 from highwater.checkers.transactions.atomicity import torn_transactions
 from highwater.checkers.transactions.exactly_once import loops
@@ -58,6 +59,7 @@ CHECKERS: Final = (
     share_groups,
     inputs,
     output_order,
+    program_in_transactions,
     operations,
 )
 """Ours."""

@@ -17,6 +17,7 @@ import typer.main
 
 from highwater.checkers.catalogue import all_kinds
 from highwater.checkers.core.jepsen_kinds import FOREIGN
+from highwater.checkers.programs.mistakes import MISTAKES
 from highwater.cli.app import app
 from highwater.clusters.drivers import DRIVERS
 from highwater.harness.releases.catalogue import CATALOGUE, MODERN, Release
@@ -96,6 +97,7 @@ def _min_isrs() -> str:
     return "; ".join(f"{limit}: {stories}" for limit, stories in names.items())
 
 
+_MISTAKES: Final = "\n## Mistakes\n\n"
 _STORIES_NOTE: Final = (
     "They need three replicas. Up to how many `min.insync.replicas` they can be played:"
     f" {_min_isrs()}. `--acks` and `--unclean` change what is promised, and in `leader-kill`,"
@@ -129,6 +131,14 @@ _VERSIONS_INTRO: Final = (
     " have one address for the others and one for the outside. To add a release see"
     " [adding-a-version.md](adding-a-version.md).\n"
 )
+
+
+def apps() -> str:
+    """docs/apps.md, of which the last section is of the code."""
+    text = (DOCS / "apps.md").read_text("utf-8").partition(_MISTAKES)[0]
+    rows = {mistake.name: [mistake.evidence, mistake.fix] for mistake in MISTAKES}
+    table = _table(("mistake", "evidence", "fix"), [[name, *row] for name, row in rows.items()])
+    return f"{text}{_MISTAKES}{table}"
 
 
 def faults() -> str:
@@ -296,6 +306,7 @@ def changelog() -> str:
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
+    "apps.md": apps,
     "faults.md": faults,
     "checkers.md": checkers,
     "versions.md": versions,

@@ -32,8 +32,13 @@ UNREACHED_INPUT: Final = "unreached-input"
 
 STRANGE_OUTPUT: Final = "strange-output"
 OVERTAKEN_INPUT: Final = "overtaken-input"
+ABORTED_INPUT: Final = "aborted-input"
+UNFINISHED_TRANSACTION: Final = "unfinished-transaction"
 OF_PROGRAMS: Final = frozenset(
-    (LOST_INPUT, HALF_INPUT, DOUBLED_INPUT, UNREACHED_INPUT, STRANGE_OUTPUT, OVERTAKEN_INPUT)
+    (
+        *(LOST_INPUT, HALF_INPUT, DOUBLED_INPUT, UNREACHED_INPUT, STRANGE_OUTPUT),
+        *(OVERTAKEN_INPUT, ABORTED_INPUT, UNFINISHED_TRANSACTION),
+    )
 )
 """Kinds about the program under test, of which the rules of Kafka say nothing."""
 

@@ -6,12 +6,10 @@ alike: the group, topic and partition, and the offset.
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from highwater.checkers.groups.events import Place, Row
-from highwater.checkers.kafka_files.reader import read_segment
-from highwater.checkers.kafka_files.segment_files import Segment, inside, limited
+from highwater.checkers.coordinator_logs import Row, coordinator_records
+from highwater.checkers.groups.events import Place
 from highwater.checkers.run_files import RunFiles
 from highwater.harness.runs.store import COORDINATOR_TOPICS
 
@@ -20,10 +18,6 @@ _KEY_VERSIONS: Final = (0, 1)
 _VALUE: Final = struct.Struct(">hq")
 _SHORT: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
-_COLUMNS: Final = [
-    *("leader_epoch", "offset", "control", "control_type", "timestamp_ms", "transactional"),
-    *("producer_id", "key", "value"),
-]
 
 
 class OffsetKey(NamedTuple):
@@ -74,29 +68,20 @@ def committed_on_disk(case: RunFiles) -> dict[Place, int | None] | None:
 def commits_on_disk(case: RunFiles) -> list[CommittedOffset] | None:
     """Return every committed offset of the topic under test, in order of the log.
 
-    Of the replicas the most up to date decides; that they agree is another checker's matter. None
-    where the run has no copy of the topic, or a part of it is no evidence.
+    None where ``coordinator_records`` returns none.
     """
-    folder = case.run.coordinators
-    if any(unused.path.startswith(f"{folder.name}/") for unused in case.unread):
-        return None
-    replicas: dict[int, list[Segment]] = defaultdict(list)
-    files = [segment for replica in folder.glob(f"*/{TOPIC}-*/") for segment in inside(replica)]
-    for segment in limited(files) if files else ():
-        replicas[segment.broker].append(segment)
-    logs = [_last(segments, case.plan.topic.name) for segments in replicas.values()]
-    return max(logs, key=lambda log: log[0])[1] if logs else None
+    rows = coordinator_records(case, TOPIC)
+    return None if rows is None else _commits(rows, case.plan.topic.name)
 
 
-def _last(segments: list[Segment], topic: str) -> tuple[tuple[int, int], list[CommittedOffset]]:
-    """Return the last epoch and offset of a replica's log, and what it has committed.
+def _commits(rows: list[Row], topic: str) -> list[CommittedOffset]:
+    """Return what a log has committed.
 
     What was written in a transaction counts from the transaction's commit on.
     """
-    end, committed = (-1, -1), list[CommittedOffset]()
+    committed = list[CommittedOffset]()
     open_: dict[int, list[CommittedOffset]] = defaultdict(list)
-    for row in _records(segments):
-        end = -1 if row["leader_epoch"] is None else row["leader_epoch"], row["offset"]
+    for row in rows:
         if row["control"]:
             pending = open_.pop(row["producer_id"], [])
             if row["control_type"] == "commit":
@@ -107,7 +92,7 @@ def _last(segments: list[Segment], topic: str) -> tuple[tuple[int, int], list[Co
         if where is not None and where.topic == topic:
             commit = _committed(where, row)
             (open_[row["producer_id"]] if row["transactional"] else committed).append(commit)
-    return end, committed
+    return committed
 
 
 def _committed(where: OffsetKey, row: Row) -> CommittedOffset:
@@ -119,14 +104,6 @@ def _committed(where: OffsetKey, row: Row) -> CommittedOffset:
         timestamp_ms=row["timestamp_ms"],
         transactional=bool(row["transactional"]),
     )
-
-
-def _records(segments: list[Segment]) -> Iterator[Row]:
-    for segment in segments:
-        for batch in read_segment(segment):
-            for row in batch.select(_COLUMNS).to_pylist():
-                if row["offset"] is not None:
-                    yield row
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:

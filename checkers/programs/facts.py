@@ -2,9 +2,8 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
@@ -13,10 +12,8 @@ import pyarrow.parquet as pq
 
 from highwater.checkers.groups.events import FOREVER, Row
 from highwater.checkers.groups.offsets_topic import commits_on_disk
-from highwater.checkers.kafka_files.reader import read_partition
 from highwater.checkers.programs.outcomes import INPUT
 from highwater.checkers.run_files import RunFiles
-from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.history import (
     FENCE,
     FINAL,
@@ -28,9 +25,10 @@ from highwater.harness.runs.history import (
     SEND,
 )
 from highwater.harness.runs.plan import Plan, ProgramPlan
-from highwater.harness.runs.programs.expressions import ProgramRecord, expression
 
 _MS: Final = 1_000_000
+_FAULTS: Final = "events/faults"
+_OF_INSTANCES: Final = frozenset(("app-kill", "app-pause", "app-stop", "app-scale"))
 
 
 class Position(NamedTuple):
@@ -38,6 +36,7 @@ class Position(NamedTuple):
 
     Attributes:
         time_ns: when it took effect, since the run's start.
+        offset: 0 where it was removed, as before the first.
         transactional: whether it was part of a transaction.
     """
 
@@ -64,6 +63,15 @@ class InstanceEvent(NamedTuple):
     status: int | None
 
 
+class Trouble(NamedTuple):
+    """A fault of a broker, or of the program's connections, and how long it lasted."""
+
+    time_ns: int
+    until_ns: int
+    fault: str
+    says: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramFacts:
     """Facts about the program of one run.
@@ -77,7 +85,7 @@ class ProgramFacts:
         positions: the group's committed offset of each partition in the end.
         commits: the committed offsets of each partition, in order; None if no disk has them.
         events: of instances, in order of time.
-        undisturbed_ns: until when nothing but the program had a fault.
+        troubles: the faults in order, but those of the program's processes; None: not known.
         started_ms: the run's start, since 1970.
     """
 
@@ -91,7 +99,7 @@ class ProgramFacts:
     positions: Mapping[int, int | None]
     commits: Mapping[int, Sequence[Position]] | None
     events: Sequence[InstanceEvent]
-    undisturbed_ns: int
+    troubles: Sequence[Trouble] | None
     started_ms: float
 
     @classmethod
@@ -126,9 +134,17 @@ class ProgramFacts:
             positions=_positions(case, commits),
             commits=commits,
             events=_events(case),
-            undisturbed_ns=_undisturbed_ns(case),
+            troubles=_troubles(case),
             started_ms=started_ms,
         )
+
+    @property
+    def undisturbed_ns(self) -> int:
+        """Until when nothing but the program had a fault."""
+        if self.troubles is None:
+            return 0
+        of_brokers = (fault for fault in self.troubles if not fault.fault.startswith("app-"))
+        return min((trouble.time_ns for trouble in of_brokers), default=FOREVER)
 
     def outputs_of(self, names: Sequence[str]) -> dict[str, list[Output]]:
         """Return the outputs of some inputs by name, in the order of their times."""
@@ -158,9 +174,10 @@ def _commits(case: RunFiles, started_ms: float) -> dict[int, list[Position]] | N
     commits: dict[int, list[Position]] = {n: [] for n in range(case.plan.topic.partitions)}
     for commit in on_disk:
         group, partition = commit.place
-        if group == case.plan.group and commit.offset is not None and partition in commits:
+        if group == case.plan.group and partition in commits:
             time_ns = since_start_ns(commit.timestamp_ms, started_ms)
-            commits[partition].append(Position(time_ns, commit.offset, commit.transactional))
+            position = Position(time_ns, commit.offset or 0, commit.transactional)
+            commits[partition].append(position)
     return commits
 
 
@@ -182,42 +199,19 @@ def _events(case: RunFiles) -> list[InstanceEvent]:
     return [InstanceEvent(**row) for row in rows]
 
 
-def _undisturbed_ns(case: RunFiles) -> int:
-    if "events/faults" not in case.tables:
-        return 0
-    rows = pq.read_table(case.tables["events/faults"]).to_pylist()
-    others = (row for row in rows if row["phase"] == "inject" and not _of_program(row["fault"]))
-    return min((row["time_ns"] for row in others), default=FOREVER)
+def _troubles(case: RunFiles) -> list[Trouble] | None:
+    if _FAULTS not in case.tables:
+        return None
+    troubles: list[Trouble] = []
+    injected: dict[tuple[str, int | None], Row] = {}
+    for row in pq.read_table(case.tables[_FAULTS]).sort_by("time_ns").to_pylist():
+        which = row["fault"], row["broker"]
+        if row["phase"] == "inject" and row["fault"] not in _OF_INSTANCES:
+            injected[which] = row
+        elif row["phase"] == "heal" and which in injected:
+            troubles.append(_trouble(injected.pop(which), row["time_ns"]))
+    return sorted([*troubles, *(_trouble(row, FOREVER) for row in injected.values())])
 
 
-def _of_program(fault: str) -> bool:
-    return fault.startswith("app-")
-
-
-def outputs_on_disk(case: RunFiles, program: ProgramPlan) -> Mapping[str, list[Row]]:
-    """Return every record of the output that names an input, committed or not, by that name.
-
-    Of each partition the longest log is read. Rows have ``partition``, ``offset`` and
-    ``transactional``. Headers are not read, and a function of the user's may not be here any more:
-    then there are none.
-    """
-    by_name: dict[str, list[Row]] = defaultdict(list)
-    try:
-        names = expression(program.match)
-        for partition in range(case.plan.topic.partitions):
-            folders = case.run.replicas.glob(f"*/{program.out}-{partition}/")
-            logs = [[*_of_log(folder)] for folder in folders if folder not in case.broken]
-            for row in max(logs, key=len, default=[]):
-                for name in names(ProgramRecord(row["value"], row["key"])):
-                    by_name[name].append(row)
-    except UsageError:
-        return {}
-    return by_name
-
-
-def _of_log(folder: Path) -> Iterator[Row]:
-    columns = ["partition", "offset", "transactional", "control", "key", "value"]
-    for batch in read_partition(folder):
-        for row in batch.select(columns).to_pylist():
-            if row["offset"] is not None and not row["control"]:
-                yield row
+def _trouble(row: Row, until_ns: int) -> Trouble:
+    return Trouble(row["time_ns"], until_ns, row["fault"], row["says"])

@@ -5,12 +5,10 @@ ones comes with its way through the program, and with the mistake that this show
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import (
@@ -26,11 +24,9 @@ from highwater.checkers.core.checker import checker
 from highwater.checkers.core.derived import derived
 from highwater.checkers.core.promises import if_program_says, never
 from highwater.checkers.groups.events import Row, in_words
-from highwater.checkers.programs.facts import (
-    ProgramFacts,
-    outputs_on_disk,
-)
-from highwater.checkers.programs.mistakes import InputEvidence, mistake_of
+from highwater.checkers.programs.evidence import evidence_of
+from highwater.checkers.programs.facts import ProgramFacts
+from highwater.checkers.programs.mistakes import mistake_of
 from highwater.checkers.programs.outcomes import (
     DOUBLED,
     HALF,
@@ -39,11 +35,9 @@ from highwater.checkers.programs.outcomes import (
     input_outcomes,
     strange_outputs,
 )
-from highwater.checkers.programs.output_times import OutputTimes
 from highwater.checkers.programs.timeline import Step, blame, steps, witnesses
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
-from highwater.harness.runs.history import OK, OPERATIONS_TABLE, SEND
 
 EXPLAINED_MAX: Final = 100
 """Inputs of each outcome of which the way is told: a verdict lists no more."""
@@ -221,39 +215,13 @@ def _explainer(
     case: RunFiles, facts: ProgramFacts, rows: Sequence[Row]
 ) -> Callable[[Row], tuple[str, list[Step]]]:
     """Return a function that says who did it, and tells the way of one of these inputs."""
-    names = [row["value"] for row in rows]
-    committed, on_disk = facts.outputs_of(names), outputs_on_disk(case, facts.program)
-    acknowledged, times = _acknowledged(case, names), OutputTimes(facts)
+    evidence_about = evidence_of(case, facts, rows)
 
     def explain(row: Row) -> tuple[str, list[Step]]:
-        name, copies = row["value"], on_disk.get(row["value"], [])
-        partition = row["partition"]
-        evidence = InputEvidence(
-            name=name,
-            offset=row["offset"],
-            outcome=row["outcome"],
-            guarantee=facts.program.guarantee,
-            outputs=committed.get(name, ()),
-            withdrawn=row["outcome"] == LOST and any(copy["transactional"] for copy in copies),
-            transactional=all(copy["transactional"] for copy in copies) if copies else None,
-            later_ns=times.later(partition, row["offset"]),
-            overdue_ns=partial(times.overdue, partition),
-            commits=None if facts.commits is None else facts.commits.get(partition, ()),
-            events=facts.events,
-            undisturbed_ns=facts.undisturbed_ns,
-        )
+        evidence = evidence_about(row)
         mistake, why = mistake_of(evidence) or (None, "")
         says = f" {why[:1].upper()}{why[1:]}." if why else ""
-        who = f"The program: {mistake.name}." if mistake else blame(None)
-        return f"{says} {who}", steps(evidence, acknowledged.get(name), mistake)
+        who = f"{mistake.by}: {mistake.name}." if mistake else blame(None)
+        return f"{says} {who}", steps(evidence, mistake)
 
     return explain
-
-
-def _acknowledged(case: RunFiles, names: Sequence[str]) -> dict[str, int]:
-    """Return when inputs were acknowledged, by name."""
-    columns = ["kind", "outcome", "value", "complete_ns"]
-    table = pq.read_table(case.tables[OPERATIONS_TABLE], columns=columns)
-    done = pc.and_(pc.equal(table["kind"], SEND), pc.equal(table["outcome"], OK))
-    chosen = table.filter(pc.and_(done, pc.is_in(table["value"], pa.array(names, pa.string()))))
-    return dict(zip(chosen["value"].to_pylist(), chosen["complete_ns"].to_pylist(), strict=True))

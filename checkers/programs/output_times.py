@@ -1,6 +1,6 @@
 """The times at which the inputs of a partition had their outputs, by the inputs' offsets."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
@@ -13,24 +13,33 @@ _MS_NS: Final = 1_000_000
 """Brokers tell times in whole milliseconds."""
 
 
+class _Outputs(NamedTuple):
+    """The outputs of a partition's inputs: offset of the input, and time, in order of both."""
+
+    offsets: NDArray[np.int64]
+    times: NDArray[np.int64]
+
+
 class OutputTimes:
     """The times of all outputs of one run, nanoseconds since its start."""
 
     def __init__(self, facts: ProgramFacts) -> None:
         named = facts.outputs.select(["input", "timestamp_ms"])
-        rows = facts.inputs.join(named, "value", "input", join_type="inner").sort_by("offset")
-        self._times: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        order = [("offset", "ascending"), ("timestamp_ms", "ascending")]
+        rows = facts.inputs.join(named, "value", "input", join_type="inner").sort_by(order)
+        self._of: dict[int, _Outputs] = {}
         for partition in pc.unique(rows["partition"]).to_pylist():
             of_partition = rows.filter(pc.equal(rows["partition"], partition))
             times = [
                 since_start_ns(at, facts.started_ms)
                 for at in of_partition["timestamp_ms"].to_pylist()
             ]
-            self._times[partition] = of_partition["offset"].to_numpy(), np.array(times, np.int64)
+            offsets = of_partition["offset"].to_numpy()
+            self._of[partition] = _Outputs(offsets, np.array(times, np.int64))
 
     def later(self, partition: int, offset: int) -> int:
         """Return when the first output of a later input of a partition was written."""
-        offsets, times = self._of(partition)
+        offsets, times = self._outputs(partition)
         return int(min(times[offsets > offset], default=FOREVER))
 
     def overdue(self, partition: int, since: int, passed: Position, until_ns: int) -> int | None:
@@ -40,10 +49,24 @@ class OutputTimes:
             since: the committed offset before.
             until_ns: what was written later does not count.
         """
-        offsets, times = self._of(partition)
+        offsets, times = self._outputs(partition)
         chosen = times[(offsets >= since) & (offsets < passed.offset)]
         late = chosen[(chosen > passed.time_ns + _MS_NS) & (chosen <= until_ns)]
         return int(late.max()) if len(late) else None
 
-    def _of(self, partition: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return self._times.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
+    def around(self, partition: int, since: int, passed: Position) -> tuple[bool, bool]:
+        """Return whether first outputs of what a commit newly passed came before and after it."""
+        offsets, times = self._outputs(partition)
+        chosen = (offsets >= since) & (offsets < passed.offset)
+        _, first = np.unique(offsets[chosen], return_index=True)
+        late = times[chosen][first] > passed.time_ns + _MS_NS
+        return bool((~late).any()), bool(late.any())
+
+    def following(self, partition: int, offset: int) -> tuple[int, int] | None:
+        """Return the next offset whose input has an output, and when that was written."""
+        offsets, times = self._outputs(partition)
+        at = int(np.searchsorted(offsets, offset, side="right"))
+        return (int(offsets[at]), int(times[at])) if at < len(offsets) else None
+
+    def _outputs(self, partition: int) -> _Outputs:
+        return self._of.get(partition) or _Outputs(np.empty(0, np.int64), np.empty(0, np.int64))

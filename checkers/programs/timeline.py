@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from highwater.checkers.core.anomaly_kinds import MISTAKE
 from highwater.checkers.groups.events import FOREVER
-from highwater.checkers.programs.mistakes import InputEvidence, Mistake, interrupted
+from highwater.checkers.programs.evidence import InputEvidence, interrupted
+from highwater.checkers.programs.mistakes import Mistake
 from highwater.harness.runs.history import INSTANCES_TABLE, OPERATIONS_TABLE, OUTPUTS_TABLE
 from highwater.harness.runs.store import COORDINATORS_FOLDER
 from highwater.harness.runs.verdict import Witness
@@ -23,23 +24,22 @@ _SOURCES: Final = {
 }
 
 
-def steps(
-    evidence: InputEvidence, acknowledged_ns: int | None, mistake: Mistake | None
-) -> list[Step]:
-    """Return what happened to an input, in order of time, and the mistake.
+def steps(evidence: InputEvidence, mistake: Mistake | None) -> list[Step]:
+    """Return what happened to an input, in order of time, and the mistake."""
+    ordered = sorted(_steps(evidence), key=lambda step: step["invoke_ns"])
+    return [*ordered, judgement(mistake)]
 
-    Args:
-        acknowledged_ns: when the input was acknowledged; None if it was not.
-    """
-    ordered = sorted(_steps(evidence, acknowledged_ns), key=lambda step: step["invoke_ns"])
-    return [*ordered, _step("judge", MISTAKE, None, blame(mistake))]
+
+def judgement(mistake: Mistake | None) -> Step:
+    """Return the last step of a finding: who did it."""
+    return _step("judge", MISTAKE, None, blame(mistake))
 
 
 def blame(mistake: Mistake | None) -> str:
     """Return who did it, a sentence or two."""
     if mistake is None:
         return "Who did it is not known."
-    return f"The program did it: {mistake.name}. {mistake.fix}"
+    return f"{mistake.by} did it: {mistake.name}. {mistake.fix}"
 
 
 def witnesses(row: Mapping[str, Any]) -> tuple[Witness, ...]:
@@ -56,10 +56,10 @@ def witnesses(row: Mapping[str, Any]) -> tuple[Witness, ...]:
     )
 
 
-def _steps(evidence: InputEvidence, acknowledged_ns: int | None) -> Iterator[Step]:
-    if acknowledged_ns is not None:
+def _steps(evidence: InputEvidence) -> Iterator[Step]:
+    if evidence.sent_ns is not None:
         says = f"{evidence.name} was acknowledged at offset {evidence.offset}."
-        yield _step("producer", "acknowledged", acknowledged_ns, says)
+        yield _step("producer", "acknowledged", evidence.sent_ns, says)
     for output in evidence.outputs:
         says = f"An output of it was written at offset {output.offset} of {output.partition}."
         yield _step("program", "output", output.time_ns, says)
@@ -67,7 +67,7 @@ def _steps(evidence: InputEvidence, acknowledged_ns: int | None) -> Iterator[Ste
     for commit in (*before[-1:], *([evidence.passed] if evidence.passed else [])):
         says = f"The group's position was committed: {commit.offset}."
         yield _step("program", "committed", commit.time_ns, says)
-    first, last = _span(evidence, acknowledged_ns or 0)
+    first, last = _span(evidence, evidence.sent_ns or 0)
     near = [event for event in evidence.events if first <= event.time_ns <= last]
     for event in near:
         what = _STARTS.get(event.event)

@@ -7,7 +7,6 @@ nothing behind it (KAFKA-14402, KIP-890). Both sides are on the disks: the parti
 coordinator's, ``__transaction_state``.
 """
 
-import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -25,12 +24,7 @@ from highwater.checkers.kafka_files.segment_files import Segment, inside, limite
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark import kafka_log
-from highwater.harness.runs.store import COORDINATOR_TOPICS
-
-_STATE_TOPIC: Final = COORDINATOR_TOPICS[0]
-_VALUE: Final = struct.Struct(">hqhib")
-"""How every version of TransactionLogValue begins: version, producer id, producer epoch, time-out,
-status."""
+from highwater.checkers.transactions.coordinated import TOPIC, VALUE
 
 _ENDED: Final = {0: "Empty", 4: "CompleteCommit", 5: "CompleteAbort"}
 """States of TransactionState in which no transaction is open, and none is about to end."""
@@ -163,7 +157,7 @@ def _states(tables: Tables, cases: Iterable[RunFiles]) -> dict[tuple[str, int], 
     )
     states: dict[tuple[str, int], _Coordinated] = {}
     for row in last.collect():
-        _, producer, _, _, status = _VALUE.unpack_from(row["value"])
+        _, producer, _, _, status = VALUE.unpack_from(row["value"])
         name = bytes(row["key"])[4:].decode(errors="replace")
         state = _REMOVED if row["removed"] else _ENDED.get(status, "")
         before = states.get((row["run"], producer))
@@ -173,7 +167,7 @@ def _states(tables: Tables, cases: Iterable[RunFiles]) -> dict[tuple[str, int], 
 
 
 def _segments(case: RunFiles) -> Iterator[Segment]:
-    folders = case.run.coordinators.glob(f"*/{_STATE_TOPIC}-*/")
+    folders = case.run.coordinators.glob(f"*/{TOPIC}-*/")
     segments = limited([segment for folder in folders for segment in inside(folder)])
     yield from (replace(segment, run=case.key) for segment in segments)
 

@@ -4,9 +4,9 @@ The replicas of the coordinators' topics go to a folder beside ``replicas``, of 
 """
 
 import contextlib
-import glob
 import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from highwater.harness.base.errors import HarnessError
@@ -74,31 +74,32 @@ def merge_log_dirs(replicas: Path) -> None:
     shutil.rmtree(replicas.parent / MORE_LOG_DIRS, ignore_errors=True)
 
 
-def copy_topic(replicas: Path, topic: str, target: Path) -> None:
-    """Copy a topic's replicas and the broker-wide files below ``replicas/<broker id>`` to target.
+def copy_topics(replicas: Path, topics: Collection[str], target: Path) -> None:
+    """Copy topics' replicas and the broker-wide files below ``replicas/<broker id>`` to target.
 
-    Coordinators' topics and the topic's remote tier are copied beside the target.
+    Coordinators' topics and the topics' remote tier are copied beside the target.
 
     Raises:
         HarnessError: a file cannot be copied.
     """
-    topic_folder = re.compile(rf"{re.escape(topic)}-\d+")
+    folders = re.compile(rf"({'|'.join(map(re.escape, topics))})-\d+")
     try:
         for broker, folder in log_dirs(replicas):
             for entry in sorted(folder.iterdir()):
                 copy = target / broker / entry.name
                 if entry.is_file():
                     copy_broker_file(entry, copy)
-                elif topic_folder.fullmatch(entry.name):
+                elif folders.fullmatch(entry.name):
                     shutil.copytree(entry, copy, ignore=_ignore_derived)
         _copy_coordinators(replicas, target.parent)
-        for folder in sorted((replicas.parent / REMOTE_TIER).glob(f"{glob.escape(topic)}-*/")):
-            if remote_partition(folder.name, topic) is not None:
+        for folder in sorted((replicas.parent / REMOTE_TIER).glob("*/")):
+            if any(remote_partition(folder.name, topic) is not None for topic in topics):
                 copy = target.parent / REMOTE_TIER / folder.name
                 shutil.copytree(folder, copy, ignore=_ignore_derived)
     except OSError as error:  # includes shutil.Error
+        names = ", ".join(topics)
         raise HarnessError(
-            f"the replicas of {topic} in {replicas} cannot be copied: {error.strerror or error}"
+            f"the replicas of {names} in {replicas} cannot be copied: {error.strerror or error}"
         ) from error
 
 

@@ -5,7 +5,7 @@ import resource
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -457,10 +457,10 @@ class RealCluster:
             view.end_session(broker)
         return True
 
-    def snapshot(self, topic: str, directory: Path) -> None:
-        """Pause every broker, copy the topic's replicas, and resume the brokers."""
+    def snapshot(self, topics: Collection[str], directory: Path) -> None:
+        """Pause every broker, copy the topics' replicas, and resume the brokers."""
         with self._paused():
-            freeze.copy_topic(self._layout.replicas, topic, directory)
+            freeze.copy_topics(self._layout.replicas, topics, directory)
 
     @contextlib.contextmanager
     def _paused(self, *but: int) -> Iterator[None]:

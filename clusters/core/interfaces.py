@@ -4,7 +4,7 @@ A driver (such as ``local``) opens a cluster of real brokers and returns these P
 package knows whether a broker is a process or a container.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -519,11 +519,11 @@ class Cluster(Protocol):
             UnreachableError: it has no session, or ZooKeeper does not answer.
         """
 
-    def snapshot(self, topic: str, directory: Path) -> None:
-        """Copy one topic's replicas as they are at one moment, and let the cluster go on.
+    def snapshot(self, topics: Collection[str], directory: Path) -> None:
+        """Copy topics' replicas as they are at one moment, and let the cluster go on.
 
         Every running broker is paused meanwhile, so that no copy is torn. ``directory`` gets what
-        ``freeze`` would leave of the topic: a folder for each broker id with
+        ``freeze`` would leave of the topics: a folder for each broker id with
         ``<topic>-<partition>/*`` and the broker-wide files.
 
         Raises:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
@@ -228,27 +228,31 @@ class ExternalCluster:
     def end_session(self, broker: int) -> bool:
         _refuse(f"the session of broker {broker} is out of reach")
 
-    def snapshot(self, topic: str, directory: Path) -> None:
-        """Copy a topic's replicas by the inventory's command, one broker after the other.
+    def snapshot(self, topics: Collection[str], directory: Path) -> None:
+        """Copy topics' replicas by the inventory's command, one broker after the other.
 
-        No client writes to the topic any more, and every process of the broker's machine can read
+        No client writes to the topics any more, and every process of the broker's machine can read
         what it has written: a copy is complete although the broker runs.
         """
-        self._require_ours(topic)
+        for topic in topics:
+            self._require_ours(topic)
         for broker in self._brokers.values():
             with tempfile.TemporaryDirectory(prefix="highwater-") as temporary:
                 target = Path(temporary) / str(broker.id)
                 target.mkdir()
                 with self._quiesced(broker):
-                    self._inventory.command("copy", broker.id, topic=topic, into=str(target)).run()
-                freeze.copy_topic(Path(temporary), topic, directory)
+                    for topic in topics:
+                        copy = self._inventory.command(
+                            "copy", broker.id, topic=topic, into=str(target)
+                        )
+                        copy.run()
+                freeze.copy_topics(Path(temporary), topics, directory)
 
     def freeze(self) -> Path:
         """Copy our topics' replicas, if there is a command for it; the brokers go on."""
         replicas = self.directory / "replicas"
         if self._inventory.can("copy"):
-            for topic in self._journal.entry.topics:
-                self.snapshot(topic, replicas)
+            self.snapshot(self._journal.entry.topics, replicas)
         return replicas
 
     def close(self) -> None:

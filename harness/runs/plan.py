@@ -537,7 +537,12 @@ def _of_options(plan: Plan) -> Plan:
         external=plan.external,
         brokers=plan.brokers,
         topic=Topic(name=topic.name, partitions=topic.partitions, replication_factor=replicas),
-        workload=replace(PROGRAM_WORKLOAD, rate=fed.rate, idempotence=fed.idempotence),
+        workload=replace(
+            PROGRAM_WORKLOAD,
+            rate=fed.rate,
+            idempotence=fed.idempotence,
+            transactions=fed.transactions,
+        ),
         nemesis=plan.nemesis,
         duration_s=plan.duration_s,
         seed=plan.seed,
@@ -558,7 +563,7 @@ def _program_command(plan: Plan, program: ProgramPlan) -> str:
     words = [
         f"highwater app {topics}",
         *as_typed(plan, "kafka", *cluster, "partitions"),
-        *as_typed(plan, "rate"),
+        *as_typed(plan, "rate", "transactions"),
         *as_typed(program, *changed),
         *as_typed(plan, "nemesis", "duration", "seed"),
         "--",

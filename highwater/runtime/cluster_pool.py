@@ -106,7 +106,7 @@ class ClusterPool:
         with StatusKeeper(run, progress) as keeper:
             keeper.phase("booting")
             cluster = self._take(plan, run)
-            keep = _keeper(cluster, topic.name, run)
+            keep = _keeper(cluster, plan, run)
             try:
                 conduct(plan, run, cluster, keeper, keep=keep, stop=stop, progress=progress)
             except BaseException as error:
@@ -162,16 +162,17 @@ class ClusterPool:
             shutil.rmtree(cluster.directory, ignore_errors=True)
 
 
-def _keeper(cluster: Cluster, topic: str, run: Run) -> Callable[[], None]:
-    """Return a function that copies a topic's replicas, metadata logs, and its part of every log.
+def _keeper(cluster: Cluster, plan: Plan, run: Run) -> Callable[[], None]:
+    """Return a function that copies a run's replicas, metadata logs, and its part of every log.
 
     The part is what is written from now on.
     """
     logs = cluster.directory / "logs"
+    topics = [plan.topic.name, *([plan.program.out] if plan.program else [])]
     sizes = {path.name: path.stat().st_size for path in logs.glob("*.log")}
 
     def keep() -> None:
-        cluster.snapshot(topic, run.replicas)
+        cluster.snapshot(topics, run.replicas)
         copy_metadata_logs(cluster.directory / "coordination", run.path / "coordination")
         run.logs.mkdir(exist_ok=True)
         try:

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.checkers.core.anomaly_kinds import (
+    ABORTED_INPUT,
     DOUBLED_INPUT,
     HALF_INPUT,
     LOST_INPUT,
     MISTAKE,
     OF_PROGRAMS,
     STRANGE_OUTPUT,
+    UNFINISHED_TRANSACTION,
     UNREACHED_INPUT,
 )
 from highwater.harness.base.errors import StoreError
@@ -26,7 +28,10 @@ _COUNTED: Final = {
     DOUBLED_INPUT: "doubled: it has too many outputs",
     UNREACHED_INPUT: "not reached: nothing is known of it",
     STRANGE_OUTPUT: "outputs that name an input that was never sent",
+    ABORTED_INPUT: "aborted, and yet processed",
+    UNFINISHED_TRANSACTION: "transactions that their coordinator ended",
 }
+_OUTCOMES: Final = (LOST_INPUT, HALF_INPUT, DOUBLED_INPUT, UNREACHED_INPUT)
 _EVENTS: Final = ("started", "killed", "stopped", "paused", "ended")
 
 
@@ -80,7 +85,7 @@ def input_counts(verdict: Verdict) -> dict[str, int]:
     if verdict.checkers.get(LOST_INPUT, "").startswith("not "):
         return {}
     counts = {kind: verdict.counts.get(kind, 0) for kind in _COUNTED}
-    once = verdict.ledger.read - sum(counts.values()) + counts[STRANGE_OUTPUT]
+    once = verdict.ledger.read - sum(counts[kind] for kind in _OUTCOMES)
     return {ONCE: max(0, once), **counts}
 
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 from highwater.checkers.groups.events import FOREVER
+from highwater.checkers.programs.evidence import InputEvidence
 from highwater.checkers.programs.facts import InstanceEvent, Output, Position
-from highwater.checkers.programs.mistakes import InputEvidence, mistake_of
+from highwater.checkers.programs.mistakes import mistake_of
 from highwater.checkers.programs.outcomes import (
     DOUBLED,
     INPUT,

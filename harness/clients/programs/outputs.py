@@ -4,12 +4,12 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from highwater.harness.base.errors import UsageError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.client_config import Settings
-from highwater.harness.clients.programs.positions import log_ends
+from highwater.harness.clients.programs.positions import EOF, log_ends
 from highwater.harness.runs.history import READ_UNCOMMITTED
 from highwater.harness.runs.plan import Plan, ProgramPlan
 from highwater.harness.runs.programs.expressions import ProgramRecord, expression
@@ -19,7 +19,6 @@ _READ_AT_ONCE: Final = 5_000
 _POLL_S: Final = 0.1
 _VALUE_LETTERS: Final = 200
 _UNNAMED_MOST: Final = 3
-_EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
 
 
 def read_outputs(
@@ -57,7 +56,7 @@ def read_outputs(
                     named += bool(inputs)
                     if not inputs and len(unnamed) < _UNNAMED_MOST:
                         unnamed.append(str(row["value"]))
-                elif error.code() == _EOF:
+                elif error.code() == EOF:
                     at[partition] = max(at[partition], offset)
     except UsageError as failed:
         return [failed.message]

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import NotYetError, await_condition
@@ -17,6 +17,7 @@ STILL_S: Final = 3.0
 """The output must have stood still for so long after the last input."""
 
 _ASK_S: Final = 5.0
+EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
 _LOOK_S: Final = 0.2
 
 
@@ -69,9 +70,10 @@ def await_end(plan: Plan, program: ProgramPlan, settings: Settings, *, limit_s: 
         were not reached is no such reason: the judge tells them by the group's position.
     """
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
+    reader = Consumer({**settings, "enable.partition.eof": True})
     try:
         await_condition(
-            lambda: _progress(plan, program, client),
+            lambda: _progress(plan, program, client, reader),
             StoodStill(),
             what=f"group {plan.group} to commit the end of {plan.topic.name}",
             limit_s=limit_s,
@@ -84,6 +86,7 @@ def await_end(plan: Plan, program: ProgramPlan, settings: Settings, *, limit_s: 
         return _why(plan, program, error.seen, limit_s)
     finally:
         client.close()
+        reader.close()
     return []
 
 
@@ -103,12 +106,28 @@ def log_ends(client: Consumer, topic: str, partitions: int) -> dict[int, int]:
     return ends
 
 
-def _progress(plan: Plan, program: ProgramPlan, client: Consumer) -> Progress:
+def _progress(plan: Plan, program: ProgramPlan, client: Consumer, reader: Consumer) -> Progress:
     topic = plan.topic
     partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
     committed = committed_offsets(client.committed(partitions, timeout=_ASK_S))
     written = sum(log_ends(client, program.out, topic.partitions).values())
-    return Progress(committed, log_ends(client, topic.name, topic.partitions), written)
+    ends = log_ends(client, topic.name, topic.partitions)
+    if plan.workload.transactions:
+        ends = {
+            p: _last_end(reader, topic.name, p, committed.get(p), end) for p, end in ends.items()
+        }
+    return Progress(committed, ends, written)
+
+
+def _last_end(reader: Consumer, topic: str, partition: int, position: int | None, end: int) -> int:
+    """Return the end of a partition, or a position behind which are only markers and aborts."""
+    if position is None or position >= end:
+        return end
+    reader.assign([TopicPartition(topic, partition, position)])
+    messages = reader.consume(1, _ASK_S)
+    reader.unassign()
+    error = messages[0].error() if messages else None
+    return position if error is not None and error.code() == EOF else end
 
 
 def _why(plan: Plan, program: ProgramPlan, seen: Progress, limit_s: float) -> list[str]:

@@ -27,11 +27,13 @@ from highwater.harness.runs.store import Store
 @takes(
     given=group_of(
         options_of(Plan),
-        *("kafka", "duration", "nemesis", "cluster", "brokers", "partitions", "rate", "seed"),
+        *("kafka", "duration", "nemesis", "cluster", "brokers", "partitions", "rate"),
+        *("transactions", "seed"),
         kafka=f"Release, as highwater versions names it.  [default: {MODERN}]",
         duration=f"How long faults go on: {limits.FAULTS_S.lasting}.",
         nemesis="Faults to mix at random, or none.  [default: app-kill]",
         rate="Records per second in all, or max.  [default: 100]",
+        transactions="Inputs are written in transactions, of which some are aborted.",
     ),
     of_program=group_of(options_of(ProgramPlan)),
     spark=spark_options,

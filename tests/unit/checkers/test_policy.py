@@ -44,9 +44,12 @@ def test_what_a_lost_record_breaks(acks: str, unclean: bool, faults: int, breaks
 @pytest.mark.parametrize(
     ("guarantee", "breaking"),
     [
-        ("at-least-once", {"lost-input", "half-input", "strange-output"}),
-        ("at-most-once", {"doubled-input", "strange-output"}),
-        ("exactly-once", {"lost-input", "half-input", "doubled-input", "strange-output"}),
+        ("at-least-once", {"lost-input", "half-input", "strange-output", "aborted-input"}),
+        ("at-most-once", {"doubled-input", "strange-output", "aborted-input"}),
+        (
+            "exactly-once",
+            {"lost-input", "half-input", "doubled-input", "strange-output", "aborted-input"},
+        ),
     ],
 )
 def test_what_a_program_promises(guarantee: Guarantee, breaking: set[str]) -> None:

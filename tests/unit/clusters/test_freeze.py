@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.clusters.brokers.freeze import copy_topic, merge_log_dirs, prune
+from highwater.clusters.brokers.freeze import copy_topics, merge_log_dirs, prune
 from highwater.harness.runs.store import MORE_LOG_DIRS, REMOTE_TIER
 
 NAME = "replication-offset-checkpoint"
@@ -57,7 +57,7 @@ def test_a_copy_of_a_topic_has_the_replicas_of_all(tmp_path: Path) -> None:
     replicas = cluster(tmp_path)
     log_dir(tmp_path / MORE_LOG_DIRS / "1" / "4", 0, topic="other")
     (tmp_path / MORE_LOG_DIRS / "1" / "4" / NAME).unlink()
-    copy_topic(replicas, "events", tmp_path / "run" / "replicas")
+    copy_topics(replicas, ["events"], tmp_path / "run" / "replicas")
     require_all(tmp_path / "run" / "replicas")
     assert (tmp_path / MORE_LOG_DIRS / "1" / "2").is_dir()
 
@@ -78,7 +78,7 @@ def files(tier: Path) -> set[str]:
 def test_a_copy_of_a_topic_has_its_remote_tier(tmp_path: Path) -> None:
     replicas = cluster(tmp_path)
     remote_tier(tmp_path, "events", "events-1", "other")
-    copy_topic(replicas, "events", tmp_path / "run" / "replicas")
+    copy_topics(replicas, ["events"], tmp_path / "run" / "replicas")
     kept = f"events-0-{'t' * 22}/{0:020}-{'s' * 22}"
     kinds = ("log", "leader_epoch_checkpoint")
     assert files(tmp_path / "run" / REMOTE_TIER) == {f"{kept}.{kind}" for kind in kinds}

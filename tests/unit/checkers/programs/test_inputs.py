@@ -15,7 +15,7 @@ from highwater.checkers.run_files import RunFiles, stage
 from highwater.checkers.run_tables import Tables
 from highwater.harness.runs.history import INSTANCES_TABLE, OUTPUTS_TABLE
 from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
-from tests.support.logdirs import batch, marker
+from tests.support.logdirs import Broker, batch, marker
 from tests.support.run_builder import MS, RunBuilder
 
 START_MS: Final = 1_790_000_000_000
@@ -55,6 +55,7 @@ def written(
     *outputs: dict[str, Any],
     position: int | None = 3,
     commits: bytes | None = b"",
+    states: bytes | None = None,
     whole: bool = True,
     program: ProgramPlan = PROGRAM,
 ) -> RunFiles:
@@ -73,10 +74,9 @@ def written(
     lives = [event(50, "started"), event(500, "killed"), event(600, "started", 2)]
     run.rows[INSTANCES_TABLE] = [*lives, event(5000, "closed", 2)]
     made = run.write()
-    if commits is not None:
-        folder = made.coordinators / "1" / "__consumer_offsets-0"
-        folder.mkdir(parents=True)
-        (folder / f"{0:020d}.log").write_bytes(commits)
+    for name, log in (("__consumer_offsets", commits), ("__transaction_state", states)):
+        if log is not None:
+            Broker(made.coordinators / "1", 1).log(f"{name}-0", log)
     case = RunFiles.of(made, "r0")
     stage(case, path / "staged")
     return case

@@ -1,7 +1,7 @@
 """Warm clusters without Kafka: which are kept, which are closed, and what a run is left with."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,8 +46,9 @@ class FakeCluster:
             raise UnreachableError("nobody answers")
         return self.live
 
-    def snapshot(self, topic: str, directory: Path) -> None:
-        (directory / "1" / f"{topic}-0").mkdir(parents=True)
+    def snapshot(self, topics: Collection[str], directory: Path) -> None:
+        for topic in topics:
+            (directory / "1" / f"{topic}-0").mkdir(parents=True)
 
     def say(self, words: str) -> None:
         with (self.directory / "logs" / "broker-1.log").open("a") as log:

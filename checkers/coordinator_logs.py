@@ -1,0 +1,48 @@
+"""The logs of coordinators, ``__consumer_offsets`` and ``__transaction_state``, on disk."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+
+from highwater.checkers.kafka_files.reader import read_segment
+from highwater.checkers.kafka_files.segment_files import Segment, inside, limited
+from highwater.checkers.run_files import RunFiles
+
+_COLUMNS: Final = [
+    *("leader_epoch", "offset", "control", "control_type", "timestamp_ms", "transactional"),
+    *("producer_id", "key", "value"),
+]
+
+Row = dict[str, Any]
+
+
+def coordinator_records(case: RunFiles, topic: str) -> list[Row] | None:
+    """Return every record of a coordinators' topic, in order, in columns of ``reader.SCHEMA``.
+
+    Of the replicas the most up to date decides; that they agree is another checker's matter. None
+    where the run has no copy of the topic, or a part of it is no evidence.
+    """
+    folder = case.run.coordinators
+    if any(unused.path.startswith(f"{folder.name}/") for unused in case.unread):
+        return None
+    replicas: dict[int, list[Segment]] = defaultdict(list)
+    files = [segment for replica in folder.glob(f"*/{topic}-*/") for segment in inside(replica)]
+    for segment in limited(files) if files else ():
+        replicas[segment.broker].append(segment)
+    return max(([*_records(segments)] for segments in replicas.values()), key=_end, default=None)
+
+
+def _end(rows: list[Row]) -> tuple[int, int]:
+    """Return the last epoch and offset of a log."""
+    if not rows:
+        return -1, -1
+    epoch = rows[-1]["leader_epoch"]
+    return -1 if epoch is None else epoch, rows[-1]["offset"]
+
+
+def _records(segments: list[Segment]) -> Iterator[Row]:
+    for segment in segments:
+        for batch in read_segment(segment):
+            for row in batch.select(_COLUMNS).to_pylist():
+                if row["offset"] is not None:
+                    yield row

@@ -1,0 +1,188 @@
+"""The evidence about one input that a program has lost or doubled."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from highwater.checkers.groups.events import FOREVER, Row
+from highwater.checkers.groups.generations import Generation
+from highwater.checkers.programs.facts import (
+    InstanceEvent,
+    Output,
+    Position,
+    ProgramFacts,
+    Trouble,
+    position_at,
+)
+from highwater.checkers.programs.habits import Habits
+from highwater.checkers.programs.outcomes import LOST
+from highwater.checkers.programs.output_log import LogCopy, OutputLog
+from highwater.checkers.programs.output_times import OutputTimes
+from highwater.checkers.run_files import RunFiles
+from highwater.harness.runs.history import OK, OPERATIONS_TABLE, SEND
+from highwater.harness.runs.plan import Guarantee
+
+INTERRUPTIONS: Final = {
+    "killed": "was killed",
+    "stopped": "was stopped",
+    "ended": "ended by itself",
+    "paused": "was paused",
+    "closed": "was ended with the run",
+}
+
+ENDS: Final = frozenset(INTERRUPTIONS) - {"paused"}
+
+
+def interrupted(event: InstanceEvent) -> str:
+    """Return what happened to an instance, such as ``instance 1 was killed at 4.312 s``."""
+    return f"instance {event.instance} {INTERRUPTIONS[event.event]} at {seconds(event.time_ns)}"
+
+
+def seconds(time_ns: int) -> str:
+    """Return a time as ``4.312 s``."""
+    return f"{time_ns / 1e9:.3f} s"
+
+
+class FollowingInput(NamedTuple):
+    """An input that has an output: when it was sent, and when its first output was written."""
+
+    offset: int
+    sent_ns: int
+    output_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputEvidence:
+    """An input that was lost or doubled, and what the run shows about it.
+
+    Attributes:
+        outcome: of ``outcomes``.
+        outputs: that name it and were committed, in order of time.
+        withdrawn: whether the log has an output of it in a transaction that was not committed.
+        transactional: whether each of its outputs in the log is part of a transaction; None if the
+            run has no copy of the log.
+        later_ns: when the first output of a later input of its partition was written.
+        overdue_ns: function from the committed offset before, a commit, and a time, to when an
+            output of an input that the commit had passed was last written after it.
+        commits: the committed offsets of its partition, in order; None if no disk has them.
+        events: of instances, in order of time.
+        undisturbed_ns: until when brokers can have lost nothing of the output.
+        troubles: faults of brokers, and of the program's connections.
+        habits: of the program.
+        stray: its output on a disk, which readers of committed records are not given.
+        sent_ns: when it was acknowledged; None if it was not.
+        following: the next input of its partition that has an output.
+    """
+
+    name: str
+    offset: int
+    outcome: str
+    guarantee: Guarantee
+    partition: int = 0
+    outputs: Sequence[Output] = ()
+    withdrawn: bool = False
+    transactional: bool | None = None
+    later_ns: int = FOREVER
+    overdue_ns: Callable[[int, Position, int], int | None] = lambda *_: None
+    commits: Sequence[Position] | None = None
+    events: Sequence[InstanceEvent] = ()
+    undisturbed_ns: int = FOREVER
+    troubles: Sequence[Trouble] = ()
+    habits: Habits = field(default_factory=Habits)
+    stray: LogCopy | None = None
+    sent_ns: int | None = None
+    following: FollowingInput | None = None
+
+    @property
+    def passed(self) -> Position | None:
+        """The first commit behind it."""
+        return next((commit for commit in self.commits or () if commit.offset > self.offset), None)
+
+    @property
+    def before(self) -> int:
+        """The committed offset just before that."""
+        return position_at(self.commits or (), self.passed.time_ns - 1) if self.passed else 0
+
+    def interruption(self, since_ns: int, until_ns: int) -> InstanceEvent | None:
+        """Return the first end or pause of an instance within a time."""
+        events = (event for event in self.events if event.event in INTERRUPTIONS)
+        return next((event for event in events if since_ns <= event.time_ns <= until_ns), None)
+
+    def owner(self, time_ns: int) -> tuple[str, Generation] | None:
+        """Return the member of the group that had its partition at a time, and the generation."""
+        last = [generation for at, generation in self.habits.generations if at <= time_ns]
+        member = last[-1].owner(self.partition) if last else None
+        return None if member is None else (member, last[-1])
+
+
+def evidence_of(
+    case: RunFiles, facts: ProgramFacts, rows: Sequence[Row]
+) -> Callable[[Row], InputEvidence]:
+    """Return a function from one of these rows of ``outcomes.OUTCOME`` to its evidence."""
+    names = [row["value"] for row in rows]
+    committed, log, times = facts.outputs_of(names), OutputLog.of(case, facts), OutputTimes(facts)
+    habits = Habits.of(case, facts, times, log)
+    sent = _Sent(case, facts)
+
+    def evidence(row: Row) -> InputEvidence:
+        name, partition, offset = row["value"], row["partition"], row["offset"]
+        copies = log.copies.get(name, ())
+        lost = row["outcome"] == LOST
+        return InputEvidence(
+            name=name,
+            partition=partition,
+            offset=offset,
+            outcome=row["outcome"],
+            guarantee=facts.program.guarantee,
+            outputs=committed.get(name, ()),
+            withdrawn=lost and any(copy.transactional for copy in copies),
+            stray=next((copy for copy in copies if lost and _is_stray(copy, facts)), None),
+            transactional=all(copy.transactional for copy in copies) if copies else None,
+            later_ns=times.later(partition, offset),
+            overdue_ns=partial(times.overdue, partition),
+            commits=None if facts.commits is None else facts.commits.get(partition, ()),
+            events=facts.events,
+            undisturbed_ns=max(facts.undisturbed_ns, log.whole_until_ns),
+            troubles=facts.troubles or (),
+            habits=habits,
+            sent_ns=sent.acknowledged_ns(name),
+            following=sent.following(partition, times.following(partition, offset)),
+        )
+
+    return evidence
+
+
+def _is_stray(copy: LogCopy, facts: ProgramFacts) -> bool:
+    """Return whether a copy was written in no transaction, and before the output was read."""
+    return not copy.transactional and any(copy.time_ns < event.time_ns for event in facts.events)
+
+
+class _Sent:
+    """When inputs were sent and acknowledged, nanoseconds since the run's start."""
+
+    def __init__(self, case: RunFiles, facts: ProgramFacts) -> None:
+        columns = ["kind", "outcome", "value", "invoke_ns", "complete_ns"]
+        table = pq.read_table(case.tables[OPERATIONS_TABLE], columns=columns)
+        done = table.filter(pc.and_(pc.equal(table["kind"], SEND), pc.equal(table["outcome"], OK)))
+        times = zip(done["invoke_ns"].to_pylist(), done["complete_ns"].to_pylist(), strict=True)
+        self._times = dict(zip(done["value"].to_pylist(), times, strict=True))
+        self._inputs = facts.inputs
+
+    def acknowledged_ns(self, name: str) -> int | None:
+        return self._times[name][1] if name in self._times else None
+
+    def following(self, partition: int, place: tuple[int, int] | None) -> FollowingInput | None:
+        """Return the input at an offset whose output was written at a time."""
+        if place is None:
+            return None
+        offset, output_ns = place
+        inputs = self._inputs
+        at = pc.and_(pc.equal(inputs["partition"], partition), pc.equal(inputs["offset"], offset))
+        name = inputs.filter(at)["value"][0].as_py()
+        return (
+            FollowingInput(offset, self._times[name][0], output_ns) if name in self._times else None
+        )

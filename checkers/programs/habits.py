@@ -1,0 +1,143 @@
+"""The habits of a program: what it does in the whole run, whichever input is looked at."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Self
+
+import numpy as np
+
+from highwater.checkers.groups.generations import Generation, generations_on_disk
+from highwater.checkers.programs.facts import Position, ProgramFacts, since_start_ns
+from highwater.checkers.programs.output_log import OutputLog
+from highwater.checkers.programs.output_times import OutputTimes
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.transactions.coordinated import (
+    FENCED,
+    CoordinatedTransaction,
+    transactions_on_disk,
+)
+
+_LEAST_GAPS: Final = 5
+_LEAST_GAP_S: Final = 0.2
+_OFF_MOST: Final = 0.08
+"""How far a gap may be from a multiple of the interval, as a share of it: by chance alone one of
+six gaps is as near."""
+
+_STEADY: Final = 0.9
+_NOT_ONE: Final = 2
+_ENOUGH_COMMITS: Final = 10
+_IN_FLIGHT_NS: Final = 100_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """The habits of a program.
+
+    Attributes:
+        ahead: commits that came before every output of what they passed.
+        amid: commits that came before some of these outputs, and after others.
+        behind: commits that came after all of them.
+        interval_s: between commits that come steadily, whatever the program does; None: they do
+            not.
+        generations: of its group, in order; their times are nanoseconds since the run's start.
+        in_transactions: whether all of its output is in transactions; None: no disk has it.
+        fenced: its transactions that another instance has ended while all instances were alive.
+    """
+
+    ahead: int = 0
+    amid: int = 0
+    behind: int = 0
+    interval_s: float | None = None
+    generations: Sequence[tuple[int, Generation]] = ()
+    in_transactions: bool | None = None
+    fenced: Sequence[CoordinatedTransaction] = ()
+
+    @classmethod
+    def of(cls, case: RunFiles, facts: ProgramFacts, times: OutputTimes, log: OutputLog) -> Self:
+        """Return the habits that one run shows."""
+        generations = [
+            (since_start_ns(generation.timestamp_ms, facts.started_ms), generation)
+            for generation in generations_on_disk(case, case.plan.group)
+        ]
+        commits = {p: of for p, of in (facts.commits or {}).items() if of}
+        sides = [
+            times.around(partition, before, commit)
+            for partition, of in commits.items()
+            for before, commit in zip([0, *(c.offset for c in of)], of, strict=False)
+        ]
+        breaks = sorted([event.time_ns for event in facts.events] + [at for at, _ in generations])
+        return cls(
+            ahead=sides.count((False, True)),
+            amid=sides.count((True, True)),
+            behind=sides.count((True, False)),
+            interval_s=interval_s([gap for of in commits.values() for gap in _gaps(of, breaks)]),
+            generations=generations,
+            in_transactions=log.in_transactions,
+            fenced=fenced_alive(case, facts, log),
+        )
+
+    @property
+    def never_ahead(self) -> bool:
+        """True if every commit came after the outputs of what it passed."""
+        return self.behind >= _ENOUGH_COMMITS and not self.ahead and not self.amid
+
+    @property
+    def automatic(self) -> bool:
+        """True if commits come on a timer, and some of them while records are in work."""
+        steady = self.interval_s is not None and self.amid + self.behind >= _NOT_ONE
+        return steady and self.amid + self.ahead >= _NOT_ONE
+
+
+def interval_s(gaps_s: Sequence[float]) -> float | None:
+    """Return the interval of which nearly all gaps are a multiple, in seconds; None: of none.
+
+    A timer leaves a commit out where the position has not moved.
+    """
+    gaps = np.array([gap for gap in gaps_s if gap >= _LEAST_GAP_S])
+    if len(gaps) < _LEAST_GAPS:
+        return None
+    for interval in (np.median(gaps), *np.unique(gaps.round(2))):
+        near = np.abs(gaps / interval - np.maximum(1, (gaps / interval).round())) <= _OFF_MOST
+        if near.mean() >= _STEADY:
+            return float(np.median(gaps[near] / (gaps[near] / interval).round()))
+    return None
+
+
+def fenced_alive(
+    case: RunFiles, facts: ProgramFacts, log: OutputLog
+) -> list[CoordinatedTransaction]:
+    """Return a program's transactions that were fenced while no instance ended or was paused.
+
+    An instance that lives would have ended its transaction itself: another one has the same
+    transactional id.
+    """
+    return [
+        transaction
+        for transaction in program_transactions(case, log)
+        if transaction.end == FENCED
+        if not any(
+            event.event not in {"started", "resumed"}
+            and since_start_ns(transaction.begin_ms, facts.started_ms) - _IN_FLIGHT_NS
+            <= event.time_ns
+            <= since_start_ns(transaction.end_ms, facts.started_ms)
+            for event in facts.events
+        )
+    ]
+
+
+def program_transactions(case: RunFiles, log: OutputLog) -> list[CoordinatedTransaction]:
+    """Return the transactions of the producers that wrote a program's output."""
+    transactions = transactions_on_disk(case)
+    return [transaction for transaction in transactions if transaction.producer_id in log.producers]
+
+
+def _gaps(commits: Sequence[Position], breaks: Sequence[int]) -> Iterator[float]:
+    """Yield the seconds between commits between which no instance began, ended or paused."""
+    for before, after in pairwise(commits):
+        if before.transactional or after.transactional:
+            continue
+        first = bisect_left(breaks, before.time_ns)
+        if first == len(breaks) or breaks[first] > after.time_ns:
+            yield (after.time_ns - before.time_ns) / 1e9

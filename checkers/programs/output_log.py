@@ -1,0 +1,141 @@
+"""The log of a program's output, as brokers' disks have it: committed or not."""
+
+import glob
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from highwater.checkers.groups.events import Row
+from highwater.checkers.kafka_files.reader import read_partition
+from highwater.checkers.programs.facts import ProgramFacts, since_start_ns
+from highwater.checkers.run_files import RunFiles
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.programs.expressions import Expression, ProgramRecord, expression
+
+_COLUMNS: Final = [
+    *("broker", "partition", "offset", "leader_epoch", "producer_id", "timestamp_ms"),
+    *("transactional", "control", "control_type", "key", "value"),
+]
+
+
+class LogCopy(NamedTuple):
+    """A record of the output's log.
+
+    Attributes:
+        time_ns: when a broker appended it, since the run's start.
+        producer_id: None if its producer is not idempotent.
+    """
+
+    time_ns: int
+    broker: int
+    partition: int
+    offset: int
+    producer_id: int | None
+    transactional: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputLog:
+    """The copies of an output on disks.
+
+    Of a record that several disks have the longest log counts. Headers are not read, and a function
+    of the user's may not be here any more: then no record names an input.
+
+    Attributes:
+        copies: the records that name an input, in order of each partition, by that name.
+        producers: the ids of all producers.
+        in_transactions: whether all records are part of one; None if there are none.
+        whole_until_ns: a time. What brokers had appended before it, since the run's start, is on
+            the disks.
+    """
+
+    copies: Mapping[str, Sequence[LogCopy]] = field(default_factory=dict)
+    producers: frozenset[int] = frozenset()
+    in_transactions: bool | None = None
+    whole_until_ns: int = 0
+
+    @classmethod
+    def of(cls, case: RunFiles, facts: ProgramFacts) -> Self:
+        """Read the log of one run's output."""
+        copies: dict[str, list[LogCopy]] = defaultdict(list)
+        producers, modes, whole_ns = set[int](), set[bool](), list[int]()
+        for partition in range(case.plan.topic.partitions):
+            logs = _logs(case, facts.program.out, partition)
+            log = logs[0] if logs else []
+            whole_ns.append(0 if case.compacted else _whole_until_ns(log, facts.started_ms))
+            producers |= {row["producer_id"] for row in log if row["producer_id"] is not None}
+            modes |= {row["transactional"] for row in log}
+            for name, copy in _copies(logs, facts):
+                copies[name].append(copy)
+        return cls(
+            copies=copies,
+            producers=frozenset(producers),
+            in_transactions=modes == {True} if modes else None,
+            whole_until_ns=min(whole_ns, default=0),
+        )
+
+
+def longest_log(case: RunFiles, topic: str, partition: int) -> list[Row]:
+    """Return every record of the longest replica of a partition, of ``reader.SCHEMA``."""
+    return next(iter(_logs(case, topic, partition)), [])
+
+
+def _logs(case: RunFiles, topic: str, partition: int) -> list[list[Row]]:
+    """Return the logs of a partition's replicas, the longest first."""
+    folders = case.run.replicas.glob(f"*/{glob.escape(topic)}-{partition}/")
+    logs = [[*_rows(folder)] for folder in folders if folder not in case.broken]
+    return sorted(logs, key=len, reverse=True)
+
+
+def _copies(logs: Sequence[Sequence[Row]], facts: ProgramFacts) -> Iterator[tuple[str, LogCopy]]:
+    """Yield the records that name an input, of the longest log first, with what others add."""
+    seen = set[tuple[str, int]]()
+    for log in logs:
+        for name, row in named(log, facts.program.match):
+            place = name, row["offset"]
+            if place not in seen:
+                seen.add(place)
+                yield (
+                    name,
+                    LogCopy(
+                        since_start_ns(row["timestamp_ms"], facts.started_ms),
+                        row["broker"],
+                        row["partition"],
+                        row["offset"],
+                        row["producer_id"],
+                        row["transactional"],
+                    ),
+                )
+
+
+def _rows(folder: Path) -> Iterator[Row]:
+    for batch in read_partition(folder):
+        for row in batch.select(_COLUMNS).to_pylist():
+            if row["offset"] is not None:
+                yield row
+
+
+def named(log: Sequence[Row], match: str) -> Iterator[tuple[str, Row]]:
+    """Yield the records that name an input, with that name."""
+    try:
+        names: Expression = expression(match)
+        for row in log:
+            if not row["control"]:
+                for name in names(ProgramRecord(row["value"], row["key"])):
+                    yield name, row
+    except UsageError:
+        return
+
+
+def _whole_until_ns(log: Sequence[Row], started_ms: float) -> int:
+    """Return until when a log has everything that brokers appended: as long as one broker led.
+
+    A record can only be lost from the end of a leader epoch, by the next leader's log. So nothing
+    was lost from between two records of the first epoch, of whatever ``acks`` (KIP-101).
+    """
+    if not log or log[0]["offset"] != 0 or log[0]["leader_epoch"] != 0:
+        return 0
+    last = [row for row in log if row["leader_epoch"] == 0][-1]
+    return since_start_ns(last["timestamp_ms"], started_ms)

@@ -1,0 +1,194 @@
+"""Find inputs that were aborted and yet processed, and transactions that a program left open."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import (
+    ABORTED_INPUT,
+    UNFINISHED_TRANSACTION,
+    Kind,
+    Severity,
+)
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import if_program_says, never
+from highwater.checkers.groups.events import Row, in_words
+from highwater.checkers.programs.evidence import ENDS, interrupted, seconds
+from highwater.checkers.programs.facts import ProgramFacts, since_start_ns
+from highwater.checkers.programs.habits import fenced_alive, program_transactions
+from highwater.checkers.programs.inputs import no_program, program_facts
+from highwater.checkers.programs.mistakes import NEW_ID, READ_UNCOMMITTED, SHARED_ID, Mistake
+from highwater.checkers.programs.output_log import OutputLog, longest_log, named
+from highwater.checkers.programs.timeline import blame, judgement, witnesses
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
+from highwater.checkers.transactions.coordinated import TIMED_OUT, CoordinatedTransaction
+from highwater.harness.base.wording import count
+
+_PROMISE: Final = "processing: --guarantee of highwater app"
+
+
+@checker(
+    Kind(
+        ABORTED_INPUT,
+        guarantee="No input has an output that was aborted.",
+        singular="input was aborted, and yet processed",
+        plural="inputs were aborted, and yet processed",
+        severity=Severity.SERIOUS,
+        promise=_PROMISE,
+        breaks=if_program_says("at-least-once", "at-most-once", "exactly-once"),
+        says=in_words,
+        evidence=witnesses,
+    ),
+    Kind(
+        UNFINISHED_TRANSACTION,
+        guarantee="The instance that begins a transaction, or its next start, ends it.",
+        singular="transaction of the program was ended by its coordinator",
+        plural="transactions of the program were ended by their coordinator",
+        severity=Severity.MINOR,
+        promise=_PROMISE,
+        breaks=never,
+        says=in_words,
+        evidence=witnesses,
+    ),
+    idle=no_program,
+)
+def program_in_transactions(tables: Tables) -> pa.Table:
+    """Return the aborted inputs that were processed, and transactions that were left open."""
+    cases = {case.key: case for case in tables.cases}
+    rows = [
+        {"run": key, **row}
+        for key, facts in program_facts(tables).items()
+        for row in (*_aborted(cases[key], facts), *_unfinished(cases[key], facts))
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _aborted(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
+    """Yield the inputs whose every copy was aborted, and which have an output.
+
+    A reader of committed records is given a record after its transaction has ended. So an output
+    that was written before shows that the program reads others.
+    """
+    ends = _ends(case, facts) if facts.plan.workload.transactions else {}
+    outputs = facts.outputs_of([*ends])
+    early = next(
+        (
+            (name, outputs[name][0].time_ns, ends[name].at_ns)
+            for name in outputs
+            if outputs[name][0].time_ns < ends[name].at_ns
+        ),
+        None,
+    )
+    for name in (name for name in outputs if not ends[name].committed):
+        end, first = ends[name], outputs[name][0]
+        says = (
+            f"{name} at offset {end.offset} of {facts.plan.topic.name}-{end.partition} was aborted"
+            f" at {seconds(end.at_ns)}, and has an output at offset {first.offset} of"
+            f" {facts.program.out}-{first.partition}, of {seconds(first.time_ns)}."
+        )
+        if early is not None:
+            says += (
+                f" The output of {early[0]} was written at {seconds(early[1])}, before its"
+                f" transaction ended at {seconds(early[2])}."
+            )
+        mistake = READ_UNCOMMITTED if early else None
+        place = facts.plan.topic.name, end.partition, end.offset
+        yield {**_anomaly(ABORTED_INPUT, place, says, mistake), "value": name}
+
+
+class _End(NamedTuple):
+    """The end of the transaction that an input was part of, since the run's start."""
+
+    at_ns: int
+    committed: bool
+    partition: int
+    offset: int
+
+
+def _ends(case: RunFiles, facts: ProgramFacts) -> dict[str, _End]:
+    """Return the ends of the transactions of all inputs, by name; of several copies a commit."""
+    ends: dict[str, _End] = {}
+    for partition in range(facts.plan.topic.partitions):
+        open_: dict[int, list[tuple[str, Row]]] = defaultdict(list)
+        log = longest_log(case, facts.plan.topic.name, partition)
+        names = {id(row): name for name, row in named(log, facts.program.match)}
+        for row in log:
+            if row["control"]:
+                at_ns = since_start_ns(row["timestamp_ms"], facts.started_ms)
+                committed = row["control_type"] == "commit"
+                for name, of in open_.pop(row["producer_id"], ()):
+                    if name not in ends or committed:
+                        ends[name] = _End(at_ns, committed, partition, of["offset"])
+            elif row["transactional"] and id(row) in names:
+                open_[row["producer_id"]].append((names[id(row)], row))
+    return ends
+
+
+def _unfinished(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
+    """Yield the program's transactions that timed out, or that another instance has fenced."""
+    log = OutputLog.of(case, facts)
+    of_program = program_transactions(case, log)
+    for transaction in of_program:
+        if says := _timed_out(transaction, of_program, facts):
+            yield _anomaly(UNFINISHED_TRANSACTION, (facts.program.out, 0, None), says, NEW_ID)
+    for transaction in fenced_alive(case, facts, log):
+        begin_ns, end_ns = _span(transaction, facts)
+        says = (
+            f"A transaction of {transaction.name} that began at {seconds(begin_ns)} was ended by"
+            f" another producer of that name at {seconds(end_ns)}, while all instances were alive."
+        )
+        yield _anomaly(UNFINISHED_TRANSACTION, (facts.program.out, 0, None), says, SHARED_ID)
+
+
+def _timed_out(
+    transaction: CoordinatedTransaction,
+    of_program: Sequence[CoordinatedTransaction],
+    facts: ProgramFacts,
+) -> str:
+    """Return that a transaction timed out since later starts had other transactional ids."""
+    begin_ns, end_ns = _span(transaction, facts)
+    ended = next(
+        (
+            event
+            for event in facts.events
+            if event.event in ENDS and begin_ns <= event.time_ns <= end_ns
+        ),
+        None,
+    )
+    others = {
+        other.name
+        for other in of_program
+        if other.begin_ms > transaction.begin_ms and other.name != transaction.name
+    }
+    if transaction.end != TIMED_OUT or transaction.succeeded or not others or ended is None:
+        return ""
+    return (
+        f"A transaction of {transaction.name} was open from {seconds(begin_ns)} to"
+        f" {seconds(end_ns)}, when it timed out: {interrupted(ended)}, and later starts had"
+        f" {count(len(others), 'other transactional id')}. Readers of committed records were given"
+        " nothing behind it."
+    )
+
+
+def _span(transaction: CoordinatedTransaction, facts: ProgramFacts) -> tuple[int, int]:
+    begin_ns = since_start_ns(transaction.begin_ms, facts.started_ms)
+    return begin_ns, since_start_ns(transaction.end_ms, facts.started_ms)
+
+
+def _anomaly(
+    kind: str, place: tuple[str, int, int | None], says: str, mistake: Mistake | None
+) -> Row:
+    topic, partition, offset = place
+    who = f"{mistake.by}: {mistake.name}." if mistake else blame(None)
+    return {
+        "kind": kind,
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "copies": [{"partition": partition, "note": f"{says} {who}"}],
+        "steps": [judgement(mistake)],
+    }

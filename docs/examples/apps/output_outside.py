@@ -1,0 +1,43 @@
+"""Double inputs: positions are in a transaction, and outputs are not."""
+
+import os
+import signal
+import time
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+
+SERVERS = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
+GROUP = {
+    "group.id": os.environ["HIGHWATER_GROUP"],
+    "group.instance.id": os.environ["HIGHWATER_INSTANCE"],  # comes back without a rebalance
+}
+MANUAL = {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
+NAME = f"{os.environ['HIGHWATER_GROUP']}-{os.environ['HIGHWATER_INSTANCE']}"
+
+consumer = Consumer({**SERVERS, **GROUP, **MANUAL, "isolation.level": "read_committed"})
+producer = Producer({**SERVERS, "transactional.id": NAME})
+plain = Producer({**SERVERS, "enable.idempotence": True})  # the mistake
+producer.init_transactions()  # ends what the life before has left open
+consumer.subscribe([os.environ["HIGHWATER_IN"]])
+signals: list[int] = []
+signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
+
+
+def delivered(error: KafkaError | None, _: Message) -> None:
+    """End at a failed output: the next start goes on from the committed position."""
+    if error is not None:
+        raise KafkaException(error)
+
+
+while not signals:
+    records = [each for each in consumer.consume(50, timeout=0.5) if each.error() is None]
+    if records:
+        producer.begin_transaction()
+        for record in records:
+            time.sleep(0.005)  # the work
+            plain.produce(os.environ["HIGHWATER_OUT"], record.value(), on_delivery=delivered)
+        plain.flush()
+        positions = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata())
+        producer.commit_transaction()
+consumer.close()

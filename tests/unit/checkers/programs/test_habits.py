@@ -1,0 +1,119 @@
+"""The habits of a program, and the log of its output, from a run's files."""
+
+from pathlib import Path
+
+import pytest
+
+from highwater.checkers.programs.facts import ProgramFacts
+from highwater.checkers.programs.habits import Habits, interval_s
+from highwater.checkers.programs.output_log import OutputLog
+from highwater.checkers.programs.output_times import OutputTimes
+from highwater.checkers.run_files import RunFiles
+from tests.support.logdirs import Broker, batch, marker
+from tests.support.run_builder import MS
+from tests.unit.checkers.groups.test_generations import assignment, generation
+from tests.unit.checkers.programs.test_inputs import START_MS, commit, output, written
+from tests.unit.checkers.transactions.test_coordinated import ABORTING, ONGOING, state
+
+
+def put(
+    base: int,
+    at_ms: int,
+    *values: str,
+    producer: int = -1,
+    epoch: int = 0,
+    transactional: bool = False,
+) -> bytes:
+    """A batch of outputs."""
+    return batch(
+        base,
+        [(None, value.encode()) for value in values],
+        epoch=epoch,
+        producer=(producer, 0, 0),
+        transactional=transactional,
+        time_ms=START_MS + at_ms,
+    )
+
+
+def of(case: RunFiles) -> tuple[ProgramFacts, OutputLog, Habits]:
+    facts = ProgramFacts.of(case)
+    assert facts is not None
+    log = OutputLog.of(case, facts)
+    return facts, log, Habits.of(case, facts, OutputTimes(facts), log)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "interval"),
+    [
+        ([1.0, 1.01, 0.99, 2.0, 1.0, 3.01], 1.0),
+        ([5.0, 5.0, 5.02, 4.99, 5.01, 10.0], 5.0),
+        ([1.0, 1.0, 1.0, 1.0], None),  # too few
+        ([0.61, 0.83, 1.27, 0.55, 1.94, 0.7, 1.1], None),
+        ([0.05] * 9, None),  # no timer is as quick
+    ],
+)
+def test_an_interval(gaps: list[float], interval: float | None) -> None:
+    found = interval_s(gaps)
+    assert found is None if interval is None else found == pytest.approx(interval, abs=0.02)
+
+
+def test_commits_before_amid_and_behind_outputs(tmp_path: Path) -> None:
+    case = written(
+        tmp_path,
+        output(0, 300, "p0-0"),
+        output(1, 400, "p0-1"),
+        output(2, 900, "p0-2"),
+        output(3, 950, "p0-0"),  # again: the first one counts
+        commits=commit(0, 350, 1)
+        + commit(1, 600, 3)
+        + generation(2, 1, {"a": assignment("orders", 0)}),
+    )
+    habits = of(case)[2]
+    assert (habits.ahead, habits.amid, habits.behind) == (0, 1, 1)
+    assert habits.interval_s is None
+    assert [(at, made.number) for at, made in habits.generations] == [(200 * MS, 1)]
+    assert not habits.automatic
+    assert not habits.never_ahead
+
+
+def test_the_log_of_an_output(tmp_path: Path) -> None:
+    case = written(tmp_path, output(0, 300, "p0-0"))
+    log = put(0, 300, "p0-0", producer=4) + put(1, 400, "p0-1", transactional=True, producer=5)
+    later = put(2, 700, "p0-2", epoch=3)
+    Broker(case.run.replicas / "1", 1).log("payments-0", log + later)
+    Broker(case.run.replicas / "2", 2).log("payments-0", put(0, 300, "p0-0") + put(1, 350, "p0-9"))
+    _, made, habits = of(case)
+    assert {name: [(copy.broker, copy.offset, copy.transactional) for copy in copies]
+            for name, copies in made.copies.items()} == {
+        "p0-0": [(1, 0, False)], "p0-1": [(1, 1, True)], "p0-2": [(1, 2, False)],
+        "p0-9": [(2, 1, False)],
+    }  # fmt: skip
+    assert made.producers == {4, 5}
+    assert made.whole_until_ns == 400 * MS  # after that another broker led
+    assert habits.in_transactions is False
+
+
+@pytest.mark.parametrize(("base", "epoch"), [(1, 0), (0, 1)])
+def test_a_log_that_does_not_begin_with_its_first_epoch_may_lack_anything(
+    tmp_path: Path, base: int, epoch: int
+) -> None:
+    case = written(tmp_path, output(0, 300, "p0-0"))
+    Broker(case.run.replicas / "1", 1).log("payments-0", put(base, 300, "p0-0", epoch=epoch))
+    assert of(case)[1].whole_until_ns == 0
+
+
+@pytest.mark.parametrize(
+    ("begin_ms", "producer", "fenced"),
+    [(700, 7, 1), (450, 7, 0), (700, 8, 0)],  # its instance was killed at 500 ms; not its producer
+)
+def test_transactions_that_another_instance_ended(
+    tmp_path: Path, begin_ms: int, producer: int, fenced: int
+) -> None:
+    states = state(0, START_MS + begin_ms, ONGOING) + state(1, START_MS + 800, ABORTING, epoch=1)
+    case = written(tmp_path, output(0, 300, "p0-0"), states=states)
+    log = put(0, 750, "p0-0", producer=producer, transactional=True)
+    end = marker(1, producer=producer, commit=False)
+    Broker(case.run.replicas / "1", 1).log("payments-0", log + end)
+    habits = of(case)[2]
+    assert len(habits.fenced) == fenced
+    assert habits.in_transactions

@@ -1,0 +1,93 @@
+"""Aborted inputs that were processed, and transactions that a program left open."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from highwater.checkers.programs.transactions import program_in_transactions
+from highwater.checkers.run_files import RunFiles
+from tests.support.logdirs import Broker, batch, marker
+from tests.unit.checkers.programs.test_habits import put
+from tests.unit.checkers.programs.test_inputs import START_MS, output, tables, written
+from tests.unit.checkers.transactions.test_coordinated import (
+    ABORTED,
+    ABORTING,
+    EMPTY,
+    ONGOING,
+    state,
+)
+
+
+def found(case: RunFiles) -> list[tuple[str, str | None, str]]:
+    rows = cast("Any", program_in_transactions.find(tables(case))).to_pylist()
+    return [(row["kind"], row["value"], row["copies"][0]["note"]) for row in rows]
+
+
+def fed(path: Path, *, ended_ms: int, commit: bool) -> RunFiles:
+    """A run whose input p0-7 was in a transaction, and has an output of 400 ms."""
+    case = written(path, output(0, 400, "p0-7"), output(1, 450, "p0-0"))
+    workload = msgspec.structs.replace(case.plan.workload, transactions=True)
+    case.plan = msgspec.structs.replace(case.plan, workload=workload)
+    record = batch(0, [(None, b"p0-7|")], producer=(3, 0, 0), transactional=True, time_ms=START_MS)
+    end = marker(1, producer=3, commit=commit, time_ms=START_MS + ended_ms)
+    Broker(case.run.replicas / "1", 1).log("orders-0", record + end)
+    return case
+
+
+def test_an_aborted_input_was_processed_before_it_was_aborted(tmp_path: Path) -> None:
+    [(kind, name, says)] = found(fed(tmp_path, ended_ms=600, commit=False))
+    assert (kind, name) == ("aborted-input", "p0-7")
+    assert "aborted at 0.600 s" in says
+    assert says.endswith("The program: read_uncommitted behind transactions.")
+
+
+def test_who_processed_it_afterwards_may_have_been_given_it_by_kafka(tmp_path: Path) -> None:
+    [(_, _, says)] = found(fed(tmp_path, ended_ms=300, commit=False))
+    assert says.endswith("Who did it is not known.")
+
+
+def test_an_input_that_was_committed_is_none(tmp_path: Path) -> None:
+    assert found(fed(tmp_path, ended_ms=600, commit=True)) == []
+
+
+def left(path: Path, *states: bytes, timeout: bool = True) -> RunFiles:
+    """A run whose producer 7 has begun a transaction at 450 ms; it is killed at 500 ms."""
+    end = START_MS + (10_451 if timeout else 800)
+    log = (
+        state(0, START_MS + 450, ONGOING)
+        + state(1, end, ABORTING, epoch=1)
+        + state(2, end, ABORTED, epoch=1)
+    )
+    case = written(path, output(0, 300, "p0-0"), states=b"".join([log, *states]))
+    data = put(0, 460, "p0-0", producer=7, transactional=True)
+    Broker(case.run.replicas / "1", 1).log("payments-0", data)
+    return case
+
+
+ANOTHER = state(3, START_MS + 700, ONGOING, name="other")
+
+
+def test_a_transaction_that_the_next_start_did_not_end(tmp_path: Path) -> None:
+    [(kind, _, says)] = found(left(tmp_path, ANOTHER))
+    assert kind == "unfinished-transaction"
+    assert "open from 0.450 s to 10.451 s" in says
+    assert "instance 0 was killed at 0.500 s, and later starts had 1 other" in says
+    assert says.endswith("The program: transactional id new at each start.")
+
+
+def test_a_transaction_that_is_ended_in_order(tmp_path: Path) -> None:
+    begun_again = state(3, START_MS + 10_500, EMPTY, epoch=2)
+    assert found(left(tmp_path / "1", begun_again, state(4, START_MS + 10_600, ONGOING))) == []
+    assert found(left(tmp_path / "2", ANOTHER, timeout=False)) == []
+    assert found(left(tmp_path / "3")) == []  # nobody came after it
+
+
+def test_a_transaction_that_another_instance_ended(tmp_path: Path) -> None:
+    states = state(0, START_MS + 700, ONGOING) + state(1, START_MS + 800, ABORTING, epoch=1)
+    case = written(tmp_path, output(0, 300, "p0-0"), states=states)
+    data = put(0, 750, "p0-0", producer=7, transactional=True)
+    Broker(case.run.replicas / "1", 1).log("payments-0", data)
+    [(kind, _, says)] = found(case)
+    assert kind == "unfinished-transaction"
+    assert says.endswith("The program: transactional id shared by instances.")

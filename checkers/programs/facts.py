@@ -129,7 +129,7 @@ class ProgramFacts:
             names=sent,
             outputs=outputs,
             exempt=rows.filter(pc.equal(rows["kind"], "exempt"))["input"].to_pylist(),
-            complete=len({*ends}) == case.plan.topic.partitions
+            complete=len({*ends}) == case.plan.program.outlets(case.plan.topic.partitions)
             and outputs["input"].null_count < len(outputs),
             positions=_positions(case, commits),
             commits=commits,

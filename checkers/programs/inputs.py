@@ -179,11 +179,11 @@ def _anomaly(facts: ProgramFacts, row: Row, says: str, ways: Sequence[Step]) -> 
 
 
 def _strange(facts: ProgramFacts, row: Row) -> Row:
-    place = f"offset {row['offset']} of {facts.program.out}-{row['partition']}"
+    place = facts.program.place(row["partition"], row["offset"])
     says = f"The output at {place} names {row['input']}, and no such input was sent: {row['value']}"
     return {
         "kind": STRANGE_OUTPUT,
-        "topic": facts.program.out,
+        "topic": facts.program.out or facts.plan.topic.name,
         "partition": row["partition"],
         "offset": row["offset"],
         "value": row["input"],

@@ -54,10 +54,10 @@ def _judged(facts: ProgramFacts) -> pa.Table:
 
 
 def _anomaly(facts: ProgramFacts, row: Row) -> Row:
-    topic, out = facts.plan.topic.name, facts.program.out
+    topic, program = facts.plan.topic.name, facts.program
     says = (
         f"{row['value']} at offset {row['offset']} of {topic}-{row['partition']} was overtaken: its"
-        f" first output is at offset {row['at']} of {out}-{row['out']}, behind that of"
+        f" first output is at {program.place(row['out'], row['at'])}, behind that of"
         f" {row['later']}, a later input, at {row['later_at']}."
     )
     return {

@@ -185,7 +185,7 @@ def _judged(run: Run, *, metadata: bool = True) -> Iterator[str]:
                 break
     plan = run.plan()
     topic, program = plan.topic, plan.program
-    names = [topic.name, *([program.out] if program else [])]
+    names = [topic.name, *([program.out] if program and program.out else [])]
     partitions = {f"{name}-{number}" for name in names for number in range(topic.partitions)}
     yield from _of_brokers(run.replicas, partitions)
     yield from _of_remote_tier(run, topic.name)

@@ -202,7 +202,9 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     Attributes:
         command: the program and its arguments, with the placeholders of
             ``highwater.runtime.programs.instances``; so have the values of ``env``.
-        out: name of the topic that it writes to; it has as many partitions.
+        out: name of the topic that it writes to; it has as many partitions. Empty: its output is
+            elsewhere, and it prints what it has done; see
+            ``highwater.runtime.programs.printed_lines``.
         match: see ``harness.runs.programs.expressions``; with ``feed``, it names inputs, too.
         outputs: fewer are half of them.
         when: an expression, too; empty: every input needs its outputs.
@@ -246,6 +248,16 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Let a record of the user's be named by all of it, where nothing else is said."""
         if self.feed and self.match == RECORD_NAME:
             force_setattr(self, "match", WHOLE_RECORD)
+
+    def outlets(self, partitions: int) -> int:
+        """Return in how many places its output is: partitions, or what each instance prints."""
+        return partitions if self.out else self.instances
+
+    def place(self, outlet: int, offset: int) -> str:
+        """Return where an output is, such as ``offset 7 of payments-0``."""
+        if self.out:
+            return f"offset {offset} of {self.out}-{outlet}"
+        return f"place {offset} of what instance {outlet} printed"
 
 
 PROGRAM_WORKLOAD: Final = Workload(producers=1, consumers=0, idempotence=True, rate=100.0)
@@ -551,7 +563,8 @@ def _of_options(plan: Plan) -> Plan:
 
 
 def _program_command(plan: Plan, program: ProgramPlan) -> str:
-    topics = f"--in {shlex.quote(plan.topic.name)} --out {shlex.quote(program.out)}"
+    topics = f"--in {shlex.quote(plan.topic.name)}"
+    topics += f" --out {shlex.quote(program.out)}" if program.out else ""
     cluster = ["cluster"] if plan.driver != "local" else []
     cluster += ["brokers"] if plan.brokers != Topic().replication_factor else []
     if plan.external is not None:

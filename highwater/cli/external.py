@@ -102,7 +102,9 @@ def onto(
     name = f"{inventory.prefix}{secrets.token_hex(4)}"
     replicas = min(REPLICAS, count)
     topic = msgspec.structs.replace(plan.topic, name=name, replication_factor=replicas)
-    program = plan.program and msgspec.structs.replace(plan.program, out=f"{name}-out")
+    program = plan.program
+    if program is not None and program.out:
+        program = msgspec.structs.replace(program, out=f"{name}-out")
     unmade = POSITIONS not in identity.topics and _read_without_groups(plan, inventory)
     plan = msgspec.structs.replace(
         plan,

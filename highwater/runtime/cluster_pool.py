@@ -97,7 +97,9 @@ class ClusterPool:
         check_plan(plan)
         number = next(self._numbers)
         topic = replace(plan.topic, name=f"{plan.topic.name}-{number}")
-        program = plan.program and replace(plan.program, out=f"{plan.program.out}-{number}")
+        program = plan.program
+        if program is not None and program.out:
+            program = replace(program, out=f"{program.out}-{number}")
         plan = replace(plan, topic=topic, program=program)
         alone = plan.story is not None and find_story(plan.story).needs.one_controller
         if alone:

@@ -75,7 +75,7 @@ def _check_program(plan: Plan, program: ProgramPlan) -> None:
         raise UsageError(
             f"the program cannot read and write {program.out}", hint="Name two topics."
         )
-    for topic in (plan.topic.name, program.out):
+    for topic in filter(None, (plan.topic.name, program.out)):
         if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
             raise UsageError(
                 f"{topic!r} is no name of a topic", hint="Letters, digits, dots, _ and - are."

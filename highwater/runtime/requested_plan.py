@@ -67,7 +67,7 @@ def requested_app(
     Args:
         given: settings of ``Plan`` and of ``ProgramPlan`` by their names, as typed or as values.
         topic: that it reads; None: ``in``.
-        out: that it writes to; None: ``out``.
+        out: that it writes to; None: ``out``, or no topic where the one to read is named.
 
     Raises:
         UsageError: one is no value of its setting.
@@ -76,7 +76,9 @@ def requested_app(
     plan = with_options(
         _OF_APPS, {name: value for name, value in given.items() if name not in of_program}
     )
-    program = with_options(ProgramPlan(command=tuple(command), out=out or "out"), of_program)
+    program = with_options(
+        ProgramPlan(command=tuple(command), out=out or ("" if topic else "out")), of_program
+    )
     read = replace(plan.topic, name=topic or "in", replication_factor=plan.brokers)
     idempotence = plan.workload.acks == "all" and release(plan.kafka).idempotence
     workload = replace(plan.workload, idempotence=idempotence)

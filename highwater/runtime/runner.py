@@ -223,7 +223,7 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[list[list
     )
     first = assignment[:present]
     cluster.create_topic(plan.topic.name, first, plan.topic.settings())
-    if plan.program is not None:
+    if plan.program is not None and plan.program.out:
         cluster.create_topic(plan.program.out, first, {**plan.topic.settings(), **APPEND_TIMES})
     return assignment, present
 

@@ -59,11 +59,14 @@ class StoodStill:
         return not seen.behind and self._clock() - self._since >= STILL_S
 
 
-def await_end(plan: Plan, program: ProgramPlan, settings: Settings, *, limit_s: float) -> list[str]:
+def await_end(
+    plan: Plan, program: ProgramPlan, settings: Settings, printed: Callable[[], int], limit_s: float
+) -> list[str]:
     """Wait until the group has committed the end of every partition, and the output stands still.
 
     Args:
         settings: of a client of the group, which does not join.
+        printed: returns how many outputs it has printed, if they are in no topic.
 
     Returns:
         Sentences on why nothing can be said of what is missing in the output. That single inputs
@@ -73,7 +76,7 @@ def await_end(plan: Plan, program: ProgramPlan, settings: Settings, *, limit_s: 
     reader = Consumer({**settings, "enable.partition.eof": True})
     try:
         await_condition(
-            lambda: _progress(plan, program, client, reader),
+            lambda: _progress(plan, client, reader, _written(plan, program, client) or printed()),
             StoodStill(),
             what=f"group {plan.group} to commit the end of {plan.topic.name}",
             limit_s=limit_s,
@@ -106,11 +109,15 @@ def log_ends(client: Consumer, topic: str, partitions: int) -> dict[int, int]:
     return ends
 
 
-def _progress(plan: Plan, program: ProgramPlan, client: Consumer, reader: Consumer) -> Progress:
+def _written(plan: Plan, program: ProgramPlan, client: Consumer) -> int:
+    ends = log_ends(client, program.out, plan.topic.partitions) if program.out else {}
+    return sum(ends.values())
+
+
+def _progress(plan: Plan, client: Consumer, reader: Consumer, written: int) -> Progress:
     topic = plan.topic
     partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
     committed = committed_offsets(client.committed(partitions, timeout=_ASK_S))
-    written = sum(log_ends(client, program.out, topic.partitions).values())
     ends = log_ends(client, topic.name, topic.partitions)
     if plan.workload.transactions:
         ends = {
@@ -135,5 +142,6 @@ def _why(plan: Plan, program: ProgramPlan, seen: Progress, limit_s: float) -> li
         never = f"Group {plan.group} has committed no position in {plan.topic.name}"
         return [f"{never}: nothing shows that the program reads it as HIGHWATER_GROUP."]
     if not seen.behind:
-        return [f"{program.out} did not stand still for {STILL_S:g} s within {limit_s:g} s."]
+        output = program.out or "What the program prints"
+        return [f"{output} did not stand still for {STILL_S:g} s within {limit_s:g} s."]
     return []

@@ -45,7 +45,14 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     ],
     *,
     topic: Annotated[str | None, Option("--in", help="Topic to read.  [default: in]")] = None,
-    out: Annotated[str | None, Option("--out", help="Topic to write to.  [default: out]")] = None,
+    out: Annotated[
+        str | None,
+        Option(
+            "--out",
+            help="Topic to write to; with --in alone, the program prints what it has done."
+            "  [default: out]",
+        ),
+    ] = None,
     of_program: dict[str, Any],
     given: dict[str, Any],
     inventory: InventoryOption = None,

@@ -7,6 +7,7 @@ from highwater.harness.clients.programs.positions import await_end
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 from highwater.runtime.programs.instances import RunningProgram
+from highwater.runtime.programs.printed_lines import DONE
 from highwater.runtime.workload import RunningWorkload
 
 APPEND_TIMES: Final = {"message.timestamp.type": "LogAppendTime"}
@@ -28,8 +29,11 @@ def finish(
         Sentences on why the run cannot be judged; empty if it can.
     """
     settings = workload.group_reader()
-    problems = await_end(plan, program.plan, settings, limit_s=END_LIMIT_S)
+    problems = await_end(plan, program.plan, settings, program.printed, limit_s=END_LIMIT_S)
     problems += program.crashed()
     program.close()
     problems += record_exempt(program.plan, workload.inputs(), recorder)
+    if not program.plan.out:
+        nothing = f"The program has printed no line with {DONE} and an input."
+        return problems if program.printed() else [*problems, nothing]
     return problems + read_outputs(plan, program.plan, recorder, settings, limit_s=READ_LIMIT_S)

@@ -22,8 +22,10 @@ from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.base.wording import count
 from highwater.harness.runs.plan import Plan, ProgramPlan
+from highwater.harness.runs.programs.expressions import expression
 from highwater.harness.runs.recorder import Recorder
 from highwater.nemesis.faults.registry import NothingDoneError
+from highwater.runtime.programs.printed_lines import PrintedLines
 
 LOG_BYTES_MOST: Final = 2 << 20
 _QUICK_S: Final = 2.0
@@ -53,6 +55,7 @@ class ProgramInstance:
     Args:
         command: absolute path of the program, and its arguments.
         log: file that gets its output.
+        printed: reads its output, where that tells what it has done.
         record: gets the rows of ``harness.runs.history.INSTANCES``.
 
     Attributes:
@@ -66,6 +69,7 @@ class ProgramInstance:
         *,
         environment: Mapping[str, str],
         log: Path,
+        printed: PrintedLines | None = None,
         record: RecordEvent,
     ) -> None:
         self.number = number
@@ -73,6 +77,7 @@ class ProgramInstance:
         self._command = command
         self._environment = environment
         self._log = log
+        self._printed = printed
         self._record = record
         self._life = 0
         self._child: ChildProcess | None = None
@@ -216,7 +221,7 @@ class ProgramInstance:
             self._child = ChildProcess(
                 f"app-{self.number}",
                 self._command,
-                log=self._log,
+                log=self._printed.pipe if self._printed else self._log,
                 directory=Path.cwd(),
                 environment=self._environment,
                 grouped=True,
@@ -226,6 +231,8 @@ class ProgramInstance:
 
     def _ended(self, child: ChildProcess) -> None:
         child.release()
+        if self._printed is not None:
+            self._printed.cut()
         self._note(self._end or "ended", status=child.status)
         if self._end:
             return
@@ -258,12 +265,14 @@ class RunningProgram:
     ) -> None:
         self.plan = program
         logs.mkdir(exist_ok=True)
+        self._printed = () if program.out else _printed(program, recorder, logs)
         self.instances = tuple(
             ProgramInstance(
                 number,
                 resolved(program.command, values),
                 environment=_environment(program, values),
-                log=logs / f"app-{number}.log",
+                log=_log(logs, number),
+                printed=self._printed[number] if self._printed else None,
                 record=recorder.instance,
             )
             for number in range(program.instances)
@@ -284,10 +293,20 @@ class RunningProgram:
             if instance.crashes >= _CRASHES_MOST
         ]
 
+    def printed(self) -> int:
+        """Return how many lines about inputs its instances have printed so far."""
+        return sum(lines.done for lines in self._printed)
+
     def check(self) -> None:
-        """Return if every instance is supervised; as ``ProgramInstance.check``."""
+        """Return if every instance is supervised, and what it prints is read.
+
+        Raises:
+            HarnessError: one is not, and why.
+        """
         for instance in self.instances:
             instance.check()
+        for lines in self._printed:
+            lines.check()
 
     def __enter__(self) -> Self:
         for instance in self.instances:
@@ -309,6 +328,8 @@ class RunningProgram:
             thread.start()
         for thread in threads:
             thread.join()
+        for lines in self._printed:
+            lines.close()
 
     def _await_start(self) -> None:
         """Wait until each instance has run for a second.
@@ -333,6 +354,18 @@ class RunningProgram:
                     hint=f"Its last output: {instance.last_words() or 'none'}",
                 )
         return [instance.stays for instance in self.instances]
+
+
+def _log(logs: Path, number: int) -> Path:
+    return logs / f"app-{number}.log"
+
+
+def _printed(program: ProgramPlan, recorder: Recorder, logs: Path) -> tuple[PrintedLines, ...]:
+    names = expression(program.match)
+    return tuple(
+        PrintedLines(number, _log(logs, number), recorder, names)
+        for number in range(program.instances)
+    )
 
 
 def _environment(program: ProgramPlan, values: Mapping[str, str]) -> dict[str, str]:

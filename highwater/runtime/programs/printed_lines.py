@@ -1,0 +1,129 @@
+"""The output of an instance of a program whose work is elsewhere: its lines tell what it has done.
+
+Such a line has ``HIGHWATER_DONE`` and the name of an input, or text in which ``--match`` finds it.
+It comes through a named pipe, so that none is missing however long the log is: a program that
+prints faster than it is read waits. A line that a kill has cut short counts for nothing.
+"""
+
+import os
+import re
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.scratch import scratch
+from highwater.harness.runs.programs.expressions import Expression, ProgramRecord
+from highwater.harness.runs.recorder import Recorder
+
+DONE: Final = "HIGHWATER_DONE"
+_DONE_LINE: Final = re.compile(rb"(?:^|\s)" + DONE.encode() + rb"\s+(\S.*?)\s*$", re.DOTALL)
+_CHUNK_BYTES: Final = 1 << 16
+_LINE_BYTES_MOST: Final = 1 << 20
+_VALUE_LETTERS: Final = 200
+_CUT: Final = b"\0a process has ended\0"
+_END: Final = b"\0the run has ended\0"
+"""Ends of lines that the harness writes."""
+
+_READ_LIMIT_S: Final = 30.0
+
+
+class PrintedLines:
+    """Reads what one instance prints, and records the inputs that it says are done.
+
+    Args:
+        log: file that gets all of it.
+        names: the expression that finds an input's name in what follows the word.
+
+    Attributes:
+        pipe: to which the instance's processes are to write.
+        done: number of lines that named an input so far.
+    """
+
+    def __init__(self, number: int, log: Path, recorder: Recorder, names: Expression) -> None:
+        self.done = 0
+        self._number = number
+        self._log = log
+        self._recorder = recorder
+        self._names = names
+        self._failure: Exception | None = None
+        self._closed = False
+        self.pipe = scratch(f"app-{number}") / "printed"
+        os.mkfifo(self.pipe)
+        self._end = os.open(self.pipe, os.O_RDWR)  # so that it outlives each process
+        self._thread = threading.Thread(target=self._read, name=f"printed-{number}", daemon=True)
+        self._thread.start()
+
+    def cut(self) -> None:
+        """Note that a process has ended: what it has printed of its last line is no line."""
+        self._write(_CUT)
+
+    def close(self) -> None:
+        """Read what is left, and record that it is all. May be called twice.
+
+        Raises:
+            HarnessError: it could not be read or recorded.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._write(_END)
+        self._thread.join(_READ_LIMIT_S)
+        shutil.rmtree(self.pipe.parent, ignore_errors=True)
+        self.check()
+        if self._thread.is_alive():
+            raise HarnessError(
+                f"what instance {self._number} of the program prints was not read to its end within"
+                f" {_READ_LIMIT_S:g} s"
+            )
+        os.close(self._end)
+        self._recorder.output({"kind": "end", "partition": self._number, "offset": self.done})
+
+    def check(self) -> None:
+        """Return if it is read.
+
+        Raises:
+            HarnessError: it could not be read or recorded.
+        """
+        if self._failure is not None:
+            raise HarnessError(
+                f"what instance {self._number} of the program prints is not read: {self._failure!r}"
+            ) from self._failure
+
+    def _write(self, end: bytes) -> None:
+        os.write(self._end, end + b"\n")
+
+    def _read(self) -> None:
+        """Read until the run has ended, even after a failure: the program may wait to write."""
+        pending = b""
+        while True:
+            chunk = os.read(self._end, _CHUNK_BYTES)
+            *lines, pending = (pending + chunk).split(b"\n")
+            pending = pending[-_LINE_BYTES_MOST:]
+            try:
+                with self._log.open("ab") as log:
+                    log.write(chunk)
+                for line in lines:
+                    if not line.endswith(_CUT) and (match := _DONE_LINE.search(line)):
+                        self._record(match[1])
+            except Exception as error:  # noqa: BLE001 - check() raises it for the run
+                self._failure = error
+            if any(line.endswith(_END) for line in lines):
+                return
+
+    def _record(self, text: bytes) -> None:
+        says = text.decode("utf-8", "replace")
+        for name in self._names(ProgramRecord(text, key=text)) or (says,):
+            self._recorder.output(
+                {
+                    "kind": "output",
+                    "partition": self._number,
+                    "offset": self.done,
+                    "timestamp_ms": time.time_ns() // 1_000_000,
+                    "input": name,
+                    "value": says[:_VALUE_LETTERS],
+                }
+            )
+        self.done += 1

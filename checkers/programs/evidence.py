@@ -146,7 +146,9 @@ def evidence_of(
             overdue_ns=partial(times.overdue, partition),
             commits=None if facts.commits is None else facts.commits.get(partition, ()),
             events=facts.events,
-            undisturbed_ns=max(facts.undisturbed_ns, log.whole_until_ns),
+            undisturbed_ns=max(facts.undisturbed_ns, log.whole_until_ns)
+            if facts.program.out
+            else FOREVER,
             troubles=facts.troubles or (),
             habits=habits,
             sent_ns=sent.acknowledged_ns(name),

@@ -170,7 +170,8 @@ def _keeper(cluster: Cluster, plan: Plan, run: Run) -> Callable[[], None]:
     The part is what is written from now on.
     """
     logs = cluster.directory / "logs"
-    topics = [plan.topic.name, *([plan.program.out] if plan.program else [])]
+    program = plan.program
+    topics = [plan.topic.name, *([program.out] if program and program.out else [])]
     sizes = {path.name: path.stat().st_size for path in logs.glob("*.log")}
 
     def keep() -> None:

@@ -93,8 +93,13 @@ def _check_program(plan: Plan, program: ProgramPlan) -> None:
 
 
 def _check_feed(plan: Plan, program: ProgramPlan, names: Expression) -> None:
-    if plan.client != LIBRDKAFKA or plan.workload.producers != 1 or plan.workload.churn_s:
-        raise UsageError("one producer of librdkafka feeds a file", hint="Leave --client out.")
+    workload = plan.workload
+    refused = plan.client != LIBRDKAFKA or workload.producers != 1
+    if refused or workload.transactions or workload.churn_s:
+        raise UsageError(
+            "one producer of librdkafka, without transactions, feeds a file",
+            hint="Leave --feed out, or the settings of clients.",
+        )
     read_feed(program.feed, names)
 
 

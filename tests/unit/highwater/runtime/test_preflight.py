@@ -116,7 +116,7 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (
             msgspec.structs.replace(of_program(feed="/no"), client="aiokafka"),
             "one producer of librdkafka",
-            "--client",
+            "--feed",
         ),
         (of_program(instances=0), "0 instances", "From 1 to 64"),
         (changed(nemesis=("kill=0",)), "weight of 0", "1 to 100"),

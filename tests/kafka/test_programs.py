@@ -1,5 +1,6 @@
 """Programs of docs/examples/apps on real brokers: what they lose is found, and why."""
 
+import json
 import sys
 import threading
 from pathlib import Path
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 from highwater.api import JudgedRun, judge_all
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.faults.steps import FaultStep
-from highwater.harness.runs.history import INSTANCES_TABLE
+from highwater.harness.runs.history import INSTANCES_TABLE, OUTPUTS_TABLE
 from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
 from highwater.harness.runs.store import Store
 from highwater.runtime.cluster_pool import ClusterPool
@@ -40,6 +41,24 @@ def plan(*command: str) -> Plan:
 RIGHT = plan(sys.executable, str(APPS / "right.py"))
 WRONG = plan(sys.executable, str(APPS / "commits_first.py"))
 SILENT = msgspec.structs.replace(plan("sleep", "600"), steps=(), duration_s=2.0)
+ORDERS = [{"order": f"A-{n}", "note": "a|b"} | ({"sum": n} if n % 3 else {}) for n in range(400)]
+
+
+def fed(feed: Path) -> Plan:
+    """The right program, with orders of which every third needs no output."""
+    feed.write_text("\n".join(map(json.dumps, ORDERS)), "utf-8")
+    assert RIGHT.program is not None
+    program = msgspec.structs.replace(
+        RIGHT.program, feed=str(feed), match="$.order", when="$.sum", ordered=True
+    )
+    return msgspec.structs.replace(RIGHT, steps=KILLS[:2], duration_s=7.0, program=program)
+
+
+def printing() -> Plan:
+    """Two instances that write to databases of their own, and print what they have done."""
+    command = (sys.executable, str(APPS / "to_database.py"))
+    program = ProgramPlan(command=command, out="", instances=2)
+    return msgspec.structs.replace(RIGHT, steps=KILLS[:2], duration_s=7.0, program=program)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +70,8 @@ def judged(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> lis
     ):
         runs = [pool.execute(RIGHT, Store(path), stop=threading.Event())]
         runs.append(pool.execute(WRONG, Store(path), stop=threading.Event()))
+        runs.append(pool.execute(fed(path / "orders.jsonl"), Store(path), stop=threading.Event()))
+        runs.append(pool.execute(printing(), Store(path), stop=threading.Event()))
         patch.setattr("highwater.runtime.programs.ending.END_LIMIT_S", 5.0)
         runs.append(pool.execute(SILENT, Store(path), stop=threading.Event()))
     return judge_all(runs, spark)
@@ -84,8 +105,38 @@ def test_a_program_that_commits_first_loses_inputs_and_is_told_why(
     assert mistake in page
 
 
-def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun]) -> None:
+def test_the_users_own_records_are_inputs_under_their_names(judged: list[JudgedRun]) -> None:
     verdict = judged[2].verdict
+    assert verdict.verdict == "valid", verdict.reasons
+    assert verdict.ledger.acknowledged == verdict.ledger.read == len(ORDERS)
+    assert verdict.checkers["overtaken-input"] == "held"
+    assert judged[2].model is not None
+    assert judged[2].model.status == "explained"
+    names = judged[2].run.table("history/ops")["value"].unique().to_pylist()
+    assert {order["order"] for order in ORDERS} <= {*names}
+    exempt = [
+        row["input"]
+        for row in judged[2].run.table(OUTPUTS_TABLE).to_pylist()
+        if row["kind"] == "exempt"
+    ]
+    assert exempt == [order["order"] for order in ORDERS if "sum" not in order]
+
+
+def test_a_program_whose_output_is_elsewhere_prints_what_it_has_done(
+    judged: list[JudgedRun],
+) -> None:
+    verdict = judged[3].verdict
+    assert verdict.verdict == "valid", verdict.reasons
+    assert {verdict.counts[name] for name in ("lost-input", "unreached-input")} == {0}
+    assert verdict.ledger.read > 300
+    printed = judged[3].run.table(OUTPUTS_TABLE).to_pylist()
+    ends = {row["partition"]: row["offset"] for row in printed if row["kind"] == "end"}
+    assert {*ends} == {0, 1}
+    assert sum(ends.values()) == len(printed) - len(ends) >= verdict.ledger.read
+
+
+def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun]) -> None:
+    verdict = judged[-1].verdict
     assert verdict.verdict == "unknown"
     assert any("has committed no position" in reason for reason in verdict.reasons)
     assert any("has written nothing" in reason for reason in verdict.reasons)

@@ -22,7 +22,7 @@ def heal(path: Path, error: HighwaterError, done: list[str]) -> Run:
 
     nemesis = SimpleNamespace(heal_all=heal_all, missed=["kill did nothing"])
     context: Any = SimpleNamespace(nemesis=nemesis, check=lambda: done.append("checked"))
-    workload: Any = SimpleNamespace(stop=lambda: done.append("stopped"))
+    workload: Any = SimpleNamespace(stop=lambda: done.append("stopped"), unfed=lambda: "")
     run = Run(path)
     keeper = StatusKeeper(run, lambda _: None)
     with pytest.MonkeyPatch.context() as patch:

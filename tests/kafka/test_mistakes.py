@@ -1,0 +1,93 @@
+"""Programs of docs/examples/apps, each with a mistake: real brokers show it, and it is named."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
+
+from highwater.api import JudgedRun, judge_all
+from highwater.harness.releases.catalogue import MODERN
+from highwater.harness.runs.faults.steps import FaultStep, Steps
+from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
+from highwater.harness.runs.store import Store
+from highwater.runtime.cluster_pool import ClusterPool
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
+
+APPS: Final = Path(__file__).parents[2] / "docs/examples/apps"
+FOR_S: Final = 24.0
+
+
+def faults(name: str, *times_s: float, lasts_s: float) -> Steps:
+    return tuple(FaultStep(fault=name, at_s=at_s, lasts_s=lasts_s) for at_s in times_s)
+
+
+KILLS: Final = faults("app-kill", 5.0, 9.5, 14.0, 18.5, lasts_s=0.5)
+STOPS: Final = faults("app-stop", 8.0, 16.0, lasts_s=1.0)
+CUTS: Final = faults("app-cut", 6.0, 14.0, lasts_s=3.0)
+ONCE: Final = ProgramPlan(command=(), out="payments", guarantee="exactly-once")
+LEAST: Final = replace(ONCE, guarantee="at-least-once")
+TWO: Final = {"instances": 2}
+
+PROGRAMS: Final = {
+    "commits_first": (LEAST, KILLS, "position committed before the output was acknowledged"),
+    "auto_commit": (LEAST, KILLS, "automatic commit while records were in work"),
+    "ignores_errors": (LEAST, CUTS, "delivery error ignored"),
+    "output_outside": (ONCE, KILLS, "output outside of the transaction"),
+    "position_outside": (ONCE, KILLS, "position outside of the transaction"),
+    "shared_id": (replace(ONCE, **TWO), (), "transactional id shared by instances"),
+    "new_id": (ONCE, KILLS, "transactional id new at each start"),
+    "reads_uncommitted": (ONCE, (), "read_uncommitted behind transactions"),
+    "starts_at_latest": (LEAST, (), "auto.offset.reset=latest without a position"),
+    "hands_over": (replace(LEAST, **TWO), STOPS, "rebalance that was not waited for"),
+    "right": (LEAST, KILLS, None),
+    "right_once": (ONCE, KILLS, None),
+}
+"""Guarantee and instances, faults, and the mistake that is to be named."""
+
+QUICK: Final = ("shared_id", "starts_at_latest")
+
+
+@pytest.fixture(scope="module")
+def judged(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> Iterator[Callable[[str], JudgedRun]]:
+    path = tmp_path_factory.mktemp("mistakes")
+    with ClusterPool(path / "clusters") as pool:
+
+        def run(name: str) -> JudgedRun:
+            program, steps, _ = PROGRAMS[name]
+            command = (sys.executable, str(APPS / f"{name}.py"))
+            plan = Plan(
+                kafka=MODERN,
+                topic=Topic(name="orders", partitions=2),
+                workload=replace(PROGRAM_WORKLOAD, transactions=name == "reads_uncommitted"),
+                steps=steps,
+                duration_s=FOR_S if steps else 6.0,
+                program=replace(program, command=command),
+                wire_clients=steps is CUTS,
+            )
+            executed = pool.execute(plan, Store(path), stop=threading.Event())
+            return judge_all([executed], spark)[0]
+
+        yield run
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly) for name in PROGRAMS],
+)
+def test_a_mistake_is_found_and_named(judged: Callable[[str], JudgedRun], name: str) -> None:
+    verdict = judged(name).verdict
+    says = [anomaly.sentence for anomaly in verdict.anomalies]
+    mistake = PROGRAMS[name][2]
+    if mistake is None:
+        assert verdict.verdict == "valid", verdict.reasons
+        assert not any("lost" in sentence for sentence in says)
+    else:
+        assert any(mistake in sentence for sentence in says), (verdict.reasons, says[:3])

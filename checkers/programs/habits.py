@@ -25,7 +25,9 @@ _OFF_MOST: Final = 0.08
 """How far a gap may be from a multiple of the interval, as a share of it: by chance alone one of
 six gaps is as near."""
 
-_STEADY: Final = 0.9
+_STEADY: Final = 0.8
+"""The last commit of an instance that is stopped in order comes at any time."""
+
 _NOT_ONE: Final = 2
 _ENOUGH_COMMITS: Final = 10
 _IN_FLIGHT_NS: Final = 100_000_000

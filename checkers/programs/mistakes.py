@@ -416,7 +416,7 @@ MISTAKES: Final = (
     Mistake(
         name="read_uncommitted behind transactions",
         outcome=ABORTED,
-        evidence="outputs are older than the end of their inputs' transactions",
+        evidence="nearly all aborted inputs have an output",
         fix="Set isolation.level to read_committed.",
     ),
     Mistake(

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from highwater.checkers.programs.transactions import program_in_transactions
 from highwater.checkers.run_files import RunFiles
@@ -24,31 +25,43 @@ def found(case: RunFiles) -> list[tuple[str, str | None, str]]:
     return [(row["kind"], row["value"], row["copies"][0]["note"]) for row in rows]
 
 
-def fed(path: Path, *, ended_ms: int, commit: bool) -> RunFiles:
-    """A run whose input p0-7 was in a transaction, and has an output of 400 ms."""
-    case = written(path, output(0, 400, "p0-7"), output(1, 450, "p0-0"))
+def fed(path: Path, *, outputs: int, aborted: int = 6, inputs: int = 6) -> RunFiles:
+    """A run with inputs of one transaction each, of which some are aborted and some processed."""
+    made = [output(number, 400, f"p0-{number}") for number in range(7, 7 + outputs)]
+    case = written(path, *made, output(90, 450, "p0-0"), position=30)
     workload = msgspec.structs.replace(case.plan.workload, transactions=True)
     case.plan = msgspec.structs.replace(case.plan, workload=workload)
-    record = batch(0, [(None, b"p0-7|")], producer=(3, 0, 0), transactional=True, time_ms=START_MS)
-    end = marker(1, producer=3, commit=commit, time_ms=START_MS + ended_ms)
-    Broker(case.run.replicas / "1", 1).log("orders-0", record + end)
+    log = b""
+    for number in range(inputs):
+        record = [(None, f"p0-{7 + number}|".encode())]
+        at, commit = 2 * number, number >= aborted
+        log += batch(at, record, producer=(3, 0, 0), transactional=True, time_ms=START_MS)
+        log += marker(at + 1, producer=3, commit=commit, time_ms=START_MS + 600)
+    Broker(case.run.replicas / "1", 1).log("orders-0", log)
     return case
 
 
-def test_an_aborted_input_was_processed_before_it_was_aborted(tmp_path: Path) -> None:
-    [(kind, name, says)] = found(fed(tmp_path, ended_ms=600, commit=False))
-    assert (kind, name) == ("aborted-input", "p0-7")
-    assert "aborted at 0.600 s" in says
-    assert says.endswith("The program: read_uncommitted behind transactions.")
+def test_aborted_inputs_were_processed(tmp_path: Path) -> None:
+    findings = found(fed(tmp_path, outputs=6))
+    assert [(kind, name) for kind, name, _ in findings] == [
+        ("aborted-input", f"p0-{number}") for number in range(7, 13)
+    ]
+    assert "p0-8 at offset 2 of orders-0 was aborted at 0.600 s" in findings[1][2]
+    assert "6 of 6 aborted inputs before the positions have one." in findings[0][2]
+    assert findings[0][2].endswith("The program: read_uncommitted behind transactions.")
 
 
-def test_who_processed_it_afterwards_may_have_been_given_it_by_kafka(tmp_path: Path) -> None:
-    [(_, _, says)] = found(fed(tmp_path, ended_ms=300, commit=False))
-    assert says.endswith("Who did it is not known.")
+@pytest.mark.parametrize(("outputs", "inputs"), [(4, 4), (5, 6)])
+def test_who_processed_some_may_have_been_given_them_by_kafka(
+    tmp_path: Path, outputs: int, inputs: int
+) -> None:
+    findings = found(fed(tmp_path, outputs=outputs, inputs=inputs))
+    assert len(findings) == outputs
+    assert all(says.endswith("Who did it is not known.") for _, _, says in findings)
 
 
 def test_an_input_that_was_committed_is_none(tmp_path: Path) -> None:
-    assert found(fed(tmp_path, ended_ms=600, commit=True)) == []
+    assert found(fed(tmp_path, outputs=6, aborted=0)) == []
 
 
 def left(path: Path, *states: bytes, timeout: bool = True) -> RunFiles:

@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Protocol, Self
 
 import psutil
@@ -25,8 +25,10 @@ _RELAY_HOST = 100
 _QUORUM_PORT, _ELECTION_PORT = 2888, 3888
 _GROUPS = 250 * 250
 _BLOCK = 128
-_BLOCKS = range(20_000, 32_000, _BLOCK)
-"""First ports of blocks of one cluster each, below those that systems give out themselves."""
+_PORTS = range(20_000, 32_000)
+"""Below those that systems give out themselves."""
+_BLOCKS = _PORTS[::_BLOCK]
+"""First ports of blocks of one cluster each."""
 
 
 class Connector(Protocol):
@@ -173,6 +175,19 @@ class AddressGroup:
             self._claim.close()
 
 
+def free_ports(count: int) -> list[int]:
+    """Return ports on which nothing listens now, at any address of this machine.
+
+    Raises:
+        HarnessError: there are not so many.
+    """
+    ports = (_PORTS[(os.getpid() * 7 + attempt) % len(_PORTS)] for attempt in range(len(_PORTS)))
+    free = [*islice((port for port in ports if _is_free(port, host="")), count)]
+    if len(free) < count:
+        raise HarnessError(f"no free ports are left from {_PORTS.start} to {_PORTS.stop}")
+    return free
+
+
 def broker_host(group: str, broker_id: int) -> str:
     """Return a broker's host in a group such as ``127.2.3``."""
     return f"{group}.{_FIRST_BROKER_HOST + broker_id}"
@@ -228,11 +243,11 @@ def _whole_loopback_answers() -> bool:
     return True
 
 
-def _is_free(port: int) -> bool:
+def _is_free(port: int, host: str = "127.0.0.1") -> bool:
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            trial.bind(("127.0.0.1", port))
+            trial.bind((host, port))
         except OSError:
             return False
     return True

@@ -6,10 +6,11 @@ it reads on its standard input (``KILL TERM STOP CONT``, one a line), and report
 output what has really happened (``started PID``, ``stopped``, ``continued``, ``exited STATUS``).
 The end of its input means that the harness has ended, even by SIGKILL: the child is killed at once.
 The child's own standard input has nothing in it, and ends with this guard. As a ``group`` the child
-leads a process group, which gets every signal; what is left of it when the child has ended is
-killed.
+leads a process group, which gets every signal. What else it has started, whatever session that is
+in, is stopped and continued with it, and what is left when the child has ended is killed: on Linux
+this guard is the parent of all that lose theirs.
 
-Only the parent can reap the child, so no signal can hit a reused process id.
+Only the parent can reap a child, so no signal that ends one can hit a reused process id.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ VERBS = {
     b"CONT": signal.SIGCONT,
 }
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 EXIT_NOT_STARTED = 127
 
 
@@ -76,9 +78,11 @@ def become(command: list[str], silence: int, output: int, guard: int) -> None:
 def reap(pid: int) -> bool:
     """Report every change of the child's state; return True once it has ended."""
     while True:
-        changed, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        changed, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
         if not changed:
             return False
+        if changed != pid:
+            continue  # it had lost its parent
         if os.WIFSTOPPED(status):
             report("stopped")
         elif os.WIFCONTINUED(status):
@@ -90,7 +94,7 @@ def reap(pid: int) -> bool:
 
 def watch(pid: int, wakeup: int, *, grouped: bool) -> None:
     """Execute verbs and report changes until the child has ended."""
-    signal_child = os.killpg if grouped else os.kill
+    signal_child = signal_family if grouped else os.kill
     pending = b""
     while not reap(pid):
         ready, _, _ = select.select([0, wakeup], [], [])
@@ -107,6 +111,52 @@ def watch(pid: int, wakeup: int, *, grouped: bool) -> None:
                 signal_child(pid, VERBS[line])
 
 
+def signal_family(pid: int, number: int) -> None:
+    """Send a signal to a group; pause and wake what its processes have started outside of it.
+
+    What a killed process has started is this guard's then, and is killed at the end.
+    """
+    os.killpg(pid, number)
+    if number in {signal.SIGSTOP, signal.SIGCONT}:
+        signal_outsiders(os.getpid(), pid, number)
+
+
+def signal_outsiders(parent: int, group: int, number: int) -> None:
+    """Send a signal to descendants outside of a group, parents first: stopped, they reap none."""
+    for child in children(parent):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(child) != group:
+                os.kill(child, number)
+        signal_outsiders(child, group, number)
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process; none where the system has no /proc."""
+    ids = []
+    for entry in os.scandir("/proc") if sys.platform == "linux" else ():
+        with contextlib.suppress(OSError):  # it has ended
+            if entry.name.isdecimal() and parent_of(entry.path) == pid:
+                ids.append(int(entry.name))
+    return ids
+
+
+def parent_of(process: str) -> int:
+    """Return the parent of a process, from the fields after its name (proc_pid_stat(5))."""
+    with open(f"{process}/stat", "rb") as stat:  # noqa: PTH123 - pathlib takes long to import
+        return int(stat.read().rpartition(b")")[2].split()[1])
+
+
+def kill_rest() -> None:
+    """Kill, and reap, what the child has left behind."""
+    while True:
+        for other in children(os.getpid()):
+            os.kill(other, signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
 def main() -> None:
     """Guard one child until the child or the harness ends."""
     wakeup, alarm = os.pipe()
@@ -114,6 +164,8 @@ def main() -> None:
     signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     grouped = sys.argv[1] == "group"
+    if grouped and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     pid = start(sys.argv[2], sys.argv[3:], grouped=grouped)
 
     def end(*_: object) -> None:
@@ -126,6 +178,7 @@ def main() -> None:
     if grouped:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left
             os.killpg(pid, signal.SIGKILL)
+        kill_rest()
 
 
 if __name__ == "__main__":

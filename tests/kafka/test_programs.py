@@ -16,6 +16,8 @@ from highwater.harness.runs.history import INSTANCES_TABLE, OUTPUTS_TABLE
 from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
 from highwater.harness.runs.store import Store
 from highwater.runtime.cluster_pool import ClusterPool
+from highwater.runtime.programs.instances import LOG_BYTES_MOST
+from tests.support.processes import GONE, status_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -40,6 +42,26 @@ def plan(*command: str) -> Plan:
 
 RIGHT = plan(sys.executable, str(APPS / "right.py"))
 WRONG = plan(sys.executable, str(APPS / "commits_first.py"))
+ASTRAY = msgspec.structs.replace(
+    plan(sys.executable, "-c", """
+import os, signal, subprocess, time
+from confluent_kafka import Consumer, Producer
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flush=True)
+servers = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
+consumer = Consumer({**servers, "group.id": "mine", "auto.offset.reset": "earliest"})
+consumer.subscribe([os.environ["HIGHWATER_IN"]])
+producer = Producer(servers)
+producer.produce(os.environ["HIGHWATER_OUT"], "good morning")
+producer.flush()
+while True:
+    consumer.poll(0.1)
+    print("x" * 100_000)
+"""),
+    steps=(),
+    duration_s=8.0,
+)  # fmt: skip
+"""It reads as another group, names no input, ignores SIGTERM, forks, and prints megabytes."""
 SILENT = msgspec.structs.replace(plan("sleep", "600"), steps=(), duration_s=2.0)
 ORDERS = [{"order": f"A-{n}", "note": "a|b"} | ({"sum": n} if n % 3 else {}) for n in range(400)]
 
@@ -73,7 +95,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> lis
         runs.append(pool.execute(fed(path / "orders.jsonl"), Store(path), stop=threading.Event()))
         runs.append(pool.execute(printing(), Store(path), stop=threading.Event()))
         patch.setattr("highwater.runtime.programs.ending.END_LIMIT_S", 5.0)
+        patch.setattr("highwater.runtime.programs.instances._TERM_S", 1.0)
         runs.append(pool.execute(SILENT, Store(path), stop=threading.Event()))
+        runs.append(pool.execute(ASTRAY, Store(path), stop=threading.Event()))
     return judge_all(runs, spark)
 
 
@@ -142,3 +166,17 @@ def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun
     assert any("has written nothing" in reason for reason in verdict.reasons)
     assert "is not known" in verdict.headline
     assert {verdict.counts[name] for name in ("lost-input", "unreached-input")} == {0}
+
+
+def test_of_a_program_that_goes_astray_it_is_said_how(judged: list[JudgedRun]) -> None:
+    run, verdict = judged[3].run, judged[3].verdict
+    assert verdict.verdict == "unknown"
+    said = " ".join(verdict.reasons)
+    assert "the program reads it as mine, and not as HIGHWATER_GROUP" in said
+    assert "names an input" in said
+    assert "The first: 'good morning'." in said
+    notes = [row["says"] for row in run.table("events/faults").to_pylist()]
+    assert any("ignored SIGTERM for 1 s, and was killed" in note for note in notes)
+    log = run.logs / "app-0.log"
+    assert log.stat().st_size < 3 * LOG_BYTES_MOST
+    assert status_of(int(log.read_text().split()[0])) in GONE

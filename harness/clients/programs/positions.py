@@ -2,13 +2,21 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import NotYetError, await_condition
-from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.client_config import Settings, consumer
 from highwater.harness.clients.tracked_consumer import committed_offsets
 from highwater.harness.runs.history import READ_UNCOMMITTED
 from highwater.harness.runs.plan import Plan, ProgramPlan
@@ -86,7 +94,7 @@ def await_end(
     except WaitTimeoutError as error:
         if not isinstance(error.seen, Progress):
             return [error.message]
-        return _why(plan, program, error.seen, limit_s)
+        return _why(plan, program, settings, error.seen, limit_s)
     finally:
         client.close()
         reader.close()
@@ -137,11 +145,47 @@ def _last_end(reader: Consumer, topic: str, partition: int, position: int | None
     return position if error is not None and error.code() == EOF else end
 
 
-def _why(plan: Plan, program: ProgramPlan, seen: Progress, limit_s: float) -> list[str]:
+def _why(
+    plan: Plan, program: ProgramPlan, settings: Settings, seen: Progress, limit_s: float
+) -> list[str]:
     if all(offset is None for offset in seen.committed.values()):
         never = f"Group {plan.group} has committed no position in {plan.topic.name}"
-        return [f"{never}: nothing shows that the program reads it as HIGHWATER_GROUP."]
+        return [f"{never}: {_instead(plan, settings)}."]
     if not seen.behind:
         output = program.out or "What the program prints"
         return [f"{output} did not stand still for {STILL_S:g} s within {limit_s:g} s."]
     return []
+
+
+def _instead(plan: Plan, settings: Settings) -> str:
+    """Return what a program does that does not commit positions in its input as its group."""
+    nothing = "nothing shows that the program reads it as HIGHWATER_GROUP"
+    of_consumers = consumer({})
+    with suppress(KafkaException):
+        admin = AdminClient({k: v for k, v in settings.items() if k not in of_consumers})
+        if topics := _topics(admin, plan.group):
+            return f"the group's positions are in {', '.join(topics)}"
+        members = admin.describe_consumer_groups([plan.group], request_timeout=_ASK_S)
+        assigned = {
+            place.topic
+            for member in members[plan.group].result().members
+            for place in member.assignment.topic_partitions
+        }
+        if plan.topic.name in assigned:
+            return "the program reads it, and commits nothing"
+        if assigned:
+            return f"the program reads {', '.join(sorted(assigned))}"
+        listed = () if plan.external else admin.list_consumer_groups(request_timeout=_ASK_S)
+        others = [group.group_id for group in listed.result().valid] if listed else []
+        for group in others:
+            if plan.topic.name in _topics(admin, group):
+                return f"the program reads it as {group}, and not as HIGHWATER_GROUP"
+    return nothing
+
+
+def _topics(admin: AdminClient, group: str) -> list[str]:
+    """Return the topics in which a group has committed positions."""
+    offsets = admin.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group)], request_timeout=_ASK_S
+    )
+    return sorted({place.topic for place in offsets[group].result().topic_partitions})

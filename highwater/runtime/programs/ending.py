@@ -32,6 +32,8 @@ def finish(
     problems = await_end(plan, program.plan, settings, program.printed, limit_s=END_LIMIT_S)
     problems += program.crashed()
     program.close()
+    for says in program.notes():
+        recorder.fault("step", "note", says)
     problems += record_exempt(program.plan, workload.inputs(), recorder)
     if not program.plan.out:
         nothing = f"The program has printed no line with {DONE} and an input."

@@ -4,9 +4,8 @@ An instance that ends by itself is started again, after a while that grows from 
 next. Each is a process group under a guard, which ends with the harness, and writes to
 ``logs/app-<instance>.log``, of which the first and the last part stay.
 
-In the arguments and in variables of ``--env``, ``{bootstrap}``, ``{in}``, ``{out}``, ``{group}``
-and ``{instance}`` are replaced. ``KAFKA_BOOTSTRAP_SERVERS``, ``HIGHWATER_IN``, ``HIGHWATER_OUT``,
-``HIGHWATER_GROUP`` and ``HIGHWATER_INSTANCE`` say the same.
+In the arguments and in variables of ``--env``, the names of ``_VARIABLES`` in braces are replaced,
+such as ``{bootstrap}``; each of these variables says the same. A port is an instance's own.
 """
 
 import os
@@ -17,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
+from highwater.clusters.core.addresses import free_ports
 from highwater.clusters.local.jvm_process import ChildProcess
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.waiting import await_condition
@@ -44,7 +44,9 @@ _VARIABLES: Final = {
     "out": "HIGHWATER_OUT",
     "group": "HIGHWATER_GROUP",
     "instance": "HIGHWATER_INSTANCE",
+    "port": "HIGHWATER_PORT",
 }
+"""Name of a placeholder to that of a variable."""
 
 RecordEvent = Callable[..., None]
 
@@ -60,6 +62,7 @@ class ProgramInstance:
 
     Attributes:
         crashes: how often it has ended by itself at its start, without a longer life between.
+        stubborn: whether SIGTERM did not end it when the run was over.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class ProgramInstance:
     ) -> None:
         self.number = number
         self.crashes = 0
+        self.stubborn = False
         self._command = command
         self._environment = environment
         self._log = log
@@ -158,7 +162,8 @@ class ProgramInstance:
             self._end = self._end or "closed"
         if child is not None:
             self.resume()
-            if not child.terminate(limit_s=_TERM_S):
+            self.stubborn = not child.terminate(limit_s=_TERM_S)
+            if self.stubborn:
                 child.kill()
             child.release()
         if self._thread.ident is not None:
@@ -245,8 +250,11 @@ class ProgramInstance:
 
     def _bound_log(self) -> None:
         """Remove the middle of an output that has become long: the program appends to it."""
-        if self._log.exists() and self._log.stat().st_size > LOG_BYTES_MOST:
+        size = self._log.stat().st_size if self._log.exists() else 0
+        if size > LOG_BYTES_MOST:
             os.truncate(self._log, LOG_BYTES_MOST // 2)
+            with self._log.open("a") as log:
+                log.write(f"\n[highwater: {size - LOG_BYTES_MOST // 2} bytes were removed here]\n")
 
 
 class RunningProgram:
@@ -275,8 +283,8 @@ class RunningProgram:
                 printed=self._printed[number] if self._printed else None,
                 record=recorder.instance,
             )
-            for number in range(program.instances)
-            for values in [_values(plan, program, bootstrap, number)]
+            for number, port in enumerate(free_ports(program.instances))
+            for values in [_values(plan, program, bootstrap, number, port)]
         )
 
     def running(self) -> Sequence[ProgramInstance]:
@@ -296,6 +304,15 @@ class RunningProgram:
     def printed(self) -> int:
         """Return how many lines about inputs its instances have printed so far."""
         return sum(lines.done for lines in self._printed)
+
+    def notes(self) -> list[str]:
+        """Return a sentence on each instance that did not end in order."""
+        return [
+            f"instance {instance.number} of the program ignored SIGTERM for {_TERM_S:g} s, and was"
+            " killed"
+            for instance in self.instances
+            if instance.stubborn
+        ]
 
     def check(self) -> None:
         """Return if every instance is supervised, and what it prints is read.
@@ -395,11 +412,14 @@ def resolved(command: Sequence[str], values: Mapping[str, str] = {}) -> tuple[st
     return str(Path(program).absolute()), *_filled(command[1:], values)
 
 
-def _values(plan: Plan, program: ProgramPlan, bootstrap: str, instance: int) -> dict[str, str]:
+def _values(
+    plan: Plan, program: ProgramPlan, bootstrap: str, instance: int, port: int
+) -> dict[str, str]:
     return {
         "bootstrap": bootstrap,
         "in": plan.topic.name,
         "out": program.out,
         "group": plan.group,
         "instance": str(instance),
+        "port": str(port),
     }

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +45,21 @@ FAMILY = [
     "sleep 60 & echo $! > {pid}; echo up; wait",
 ]
 """A program that forks."""
+DAEMONS = [
+    sys.executable,
+    "-c",
+    """
+import subprocess, sys, time
+leaves = "import subprocess as s; print(s.Popen(['sleep', '60'], stdout=s.DEVNULL).pid)"
+parent = subprocess.run([sys.executable, "-c", leaves], stdout=subprocess.PIPE, process_group=0)
+orphan = parent.stdout.decode()
+own = subprocess.Popen(["sleep", "60"], start_new_session=True).pid
+open("{pid}", "w").write(f"{{own}} {{orphan}}")
+print("up", flush=True)
+time.sleep(60)
+""",
+]
+"""A program with a child in a session of its own, and with another whose parent has ended."""
 Starter = Callable[[list[str]], ChildProcess]
 
 
@@ -180,30 +195,27 @@ def test_the_warden_imports_the_standard_library_alone() -> None:
     assert "\nfrom " not in source
 
 
-def family(log: Path, directory: Path) -> tuple[ChildProcess, int]:
-    """A process that leads a group, and the id of its child."""
+def family(
+    log: Path, directory: Path, command: Sequence[str] = FAMILY
+) -> tuple[ChildProcess, list[int]]:
+    """A process that leads a group, and the ids of what it has started."""
     file = directory / "pid"
     child = ChildProcess(
         "family",
-        [word.format(pid=file) for word in FAMILY],
+        [word.format(pid=file) for word in command],
         log=log,
         directory=directory,
         environment=os.environ,
         grouped=True,
     )
     await_up(log)
-    return child, int(file.read_text())
+    return child, [*map(int, file.read_text().split())]
 
 
 def test_a_group_gets_every_signal_and_nothing_of_it_is_left(log: Path, tmp_path: Path) -> None:
-    child, grandchild = family(log, tmp_path)
+    child, [grandchild] = family(log, tmp_path)
     child.pause()
-    await_condition(
-        lambda: status_of(grandchild),
-        lambda status: status == psutil.STATUS_STOPPED,
-        what="the whole group to stop",
-        limit_s=60,
-    )
+    await_status(grandchild, {psutil.STATUS_STOPPED})
     child.resume()
     child.kill()
     await_gone(grandchild)
@@ -211,7 +223,7 @@ def test_a_group_gets_every_signal_and_nothing_of_it_is_left(log: Path, tmp_path
 
 
 def test_what_a_leader_leaves_behind_is_killed(log: Path, tmp_path: Path) -> None:
-    child, grandchild = family(log, tmp_path)
+    child, [grandchild] = family(log, tmp_path)
     os.kill(child.pid, signal.SIGKILL)
     assert child.wait(60)
     await_gone(grandchild)
@@ -219,13 +231,43 @@ def test_what_a_leader_leaves_behind_is_killed(log: Path, tmp_path: Path) -> Non
 
 
 def test_a_group_ends_with_the_harness(log: Path, tmp_path: Path) -> None:
-    child, grandchild = family(log, tmp_path)
+    child, [grandchild] = family(log, tmp_path)
     child.release()
     await_gone(grandchild)
     assert child.wait(60)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives orphans to a guard")
+@pytest.mark.parametrize("end", ["kill", "release", "leader"])
+def test_what_has_left_the_group_is_paused_and_ends_with_it(
+    log: Path, tmp_path: Path, end: str
+) -> None:
+    child, others = family(log, tmp_path, DAEMONS)
+    child.pause()
+    for other in others:
+        await_status(other, {psutil.STATUS_STOPPED})
+    child.resume()
+    for other in others:
+        await_status(other, {psutil.STATUS_SLEEPING})
+    if end == "leader":
+        os.kill(child.pid, signal.SIGKILL)
+        assert child.wait(60)
+    else:
+        getattr(child, end)()
+    for other in others:
+        await_gone(other)
+    child.release()
+    assert child.wait(60)
+
+
 def await_gone(pid: int) -> None:
+    await_status(pid, GONE)
+
+
+def await_status(pid: int, expected: Collection[str]) -> None:
     await_condition(
-        lambda: status_of(pid), lambda status: status in GONE, what="its end", limit_s=60
+        lambda: status_of(pid),
+        lambda status: status in expected,
+        what=f"{pid} to be in {expected}",
+        limit_s=60,
     )

@@ -30,6 +30,10 @@ SHOWS = (
     "import os, sys; of = os.environ.get; "
     "print(sys.argv[1:], of('HIGHWATER_GROUP'), of('BROKERS'), flush=True); " + SLEEPS
 )
+SERVES = (
+    "import os, socket, sys, time; port = sys.argv[1]; assert port == os.getenv('HIGHWATER_PORT'); "
+    "listener = socket.create_server(('', int(port))); print(port, flush=True); time.sleep(60)"
+)
 Starter = Callable[..., RunningProgram]
 
 
@@ -107,9 +111,14 @@ def test_one_that_ignores_sigterm_is_killed(
     start: Starter, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(instances, "_TERM_S", 0.3)
-    program = start(STUBBORN)
+    program = start(STUBBORN, instances=2)
     assert not program.instances[0].terminate()
     await_events(run, (0, 1, "killed", -9))
+    program.close()
+    await_events(run, (1, 1, "closed", -9))
+    assert program.notes() == [
+        "instance 1 of the program ignored SIGTERM for 0.3 s, and was killed"
+    ]
 
 
 def test_sigterm_is_told_from_sigkill(start: Starter, run: Run) -> None:
@@ -125,6 +134,21 @@ def test_placeholders_and_variables_say_where_to_read_and_write(start: Starter, 
     assert log.startswith(f"{expected} orders-group tcp://127.0.0.1:9092")
 
 
+def test_each_instance_can_listen_on_a_port_of_its_own(start: Starter, run: Run) -> None:
+    program = start(SERVES, "{port}", instances=2)
+    program.instances[0].kill()
+    program.instances[0].start()
+    await_events(run, (0, 2, "started", None))
+    logs = [run.logs / f"app-{number}.log" for number in range(2)]
+    ports = await_condition(
+        lambda: [log.read_text().split() for log in logs],
+        lambda seen: [len(words) for words in seen] == [2, 1],
+        what="each instance to listen",
+        limit_s=60,
+    )
+    assert ports[0][0] == ports[0][1] != ports[1][0]
+
+
 def test_a_long_output_is_bounded(
     start: Starter, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +161,7 @@ def test_a_long_output_is_bounded(
         time.sleep(0.1)
     assert min(sizes[15:]) < 4 * most
     assert any(after < before for before, after in itertools.pairwise(sizes))
+    assert "bytes were removed here]" in (run.logs / "app-0.log").read_text()
 
 
 @pytest.mark.parametrize(

@@ -303,6 +303,15 @@ class Network(Protocol):
     def clients(self) -> list[str]:
         """Return the clients whose connections pass the relay now, such as ``producer-0``."""
 
+    def name_client(self, name: str, pid: int) -> None:
+        """Know a process, and what it starts, as a client of that name, from now on."""
+
+    def record_requests(self, topics: Collection[str], group: str) -> None:
+        """Tell the watcher of clients' requests that write to topics, or commit as a group.
+
+        Without topics that ends, and names of processes are forgotten.
+        """
+
 
 class CaughtMessages(Protocol):
     """The messages that one rule acts on."""

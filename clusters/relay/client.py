@@ -7,15 +7,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from highwater.clusters.core.addresses import Address
-from highwater.clusters.relay.event_loop import Route
 from highwater.clusters.relay.messages import MessageRule
-from highwater.clusters.relay.rules import RelayRule
+from highwater.clusters.relay.rules import RelayRule, Route
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 
 _ANSWER_S: Final = 10.0
@@ -126,10 +125,23 @@ class Relay:
         finally:
             self.drop(*numbers)
 
+    def name_client(self, name: str, pid: int) -> None:
+        """Know a process, and what it starts, as a client of that name, from now on."""
+        self._order("name", client=name, pid=pid)
+
+    def record(self, topics: Collection[str], group: str) -> None:
+        """Report clients' requests that write to topics, commit as a group or end transactions.
+
+        Args:
+            topics: names and ids.
+        """
+        self._order("record", topics=[*topics], group=group)
+
     def watch(self, watcher: Callable[[Row], None] | None) -> None:
         """Call ``watcher`` for everything that passes, on the relay's thread; None ends that."""
-        self._watcher = watcher
+        self._watcher = watcher or self._watcher
         self._order("watch", on=watcher is not None)
+        self._watcher = watcher
 
     def held_messages(self) -> list[Row]:
         """Return the messages held back so far, a row each."""

@@ -16,6 +16,7 @@ from highwater.clusters.relay.inspectors import (
     message_of,
 )
 from highwater.clusters.relay.messages import MessageInHand, Side
+from highwater.clusters.relay.request_log import RequestLog
 from highwater.clusters.relay.rules import Node, RelayRule, Users
 
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -68,6 +69,9 @@ class Host(Protocol):
     def repeat(self, connection: "RelayConnection", request: PendingRequest) -> None:
         """Send a request once more, on a connection of the relay's own."""
 
+    def request_log(self) -> RequestLog | None:
+        """Return a log of a client's requests; None if none is asked for."""
+
 
 class RelayConnection:
     """Two channels, and the nodes at their ends.
@@ -107,6 +111,7 @@ class RelayConnection:
         self.source = source
         self.users = users
         self._host = host
+        self._log = host.request_log() if users != "nodes" else None
         self._inspector: RequestInspector = (
             ZooKeeperRequestInspector(self) if zookeeper else RequestInspector(self)
         )
@@ -163,6 +168,20 @@ class RelayConnection:
     def note(self, kind: str, source: Node, target: Node, **facts: object) -> None:
         """Report an observation about the link."""
         self._host.note({"kind": kind, "source": source, "target": target, **facts})
+
+    def on_request(self, request: PendingRequest, *, has_answer: bool) -> None:
+        """Note a client's request that goes on."""
+        if self._log is not None:
+            self._log.passed(request, ends=self._ends, has_answer=has_answer)
+
+    def on_answer(self, request: PendingRequest, frame: bytearray) -> None:
+        """Note the answer to a client's request that goes on."""
+        if self._log is not None:
+            self._log.answered(request, frame, ends=self._ends)
+
+    @property
+    def _ends(self) -> Row:
+        return {"source": self.source, "target": self.server, "connection": self.number}
 
     # Single messages.
 
@@ -291,6 +310,8 @@ class RelayConnection:
 
     def close(self, *, reset: bool = False) -> None:
         """Close both ends; what is in hand is lost."""
+        if self._log is not None:
+            self._log.close(ends=self._ends)
         for channel in (self.requests, self.answers):
             for inspected in channel.in_hand:
                 self.on_event("lost", inspected)

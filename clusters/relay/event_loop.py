@@ -11,8 +11,7 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
@@ -20,13 +19,16 @@ from highwater.clusters.relay.channel import Channel
 from highwater.clusters.relay.connection import RelayConnection, Row
 from highwater.clusters.relay.inspectors import PendingRequest
 from highwater.clusters.relay.messages import MessageCatcher, MessageInHand, MessageRule, Side
+from highwater.clusters.relay.peers import owner
+from highwater.clusters.relay.request_log import RequestLog
 from highwater.clusters.relay.rules import (
     ANY_CLIENT,
     COORDINATION,
     Link,
     Node,
     RelayRule,
-    Users,
+    Route,
+    client_name,
     is_controller,
 )
 
@@ -48,36 +50,6 @@ _URGENT: Final = frozenset(
     )
 )
 """Events of messages in hand, which are reported at once and always; ``passed`` is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """An address on which the relay listens, and its target.
-
-    Attributes:
-        listen: host and port; port 0 is any free port.
-        upstream: host and port of the target node.
-        server: number of the target node.
-        source: number of the only node that uses this address; None if several do.
-        users: who uses it.
-        zookeeper: whether the protocol is ZooKeeper's.
-        alias: between ZooKeepers of an ensemble, whose bytes are not read, ``host:port`` of the
-            route back, where the source tells its address; None: it is another protocol.
-    """
-
-    listen: tuple[str, int]
-    upstream: tuple[str, int]
-    server: int
-    source: int | None = None
-    users: Users = "nodes"
-    zookeeper: bool = False
-    alias: str | None = None
-
-    @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> "Route":
-        """Decode a route from JSON."""
-        ends = {name: (plain[name][0], plain[name][1]) for name in ("listen", "upstream")}
-        return cls(**{**plain, **ends})
 
 
 class Loop:
@@ -112,6 +84,8 @@ class Loop:
         self._message_numbers = itertools.count(1)
         self._last_rows: dict[tuple[object, ...], Row] = {}
         self._watching = False
+        self._recorded: tuple[frozenset[str], str] = (frozenset(), "")
+        self._processes: dict[str, int] = {}
         self._lines: list[str] = []
         self._unsent = b""
         self._input = b""
@@ -176,6 +150,11 @@ class Loop:
         """Send a request once more, on a connection of the relay's own, when the first is sent."""
         self._repeats.append((connection, request))
 
+    def request_log(self) -> RequestLog | None:
+        """Return a log of a client's requests; None if none is asked for."""
+        topics, group = self._recorded
+        return RequestLog(topics, group, self._report) if topics else None
+
     def _send_copy(self, connection: RelayConnection, request: PendingRequest) -> None:
         copy = RelayConnection(
             self,
@@ -236,9 +215,23 @@ class Loop:
                 return {"bound": [self._listen(Route.of(route)) for route in order["routes"]]}
             except OSError as error:
                 return {"error": str(error)}
+        if verb == "clients":
+            return {"clients": self._clients()}
+        if verb == "count":
+            return {"connections": len(self._connections)}
+        self._follow(verb, order)
+        return {}
+
+    def _follow(self, verb: str, order: dict[str, Any]) -> None:
+        """Follow an order whose answer is that it was followed."""
         if verb == "watch":
             self._watching = order["on"]
             self._last_rows.clear()
+        if verb == "record":
+            self._recorded = frozenset(order["topics"]), order["group"]
+            self._processes.clear()
+        if verb == "name":
+            self._processes[client_name(order["client"])] = order["pid"]
         if verb == "add":
             self._rules[order["rule_id"]] = RelayRule.of(order["rule"])
         if verb == "catch":
@@ -250,9 +243,6 @@ class Loop:
             self._let_pass(order["rule_ids"], order["cause"], lose=order["lose"])
         if verb in {"add", "catch", "drop", "pass"}:
             self._apply_rules()
-        if verb == "clients":
-            return {"clients": self._clients()}
-        return {"connections": len(self._connections)} if verb == "count" else {}
 
     def _drop(self, rule_ids: Collection[int], cause: str) -> None:
         for rule_id in rule_ids:
@@ -336,12 +326,13 @@ class Loop:
         except OSError:
             return
         _prepare(client)
+        of_clients = route.users != "nodes"
         connection = RelayConnection(
             self,
             next(self._connection_numbers),
             client,
             server=route.server,
-            source=route.source,
+            source=owner(client, self._processes) if of_clients else route.source,
             users=route.users,
             zookeeper=route.zookeeper,
             alias=route.alias,

@@ -9,8 +9,10 @@ from typing import Final, NamedTuple, Protocol
 
 from highwater.clusters.relay import kafka_frames
 from highwater.clusters.relay.channel import InspectedFrame
-from highwater.clusters.relay.kafka_frames import FetchedPartition, Header, Properties
+from highwater.clusters.relay.kafka_frames import FetchedPartition, Header
 from highwater.clusters.relay.messages import MessageInHand, Side
+from highwater.clusters.relay.request_log import RECORDED
+from highwater.clusters.relay.request_properties import Properties, properties
 from highwater.clusters.relay.rules import Node, RelayRule, Users, client_name, is_controller
 
 _METADATA: Final = frozenset(("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"))
@@ -57,6 +59,12 @@ class InspectedConnection(Protocol):
     def on_message(self, inspected: InspectedFrame) -> None:
         """Report a message that goes on: in hand, the answer to one, beside or behind one."""
 
+    def on_request(self, request: "PendingRequest", *, has_answer: bool) -> None:
+        """Note a client's request that goes on."""
+
+    def on_answer(self, request: "PendingRequest", frame: bytearray) -> None:
+        """Note the answer to a client's request that goes on."""
+
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
         """Report an event of a message in hand."""
 
@@ -81,7 +89,7 @@ class PendingRequest:
     def properties(self) -> Properties:
         """Decode what a rule can name of it; nothing if it cannot be read."""
         try:
-            return kafka_frames.properties(self.frame, self.head)
+            return properties(self.frame, self.head)
         except (struct.error, IndexError, UnicodeDecodeError):
             return Properties()
 
@@ -184,6 +192,8 @@ class RequestInspector:
             return
         self._connection.on_message(inspected)
         if self._connection.of_client:
+            if note.head.api in RECORDED:
+                self._connection.on_request(note, has_answer=note in self.pending)
             return
         ends = source, self._connection.server
         if note.fetch is not None and not is_controller(ends[1]) and note.fetch.replica >= 0:
@@ -281,6 +291,10 @@ class AnswerInspector:
         if not isinstance(note, Answer):
             return
         connection.on_message(inspected)
+        if connection.of_client:
+            if note.request.head.api in RECORDED:
+                connection.on_answer(note.request, inspected.frame)
+            return
         if is_controller(connection.server):
             return
         follower = connection.follower

@@ -2,26 +2,18 @@
 
 Of most requests only the header is read; a Fetch, its answer up to the records, LeaderAndIsr and
 AlterPartition are decoded. kafka-python lacks the last two, and is too slow for every frame; the
-tests compare the rest with it, version by version. What a rule for single messages may ask for
-(``properties``) is decoded only when a rule does.
+tests compare the rest with it, version by version. ``request_properties`` has what is decoded of
+others where a rule for single messages, or the record of a program, asks for it.
 Layouts: Kafka's ``clients/src/main/resources/common/message/*.json``.
 """
 
 import base64
 import re
 import struct
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 PRODUCE: Final = 0
 FETCH: Final = 1
-OFFSET_COMMIT: Final = 8
-INIT_PRODUCER_ID: Final = 22
-ADD_PARTITIONS_TO_TXN: Final = 24
-ADD_OFFSETS_TO_TXN: Final = 25
-END_TXN: Final = 26
-WRITE_TXN_MARKERS: Final = 27
-TXN_OFFSET_COMMIT: Final = 28
 LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5
 UPDATE_METADATA: Final = 6
@@ -35,13 +27,11 @@ ZK_PING: Final = 11
 _HEADER = struct.Struct(">hhi")
 _FLEXIBLE_FETCH: Final = 12
 _TOPIC_IDS: Final = 13
-_BATCH_MAGIC, _BATCH_PRODUCER, _BATCH_EPOCH, _BATCH_V2 = 16, 43, 51, 2
-_NO_PRODUCER: Final = -1
 _REPLICA_IS_TAGGED: Final = 15
 _REPLICA_STATE: Final = 1
 _BROKER_CLIENT = re.compile(r"(?:raft-client-|broker-)?(\d+)(?:-(?:fetcher|txn-marker).*)?")
 _ISR_NODE = re.compile(rb"/brokers/topics/([^/]+)/partitions/(\d+)/state")
-_I8, _I16, _I32, _I64 = (struct.Struct(form) for form in (">b", ">h", ">i", ">q"))
+_I16, _I32, _I64 = (struct.Struct(form) for form in (">h", ">i", ">q"))
 
 Buffer = bytes | bytearray | memoryview
 
@@ -90,22 +80,6 @@ class LeadershipDecision(NamedTuple):
     leader: int
     epoch: int
     isr: list[int]
-
-
-class Properties(NamedTuple):
-    """The properties of a request that a rule for single messages can name.
-
-    Attributes:
-        transactional_id: None where the request has none.
-        producer_id: None where it has none.
-        epoch: the producer's where the request has one, else the leader's; None: neither.
-        partitions: topic (name or id) and number of each.
-    """
-
-    transactional_id: str | None = None
-    producer_id: int | None = None
-    epoch: int | None = None
-    partitions: tuple[tuple[str, int], ...] = ()
 
 
 class Cursor:
@@ -351,157 +325,6 @@ def has_answer(frame: Buffer, head: Header) -> bool:
     if head.version >= 3:  # noqa: PLR2004 - KIP-98
         cursor.name()
     return cursor.number(_I16) != 0
-
-
-def properties(frame: Buffer, head: Header) -> Properties:
-    """Decode what a rule can name of a request; nothing of requests that are not known here.
-
-    Raises:
-        struct.error, IndexError: the frame is not such a request.
-    """
-    if head.api == FETCH:
-        partitions = fetch(frame, head).partitions
-        epochs = {partition.epoch for partition in partitions} - {-1}
-        places = tuple((partition.topic, partition.partition) for partition in partitions)
-        return Properties(epoch=max(epochs, default=None), partitions=places)
-    if head.api in {ALTER_PARTITION, LEADER_AND_ISR}:
-        decode = alter_partition if head.api == ALTER_PARTITION else leader_and_isr
-        decided = decode(frame, head)
-        places = tuple((decision.topic, decision.partition) for decision in decided)
-        epoch = max((decision.epoch for decision in decided), default=None)
-        return Properties(epoch=epoch, partitions=places)
-    read = _READERS.get(head.api)
-    if read is None:
-        return Properties()
-    decode_body, flexible_since = read
-    cursor = Cursor(frame, head.body, flexible=head.version >= flexible_since)
-    cursor.tags()
-    return decode_body(cursor, head.version)
-
-
-def _produce(cursor: Cursor, version: int) -> Properties:
-    transactional_id = cursor.name() if version >= 3 else None  # noqa: PLR2004 - KIP-98
-    cursor.at += 6  # acks; timeout
-    places, producer_id, epoch = [], None, None
-    for _ in range(cursor.length(_I32)):
-        topic = cursor.topic(version)
-        for _ in range(cursor.length(_I32)):
-            places.append((topic, cursor.number(_I32)))
-            size = cursor.length(_I32)
-            if size >= _BATCH_EPOCH + 2 and cursor.data[cursor.at + _BATCH_MAGIC] == _BATCH_V2:
-                (number,) = _I64.unpack_from(cursor.data, cursor.at + _BATCH_PRODUCER)
-                if number != _NO_PRODUCER:
-                    producer_id = int(number)
-                    (epoch,) = _I16.unpack_from(cursor.data, cursor.at + _BATCH_EPOCH)
-            cursor.at += size
-            cursor.tags()
-        cursor.tags()
-    return Properties(transactional_id, producer_id, epoch, tuple(places))
-
-
-def _offset_commit(cursor: Cursor, version: int) -> Properties:
-    cursor.name()  # the group
-    if version >= 1:
-        cursor.at += 4  # generation
-        cursor.name()  # the member
-    if version >= 7:  # noqa: PLR2004 - KIP-345
-        cursor.name()
-    cursor.at += 8 * (2 <= version <= 4)  # noqa: PLR2004 - retention
-    places = []
-    for _ in range(cursor.length(_I32)):
-        topic = cursor.topic(version, ids_since=10)
-        for _ in range(cursor.length(_I32)):
-            places.append((topic, cursor.number(_I32)))
-            # offset; the leader's epoch; timestamp
-            cursor.at += 8 + 4 * (version >= 6) + 8 * (version == 1)  # noqa: PLR2004
-            cursor.name()  # metadata
-            cursor.tags()
-        cursor.tags()
-    return Properties(partitions=tuple(places))
-
-
-def _init_producer_id(cursor: Cursor, version: int) -> Properties:
-    transactional_id = cursor.name()
-    cursor.at += 4  # timeout
-    if version < 3:  # noqa: PLR2004 - KIP-360
-        return Properties(transactional_id)
-    return Properties(transactional_id, cursor.number(_I64), cursor.number(_I16))
-
-
-def _of_transaction(cursor: Cursor, version: int) -> Properties:
-    """Read what EndTxn and AddOffsetsToTxn begin with."""
-    del version
-    return Properties(cursor.name(), cursor.number(_I64), cursor.number(_I16))
-
-
-def _add_partitions(cursor: Cursor, version: int) -> Properties:
-    if version < 4:  # noqa: PLR2004 - from then on brokers ask for many transactions (KIP-890)
-        begins = _of_transaction(cursor, version)
-        return begins._replace(partitions=_numbers(cursor))
-    first = Properties()
-    places: list[tuple[str, int]] = []
-    for index in range(cursor.length(_I32)):
-        begins = _of_transaction(cursor, version)
-        first = begins if index == 0 else first
-        cursor.at += 1  # verify only
-        places += _numbers(cursor)
-        cursor.tags()
-    return first._replace(partitions=tuple(places))
-
-
-def _numbers(cursor: Cursor) -> tuple[tuple[str, int], ...]:
-    """Read an array of topics, each with an array of its partitions."""
-    places = []
-    for _ in range(cursor.length(_I32)):
-        topic = cursor.text()
-        places += [(topic, partition) for partition in cursor.ids()]
-        cursor.tags()
-    return tuple(places)
-
-
-def _txn_offset_commit(cursor: Cursor, version: int) -> Properties:
-    transactional_id = cursor.name()
-    cursor.name()  # the group
-    producer_id, epoch = cursor.number(_I64), cursor.number(_I16)
-    if version >= 3:  # noqa: PLR2004 - KIP-447
-        cursor.at += 4  # generation
-        cursor.name()  # the member
-        cursor.name()  # its instance
-    places = []
-    for _ in range(cursor.length(_I32)):
-        topic = cursor.text()
-        for _ in range(cursor.length(_I32)):
-            places.append((topic, cursor.number(_I32)))
-            cursor.at += 8 + 4 * (version >= 2)  # noqa: PLR2004 - offset; the leader's epoch
-            cursor.name()  # metadata
-            cursor.tags()
-        cursor.tags()
-    return Properties(transactional_id, producer_id, epoch, tuple(places))
-
-
-def _markers(cursor: Cursor, version: int) -> Properties:
-    producer_id = epoch = None
-    places: list[tuple[str, int]] = []
-    for _ in range(cursor.length(_I32)):
-        producer_id, epoch = cursor.number(_I64), cursor.number(_I16)
-        cursor.at += 1  # commit or abort
-        places += _numbers(cursor)
-        cursor.at += 4 + (version >= 2)  # noqa: PLR2004 - the coordinator's epoch; KIP-1228
-        cursor.tags()
-    return Properties(None, producer_id, epoch, tuple(places))
-
-
-_READERS: Final[dict[int, tuple[Callable[[Cursor, int], Properties], int]]] = {
-    PRODUCE: (_produce, 9),
-    OFFSET_COMMIT: (_offset_commit, 8),
-    INIT_PRODUCER_ID: (_init_producer_id, 2),
-    ADD_PARTITIONS_TO_TXN: (_add_partitions, 3),
-    ADD_OFFSETS_TO_TXN: (_of_transaction, 3),
-    END_TXN: (_of_transaction, 3),
-    WRITE_TXN_MARKERS: (_markers, 1),
-    TXN_OFFSET_COMMIT: (_txn_offset_commit, 3),
-}
-"""Reader of a request's body, and the first version that is flexible (KIP-482)."""
 
 
 def sender(head: Header, frame: Buffer) -> int | None:

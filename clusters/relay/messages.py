@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 from highwater.clusters.relay.apis import ANY_API
-from highwater.clusters.relay.kafka_frames import Header, Properties
+from highwater.clusters.relay.kafka_frames import Header
+from highwater.clusters.relay.request_properties import Properties
 from highwater.clusters.relay.rules import (
     ANY,
     ANY_BROKER,

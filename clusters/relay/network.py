@@ -11,7 +11,7 @@ clients always pass through it, and no rule concerns them unless they were asked
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import astuple, replace
 from typing import Any, Final
@@ -19,9 +19,8 @@ from typing import Any, Final
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.nodes.site import Site
 from highwater.clusters.relay.client import Relay
-from highwater.clusters.relay.event_loop import Route
 from highwater.clusters.relay.messages import MessageRule
-from highwater.clusters.relay.rules import CLIENT, COORDINATION, RelayRule, Users
+from highwater.clusters.relay.rules import CLIENT, COORDINATION, RelayRule, Route, Users
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
@@ -195,6 +194,18 @@ class RelayNetwork:
     def clients(self) -> list[str]:
         """Return the clients whose connections pass the relay now."""
         return [name.removeprefix(CLIENT) for name in self._relay.clients()]
+
+    def name_client(self, name: str, pid: int) -> None:
+        """Know a process, and what it starts, as a client of that name, from now on."""
+        self._relay.name_client(name, pid)
+
+    def record_requests(self, topics: Collection[str], group: str) -> None:
+        """Tell the watcher of clients' requests that write to topics, or commit as a group.
+
+        Without topics that ends, and names of processes are forgotten.
+        """
+        ids = {self.topic_id(topic) for topic in topics} - {""}
+        self._relay.record({*topics, *ids}, group)
 
     def watch(self, watcher: Callable[[Row], None] | None) -> None:
         """Call ``watcher`` for every message about replication, on the relay's own thread."""

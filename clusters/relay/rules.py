@@ -1,6 +1,6 @@
-"""Rules for the bytes between two nodes: plain data, shared by the harness and the relay."""
+"""Rules for the bytes between two nodes, and their ways: plain data for harness and relay."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Self
 
@@ -28,6 +28,36 @@ Users = Literal["nodes", "clients", "both"]
 
 Kind = Literal["cut", "reset", "slow", "hold"]
 HeldMessage = Literal["hw", "leadership", "isr"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """An address on which the relay listens, and its target.
+
+    Attributes:
+        listen: host and port; port 0 is any free port.
+        upstream: host and port of the target node.
+        server: number of the target node.
+        source: number of the only node that uses this address; None if several do.
+        users: who uses it.
+        zookeeper: whether the protocol is ZooKeeper's.
+        alias: between ZooKeepers of an ensemble, whose bytes are not read, ``host:port`` of the
+            route back, where the source tells its address; None: it is another protocol.
+    """
+
+    listen: tuple[str, int]
+    upstream: tuple[str, int]
+    server: int
+    source: int | None = None
+    users: Users = "nodes"
+    zookeeper: bool = False
+    alias: str | None = None
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Self:
+        """Decode a route from JSON."""
+        ends = {name: (plain[name][0], plain[name][1]) for name in ("listen", "upstream")}
+        return cls(**{**plain, **ends})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

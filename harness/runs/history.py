@@ -317,6 +317,32 @@ INSTANCES: Final = pa.schema(
 )
 """The lives of the instances of a program under test."""
 
+REQUESTS: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),  # when it passed the wire
+        pa.field("answered_ns", pa.int64()),  # when its answer did; null: never
+        pa.field("instance", pa.int32()),  # that sent it; null: it is not known
+        pa.field("source", pa.string(), nullable=False),  # client:app-0, or client:CLIENT-ID
+        pa.field("target", pa.int32(), nullable=False),  # a broker
+        pa.field("connection", pa.int32(), nullable=False),  # counts connections of the wire
+        # Produce to the output, OffsetCommit and TxnOffsetCommit of the group, EndTxn
+        pa.field("api", pa.string(), nullable=False),
+        pa.field("topic", pa.string()),  # null of EndTxn, as is the partition
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),  # to commit; or of the first record, as it was answered
+        pa.field("records", pa.int32()),  # of a Produce; null of formats before 0.11
+        pa.field("acks", pa.int32()),  # of a Produce; 0 has no answer
+        pa.field("commits", pa.bool_()),  # of an EndTxn; false: it aborts
+        pa.field("error", pa.int32()),  # Kafka's code; null without an answer
+        pa.field("transactional_id", pa.string()),
+        pa.field("producer_id", pa.int64()),
+        pa.field("epoch", pa.int32()),
+        pa.field("batch", pa.binary()),  # records that were refused, or never answered
+    ]
+)
+"""The requests of a program under test, and their answers, as they passed the wire: a row for each
+partition of a request."""
+
 ADDED: Final = frozenset(("op", "isolation", "removed", "step", "message", "controllers"))
 """Columns that runs recorded before them lack; all may be null."""
 
@@ -340,7 +366,12 @@ QUORUM_TABLE: Final = "events/quorum"
 DECIDED: Final = {DECISIONS_TABLE: DECISIONS, QUORUM_TABLE: QUORUM}
 OUTPUTS_TABLE: Final = "history/outputs"
 INSTANCES_TABLE: Final = "events/instances"
-OF_PROGRAM: Final = {OUTPUTS_TABLE: OUTPUTS, INSTANCES_TABLE: INSTANCES}
+REQUESTS_TABLE: Final = "events/requests"
+OF_PROGRAM: Final = {
+    OUTPUTS_TABLE: OUTPUTS,
+    INSTANCES_TABLE: INSTANCES,
+    REQUESTS_TABLE: REQUESTS,
+}
 WHERE_RECORDED: Final = {**DECIDED, GROUPS_TABLE: GROUPS, **OF_PROGRAM}
 """Tables that checkers read where a run has them; older runs do not."""
 

@@ -29,6 +29,7 @@ from highwater.harness.runs.history import (
     OPERATIONS_TABLE,
     OUTPUTS_TABLE,
     QUORUM_TABLE,
+    REQUESTS_TABLE,
     STEPS_TABLE,
     WIRE_TABLE,
 )
@@ -162,6 +163,10 @@ class Recorder:
     def instance(self, event: str, **row: object) -> None:
         """Record a row of ``INSTANCES``; on disk when this returns."""
         self._append_now(INSTANCES_TABLE, {"event": event, **row})
+
+    def request(self, row: dict[str, object]) -> None:
+        """Record a row of ``REQUESTS``, whose times are given."""
+        self._add(REQUESTS_TABLE, row)
 
     def wire(self, row: dict[str, object]) -> None:
         """Record a row of ``WIRE``, whose time is given."""

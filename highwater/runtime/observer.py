@@ -1,8 +1,9 @@
 """Records leader, ISR, LEO and HW of every replica while a run goes on."""
 
+import base64
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Self
 
 from highwater.clusters.core.interfaces import (
@@ -14,10 +15,11 @@ from highwater.clusters.core.interfaces import (
     UnreachableError,
 )
 from highwater.clusters.relay.apis import api_name
-from highwater.clusters.relay.rules import node_name
+from highwater.clusters.relay.rules import client_name, node_name
 from highwater.harness.base.errors import HarnessError
-from highwater.harness.runs.plan import Topic
+from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.recorder import Recorder
+from highwater.runtime.programs.instances import INSTANCE_CLIENT
 
 EVERY_S: Final = 0.1
 """Seconds between two looks at one broker. A window is open for half a second at least, so that
@@ -140,46 +142,67 @@ class Observer:
         return look
 
 
-def _message(row: Mapping[str, Any], names: Collection[str], topic: str) -> dict[str, object]:
+def _message(row: Mapping[str, Any], names: Mapping[str, str], topic: str) -> dict[str, object]:
     """Return a row of ``events/messages``: names instead of numbers and ids."""
     columns = {name: value for name, value in row.items() if name not in {"kind", "rule"}}
     ends = {name: node_name(row[name]) for name in ("source", "target")}
     columns |= {**ends, "api": api_name(row["api"])}
-    return columns | ({"topic": topic} if row["topic"] in names else {})
+    return columns | ({"topic": topic} if names.get(row["topic"]) == topic else {})
+
+
+def _request(row: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, object]:
+    """Return a row of ``events/requests``: names instead of numbers and ids."""
+    source = node_name(row["source"] or "")
+    instance = source.removeprefix(client_name(INSTANCE_CLIENT))
+    of_instance = instance != source and instance.isdecimal()
+    batch = row.get("batch")
+    columns = {name: value for name, value in row.items() if name != "kind"}
+    return columns | {
+        "source": source,
+        "instance": int(instance) if of_instance else None,
+        "api": api_name(row["api"]),
+        "topic": names.get(row.get("topic", "")),
+        "batch": None if batch is None else base64.b64decode(batch),
+    }
 
 
 @contextlib.contextmanager
 def wire_watched(
-    network: Network | None, topic: str, recorder: Recorder, zero_ns: int
+    network: Network | None, plan: Plan, recorder: Recorder, zero_ns: int
 ) -> Iterator[None]:
     """Record the traffic through the relay while the block lasts, if the cluster has a relay.
 
+    Topics other than that under test are left out, except of single messages.
+
     Args:
-        topic: the topic under test; other topics are left out, except of single messages.
         zero_ns: the monotonic clock at the run's start.
     """
     if network is None:
         yield
         return
-    names = {topic, network.topic_id(topic)}
+    topic, program = plan.topic.name, plan.program
+    topics = [topic, program.out] if program else [topic]
+    names = {**{network.topic_id(name): name for name in topics}, **{name: name for name in topics}}
 
     def watch(row: dict[str, Any]) -> None:
-        time_ns = row["time_ns"] - zero_ns
-        if row["kind"] == "message":
-            with contextlib.suppress(HarnessError):  # for the same reason
-                recorder.message(_message(row, names, topic) | {"time_ns": time_ns})
-            return
-        if row.get("topic", topic) not in names:
-            return
-        columns = {name: value for name, value in row.items() if name != "what"}
-        if "topic" in columns:
-            columns["topic"] = topic
+        timed = {name: row[name] - zero_ns for name in ("time_ns", "answered_ns") if row.get(name)}
         with contextlib.suppress(HarnessError):  # the recorder has reported it to the run
-            recorder.wire({**columns, "time_ns": time_ns})
+            if row["kind"] == "message":
+                recorder.message(_message(row, names, topic) | timed)
+            elif row["kind"] == "request":
+                if row.get("topic", topic) in names:
+                    recorder.request(_request(row, names) | timed)
+            elif names.get(row.get("topic", topic)) == topic:
+                columns = {name: value for name, value in row.items() if name != "what"}
+                columns |= {"topic": topic} if "topic" in row else {}
+                recorder.wire(columns | timed)
 
     network.watch(watch)
+    if program is not None and plan.wire_clients:
+        network.record_requests([program.out], plan.group)
     try:
         yield
     finally:
         with contextlib.suppress(HarnessError):  # a wire that is gone reports nothing more
+            network.record_requests([], "")
             network.watch(None)

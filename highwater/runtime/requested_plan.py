@@ -21,6 +21,7 @@ _OF_APPS: Final = Plan(
     workload=PROGRAM_WORKLOAD,
     nemesis=("app-kill",),
     duration_s=30.0,
+    wire_clients=True,
 )
 
 

@@ -133,7 +133,7 @@ def conduct(
         program = _program(plan, run, cluster, recorder)
         nemesis = Nemesis(cluster, fault_log, plan.topic, levels(plan), stop.is_set, program)
         with (
-            wire_watched(cluster.network, plan.topic.name, recorder, clock.zero_ns),
+            wire_watched(cluster.network, plan, recorder, clock.zero_ns),
             Observer(cluster, recorder, plan.topic) as observer,
             program or contextlib.nullcontext(),
             RunningWorkload(
@@ -198,7 +198,9 @@ def _recorder(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> Recorder:
 def _program(plan: Plan, run: Run, cluster: Cluster, recorder: Recorder) -> RunningProgram | None:
     if plan.program is None:
         return None
-    return RunningProgram(plan, plan.program, cluster.bootstrap, recorder, run.logs)
+    network = cluster.network if plan.wire_clients else None
+    named = {} if network is None else {"named": network.name_client}
+    return RunningProgram(plan, plan.program, cluster.bootstrap, recorder, run.logs, **named)
 
 
 def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, keeper: StatusKeeper) -> None:

@@ -48,7 +48,11 @@ _VARIABLES: Final = {
 }
 """Name of a placeholder to that of a variable."""
 
+INSTANCE_CLIENT: Final = "app-"
+"""What the name of an instance as a client of the wire begins with; its number follows."""
+
 RecordEvent = Callable[..., None]
+NameClient = Callable[[str, int], object]
 
 
 class ProgramInstance:
@@ -59,8 +63,10 @@ class ProgramInstance:
         log: file that gets its output.
         printed: reads its output, where that tells what it has done.
         record: gets the rows of ``harness.runs.history.INSTANCES``.
+        named: gets its name as a client and the process from which all of its own descend.
 
     Attributes:
+        client: its name as a client of the wire.
         crashes: how often it has ended by itself at its start, without a longer life between.
         stubborn: whether SIGTERM did not end it when the run was over.
     """
@@ -74,8 +80,10 @@ class ProgramInstance:
         log: Path,
         printed: PrintedLines | None = None,
         record: RecordEvent,
+        named: NameClient,
     ) -> None:
         self.number = number
+        self.client = f"{INSTANCE_CLIENT}{number}"
         self.crashes = 0
         self.stubborn = False
         self._command = command
@@ -83,6 +91,7 @@ class ProgramInstance:
         self._log = log
         self._printed = printed
         self._record = record
+        self._named = named
         self._life = 0
         self._child: ChildProcess | None = None
         self._end = ""
@@ -224,13 +233,14 @@ class ProgramInstance:
             self._end = ""
             self._begun_s = time.monotonic()
             self._child = ChildProcess(
-                f"app-{self.number}",
+                self.client,
                 self._command,
                 log=self._printed.pipe if self._printed else self._log,
                 directory=Path.cwd(),
                 environment=self._environment,
                 grouped=True,
             )
+            self._named(self.client, self._child.guard_pid)
             self._note("started")
             return self._child
 
@@ -263,13 +273,21 @@ class RunningProgram:
     Args:
         bootstrap: where clients reach the brokers.
         logs: folder of the run that gets the instances' output.
+        named: as of ``ProgramInstance``.
 
     Attributes:
         plan: of the program.
     """
 
     def __init__(
-        self, plan: Plan, program: ProgramPlan, bootstrap: str, recorder: Recorder, logs: Path
+        self,
+        plan: Plan,
+        program: ProgramPlan,
+        bootstrap: str,
+        recorder: Recorder,
+        logs: Path,
+        *,
+        named: NameClient = lambda _name, _pid: None,
     ) -> None:
         self.plan = program
         logs.mkdir(exist_ok=True)
@@ -282,6 +300,7 @@ class RunningProgram:
                 log=_log(logs, number),
                 printed=self._printed[number] if self._printed else None,
                 record=recorder.instance,
+                named=named,
             )
             for number, port in enumerate(free_ports(program.instances))
             for values in [_values(plan, program, bootstrap, number, port)]

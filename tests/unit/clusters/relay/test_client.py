@@ -18,8 +18,7 @@ import pytest
 
 from highwater.clusters.relay import kafka_frames
 from highwater.clusters.relay.client import Relay
-from highwater.clusters.relay.event_loop import Route
-from highwater.clusters.relay.rules import COORDINATION, RelayRule, between
+from highwater.clusters.relay.rules import COORDINATION, RelayRule, Route, between
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from tests.support.processes import GONE, status_of
@@ -373,7 +372,7 @@ def test_the_wire_ends_with_the_harness(how: signal.Signals) -> None:
     script = textwrap.dedent(
         """
         import signal, time
-        from highwater.clusters.relay.event_loop import Route
+        from highwater.clusters.relay.rules import Route
         from highwater.clusters.relay.client import Relay
         from highwater.clusters.relay.rules import RelayRule
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored

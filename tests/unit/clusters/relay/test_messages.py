@@ -12,9 +12,8 @@ import pytest
 from highwater.clusters.relay import kafka_frames
 from highwater.clusters.relay.apis import APIS
 from highwater.clusters.relay.client import Relay
-from highwater.clusters.relay.event_loop import Route
 from highwater.clusters.relay.messages import MessageRule
-from highwater.clusters.relay.rules import RelayRule, out_of
+from highwater.clusters.relay.rules import RelayRule, Route, out_of
 from highwater.harness.base.waiting import await_condition
 from tests.unit.clusters.relay.test_client import SOON_S, is_silent
 

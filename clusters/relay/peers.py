@@ -1,0 +1,89 @@
+"""Which process is at the other end of a connection of this machine, as Linux knows it.
+
+Elsewhere, in other namespaces of the network, and of other users nothing is known.
+"""
+
+import contextlib
+import socket
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+_PROCESSES: Final = Path("/proc")
+_ANSWER_S: Final = 1.0
+_REQUEST: Final = struct.Struct("=IHHIIBBBBI")
+"""Headers of Netlink and of a question for one socket (sock_diag(7)); its ends follow."""
+_ENDS: Final = struct.Struct("!HH16s16sIII")
+_BY_FAMILY, _IS_REQUEST, _SOCK_DIAG, _ANY = 20, 1, 4, 0xFFFFFFFF
+_INODE: Final = struct.Struct("=I")
+_INODE_AT: Final = 84
+"""In the answer; one without a socket is shorter."""
+
+End = tuple[str, int]
+"""An IPv4 address and a port."""
+
+
+def owner(connection: socket.socket, roots: Mapping[str, int]) -> str | None:
+    """Return the name of the process that has the other end of a connection, or its descendant.
+
+    Args:
+        roots: name to process.
+    """
+    inode = _inode(connection.getpeername(), connection.getsockname()) if roots else 0
+    if not inode:
+        return None
+    children = _children()
+    for name, root in roots.items():
+        if any(_has(pid, inode) for pid in _family(root, children)):
+            return name
+    return None
+
+
+def _inode(end: End, other: End) -> int:
+    """Return the inode of the socket with one end of a connection; 0 if it is not known."""
+    if sys.platform != "linux":
+        return 0
+    hosts = (socket.inet_aton(host) for host, _ in (end, other))
+    ends = _ENDS.pack(end[1], other[1], *hosts, 0, _ANY, _ANY)
+    size = _REQUEST.size + len(ends)
+    family = (socket.AF_INET, socket.IPPROTO_TCP, 0, 0, _ANY)
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _SOCK_DIAG) as kernel,
+    ):
+        kernel.settimeout(_ANSWER_S)
+        kernel.send(_REQUEST.pack(size, _BY_FAMILY, _IS_REQUEST, 0, 0, *family) + ends)
+        answer = kernel.recv(1 << 12)
+        if len(answer) >= _INODE_AT + _INODE.size:
+            return int(_INODE.unpack_from(answer, _INODE_AT)[0])
+    return 0
+
+
+def _children() -> dict[int, list[int]]:
+    children: dict[int, list[int]] = {}
+    with contextlib.suppress(OSError):
+        for entry in _PROCESSES.iterdir():
+            with contextlib.suppress(OSError):  # it has ended
+                if entry.name.isdecimal():
+                    # The name of a program, in brackets, may have anything in it: proc_pid_stat(5).
+                    fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+                    children.setdefault(int(fields[1]), []).append(int(entry.name))
+    return children
+
+
+def _family(root: int, children: Mapping[int, list[int]]) -> Iterator[int]:
+    yield root
+    for child in children.get(root, ()):
+        yield from _family(child, children)
+
+
+def _has(pid: int, inode: int) -> bool:
+    """Return whether a process has a socket open."""
+    with contextlib.suppress(OSError):
+        for entry in (_PROCESSES / str(pid) / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                if str(entry.readlink()) == f"socket:[{inode}]":
+                    return True
+    return False

@@ -1,0 +1,146 @@
+"""What the wire reports of a program's requests, each when it is answered or never can be.
+
+A row has a request and one of its partitions; an EndTxn, which has none, one row. The records of a
+Produce that was not answered, or refused, are in it, so that it can be told which outputs they are.
+"""
+
+import base64
+import struct
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from highwater.clusters.relay.kafka_frames import PRODUCE, Header
+from highwater.clusters.relay.request_properties import (
+    END_TXN,
+    OFFSET_COMMIT,
+    TXN_OFFSET_COMMIT,
+    AnsweredPartition,
+    Properties,
+    answered,
+)
+
+RECORDED: Final = frozenset((PRODUCE, OFFSET_COMMIT, TXN_OFFSET_COMMIT, END_TXN))
+_BATCH_BYTES_MOST: Final = 1 << 18
+_NOWHERE: Final = ("", 0)
+"""Where the error of a request without partitions stands in its answer."""
+
+Row = dict[str, Any]
+
+
+class ClientRequest(Protocol):
+    """The part of a request that is used here."""
+
+    head: Header
+    frame: bytearray
+
+    def properties(self) -> Properties:
+        """Decode its properties; nothing if it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Passed:
+    """A request that went on, and has no answer yet."""
+
+    time_ns: int
+    properties: Properties
+
+
+class RequestLog:
+    """The requests of one connection.
+
+    Args:
+        topics: names and ids of topics of which a Produce is reported.
+        group: whose commits are reported.
+        report: gets the rows.
+    """
+
+    def __init__(self, topics: Collection[str], group: str, report: Callable[[Row], None]) -> None:
+        self._topics = topics
+        self._group = group
+        self._report = report
+        self._open: dict[ClientRequest, _Passed] = {}
+
+    def passed(self, request: ClientRequest, *, ends: Row, has_answer: bool) -> None:
+        """Note a request that goes on.
+
+        Args:
+            ends: columns that say from where and to where.
+        """
+        properties = request.properties()
+        concerned = (
+            request.head.api == END_TXN
+            or properties.group == self._group
+            or any(topic in self._topics for topic, _ in properties.partitions)
+        )
+        if not concerned:
+            return
+        passed = _Passed(time_ns=time.monotonic_ns(), properties=properties)
+        if has_answer:
+            self._open[request] = passed
+        else:
+            self._write(request, passed, ends, [], None)
+
+    def answered(self, request: ClientRequest, frame: bytearray, *, ends: Row) -> None:
+        """Report a request whose answer goes on."""
+        passed = self._open.pop(request, None)
+        if passed is None:
+            return
+        try:
+            partitions = answered(frame, request.head)
+        except (struct.error, IndexError):
+            partitions = []
+        self._write(request, passed, ends, partitions, time.monotonic_ns())
+
+    def close(self, *, ends: Row) -> None:
+        """Report the requests that never were answered: their connection is closed."""
+        while self._open:
+            request, passed = self._open.popitem()
+            self._write(request, passed, ends, [], None)
+
+    def _write(
+        self,
+        request: ClientRequest,
+        passed: _Passed,
+        ends: Row,
+        answers: list[AnsweredPartition],
+        answered_ns: int | None,
+    ) -> None:
+        seen = passed.properties
+        common = {
+            "kind": "request",
+            **ends,
+            "api": request.head.api,
+            "time_ns": passed.time_ns,
+            "answered_ns": answered_ns,
+            "acks": seen.acks,
+            "commits": seen.commits,
+            "transactional_id": seen.transactional_id,
+            "producer_id": seen.producer_id,
+            "epoch": seen.epoch,
+        }
+        by_place = {(answer.topic, answer.partition): answer for answer in answers}
+        for number, place in enumerate(seen.partitions or [_NOWHERE]):
+            answer = by_place.get(place)
+            row = {"topic": place[0], "partition": place[1]} if seen.partitions else {}
+            if answer is not None:
+                row |= {"error": answer.error, "offset": answer.offset}
+            if seen.offsets:
+                row |= {"offset": seen.offsets[number]}
+            if seen.batches and place[0] in self._topics:
+                row |= _records(request, seen, number, answer)
+            if seen.offsets or not seen.batches or place[0] in self._topics:
+                self._report({**common, **row})
+
+
+def _records(
+    request: ClientRequest, seen: Properties, number: int, answer: AnsweredPartition | None
+) -> Row:
+    """Return the columns about the records of a partition, and the records if they failed."""
+    batch = seen.batches[number]
+    row: Row = {"records": batch.records}
+    if seen.acks and (answer is None or answer.error):
+        end = min(batch.end, batch.begin + _BATCH_BYTES_MOST)
+        row["batch"] = base64.b64encode(request.frame[batch.begin : end]).decode()
+    return row

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import sys
 
-NAMES = ("kafka_log", "judge", "recording", "startup", "plugin", "model", "wire", "reports")
+NAMES = ("kafka_log", "judge", "recording", "startup", "plugin", "model", "wire", "apps", "reports")
 
 
 def main(names: list[str]) -> int:

@@ -115,6 +115,11 @@ def read_file(
         yield _findings([Damage(kind="corrupt", position=size, error=error)], where)
 
 
+def read_bytes(data: bytes, where: Segment) -> Iterator[pa.RecordBatch]:
+    """Yield the same from batches in memory."""
+    yield from _read(memoryview(data), where, 0, len(data))
+
+
 def _read(
     data: memoryview, where: Segment, start: int, stop: int, file: int | None = None
 ) -> Iterator[pa.RecordBatch]:

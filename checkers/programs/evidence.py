@@ -15,6 +15,7 @@ from highwater.checkers.programs.facts import (
     Output,
     Position,
     ProgramFacts,
+    ProgramRequest,
     Trouble,
     position_at,
 )
@@ -22,6 +23,7 @@ from highwater.checkers.programs.habits import Habits
 from highwater.checkers.programs.outcomes import LOST
 from highwater.checkers.programs.output_log import LogCopy, OutputLog
 from highwater.checkers.programs.output_times import OutputTimes
+from highwater.checkers.programs.requests import ProgramRequests
 from highwater.checkers.run_files import RunFiles
 from highwater.harness.runs.history import OK, OPERATIONS_TABLE, SEND
 from highwater.harness.runs.plan import Guarantee
@@ -76,6 +78,8 @@ class InputEvidence:
         stray: its output on a disk, which readers of committed records are not given.
         sent_ns: when it was acknowledged; None if it was not.
         following: the next input of its partition that has an output.
+        committed_by: function from a commit to the request that made it, if the wire knows it.
+        unwritten: requests with an output of it that were refused, or never answered.
     """
 
     name: str
@@ -96,6 +100,8 @@ class InputEvidence:
     stray: LogCopy | None = None
     sent_ns: int | None = None
     following: FollowingInput | None = None
+    committed_by: Callable[[Position], ProgramRequest | None] = lambda _: None
+    unwritten: Sequence[ProgramRequest] = ()
 
     @property
     def passed(self) -> Position | None:
@@ -126,6 +132,8 @@ def evidence_of(
     names = [row["value"] for row in rows]
     committed, log, times = facts.outputs_of(names), OutputLog.of(case, facts), OutputTimes(facts)
     habits = Habits.of(case, facts, times, log)
+    requests = ProgramRequests.of(case, facts.program)
+    unwritten = requests.failed(names)
     sent = _Sent(case, facts)
 
     def evidence(row: Row) -> InputEvidence:
@@ -138,7 +146,7 @@ def evidence_of(
             offset=offset,
             outcome=row["outcome"],
             guarantee=facts.program.guarantee,
-            outputs=committed.get(name, ()),
+            outputs=[o._replace(by=requests.written_by(o)) for o in committed.get(name, ())],
             withdrawn=lost and any(copy.transactional for copy in copies),
             stray=next((copy for copy in copies if lost and _is_stray(copy, facts)), None),
             transactional=all(copy.transactional for copy in copies) if copies else None,
@@ -153,6 +161,8 @@ def evidence_of(
             habits=habits,
             sent_ns=sent.acknowledged_ns(name),
             following=sent.following(partition, times.following(partition, offset)),
+            committed_by=partial(requests.committed_by, partition),
+            unwritten=unwritten.get(name, ()),
         )
 
     return evidence

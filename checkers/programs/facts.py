@@ -31,6 +31,51 @@ _FAULTS: Final = "events/faults"
 _OF_INSTANCES: Final = frozenset(("app-kill", "app-pause", "app-stop", "app-scale"))
 
 
+_ERRORS: Final = {
+    6: "NOT_LEADER_OR_FOLLOWER",
+    7: "REQUEST_TIMED_OUT",
+    10: "MESSAGE_TOO_LARGE",
+    18: "RECORD_LIST_TOO_LARGE",
+    19: "NOT_ENOUGH_REPLICAS",
+    20: "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    22: "ILLEGAL_GENERATION",
+    25: "UNKNOWN_MEMBER_ID",
+    27: "REBALANCE_IN_PROGRESS",
+    45: "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    47: "INVALID_PRODUCER_EPOCH",
+    87: "INVALID_RECORD",
+    90: "PRODUCER_FENCED",
+}
+
+
+class ProgramRequest(NamedTuple):
+    """A request of the program, in nanoseconds since the run's start.
+
+    Attributes:
+        answered_ns: None if it was never answered.
+        instance: None if it is not known.
+        error: Kafka's code; 0: it was done; None without an answer.
+    """
+
+    time_ns: int
+    answered_ns: int | None
+    instance: int | None
+    error: int | None
+
+    @property
+    def sender(self) -> str:
+        """The instance that sent it, such as ``instance 1``."""
+        return "the program" if self.instance is None else f"instance {self.instance}"
+
+    @property
+    def answer(self) -> str:
+        """The end of a sentence about it: ``was never answered``."""
+        if self.error is None:
+            return "was never answered" if self.answered_ns is None else "was answered"
+        refused = f"was refused: {_ERRORS.get(self.error, f'error {self.error}')}"
+        return refused if self.error else "was acknowledged"
+
+
 class Position(NamedTuple):
     """A committed offset of one partition.
 
@@ -46,11 +91,17 @@ class Position(NamedTuple):
 
 
 class Output(NamedTuple):
-    """An output, since the run's start in nanoseconds, and where it is."""
+    """An output, since the run's start in nanoseconds, and where it is.
+
+    Attributes:
+        by: the request that wrote it, if the wire knows it; it is answered when its sender learned
+            that the output is written.
+    """
 
     time_ns: int
     partition: int
     offset: int
+    by: ProgramRequest | None = None
 
 
 class InstanceEvent(NamedTuple):

@@ -9,8 +9,14 @@ from typing import Any, Final
 from highwater.checkers.core.anomaly_kinds import MISTAKE
 from highwater.checkers.groups.events import FOREVER
 from highwater.checkers.programs.evidence import InputEvidence, interrupted
+from highwater.checkers.programs.facts import ProgramRequest
 from highwater.checkers.programs.mistakes import Mistake
-from highwater.harness.runs.history import INSTANCES_TABLE, OPERATIONS_TABLE, OUTPUTS_TABLE
+from highwater.harness.runs.history import (
+    INSTANCES_TABLE,
+    OPERATIONS_TABLE,
+    OUTPUTS_TABLE,
+    REQUESTS_TABLE,
+)
 from highwater.harness.runs.store import COORDINATORS_FOLDER
 from highwater.harness.runs.verdict import Witness
 
@@ -20,6 +26,7 @@ _SOURCES: Final = {
     "acknowledged": OPERATIONS_TABLE,
     "committed": COORDINATORS_FOLDER,
     "output": OUTPUTS_TABLE,
+    "answered": REQUESTS_TABLE,
     MISTAKE: "judge",
 }
 
@@ -60,13 +67,12 @@ def _steps(evidence: InputEvidence) -> Iterator[Step]:
     if evidence.sent_ns is not None:
         says = f"{evidence.name} was acknowledged at offset {evidence.offset}."
         yield _step("producer", "acknowledged", evidence.sent_ns, says)
-    for output in evidence.outputs:
-        says = f"An output of it was written at offset {output.offset} of {output.partition}."
-        yield _step("program", "output", output.time_ns, says)
+    yield from _written(evidence)
     before = [commit for commit in evidence.commits or () if commit.offset <= evidence.offset]
     for commit in (*before[-1:], *([evidence.passed] if evidence.passed else [])):
         says = f"The group's position was committed: {commit.offset}."
-        yield _step("program", "committed", commit.time_ns, says)
+        request = evidence.committed_by(commit)
+        yield _step(_sender(request), "committed", commit.time_ns, says)
     first, last = _span(evidence, evidence.sent_ns or 0)
     near = [event for event in evidence.events if first <= event.time_ns <= last]
     for event in near:
@@ -74,6 +80,23 @@ def _steps(evidence: InputEvidence) -> Iterator[Step]:
         says = f"instance {event.instance} {what}" if what else interrupted(event)
         says = f"{says[:1].upper()}{says[1:]}."
         yield _step(f"instance {event.instance}", event.event, event.time_ns, says)
+
+
+def _written(evidence: InputEvidence) -> Iterator[Step]:
+    """Yield the outputs, what the program learned about them, and those that are in no log."""
+    for output in evidence.outputs:
+        says = f"An output of it was written at offset {output.offset} of {output.partition}."
+        yield _step(_sender(output.by), "output", output.time_ns, says)
+        if output.by is not None and output.by.answered_ns is not None:
+            says = f"This output was acknowledged to {output.by.sender}."
+            yield _step("wire", "answered", output.by.answered_ns, says)
+    for request in evidence.unwritten:
+        says = f"A Produce with an output of it, by {request.sender}, {request.answer}."
+        yield _step("wire", "answered", request.time_ns, says)
+
+
+def _sender(request: ProgramRequest | None) -> str:
+    return "program" if request is None else request.sender.removeprefix("the ")
 
 
 def _span(evidence: InputEvidence, since_ns: int) -> tuple[int, int]:

@@ -204,7 +204,7 @@ class RelayNetwork:
 
         Without topics that ends, and names of processes are forgotten.
         """
-        ids = {self.topic_id(topic) for topic in topics} - {""}
+        ids = {self.topic_id(topic) for topic in topics if topic} - {""}
         self._relay.record({*topics, *ids}, group)
 
     def watch(self, watcher: Callable[[Row], None] | None) -> None:

@@ -1,4 +1,4 @@
-"""Which process is at the other end of a connection of this machine, as Linux knows it.
+"""The process at the other end of a connection of this machine, as Linux knows it.
 
 Elsewhere, in other namespaces of the network, and of other users nothing is known.
 """

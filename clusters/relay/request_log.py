@@ -1,4 +1,4 @@
-"""What the wire reports of a program's requests, each when it is answered or never can be.
+"""Reports of a program's requests by the wire, each when it is answered or never can be.
 
 A row has a request and one of its partitions; an EndTxn, which has none, one row. The records of a
 Produce that was not answered, or refused, are in it, so that it can be told which outputs they are.

@@ -1,4 +1,4 @@
-"""The properties of requests, and of the answers to a program; decoded where somebody asks.
+"""The properties of requests, and of the answers to a program; decoded only where asked for.
 
 A rule for single messages names them, and a program under test is judged by them. Layouts: as of
 ``kafka_frames``.

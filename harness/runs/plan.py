@@ -558,6 +558,7 @@ def _of_options(plan: Plan) -> Plan:
         nemesis=plan.nemesis,
         duration_s=plan.duration_s,
         seed=plan.seed,
+        wire_clients=plan.external is None,
         program=plan.program,
     )
 

@@ -12,6 +12,7 @@ from highwater.cli.external import ConfirmOption, InventoryOption, LikeOption
 from highwater.cli.options.common import (
     DEFAULT_STORE,
     JsonOption,
+    MessageOption,
     StoreOption,
     group_of,
     spark_options,
@@ -33,15 +34,7 @@ _FIRST = ("kafka", "story", "nemesis", "duration", "seed")
 def run(  # noqa: PLR0913 - a command's options are its arguments
     *,
     given: dict[str, Any],
-    message: Annotated[
-        list[str] | None,
-        Option(
-            help="A message to hold, drop, repeat or delay, in the words of docs/wire.md:"
-            " 'hold EndTxn client:*>broker-1 at=2s for=5s'. As often as needed, instead of a"
-            " nemesis.",
-            show_default=False,
-        ),
-    ] = None,
+    message: MessageOption = None,
     file: Annotated[
         Path | None,
         Option(

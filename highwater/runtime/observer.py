@@ -181,7 +181,7 @@ def wire_watched(
         yield
         return
     topic, program = plan.topic.name, plan.program
-    topics = [topic, program.out] if program else [topic]
+    topics = [topic, program.out] if program and program.out else [topic]
     names = {**{network.topic_id(name): name for name in topics}, **{name: name for name in topics}}
 
     def watch(row: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ LATE_S: Final = 0.5
 def cut_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
     """Cut a client off from every broker, both ways."""
     network, client = _client(cluster, target)
-    with _links(network, "cut", client):
+    with client_links(network, "cut", client):
         yield f"{client} reaches no broker"
 
 
@@ -31,7 +31,7 @@ def cut_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 def slow_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
     """Delay every message between a client and the brokers by 100 to 300 ms."""
     network, client = _client(cluster, target)
-    with _links(network, "slow", client):
+    with client_links(network, "slow", client):
         yield f"messages from and to {client} take {DELAY_S:g} s and more"
 
 
@@ -39,24 +39,23 @@ def slow_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 def lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
     """Let a client's requests arrive, and no answer come back."""
     network, client = _client(cluster, target)
-    links = into(client_name(client), network.brokers)
-    with network.under(RelayRule(kind="cut", links=links)):
+    with answers_lost(network, client):
         yield f"{client} gets no answer to what it asks"
 
 
 @aimed("repeat-requests", at="client", needs=CLIENTS)
-def repeat_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+def repeatclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
     """Let every request of a client arrive twice, as if it had tried again."""
     network, client = _client(cluster, target)
-    with _requests(network, client, target, "repeat"):
+    with client_requests(network, client, target, "repeat"):
         yield f"requests of {client} arrive twice"
 
 
 @aimed("delay-requests", at="client", needs=CLIENTS)
-def delay_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+def delayclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
     """Let every request of a client arrive half a second late, even if the client has gone."""
     network, client = _client(cluster, target)
-    with _requests(network, client, target, "delay", delay_s=LATE_S):
+    with client_requests(network, client, target, "delay", delay_s=LATE_S):
         yield f"requests of {client} arrive {LATE_S:g} s late"
 
 
@@ -73,17 +72,25 @@ def _client(cluster: Cluster, target: FaultTarget) -> tuple[Network, str]:
     return network, clients[int(target.choice * len(clients))]
 
 
-def _links(network: Network, kind: Kind, client: str) -> AbstractContextManager[None]:
+def client_links(network: Network, kind: Kind, client: str) -> AbstractContextManager[None]:
+    """Cut or slow the links between a client and every broker, while the block lasts."""
     links = between([client_name(client)], network.brokers)
     if kind == "slow":
         return network.under(RelayRule(kind=kind, links=links, delay_s=DELAY_S, jitter_s=JITTER_S))
     return network.under(RelayRule(kind=kind, links=links))
 
 
+def answers_lost(network: Network, client: str) -> AbstractContextManager[None]:
+    """Let no answer come back to a client, while the block lasts."""
+    links = into(client_name(client), network.brokers)
+    return network.under(RelayRule(kind="cut", links=links))
+
+
 @contextmanager
-def _requests(
+def client_requests(
     network: Network, client: str, target: FaultTarget, action: Action, *, delay_s: float = 0.0
 ) -> Iterator[None]:
+    """Act on every request of a client, while the block lasts."""
     rule = MessageRule(action=action, source=client_name(client), times=0, delay_s=delay_s)
     messages = network.catch(rule)
     try:

@@ -1,12 +1,20 @@
-"""Faults of the program under test: an instance is killed, paused or stopped, and comes back.
+"""Faults of the program under test: of its instances, and of their connections to brokers.
 
-One of those that run is hit. As long as the fault lasts its supervisor does not start it, so that
-others may take its partitions over.
+One instance of those that run is hit. As long as it is to be down its supervisor does not start it,
+so that others may take its partitions over. The wire knows its connections by their process.
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Final
 
-from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.core.interfaces import CaughtMessages, Cluster, Network
+from highwater.clusters.relay.apis import APIS
+from highwater.clusters.relay.messages import MessageRule
+from highwater.clusters.relay.rules import client_name
+from highwater.harness.base.errors import HarnessError
+from highwater.nemesis.faults.clients import answers_lost, client_links, client_requests
+from highwater.nemesis.faults.network import DELAY_S
 from highwater.nemesis.faults.registry import (
     PROGRAM,
     FaultTarget,
@@ -14,6 +22,8 @@ from highwater.nemesis.faults.registry import (
     NothingDoneError,
     aimed,
 )
+
+_COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit", "EndTxn")
 
 
 @aimed("app-kill", at="program", needs=PROGRAM, commands=())
@@ -48,6 +58,81 @@ def app_stop(_: Cluster, target: FaultTarget) -> Iterator[str]:
         yield f"instance {victim.number} of the program {how}"
     finally:
         victim.start()
+
+
+@aimed("app-scale", at="program", needs=PROGRAM, commands=())
+def app_scale(_: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Start one more instance of the program; healing ends it in order (SIGTERM)."""
+    if target.program is None:
+        raise NothingDoneError("there is no program")
+    spare = target.program.spare
+    spare.start()
+    try:
+        yield f"instance {spare.number} of the program joins the others"
+    finally:
+        spare.leave()
+
+
+@aimed("app-cut", at="program", needs=PROGRAM)
+def app_cut(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Cut an instance of the program off from every broker, both ways."""
+    network, victim = _connected(cluster, target)
+    with client_links(network, "cut", victim.client):
+        yield f"instance {victim.number} of the program reaches no broker"
+
+
+@aimed("app-slow", at="program", needs=PROGRAM)
+def app_slow(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Delay every message between an instance of the program and the brokers by 100 to 300 ms."""
+    network, victim = _connected(cluster, target)
+    with client_links(network, "slow", victim.client):
+        yield f"messages from and to instance {victim.number} take {DELAY_S:g} s and more"
+
+
+@aimed("app-lose-answers", at="program", needs=PROGRAM)
+def app_lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Let the requests of an instance of the program arrive, and no answer come back."""
+    network, victim = _connected(cluster, target)
+    with answers_lost(network, victim.client):
+        yield f"instance {victim.number} of the program gets no answer to what it asks"
+
+
+@aimed("app-repeat-requests", at="program", needs=PROGRAM)
+def app_repeat_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Let every request of an instance of the program arrive twice, as if it had tried again."""
+    network, victim = _connected(cluster, target)
+    with client_requests(network, victim.client, target, "repeat"):
+        yield f"requests of instance {victim.number} of the program arrive twice"
+
+
+@aimed("app-hold-commit", at="program", needs=PROGRAM)
+def app_hold_commit(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Hold an instance's next commit, of offsets or of a transaction; it arrives when healed."""
+    network, victim = _connected(cluster, target)
+    source = client_name(victim.client)
+    with ExitStack() as rules:
+        for name in _COMMITS:
+            rule = MessageRule(action="hold", api=APIS[name].key, source=source)
+            messages = network.catch(rule)
+            rules.callback(_release, messages, target)
+        yield f"the next commit of instance {victim.number} of the program is held"
+
+
+def _release(messages: CaughtMessages, target: FaultTarget) -> None:
+    messages.release("healing" if target.healing() else "schedule")
+
+
+def _connected(cluster: Cluster, target: FaultTarget) -> tuple[Network, InstanceUnderTest]:
+    """Return the wire and an instance whose connections it knows."""
+    network = cluster.network
+    if network is None:
+        raise HarnessError("there is no wire before the program")
+    victim = _victim(target)
+    if victim.client not in network.clients():
+        raise NothingDoneError(
+            f"the wire knows no connection of instance {victim.number} of the program"
+        )
+    return network, victim
 
 
 def _victim(target: FaultTarget) -> InstanceUnderTest:

@@ -37,6 +37,10 @@ class InstanceUnderTest(Protocol):
     def number(self) -> int:
         """Its number, from 0 on."""
 
+    @property
+    def client(self) -> str:
+        """Its name as a client of the wire."""
+
     def kill(self) -> None:
         """Send SIGKILL to its processes; it stays down until ``start``.
 
@@ -60,12 +64,19 @@ class InstanceUnderTest(Protocol):
     def resume(self) -> None:
         """Send SIGCONT to its processes, if they are paused."""
 
+    def leave(self) -> None:
+        """End it in order, if it runs; it stays down until ``start``."""
+
 
 class ProgramUnderTest(Protocol):
     """The program under test of a run."""
 
     def running(self) -> Sequence[InstanceUnderTest]:
         """Return the instances that run now."""
+
+    @property
+    def spare(self) -> InstanceUnderTest:
+        """One instance more than it has, which does not run unless it is started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

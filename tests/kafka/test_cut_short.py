@@ -47,6 +47,20 @@ FAULTS: Final = (
     ("--message", "hold EndTxn client:*>* at=1s", "--message", "hold AlterPartition at=0s"),
     ("--client", "java", "--nemesis", "kill,cut-client"),
 )
+FORKS: Final = (
+    "import os, signal, subprocess, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    " subprocess.Popen(['sleep', '600'], start_new_session=True); time.sleep(600)"
+)
+APP: Final = (
+    *(sys.executable, "-m", "highwater", "app", "--for", "20s"),
+    *("--instances", "2", "--seed"),
+)
+"""A run of a program that forks and ignores SIGTERM, without its seed."""
+
+APPS: Final = (
+    ("--nemesis", "app-kill,app-pause,kill,pause"),
+    ("--nemesis", "app-scale,app-cut,app-hold-commit"),
+)
 MARK: Final = "HIGHWATER_CUT"
 
 pytestmark = [pytest.mark.kafka, pytest.mark.nightly, pytest.mark.timeout(300 + 90 * COUNT)]
@@ -133,8 +147,9 @@ def test_cut_run_claims_no_more_than_it_recorded(
 
 
 @pytest.mark.nightly
-def test_nothing_is_left_of_a_killed_run_with_controllers_and_clients_on_the_wire(
-    tmp_path: Path,
+@pytest.mark.parametrize("what", ["controllers", "program"])
+def test_nothing_is_left_of_a_killed_run_with_controllers_or_a_program_on_the_wire(
+    tmp_path: Path, what: str
 ) -> None:
     """Processes end at once; temporary folders are gone when the next run has judged."""
     dice = Random(FIRST)  # noqa: S311 - moments, not secrets
@@ -146,7 +161,9 @@ def test_nothing_is_left_of_a_killed_run_with_controllers_and_clients_on_the_wir
     runs: list[Run] = []
     for number in range(COUNT):
         store = tmp_path / str(number)
-        words = [*FULL, str(FIRST + number), *FAULTS[number % len(FAULTS)], "--store", str(store)]
+        command, more = (FULL, FAULTS) if what == "controllers" else (APP, APPS)
+        words = [*command, str(FIRST + number), *more[number % len(more)], "--store", str(store)]
+        words += ["--", sys.executable, "-c", FORKS] if command is APP else []
         with subprocess.Popen(
             words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
         ) as process:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from highwater.api import JudgedRun, judge_all
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.faults.steps import FaultStep
-from highwater.harness.runs.history import INSTANCES_TABLE, OUTPUTS_TABLE
+from highwater.harness.runs.history import INSTANCES_TABLE, OUTPUTS_TABLE, REQUESTS_TABLE
 from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
 from highwater.harness.runs.store import Store
 from highwater.runtime.cluster_pool import ClusterPool
@@ -36,6 +36,7 @@ def plan(*command: str) -> Plan:
         workload=PROGRAM_WORKLOAD,
         steps=KILLS,
         duration_s=17.0,
+        wire_clients=True,
         program=ProgramPlan(command=command, out="payments"),
     )
 
@@ -110,6 +111,29 @@ def test_the_right_program_loses_nothing(judged: list[JudgedRun]) -> None:
     lives = [row["event"] for row in judged[0].run.table(INSTANCES_TABLE).to_pylist()]
     assert lives.count("killed") >= 4
     assert lives[-1] == "closed"
+
+
+def test_the_wire_knows_who_wrote_and_committed_and_what_was_answered(
+    judged: list[JudgedRun],
+) -> None:
+    rows = judged[0].run.table(REQUESTS_TABLE).to_pylist()
+    assert {row["instance"] for row in rows} == {0}
+    done = [row for row in rows if row["error"] == 0]
+    assert all(row["time_ns"] <= row["answered_ns"] for row in done)
+    written = [row for row in done if row["api"] == "Produce"]
+    outputs = judged[0].run.table(OUTPUTS_TABLE)
+    places = {
+        (row["partition"], offset)
+        for row in written
+        for offset in range(row["offset"], row["offset"] + row["records"])
+    }
+    told = {(o["partition"], o["offset"]) for o in outputs.to_pylist() if o["kind"] == "output"}
+    assert places <= told
+    assert len(places) > 0.9 * len(told)
+    commits = [row for row in done if row["api"] == "OffsetCommit"]
+    assert {row["partition"] for row in commits} == {0, 1}
+    lost = next(a for a in judged[1].verdict.anomalies if a.kind == "lost-input")
+    assert {way.who for way in lost.witnesses if way.what == "committed"} == {"instance 0"}
 
 
 def test_a_program_that_commits_first_loses_inputs_and_is_told_why(

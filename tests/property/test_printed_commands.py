@@ -208,6 +208,7 @@ def program_plans(draw_: st.DrawFn) -> Plan:
         nemesis=tuple(draw_(st.lists(st.sampled_from(list(faults())), unique=True, max_size=3))),
         duration_s=draw_(seconds(0, 604_800)),
         seed=draw_(st.integers(0, 1 << 40)),
+        wire_clients=True,
         program=ProgramPlan(
             command=tuple(draw_(st.lists(words, min_size=1, max_size=4))),
             out=draw_(st.sampled_from(["payments", "out.2"])),

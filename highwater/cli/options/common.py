@@ -15,6 +15,15 @@ from highwater.harness.runs import parse_values
 
 StoreOption = Annotated[Path, Option("--store", help="Folder of runs.", show_default=True)]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON on standard output.")]
+MessageOption = Annotated[
+    list[str] | None,
+    Option(
+        "--message",
+        help="A message to hold, drop, repeat or delay, in the words of docs/wire.md:"
+        " 'hold EndTxn client:*>broker-1 at=2s for=5s'. As often as needed, instead of a nemesis.",
+        show_default=False,
+    ),
+]
 RunsArgument = Annotated[
     list[str], Argument(metavar="RUN...", help="Run directories or names, or those of one matrix.")
 ]

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any
 
+from msgspec.structs import replace
 from typer import Argument, Option
 
 from highwater import console
@@ -10,6 +11,7 @@ from highwater.cli.external import ConfirmOption, InventoryOption
 from highwater.cli.options.common import (
     DEFAULT_STORE,
     JsonOption,
+    MessageOption,
     StoreOption,
     group_of,
     spark_options,
@@ -55,6 +57,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     of_program: dict[str, Any],
     given: dict[str, Any],
+    message: MessageOption = None,
     inventory: InventoryOption = None,
     confirm: ConfirmOption = None,
     bootstrap: Annotated[
@@ -75,13 +78,18 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     """Run a program of yours under faults: what does it lose or double?"""
     from highwater.api import perform
     from highwater.cli.replay_and_shrink import search
+    from highwater.nemesis.message_spec import read_option
     from highwater.runtime.requested_plan import requested_app
     from highwater.shrinking.replay import refuse_external
     from highwater.shrinking.shrinker import Effort
 
     if inventory is not None:
         given["kafka"] = external.release_of(given.get("kafka"), "", inventory)
+    if message:
+        given.setdefault("nemesis", "none")
     plan = requested_app(command, given | of_program, topic=topic, out=out)
+    steps = tuple(read_option(text, until_s=plan.duration_s) for text in message or ())
+    plan = replace(plan, steps=steps)
     if bootstrap is not None or inventory is not None:
         _require_one_cluster(bootstrap=bootstrap, inventory=inventory, topic=topic, out=out)
     if bootstrap is not None:

@@ -103,10 +103,6 @@ class ProgramInstance:
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._guarded, name=f"app-{number}", daemon=True)
 
-    def begin(self) -> None:
-        """Start it, and its supervisor."""
-        self._thread.start()
-
     @property
     def runs(self) -> bool:
         """True if its process runs, and is not paused."""
@@ -143,9 +139,18 @@ class ProgramInstance:
         return False
 
     def start(self) -> None:
-        """Let it run again."""
+        """Let it run, for the first time or again."""
         self.crashes = 0
         self._may_run.set()
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def leave(self) -> None:
+        """End it in order, if it runs; it stays down until ``start``."""
+        with self._lock:
+            self._may_run.clear()
+            self._end = self._end or "stopped"
+        self._end_in_order()
 
     def pause(self) -> None:
         """Send SIGSTOP to its processes.
@@ -167,16 +172,20 @@ class ProgramInstance:
         """End it in order, and its supervisor; it is not started again."""
         with self._lock:
             self._closing.set()
-            child = self._child
             self._end = self._end or "closed"
+        self._end_in_order()
+        if self._child is not None:
+            self._child.release()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _end_in_order(self) -> None:
+        child = self._child
         if child is not None:
             self.resume()
             self.stubborn = not child.terminate(limit_s=_TERM_S)
             if self.stubborn:
                 child.kill()
-            child.release()
-        if self._thread.ident is not None:
-            self._thread.join()
 
     def check(self) -> None:
         """Return if its supervisor works.
@@ -219,15 +228,15 @@ class ProgramInstance:
                 continue
             child = self._begin()
             if child is None:
-                return
+                continue
             while not child.wait(_LOOK_S):
                 self._bound_log()
             self._ended(child)
 
     def _begin(self) -> ChildProcess | None:
-        """Start a process; None if there is to be no more."""
+        """Start a process; None if there is to be none."""
         with self._lock:
-            if self._closing.is_set():
+            if self._closing.is_set() or not self._may_run.is_set():
                 return None
             self._life += 1
             self._end = ""
@@ -277,6 +286,8 @@ class RunningProgram:
 
     Attributes:
         plan: of the program.
+        instances: that run all the time.
+        spare: one more, which runs only while a fault lasts.
     """
 
     def __init__(
@@ -292,7 +303,7 @@ class RunningProgram:
         self.plan = program
         logs.mkdir(exist_ok=True)
         self._printed = () if program.out else _printed(program, recorder, logs)
-        self.instances = tuple(
+        *self.instances, self.spare = (
             ProgramInstance(
                 number,
                 resolved(program.command, values),
@@ -302,13 +313,13 @@ class RunningProgram:
                 record=recorder.instance,
                 named=named,
             )
-            for number, port in enumerate(free_ports(program.instances))
+            for number, port in enumerate(free_ports(program.instances + 1))
             for values in [_values(plan, program, bootstrap, number, port)]
         )
 
     def running(self) -> Sequence[ProgramInstance]:
         """Return the instances that run now."""
-        return [instance for instance in self.instances if instance.runs]
+        return [instance for instance in (*self.instances, self.spare) if instance.runs]
 
     def crashed(self) -> list[str]:
         """Return a sentence on each instance that ends again and again at its start."""
@@ -329,7 +340,7 @@ class RunningProgram:
         return [
             f"instance {instance.number} of the program ignored SIGTERM for {_TERM_S:g} s, and was"
             " killed"
-            for instance in self.instances
+            for instance in (*self.instances, self.spare)
             if instance.stubborn
         ]
 
@@ -339,14 +350,14 @@ class RunningProgram:
         Raises:
             HarnessError: one is not, and why.
         """
-        for instance in self.instances:
+        for instance in (*self.instances, self.spare):
             instance.check()
         for lines in self._printed:
             lines.check()
 
     def __enter__(self) -> Self:
         for instance in self.instances:
-            instance.begin()
+            instance.start()
         try:
             self._await_start()
         except BaseException:
@@ -359,7 +370,7 @@ class RunningProgram:
 
     def close(self) -> None:
         """End every instance in order. May be called twice."""
-        threads = [threading.Thread(target=instance.close) for instance in self.instances]
+        threads = [threading.Thread(target=i.close) for i in (*self.instances, self.spare)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -400,7 +411,7 @@ def _printed(program: ProgramPlan, recorder: Recorder, logs: Path) -> tuple[Prin
     names = expression(program.match)
     return tuple(
         PrintedLines(number, _log(logs, number), recorder, names)
-        for number in range(program.instances)
+        for number in range(program.instances + 1)
     )
 
 

@@ -184,6 +184,18 @@ def test_a_fault_hits_an_instance_and_heals(
     assert find_fault(fault).scope == "program"
 
 
+def test_one_more_instance_joins_and_leaves_in_order(start: Starter, run: Run) -> None:
+    cluster: Any = object()
+    program = start(SLEEPS)
+    nemesis = Nemesis(cluster, Diary(), program=program)
+    for life in (1, 2):
+        nemesis.inject("app-scale")
+        await_events(run, (1, life, "started", None))
+        nemesis.heal_all()
+        await_events(run, (1, life, "stopped", -15))
+    assert [instance.number for instance in program.running()] == [0]
+
+
 def test_there_may_be_nothing_to_hit(start: Starter) -> None:
     cluster: Any = object()
     program = start(SLEEPS)

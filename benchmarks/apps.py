@@ -1,0 +1,98 @@
+"""What ``highwater app`` costs: ``python -m benchmarks.apps [wire]``.
+
+``wire`` compares a program that copies records at full speed, as a correct one does: it reads up to
+5,000 records, writes them, waits for their acknowledgements, and commits. Two clusters of 4.4.0
+take turns, one without the wire, and one whose clients pass it, while the program's requests are
+recorded.
+"""
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+from typing import Any, Final
+
+from benchmarks.wire import PATIENT, opened, producer
+from highwater.clusters.core.interfaces import Cluster
+from highwater.harness.releases.catalogue import MODERN
+
+RECORDS: Final = 200_000
+RECORD_BYTES: Final = 200
+PARTITIONS: Final = 3
+PAIRS: Final = 5
+COPY: Final = """
+import os, time
+from confluent_kafka import Consumer, Producer
+servers = {"bootstrap.servers": os.environ["SERVERS"]}
+group = {"group.id": os.environ["GROUP"], "enable.auto.commit": False}
+consumer = Consumer({**servers, **group, "auto.offset.reset": "earliest"})
+producer = Producer({**servers, "enable.idempotence": True, "queue.buffering.max.messages": 10000})
+consumer.subscribe(["events"])
+began, copied = 0.0, 0
+while copied < int(os.environ["RECORDS"]):
+    records = consumer.consume(5000, timeout=0.5)
+    began = began or (time.monotonic() if records else 0.0)
+    for record in records:
+        producer.produce(os.environ["OUT"], record.value())
+    producer.flush()
+    if records:
+        consumer.commit(asynchronous=False)
+    copied += len(records)
+print(copied / (time.monotonic() - began))
+consumer.close()
+"""
+
+
+def fill(cluster: Cluster) -> None:
+    client = producer(cluster, **{"linger.ms": 20, "queue.buffering.max.messages": RECORDS})
+    for number in range(RECORDS):
+        client.produce("events", bytes(RECORD_BYTES), partition=number % PARTITIONS)
+    assert client.flush(120) == 0
+
+
+def copy_rate(cluster: Cluster, number: int) -> float:
+    """Return the records a second of one program, which has a group and an output of its own."""
+    out, rows = f"out-{number}", list[dict[str, Any]]()
+    cluster.create_topic(out, [[1, 2, 3], [2, 3, 1], [3, 1, 2]], {})
+    if cluster.network is not None:
+        cluster.network.watch(rows.append)
+        cluster.network.record_requests([out], out)
+    given = {"SERVERS": cluster.bootstrap, "GROUP": out, "OUT": out, "RECORDS": str(RECORDS)}
+    command = [sys.executable, "-c", COPY]
+    done = subprocess.run(command, env={**os.environ, **given}, capture_output=True, check=True)
+    if cluster.network is not None:
+        cluster.network.watch(None)
+        written = sum(row.get("records") or 0 for row in rows if row["kind"] == "request")
+        assert written == RECORDS, written
+    return float(done.stdout)
+
+
+def wire() -> None:
+    with contextlib.ExitStack() as stack:
+        kinds: dict[str, dict[str, Any]] = {
+            "direct": {"wired": False},
+            "clients": {"wired": True, "clients_wired": True},
+        }
+        clusters = [
+            stack.enter_context(opened(MODERN, partitions=PARTITIONS, settings=PATIENT, **kind))
+            for kind in kinds.values()
+        ]
+        for cluster in clusters:
+            fill(cluster)
+            copy_rate(cluster, 0)  # warm
+        shares = []
+        for pair in range(1, PAIRS + 1):
+            direct, wired = (copy_rate(cluster, pair) for cluster in clusters)
+            shares.append(wired / direct)
+            print(f"{direct:,.0f} and {wired:,.0f} records/s: {shares[-1]:.0%}", flush=True)
+        print(f"median of {PAIRS} pairs: {statistics.median(shares):.0%}")
+
+
+def main(words: list[str] | None = None) -> None:
+    if not words or "wire" in words:
+        wire()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

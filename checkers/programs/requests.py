@@ -1,0 +1,96 @@
+"""The requests of a program and their answers, as they passed the wire.
+
+They say which instance wrote an output or committed a position, when it learned that this was done,
+and which outputs never came to a log, because their Produce was refused or lost.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from highwater.checkers.kafka_files.reader import read_bytes
+from highwater.checkers.kafka_files.segment_files import Segment
+from highwater.checkers.programs.facts import Output, Position, ProgramRequest
+from highwater.checkers.run_files import RunFiles
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.history import REQUESTS, REQUESTS_TABLE
+from highwater.harness.runs.plan import ProgramPlan
+from highwater.harness.runs.programs.expressions import ProgramRecord, expression
+
+_PRODUCE: Final = "Produce"
+_COMMITS: Final = pa.array(["OffsetCommit", "TxnOffsetCommit"])
+_MS_NS: Final = 1_000_000
+"""Brokers tell times in whole milliseconds."""
+
+_IN_MEMORY: Final = Segment(path="", run="", broker=0, topic="", partition=0, base_offset=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramRequests:
+    """The requests of a run's program.
+
+    Attributes:
+        table: in columns of ``history.REQUESTS``; empty where no wire was before the program.
+    """
+
+    table: pa.Table
+    topic: str
+    program: ProgramPlan
+
+    @classmethod
+    def of(cls, case: RunFiles, program: ProgramPlan) -> Self:
+        """Return the requests that a run has recorded."""
+        path = case.tables.get(REQUESTS_TABLE)
+        table = REQUESTS.empty_table() if path is None else pq.read_table(path)
+        return cls(table=table, topic=case.plan.topic.name, program=program)
+
+    def written_by(self, output: Output) -> ProgramRequest | None:
+        """Return the Produce by which an output was written, if its answer says so."""
+        rows = self.table.filter(pc.equal(self.table["api"], _PRODUCE))
+        rows = _at(rows, self.program.out, output.partition)
+        begin, end = rows["offset"], pc.add(rows["offset"], rows["records"])
+        covers = pc.and_(pc.less_equal(begin, output.offset), pc.greater(end, output.offset))
+        return _first(rows.filter(pc.and_(covers, pc.equal(rows["error"], 0))))
+
+    def committed_by(self, partition: int, position: Position) -> ProgramRequest | None:
+        """Return the last request that can have committed a position."""
+        rows = self.table.filter(pc.is_in(self.table["api"], _COMMITS))
+        rows = _at(rows, self.topic, partition)
+        rows = rows.filter(pc.equal(rows["offset"], position.offset))
+        before = rows.filter(pc.less_equal(rows["time_ns"], position.time_ns + _MS_NS))
+        return _first(before.sort_by([("time_ns", "descending")]))
+
+    def failed(self, names: Sequence[str]) -> Mapping[str, list[ProgramRequest]]:
+        """Return the Produce requests with outputs of some inputs that were refused or lost."""
+        chosen, by_name = {*names}, defaultdict[str, list[ProgramRequest]](list)
+        rows = self.table.filter(pc.is_valid(self.table["batch"])).sort_by("time_ns")
+        try:
+            named = expression(self.program.match)
+            for row in rows.to_pylist():
+                parts = read_bytes(row["batch"], _IN_MEMORY)
+                records = (record for part in parts for record in part.to_pylist())
+                names_of = (named(ProgramRecord(r["value"], r["key"])) for r in records)
+                for name in chosen.intersection(chain.from_iterable(names_of)):
+                    by_name[name].append(_request(row))
+        except UsageError:  # a function of the user's may not be here any more
+            return {}
+        return by_name
+
+
+def _at(rows: pa.Table, topic: str, partition: int) -> pa.Table:
+    at = pc.and_(pc.equal(rows["topic"], topic), pc.equal(rows["partition"], partition))
+    return rows.filter(at)
+
+
+def _first(rows: pa.Table) -> ProgramRequest | None:
+    return next((_request(row) for row in rows.slice(0, 1).to_pylist()), None)
+
+
+def _request(row: Mapping[str, Any]) -> ProgramRequest:
+    return ProgramRequest(**{name: row[name] for name in ProgramRequest._fields})

@@ -31,6 +31,8 @@ _STEADY: Final = 0.8
 _NOT_ONE: Final = 2
 _ENOUGH_COMMITS: Final = 10
 _IN_FLIGHT_NS: Final = 100_000_000
+_RECOVERY_NS: Final = 10_000_000_000
+"""A producer may learn of a fault's effects so long after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,23 +112,27 @@ def interval_s(gaps_s: Sequence[float]) -> float | None:
 def fenced_alive(
     case: RunFiles, facts: ProgramFacts, log: OutputLog
 ) -> list[CoordinatedTransaction]:
-    """Return a program's transactions that were fenced while no instance ended or was paused.
+    """Return a program's transactions that were fenced although its producer was well.
 
-    An instance that lives would have ended its transaction itself: another one has the same
-    transactional id.
+    All instances were alive, and there was no fault of brokers or connections, after which a
+    producer fences itself to get a new epoch (KIP-360). Nor has each instance a transactional id.
     """
-    return [
-        transaction
-        for transaction in program_transactions(case, log)
-        if transaction.end == FENCED
-        if not any(
-            event.event not in {"started", "resumed"}
-            and since_start_ns(transaction.begin_ms, facts.started_ms) - _IN_FLIGHT_NS
-            <= event.time_ns
-            <= since_start_ns(transaction.end_ms, facts.started_ms)
-            for event in facts.events
-        )
-    ]
+    transactions = program_transactions(case, log)
+    if len({transaction.name for transaction in transactions}) >= facts.program.instances:
+        return []
+    return [of for of in transactions if of.end == FENCED and not _disturbed(of, facts)]
+
+
+def _disturbed(transaction: CoordinatedTransaction, facts: ProgramFacts) -> bool:
+    begin_ns = since_start_ns(transaction.begin_ms, facts.started_ms) - _IN_FLIGHT_NS
+    end_ns = since_start_ns(transaction.end_ms, facts.started_ms)
+    return any(
+        event.event not in {"started", "resumed"} and begin_ns <= event.time_ns <= end_ns
+        for event in facts.events
+    ) or any(
+        trouble.time_ns <= end_ns and begin_ns <= trouble.until_ns + _RECOVERY_NS
+        for trouble in facts.troubles or ()
+    )
 
 
 def program_transactions(case: RunFiles, log: OutputLog) -> list[CoordinatedTransaction]:

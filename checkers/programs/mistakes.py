@@ -83,6 +83,8 @@ def _shared_id(evidence: InputEvidence) -> str:
     fenced = evidence.habits.fenced
     if passed is None or not passed.transactional or not fenced:
         return ""
+    if passed.time_ns >= evidence.undisturbed_ns:
+        return ""
     return (
         f"{len(fenced)} transactions of {fenced[0].name} were ended by another producer of that"
         " name while all instances were alive; it was passed by the transaction of position"
@@ -111,6 +113,8 @@ def _latest(evidence: InputEvidence) -> str:
     """
     passed, following, sent_ns = evidence.passed, evidence.following, evidence.sent_ns
     if passed is None or following is None or sent_ns is None or evidence.before:
+        return ""
+    if following.output_ns >= evidence.undisturbed_ns:
         return ""
     for at, generation in evidence.habits.generations:
         assigned = generation.owner(evidence.partition) is not None

@@ -1,10 +1,13 @@
 """The habits of a program, and the log of its output, from a run's files."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from highwater.checkers.programs.facts import ProgramFacts
+from highwater.checkers.groups.events import FOREVER
+from highwater.checkers.programs.facts import ProgramFacts, Trouble
 from highwater.checkers.programs.habits import Habits, interval_s
 from highwater.checkers.programs.output_log import OutputLog
 from highwater.checkers.programs.output_times import OutputTimes
@@ -103,17 +106,29 @@ def test_a_log_that_does_not_begin_with_its_first_epoch_may_lack_anything(
 
 
 @pytest.mark.parametrize(
-    ("begin_ms", "producer", "fenced"),
-    [(700, 7, 1), (450, 7, 0), (700, 8, 0)],  # its instance was killed at 500 ms; not its producer
+    ("begin_ms", "producer", "instances", "cut_ms", "fenced"),
+    [
+        (700, 7, 2, None, 1),
+        (450, 7, 2, None, 0),  # an instance was killed at 500 ms
+        (700, 8, 2, None, 0),  # it is not of its producers
+        (700, 7, 1, None, 0),  # each instance has a transactional id
+        (700, 7, 2, 600, 0),  # a producer may have fenced itself
+        (700, 7, 2, 900, 1),
+    ],
 )
 def test_transactions_that_another_instance_ended(
-    tmp_path: Path, begin_ms: int, producer: int, fenced: int
+    tmp_path: Path, begin_ms: int, producer: int, instances: int, cut_ms: int | None, fenced: int
 ) -> None:
     states = state(0, START_MS + begin_ms, ONGOING) + state(1, START_MS + 800, ABORTING, epoch=1)
     case = written(tmp_path, output(0, 300, "p0-0"), states=states)
     log = put(0, 750, "p0-0", producer=producer, transactional=True)
     end = marker(1, producer=producer, commit=False)
     Broker(case.run.replicas / "1", 1).log("payments-0", log + end)
-    habits = of(case)[2]
+    facts, made, _ = of(case)
+    cut = [] if cut_ms is None else [Trouble(cut_ms * MS, FOREVER, "app-cut", "It is cut off.")]
+    facts = replace(
+        facts, program=msgspec.structs.replace(facts.program, instances=instances), troubles=cut
+    )
+    habits = Habits.of(case, facts, OutputTimes(facts), made)
     assert len(habits.fenced) == fenced
     assert habits.in_transactions

@@ -188,6 +188,8 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         (replace(COMMITTED_FIRST, habits=BEHIND, later_ns=FOREVER), None),
         # Kafka may have torn the transaction.
         (replace(NO_WAY_BACK, undisturbed_ns=S), None),
+        (replace(SHARED, undisturbed_ns=S), None),
+        (replace(LATEST, undisturbed_ns=S), None),
         (replace(SHARED, habits=Habits()), "passed without"),
         # One position at least was in a transaction.
         (

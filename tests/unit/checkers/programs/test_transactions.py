@@ -10,7 +10,7 @@ from highwater.checkers.programs.transactions import program_in_transactions
 from highwater.checkers.run_files import RunFiles
 from tests.support.logdirs import Broker, batch, marker
 from tests.unit.checkers.programs.test_habits import put
-from tests.unit.checkers.programs.test_inputs import START_MS, output, tables, written
+from tests.unit.checkers.programs.test_inputs import PROGRAM, START_MS, output, tables, written
 from tests.unit.checkers.transactions.test_coordinated import (
     ABORTED,
     ABORTING,
@@ -101,6 +101,9 @@ def test_a_transaction_that_another_instance_ended(tmp_path: Path) -> None:
     case = written(tmp_path, output(0, 300, "p0-0"), states=states)
     data = put(0, 750, "p0-0", producer=7, transactional=True)
     Broker(case.run.replicas / "1", 1).log("payments-0", data)
+    assert found(case) == []
+    program = msgspec.structs.replace(PROGRAM, instances=2)
+    case.plan = msgspec.structs.replace(case.plan, program=program)
     [(kind, _, says)] = found(case)
     assert kind == "unfinished-transaction"
     assert says.endswith("The program: transactional id shared by instances.")

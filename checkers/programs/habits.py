@@ -1,7 +1,6 @@
 """The habits of a program: what it does in the whole run, whichever input is looked at."""
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Self
@@ -9,7 +8,7 @@ from typing import Final, Self
 import numpy as np
 
 from highwater.checkers.groups.generations import Generation, generations_on_disk
-from highwater.checkers.programs.facts import Position, ProgramFacts, since_start_ns
+from highwater.checkers.programs.facts import ProgramFacts, since_start_ns
 from highwater.checkers.programs.output_log import OutputLog
 from highwater.checkers.programs.output_times import OutputTimes
 from highwater.checkers.run_files import RunFiles
@@ -26,7 +25,7 @@ _OFF_MOST: Final = 0.08
 six gaps is as near."""
 
 _STEADY: Final = 0.8
-"""The last commit of an instance that is stopped in order comes at any time."""
+_CLOSING_NS: Final = 2_000_000_000
 
 _NOT_ONE: Final = 2
 _ENOUGH_COMMITS: Final = 10
@@ -71,12 +70,11 @@ class Habits:
             for partition, of in commits.items()
             for before, commit in zip([0, *(c.offset for c in of)], of, strict=False)
         ]
-        breaks = sorted([event.time_ns for event in facts.events] + [at for at, _ in generations])
         return cls(
             ahead=sides.count((False, True)),
             amid=sides.count((True, True)),
             behind=sides.count((True, False)),
-            interval_s=interval_s([gap for of in commits.values() for gap in _gaps(of, breaks)]),
+            interval_s=interval_s(_gaps_s(facts, generations)),
             generations=generations,
             in_transactions=log.in_transactions,
             fenced=fenced_alive(case, facts, log),
@@ -141,11 +139,20 @@ def program_transactions(case: RunFiles, log: OutputLog) -> list[CoordinatedTran
     return [transaction for transaction in transactions if transaction.producer_id in log.producers]
 
 
-def _gaps(commits: Sequence[Position], breaks: Sequence[int]) -> Iterator[float]:
-    """Yield the seconds between commits between which no instance began, ended or paused."""
-    for before, after in pairwise(commits):
-        if before.transactional or after.transactional:
-            continue
-        first = bisect_left(breaks, before.time_ns)
-        if first == len(breaks) or breaks[first] > after.time_ns:
-            yield (after.time_ns - before.time_ns) / 1e9
+def _gaps_s(facts: ProgramFacts, generations: Sequence[tuple[int, Generation]]) -> list[float]:
+    """Return the seconds between commits between which no instance began, ended or paused.
+
+    A single instance's timer begins when it is assigned partitions, and what it commits at its end
+    in order comes off the timer.
+    """
+    assigned = [at for at, of in generations if of.members] if facts.program.instances == 1 else []
+    breaks = sorted([event.time_ns for event in facts.events] + [at for at, _ in generations])
+    ends = [event.time_ns for event in facts.events if event.event in {"stopped", "closed"}]
+    gaps = set[tuple[int, int]]()
+    for of_partition in (facts.commits or {}).values():
+        times = [commit.time_ns for commit in of_partition if not commit.transactional]
+        timed = {at for at in times if not any(at <= end <= at + _CLOSING_NS for end in ends)}
+        begins = {*times, *assigned}
+        marks = pairwise(sorted([*times, *breaks]))
+        gaps |= {(before, after) for before, after in marks if before in begins and after in timed}
+    return [(after - before) / 1e9 for before, after in gaps]

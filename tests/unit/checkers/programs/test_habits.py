@@ -132,3 +132,22 @@ def test_transactions_that_another_instance_ended(
     habits = Habits.of(case, facts, OutputTimes(facts), made)
     assert len(habits.fenced) == fenced
     assert habits.in_transactions
+
+
+@pytest.mark.parametrize(
+    ("times", "steady"),
+    [
+        ((1000, 1300, 1600, 1900, 2200), True),
+        ((1000, 1300, 1600, 2200, 2500), True),
+        ((1000, 1170, 1600, 2050, 2500), False),
+    ],
+)
+def test_a_timer_begins_with_the_assignment(
+    tmp_path: Path, times: tuple[int, ...], steady: bool
+) -> None:
+    """The instance is killed at 500 ms, and back at 600 ms; it is closed at 5 s."""
+    commits = [commit(number, at_ms, number) for number, at_ms in enumerate(times, 8)]
+    log = generation(7, 1, {"a": assignment("orders", 0)}) + b"".join(commits)
+    closing = commit(13, 4900, 14)  # comes off the timer
+    habits = of(written(tmp_path, output(0, 300, "p0-0"), commits=log + closing))[2]
+    assert (habits.interval_s is not None) == steady

@@ -30,7 +30,7 @@ def finish(
     """
     settings = workload.group_reader()
     problems = await_end(plan, program.plan, settings, program.printed, limit_s=END_LIMIT_S)
-    problems += program.crashed()
+    problems += program.crashed(stuck=bool(problems))
     program.close()
     for says in program.notes():
         recorder.fault("step", "note", says)

@@ -67,7 +67,8 @@ class ProgramInstance:
 
     Attributes:
         client: its name as a client of the wire.
-        crashes: how often it has ended by itself at its start, without a longer life between.
+        ends: how often it has ended by itself.
+        crashes: how often it did so at its start, without a longer life between.
         stubborn: whether SIGTERM did not end it when the run was over.
     """
 
@@ -84,7 +85,7 @@ class ProgramInstance:
     ) -> None:
         self.number = number
         self.client = f"{INSTANCE_CLIENT}{number}"
-        self.crashes = 0
+        self.ends = self.crashes = 0
         self.stubborn = False
         self._command = command
         self._environment = environment
@@ -260,6 +261,7 @@ class ProgramInstance:
         self._note(self._end or "ended", status=child.status)
         if self._end:
             return
+        self.ends += 1
         quick = time.monotonic() - self._begun_s < _QUICK_S
         self.crashes = self.crashes + 1 if quick else 0
         self._closing.wait(_BACK_OFF_S[min(self.crashes, len(_BACK_OFF_S) - 1)])
@@ -321,14 +323,17 @@ class RunningProgram:
         """Return the instances that run now."""
         return [instance for instance in (*self.instances, self.spare) if instance.runs]
 
-    def crashed(self) -> list[str]:
-        """Return a sentence on each instance that ends again and again at its start."""
+    def crashed(self, *, stuck: bool) -> list[str]:
+        """Return a sentence on each instance that ends again and again at its start.
+
+        Args:
+            stuck: the program does not get on: then one that has ended by itself once will do.
+        """
         return [
-            f"Instance {instance.number} of the program ended by itself at its start, the last"
-            f" {count(instance.crashes, 'time')} within {_QUICK_S:g} s. Its last output:"
-            f" {instance.last_words() or 'none'}"
+            f"Instance {instance.number} of the program ended by itself"
+            f" {count(instance.ends, 'time')}. Its last output: {instance.last_words() or 'none'}"
             for instance in self.instances
-            if instance.crashes >= _CRASHES_MOST
+            if instance.crashes >= _CRASHES_MOST or (stuck and instance.ends)
         ]
 
     def printed(self) -> int:

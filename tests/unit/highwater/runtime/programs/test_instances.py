@@ -88,8 +88,12 @@ def test_an_instance_that_ends_by_itself_is_started_again(
     start: Starter, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(instances, "_QUICK_S", 0.0)
-    start("import time; time.sleep(1.5)")
+    program = start("import time; time.sleep(1.5); print('no such file', flush=True)")
     await_events(run, (0, 1, "ended", 0), (0, 2, "started", None))
+    assert program.crashed(stuck=False) == []
+    [says] = program.crashed(stuck=True)
+    assert says.startswith("Instance 0 of the program ended by itself ")
+    assert says.endswith("Its last output: no such file")
 
 
 def test_a_program_that_ends_at_once_is_refused_with_what_it_printed(start: Starter) -> None:

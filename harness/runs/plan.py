@@ -250,8 +250,11 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             force_setattr(self, "match", WHOLE_RECORD)
 
     def outlets(self, partitions: int) -> int:
-        """Return in how many places its output is: partitions, or what each instance prints."""
-        return partitions if self.out else self.instances
+        """Return in how many places its output is: partitions, or what each instance prints.
+
+        A fault may start one instance more.
+        """
+        return partitions if self.out else self.instances + 1
 
     def place(self, outlet: int, offset: int) -> str:
         """Return where an output is, such as ``offset 7 of payments-0``."""

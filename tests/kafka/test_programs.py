@@ -179,12 +179,12 @@ def test_a_program_whose_output_is_elsewhere_prints_what_it_has_done(
     assert verdict.ledger.read > 300
     printed = judged[3].run.table(OUTPUTS_TABLE).to_pylist()
     ends = {row["partition"]: row["offset"] for row in printed if row["kind"] == "end"}
-    assert {*ends} == {0, 1}
+    assert {*ends} == {0, 1, 2}  # one more may be started by a fault
     assert sum(ends.values()) == len(printed) - len(ends) >= verdict.ledger.read
 
 
 def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun]) -> None:
-    verdict = judged[-1].verdict
+    verdict = judged[-2].verdict
     assert verdict.verdict == "unknown"
     assert any("has committed no position" in reason for reason in verdict.reasons)
     assert any("has written nothing" in reason for reason in verdict.reasons)
@@ -193,7 +193,7 @@ def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun
 
 
 def test_of_a_program_that_goes_astray_it_is_said_how(judged: list[JudgedRun]) -> None:
-    run, verdict = judged[3].run, judged[3].verdict
+    run, verdict = judged[-1].run, judged[-1].verdict
     assert verdict.verdict == "unknown"
     said = " ".join(verdict.reasons)
     assert "the program reads it as mine, and not as HIGHWATER_GROUP" in said

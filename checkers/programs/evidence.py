@@ -23,7 +23,7 @@ from highwater.checkers.programs.habits import Habits
 from highwater.checkers.programs.outcomes import LOST
 from highwater.checkers.programs.output_log import LogCopy, OutputLog
 from highwater.checkers.programs.output_times import OutputTimes
-from highwater.checkers.programs.requests import ProgramRequests
+from highwater.checkers.programs.requests import GoneOutputs, ProgramRequests
 from highwater.checkers.run_files import RunFiles
 from highwater.harness.runs.history import OK, OPERATIONS_TABLE, SEND
 from highwater.harness.runs.plan import Guarantee
@@ -79,6 +79,7 @@ class InputEvidence:
         sent_ns: when it was acknowledged; None if it was not.
         following: the next input of its partition that has an output.
         committed_by: function from a commit to the request that made it, if the wire knows it.
+        gone: outputs that brokers have acknowledged, and that are in no log.
         unwritten: requests with an output of it that were refused, or never answered.
     """
 
@@ -101,6 +102,7 @@ class InputEvidence:
     sent_ns: int | None = None
     following: FollowingInput | None = None
     committed_by: Callable[[Position], ProgramRequest | None] = lambda _: None
+    gone: Sequence[GoneOutputs] = ()
     unwritten: Sequence[ProgramRequest] = ()
 
     @property
@@ -124,6 +126,17 @@ class InputEvidence:
         member = last[-1].owner(self.partition) if last else None
         return None if member is None else (member, last[-1])
 
+    def generation_after(self, before: Generation, since_ns: int) -> tuple[int, Generation] | None:
+        """Return the first generation that is later than another and than a time."""
+        return next(
+            (
+                (at, after)
+                for at, after in self.habits.generations
+                if at >= since_ns and after.number > before.number
+            ),
+            None,
+        )
+
 
 def evidence_of(
     case: RunFiles, facts: ProgramFacts, rows: Sequence[Row]
@@ -133,7 +146,7 @@ def evidence_of(
     committed, log, times = facts.outputs_of(names), OutputLog.of(case, facts), OutputTimes(facts)
     habits = Habits.of(case, facts, times, log)
     requests = ProgramRequests.of(case, facts.program)
-    unwritten = requests.failed(names)
+    unwritten, gone = requests.failed(names), requests.gone(log.appended_ns)
     sent = _Sent(case, facts)
 
     def evidence(row: Row) -> InputEvidence:
@@ -162,6 +175,7 @@ def evidence_of(
             sent_ns=sent.acknowledged_ns(name),
             following=sent.following(partition, times.following(partition, offset)),
             committed_by=partial(requests.committed_by, partition),
+            gone=gone,
             unwritten=unwritten.get(name, ()),
         )
 

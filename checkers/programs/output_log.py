@@ -47,6 +47,7 @@ class OutputLog:
         copies: the records that name an input, in order of each partition, by that name.
         producers: the ids of all producers.
         in_transactions: whether all records are part of one; None if there are none.
+        appended_ns: when the record of a partition and offset was appended, of the longest logs.
         whole_until_ns: a time. What brokers had appended before it, since the run's start, is on
             the disks.
     """
@@ -54,6 +55,7 @@ class OutputLog:
     copies: Mapping[str, Sequence[LogCopy]] = field(default_factory=dict)
     producers: frozenset[int] = frozenset()
     in_transactions: bool | None = None
+    appended_ns: Mapping[tuple[int, int], int] = field(default_factory=dict)
     whole_until_ns: int = 0
 
     @classmethod
@@ -61,18 +63,23 @@ class OutputLog:
         """Read the log of one run's output."""
         copies: dict[str, list[LogCopy]] = defaultdict(list)
         producers, modes, whole_ns = set[int](), set[bool](), list[int]()
+        appended_ns: dict[tuple[int, int], int] = {}
         for partition in range(case.plan.topic.partitions):
             logs = _logs(case, facts.program.out, partition)
             log = logs[0] if logs else []
             whole_ns.append(0 if case.compacted else _whole_until_ns(log, facts.started_ms))
             producers |= {row["producer_id"] for row in log if row["producer_id"] is not None}
             modes |= {row["transactional"] for row in log}
+            for row in log:
+                time_ns = since_start_ns(row["timestamp_ms"], facts.started_ms)
+                appended_ns[partition, row["offset"]] = time_ns
             for name, copy in _copies(logs, facts):
                 copies[name].append(copy)
         return cls(
             copies=copies,
             producers=frozenset(producers),
             in_transactions=modes == {True} if modes else None,
+            appended_ns={} if case.compacted else appended_ns,
             whole_until_ns=min(whole_ns, default=0),
         )
 

@@ -8,12 +8,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from highwater.checkers.groups.events import FOREVER
 from highwater.checkers.kafka_files.reader import read_bytes
 from highwater.checkers.kafka_files.segment_files import Segment
 from highwater.checkers.programs.facts import Output, Position, ProgramRequest
@@ -28,7 +29,23 @@ _COMMITS: Final = pa.array(["OffsetCommit", "TxnOffsetCommit"])
 _MS_NS: Final = 1_000_000
 """Brokers tell times in whole milliseconds."""
 
+_SLACK_NS: Final = 100_000_000
 _IN_MEMORY: Final = Segment(path="", run="", broker=0, topic="", partition=0, base_offset=0)
+
+
+class GoneOutputs(NamedTuple):
+    """Outputs of a Produce that a broker has acknowledged, and that are in no log.
+
+    Attributes:
+        offset: of the first one, as it was answered.
+        acks: that the program had asked for.
+    """
+
+    time_ns: int
+    answered_ns: int
+    partition: int
+    offset: int
+    acks: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +82,24 @@ class ProgramRequests:
         rows = rows.filter(pc.equal(rows["offset"], position.offset))
         before = rows.filter(pc.less_equal(rows["time_ns"], position.time_ns + _MS_NS))
         return _first(before.sort_by([("time_ns", "descending")]))
+
+    def gone(self, appended_ns: Mapping[tuple[int, int], int]) -> list[GoneOutputs]:
+        """Return the acknowledged outputs in whose place a log has nothing, or later records.
+
+        Args:
+            appended_ns: when the record of a partition and offset was appended; of partitions
+                without any record nothing is known.
+        """
+        rows = self.table.filter(pc.equal(self.table["api"], _PRODUCE))
+        rows = rows.filter(pc.and_(pc.equal(rows["error"], 0), pc.is_valid(rows["answered_ns"])))
+        partitions = {partition for partition, _ in appended_ns}
+        return [
+            GoneOutputs(**{name: row[name] for name in GoneOutputs._fields})
+            for row in rows.sort_by("time_ns").to_pylist()
+            if row["partition"] in partitions and (row["offset"] or 0) >= 0
+            if appended_ns.get((row["partition"], row["offset"]), FOREVER)
+            > row["answered_ns"] + _SLACK_NS
+        ]
 
     def failed(self, names: Sequence[str]) -> Mapping[str, list[ProgramRequest]]:
         """Return the Produce requests with outputs of some inputs that were refused or lost."""

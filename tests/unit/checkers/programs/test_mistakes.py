@@ -7,11 +7,18 @@ import pytest
 from highwater.checkers.groups.events import FOREVER
 from highwater.checkers.groups.generations import Generation
 from highwater.checkers.programs.evidence import FollowingInput, InputEvidence
-from highwater.checkers.programs.facts import InstanceEvent, Output, Position, Trouble
+from highwater.checkers.programs.facts import (
+    InstanceEvent,
+    Output,
+    Position,
+    ProgramRequest,
+    Trouble,
+)
 from highwater.checkers.programs.habits import Habits
 from highwater.checkers.programs.mistakes import MISTAKES, mistake_of
 from highwater.checkers.programs.outcomes import DOUBLED, LOST
 from highwater.checkers.programs.output_log import LogCopy
+from highwater.checkers.programs.requests import GoneOutputs
 from highwater.checkers.programs.timeline import steps, witnesses
 from highwater.checkers.transactions.coordinated import FENCED, CoordinatedTransaction
 
@@ -103,7 +110,22 @@ IGNORED = replace(
     troubles=[Trouble(int(3.2 * S), int(3.4 * S), "app-cut", "instance 0 is cut off")],
 )
 
+GONE = replace(
+    PASSED_OVER,
+    habits=BEHIND,
+    undisturbed_ns=0,
+    gone=[GoneOutputs(int(3.4 * S), int(3.5 * S), 0, 30, -1)],
+)
+LEADER_ALONE = replace(GONE, gone=[GONE.gone[0]._replace(acks=1)])
+UNANSWERED = ProgramRequest(int(3.7 * S), None, 1, None)
+IGNORED_ON_THE_WIRE = replace(PASSED_OVER, habits=BEHIND, undisturbed_ns=0, unwritten=[UNANSWERED])
+FIRST_ON_THE_WIRE = replace(IGNORED_ON_THE_WIRE, habits=Habits(ahead=3))
+
 SHOWN = (
+    ("acknowledged output that brokers have lost", GONE),
+    ("output that its leader alone had", LEADER_ALONE),
+    ("delivery error ignored", IGNORED_ON_THE_WIRE),
+    ("position committed before the output was acknowledged", FIRST_ON_THE_WIRE),
     ("output that brokers have lost", STRAY),
     ("position outside of the transaction", OUTSIDE),
     ("position outside of the transaction", OUTSIDE_AND_KILLED),
@@ -186,6 +208,14 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         # A program that never commits first has not done it here.
         (replace(COMMITTED_FIRST, habits=BEHIND), "passed without"),
         (replace(COMMITTED_FIRST, habits=BEHIND, later_ns=FOREVER), None),
+        # It was acknowledged before the input was sent, or after the commit.
+        (replace(GONE, gone=[GoneOutputs(S, 2 * S, 0, 30, -1)]), None),
+        (replace(GONE, gone=[GoneOutputs(S, 5 * S, 0, 30, -1)]), None),
+        (replace(GONE, habits=Habits(behind=40, ahead=1)), None),
+        # Brokers have lost outputs: a retry of this Produce may have been acknowledged.
+        (replace(IGNORED_ON_THE_WIRE, gone=[GoneOutputs(S, 2 * S, 0, 30, -1)]), None),
+        # The program may do one or the other.
+        (replace(IGNORED_ON_THE_WIRE, habits=Habits(behind=4)), None),
         # Kafka may have torn the transaction.
         (replace(NO_WAY_BACK, undisturbed_ns=S), None),
         (replace(SHARED, undisturbed_ns=S), None),

@@ -82,3 +82,12 @@ def test_the_way_of_an_input_tells_of_them() -> None:
     assert ("wire", "This output was acknowledged to instance 0.") in told
     assert ("instance 0", "An output of it was written at offset 3 of 0.") in told
     assert ("program", "An output of it was written at offset 3 of 0.") in told
+
+
+def test_acknowledged_outputs_are_gone_where_the_log_has_nothing_or_later_records() -> None:
+    rows = [produce(0, first, 2) for first in (10, 12, 14)]
+    rows += [produce(0, 20, 2, error=None), produce(1, 30, 2), produce(0, 40, 1, error=7)]
+    appended_ns = {(0, 10): 2 * S, (0, 12): 4 * S}  # acknowledged at 3 s
+    gone = requests(*rows).gone(appended_ns)
+    assert [(of.partition, of.offset, of.acks) for of in gone] == [(0, 12, -1), (0, 14, -1)]
+    assert requests(*rows).gone({}) == []

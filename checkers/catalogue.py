@@ -25,6 +25,7 @@ from highwater.checkers.groups.undelivered import undelivered_records
 from highwater.checkers.metadata.leader_epochs import shared_epoch
 from highwater.checkers.metadata.lost_decisions import lost_decision
 from highwater.checkers.metadata.metadata_divergence import metadata_divergence
+from highwater.checkers.programs.acknowledged import acknowledged
 from highwater.checkers.programs.inputs import inputs
 from highwater.checkers.programs.output_order import output_order
 from highwater.checkers.programs.transactions import program_in_transactions
@@ -59,6 +60,7 @@ CHECKERS: Final = (
     share_groups,
     inputs,
     output_order,
+    acknowledged,
     program_in_transactions,
     operations,
 )

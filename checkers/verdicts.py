@@ -14,11 +14,13 @@ from highwater.checkers.core.anomaly_kinds import (
     CORRUPT,
     DIVERGENCE,
     DOUBLED_INPUT,
+    DOUBLED_OUTPUT,
     HALF_INPUT,
     HANGING,
     LOST,
     LOST_DECISION,
     LOST_INPUT,
+    LOST_OUTPUT,
     METADATA_DIVERGENCE,
     OVERTAKEN_INPUT,
     PROCESSED_TWICE,
@@ -204,7 +206,8 @@ def _unjudged(findings: Findings) -> list[str]:
     if findings.account == "none":
         return reasons
     reasons += [f"The ledger does not balance: {error}." for error in ledger.errors()]
-    if not ledger.acknowledged:
+    to_program = case.plan.without_input and LOST_OUTPUT not in findings.idle
+    if not (ledger.acknowledged or to_program):
         reasons.append("No record was acknowledged, so no promise was put to the test.")
     return reasons
 
@@ -264,6 +267,8 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
         processed = "What the program did with its inputs is not known"
         if LOST_INPUT not in findings.idle:
             processed = f"The program {_processed(findings.ledger, counts)}"
+        elif LOST_OUTPUT not in findings.idle:
+            return f"The program {_wrote(counts)}, with Kafka {plan.software} ({elections(plan)})"
         return f"{processed}; Kafka {plan.software} {did} {settings}"
     if _unstruck(findings):
         did += ", and no fault was injected"
@@ -284,6 +289,14 @@ def _processed(ledger: Ledger, counts: dict[str, int]) -> str:
     }
     did = [f"{word} {number:,}" for name, word in words.items() if (number := counts.get(name))]
     return f"{' and '.join(did)} of {total}" if did else f"processed all {total} once"
+
+
+def _wrote(counts: dict[str, int]) -> str:
+    """Return what became of the records of a program without input, the end of a sentence."""
+    words = {LOST_OUTPUT: "lost", DOUBLED_OUTPUT: "doubled"}
+    did = [f"{word} {number:,}" for name, word in words.items() if (number := counts.get(name))]
+    records = "records that were acknowledged to it"
+    return f"{' and '.join(did)} of the {records}" if did else f"lost and doubled no {records}"
 
 
 def _no_promise(plan: Plan) -> str:

@@ -32,12 +32,15 @@ UNREACHED_INPUT: Final = "unreached-input"
 
 STRANGE_OUTPUT: Final = "strange-output"
 OVERTAKEN_INPUT: Final = "overtaken-input"
+LOST_OUTPUT: Final = "lost-output"
+DOUBLED_OUTPUT: Final = "doubled-output"
 ABORTED_INPUT: Final = "aborted-input"
 UNFINISHED_TRANSACTION: Final = "unfinished-transaction"
 OF_PROGRAMS: Final = frozenset(
     (
         *(LOST_INPUT, HALF_INPUT, DOUBLED_INPUT, UNREACHED_INPUT, STRANGE_OUTPUT),
         *(OVERTAKEN_INPUT, ABORTED_INPUT, UNFINISHED_TRANSACTION),
+        *(LOST_OUTPUT, DOUBLED_OUTPUT),
     )
 )
 """Kinds about the program under test, of which the rules of Kafka say nothing."""

@@ -132,6 +132,8 @@ class ProgramFacts:
         names: with a column ``value``, all records that were ever sent.
         outputs: in columns of ``history.OUTPUTS``, those of kind output.
         exempt: names of the inputs that need no output.
+        acknowledged: in ``outcomes.INPUT``, records that a program without input says are written;
+            the partition is the instance.
         complete: whether all outputs were read, and one at least names an input.
         positions: the group's committed offset of each partition in the end.
         commits: the committed offsets of each partition, in order; None if no disk has them.
@@ -146,6 +148,7 @@ class ProgramFacts:
     names: pa.Table
     outputs: pa.Table
     exempt: Sequence[str]
+    acknowledged: pa.Table
     complete: bool
     positions: Mapping[int, int | None]
     commits: Mapping[int, Sequence[Position]] | None
@@ -180,6 +183,12 @@ class ProgramFacts:
             names=sent,
             outputs=outputs,
             exempt=rows.filter(pc.equal(rows["kind"], "exempt"))["input"].to_pylist(),
+            acknowledged=pa.table(
+                rows.filter(pc.equal(rows["kind"], "acknowledged"))
+                .select(["partition", "offset", "input"])
+                .columns,
+                schema=INPUT,
+            ),
             complete=len({*ends}) == case.plan.program.outlets(case.plan.topic.partitions)
             and outputs["input"].null_count < len(outputs),
             positions=_positions(case, commits),

@@ -59,6 +59,11 @@ def no_program(tables: Tables, case: RunFiles) -> str:
     return "" if facts is None or facts.complete else "its output was not read, or names no input"
 
 
+def no_inputs(tables: Tables, case: RunFiles) -> str:
+    """Return why there is nothing to judge of a program's inputs, the end of a sentence."""
+    return "the program has no input" if case.plan.without_input else no_program(tables, case)
+
+
 @derived
 def program_facts(tables: Tables) -> dict[str, ProgramFacts]:
     """Return the facts about each run's program, by the run's key, where they can be read."""
@@ -139,14 +144,15 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
         breaks=if_program_says("at-least-once", "at-most-once", "exactly-once"),
         says=in_words,
     ),
-    idle=no_program,
+    idle=no_inputs,
 )
 def inputs(tables: Tables) -> pa.Table:
     """Return inputs that were lost, half processed, doubled or not reached; strange outputs."""
-    cases = {case.key: case for case in tables.cases}
+    cases = {case.key: case for case in tables.cases if not case.plan.without_input}
     rows = [
         {"run": key, **row}
         for key, facts in program_facts(tables).items()
+        if key in cases
         for row in _of_run(cases[key], facts, outcomes(tables)[key])
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)

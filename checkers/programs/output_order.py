@@ -9,7 +9,7 @@ from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import if_program_keeps_order
 from highwater.checkers.groups.events import Row, in_words
 from highwater.checkers.programs.facts import ProgramFacts
-from highwater.checkers.programs.inputs import no_program, program_facts
+from highwater.checkers.programs.inputs import no_inputs, program_facts
 from highwater.checkers.programs.outcomes import overtaken
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
@@ -19,7 +19,7 @@ def no_order(tables: Tables, case: RunFiles) -> str:
     """Return why there is no order to judge, the end of a sentence."""
     if case.plan.program is not None and not case.plan.program.ordered:
         return "the program keeps no order (--ordered)"
-    return no_program(tables, case)
+    return no_inputs(tables, case)
 
 
 @checker(

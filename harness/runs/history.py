@@ -292,17 +292,19 @@ with ``--subscribe`` or ``--share`` have it."""
 
 OUTPUTS: Final = pa.schema(
     [
-        # output; end: the partition was read to here; exempt: the input needs no output
+        # output; end: the partition was read to here; exempt: the input needs no output;
+        # acknowledged: an instance says that it is written
         pa.field("kind", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),  # of exempt: of the input, and so on
-        pa.field("offset", pa.int64(), nullable=False),  # of exempt: its place among all inputs
+        pa.field("partition", pa.int32(), nullable=False),  # or the instance that has printed it
+        pa.field("offset", pa.int64(), nullable=False),  # or the place among what was printed
         pa.field("timestamp_ms", pa.int64()),  # of its append, by the broker's clock, since 1970
         pa.field("input", pa.string()),  # name of the input that it names; null: of none
         pa.field("value", pa.string()),  # how the output begins
     ]
 )
 """The outputs of a program under test that a read_committed reader was given in the end: a row an
-output, one for each partition that was read to its end, and one an input that needs no output."""
+output, one for each partition that was read to its end, and one an input that needs no output.
+What instances print has such rows, too (``highwater.runtime.programs.printed_lines``)."""
 
 INSTANCES: Final = pa.schema(
     [

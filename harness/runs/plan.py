@@ -203,8 +203,8 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         command: the program and its arguments, with the placeholders of
             ``highwater.runtime.programs.instances``; so have the values of ``env``.
         out: name of the topic that it writes to; it has as many partitions. Empty: its output is
-            elsewhere, and it prints what it has done; see
-            ``highwater.runtime.programs.printed_lines``.
+            elsewhere, and it prints what it has done, as one without input prints what it has
+            written; see ``highwater.runtime.programs.printed_lines``.
         match: see ``harness.runs.programs.expressions``; with ``feed``, it names inputs, too.
         outputs: fewer are half of them.
         when: an expression, too; empty: every input needs its outputs.
@@ -400,6 +400,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return group_of(self.topic.name)
 
     @property
+    def without_input(self) -> bool:
+        """True if there is a program under test that only writes: nothing is fed to it."""
+        return self.program is not None and not self.workload.producers
+
+    @property
     def named_by_keys(self) -> bool:
         """True if the key of a record is its name: of the user's own records."""
         return self.program is not None and bool(self.program.feed)
@@ -554,6 +559,7 @@ def _of_options(plan: Plan) -> Plan:
         topic=Topic(name=topic.name, partitions=topic.partitions, replication_factor=replicas),
         workload=replace(
             PROGRAM_WORKLOAD,
+            producers=min(fed.producers, PROGRAM_WORKLOAD.producers),
             rate=fed.rate,
             idempotence=fed.idempotence,
             transactions=fed.transactions,
@@ -567,8 +573,9 @@ def _of_options(plan: Plan) -> Plan:
 
 
 def _program_command(plan: Plan, program: ProgramPlan) -> str:
-    topics = f"--in {shlex.quote(plan.topic.name)}"
-    topics += f" --out {shlex.quote(program.out)}" if program.out else ""
+    read = "" if plan.without_input else plan.topic.name
+    named = {"--in": read, "--out": program.out}
+    topics = " ".join(f"{word} {shlex.quote(name)}" for word, name in named.items() if name)
     cluster = ["cluster"] if plan.driver != "local" else []
     cluster += ["brokers"] if plan.brokers != Topic().replication_factor else []
     if plan.external is not None:

@@ -1,6 +1,7 @@
 """The plan of a run: that of its story, or of random faults, with the settings that are given."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
@@ -67,8 +68,8 @@ def requested_app(
 
     Args:
         given: settings of ``Plan`` and of ``ProgramPlan`` by their names, as typed or as values.
-        topic: that it reads; None: ``in``.
-        out: that it writes to; None: ``out``, or no topic where the one to read is named.
+        topic: that it reads; None: ``in``, or none where the one to write to is named.
+        out: that it writes to; None: ``out``, or none where the one to read is named.
 
     Raises:
         UsageError: one is no value of its setting.
@@ -80,7 +81,11 @@ def requested_app(
     program = with_options(
         ProgramPlan(command=tuple(command), out=out or ("" if topic else "out")), of_program
     )
+    if program.feed:
+        program = replace(program, feed=str(Path(program.feed).absolute()))
     read = replace(plan.topic, name=topic or "in", replication_factor=plan.brokers)
     idempotence = plan.workload.acks == "all" and release(plan.kafka).idempotence
     workload = replace(plan.workload, idempotence=idempotence)
+    if out and not topic:
+        workload = replace(workload, producers=0)
     return replace(plan, topic=read, workload=workload, program=program)

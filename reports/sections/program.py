@@ -7,8 +7,10 @@ from typing import Final
 from highwater.checkers.core.anomaly_kinds import (
     ABORTED_INPUT,
     DOUBLED_INPUT,
+    DOUBLED_OUTPUT,
     HALF_INPUT,
     LOST_INPUT,
+    LOST_OUTPUT,
     MISTAKE,
     OF_PROGRAMS,
     STRANGE_OUTPUT,
@@ -30,6 +32,10 @@ _COUNTED: Final = {
     STRANGE_OUTPUT: "outputs that name an input that was never sent",
     ABORTED_INPUT: "aborted, and yet processed",
     UNFINISHED_TRANSACTION: "transactions that their coordinator ended",
+}
+_WRITTEN: Final = {
+    LOST_OUTPUT: "lost: it was acknowledged, and is not there",
+    DOUBLED_OUTPUT: "doubled: it is there more than once",
 }
 _OUTCOMES: Final = (LOST_INPUT, HALF_INPUT, DOUBLED_INPUT, UNREACHED_INPUT)
 _EVENTS: Final = ("started", "killed", "stopped", "paused", "ended")
@@ -70,7 +76,8 @@ def program_section(run: Run, plan: Plan, verdict: Verdict) -> ProgramSection | 
         command=" ".join(plan.program.command),
         guarantee=plan.program.guarantee.replace("-", " "),
         counts=tuple(
-            (_COUNTED.get(kind, "processed once"), number) for kind, number in counts.items()
+            ((_COUNTED | _WRITTEN).get(kind, "processed once"), number)
+            for kind, number in counts.items()
         ),
         mistakes=tuple(mistakes.most_common()),
         lives=_lives(run),
@@ -82,6 +89,8 @@ def input_counts(verdict: Verdict) -> dict[str, int]:
 
     Empty where nothing is known of them.
     """
+    if not verdict.checkers.get(LOST_OUTPUT, "not ").startswith("not "):
+        return {kind: verdict.counts.get(kind, 0) for kind in _WRITTEN}
     if verdict.checkers.get(LOST_INPUT, "").startswith("not "):
         return {}
     counts = {kind: verdict.counts.get(kind, 0) for kind in _COUNTED}

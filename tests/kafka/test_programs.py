@@ -84,6 +84,17 @@ def printing() -> Plan:
     return msgspec.structs.replace(RIGHT, steps=KILLS[:2], duration_s=7.0, program=program)
 
 
+def writing() -> Plan:
+    """A program without input, while brokers are killed."""
+    program = ProgramPlan(command=(sys.executable, str(APPS / "writes_orders.py")), match="key")
+    program = msgspec.structs.replace(program, out="payments", guarantee="exactly-once")
+    workload = msgspec.structs.replace(RIGHT.workload, producers=0)
+    steps = (FaultStep(fault="kill", at_s=2.0, lasts_s=2.0), *KILLS[1:2])
+    return msgspec.structs.replace(
+        RIGHT, steps=steps, duration_s=8.0, program=program, workload=workload
+    )
+
+
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> list[JudgedRun]:
     path = tmp_path_factory.mktemp("programs")
@@ -95,6 +106,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> lis
         runs.append(pool.execute(WRONG, Store(path), stop=threading.Event()))
         runs.append(pool.execute(fed(path / "orders.jsonl"), Store(path), stop=threading.Event()))
         runs.append(pool.execute(printing(), Store(path), stop=threading.Event()))
+        runs.append(pool.execute(writing(), Store(path), stop=threading.Event()))
         patch.setattr("highwater.runtime.programs.ending.END_LIMIT_S", 5.0)
         patch.setattr("highwater.runtime.programs.instances._TERM_S", 1.0)
         runs.append(pool.execute(SILENT, Store(path), stop=threading.Event()))
@@ -181,6 +193,17 @@ def test_a_program_whose_output_is_elsewhere_prints_what_it_has_done(
     ends = {row["partition"]: row["offset"] for row in printed if row["kind"] == "end"}
     assert {*ends} == {0, 1, 2}  # one more may be started by a fault
     assert sum(ends.values()) == len(printed) - len(ends) >= verdict.ledger.read
+
+
+def test_a_program_without_input_prints_what_was_acknowledged(judged: list[JudgedRun]) -> None:
+    verdict = judged[4].verdict
+    assert verdict.verdict == "valid", verdict.reasons
+    assert "lost and doubled no records" in verdict.headline
+    assert verdict.checkers["lost-output"] == "held"
+    rows = judged[4].run.table(OUTPUTS_TABLE).to_pylist()
+    acknowledged = {row["input"] for row in rows if row["kind"] == "acknowledged"}
+    assert len(acknowledged) > 100
+    assert acknowledged <= {row["input"] for row in rows if row["kind"] == "output"}
 
 
 def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun]) -> None:

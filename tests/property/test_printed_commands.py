@@ -193,17 +193,23 @@ def program_plans(draw_: st.DrawFn) -> Plan:
     """A plan with a program under test, whose words a shell would take apart."""
     words = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1)
     brokers = draw_(st.integers(1, 9))
+    topic, out = draw_(
+        st.sampled_from(
+            [("orders", "payments"), ("in", "out.2"), ("orders", ""), ("in", "payments")]
+        )
+    )
+    without_input = topic == "in" and draw_(st.booleans())
     fed = msgspec.structs.replace(
-        PROGRAM_WORKLOAD, rate=draw_(st.one_of(st.just(0.0), seconds(0.01, 1e17)))
+        PROGRAM_WORKLOAD,
+        producers=0 if without_input else 1,
+        rate=draw_(st.one_of(st.just(0.0), seconds(0.01, 1e17))),
     )
     kafka = draw_(Kafkas)
     return Plan(
         kafka=kafka,
         driver=draw_(st.sampled_from(["local", "docker"])),
         brokers=brokers,
-        topic=Topic(
-            name="orders", partitions=draw_(st.integers(1, 1000)), replication_factor=brokers
-        ),
+        topic=Topic(name=topic, partitions=draw_(st.integers(1, 1000)), replication_factor=brokers),
         workload=msgspec.structs.replace(fed, idempotence=release(kafka).idempotence),
         nemesis=tuple(draw_(st.lists(st.sampled_from(list(faults())), unique=True, max_size=3))),
         duration_s=draw_(seconds(0, 604_800)),
@@ -211,7 +217,11 @@ def program_plans(draw_: st.DrawFn) -> Plan:
         wire_clients=True,
         program=ProgramPlan(
             command=tuple(draw_(st.lists(words, min_size=1, max_size=4))),
-            out=draw_(st.sampled_from(["payments", "out.2"])),
+            out=out,
+            outputs=draw_(st.integers(1, 1000)),
+            when=draw_(st.sampled_from(["", "$.amount"])),
+            ordered=draw_(st.booleans()),
+            feed=draw_(st.sampled_from(["", "/data/my orders.jsonl"])),
             instances=draw_(st.integers(1, 64)),
             guarantee=draw_(st.sampled_from(["at-least-once", "at-most-once", "exactly-once"])),
             match=draw_(st.sampled_from([RECORD_NAME, 'id="(p0-[0-9]+)"', "$.id", "header:a b"])),

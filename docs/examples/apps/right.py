@@ -30,7 +30,8 @@ while not signals:
     records = [each for each in consumer.consume(50, timeout=0.5) if each.error() is None]
     for record in records:
         time.sleep(0.005)  # the work
-        producer.produce(os.environ["HIGHWATER_OUT"], record.value(), on_delivery=delivered)
+        output = record.value(), record.key()  # of one key, in order
+        producer.produce(os.environ["HIGHWATER_OUT"], *output, on_delivery=delivered)
     producer.flush()
     if records:
         consumer.commit(asynchronous=False)

@@ -46,7 +46,14 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         Argument(metavar="-- COMMAND...", help="The program (docs/apps.md)."),
     ],
     *,
-    topic: Annotated[str | None, Option("--in", help="Topic to read.  [default: in]")] = None,
+    topic: Annotated[
+        str | None,
+        Option(
+            "--in",
+            help="Topic to read; with --out alone, the program prints what was acknowledged."
+            "  [default: in]",
+        ),
+    ] = None,
     out: Annotated[
         str | None,
         Option(

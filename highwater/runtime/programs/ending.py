@@ -7,7 +7,7 @@ from highwater.harness.clients.programs.positions import await_end
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 from highwater.runtime.programs.instances import RunningProgram
-from highwater.runtime.programs.printed_lines import DONE
+from highwater.runtime.programs.printed_lines import ACKNOWLEDGED, DONE
 from highwater.runtime.workload import RunningWorkload
 
 APPEND_TIMES: Final = {"message.timestamp.type": "LogAppendTime"}
@@ -29,13 +29,17 @@ def finish(
         Sentences on why the run cannot be judged; empty if it can.
     """
     settings = workload.group_reader()
-    problems = await_end(plan, program.plan, settings, program.printed, limit_s=END_LIMIT_S)
+    problems = []
+    if not plan.without_input:
+        problems += await_end(plan, program.plan, settings, program.printed, limit_s=END_LIMIT_S)
     problems += program.crashed(stuck=bool(problems))
     program.close()
     for says in program.notes():
         recorder.fault("step", "note", says)
     problems += record_exempt(program.plan, workload.inputs(), recorder)
+    if (plan.without_input or not program.plan.out) and not program.printed():
+        word = ACKNOWLEDGED if plan.without_input else DONE
+        problems += [f"The program has printed no line with {word} and a name."]
     if not program.plan.out:
-        nothing = f"The program has printed no line with {DONE} and an input."
-        return problems if program.printed() else [*problems, nothing]
+        return problems
     return problems + read_outputs(plan, program.plan, recorder, settings, limit_s=READ_LIMIT_S)

@@ -25,7 +25,7 @@ from highwater.harness.runs.plan import Plan, ProgramPlan
 from highwater.harness.runs.programs.expressions import expression
 from highwater.harness.runs.recorder import Recorder
 from highwater.nemesis.faults.registry import NothingDoneError
-from highwater.runtime.programs.printed_lines import PrintedLines
+from highwater.runtime.programs.printed_lines import ACKNOWLEDGED, DONE, PrintedLines
 
 LOG_BYTES_MOST: Final = 2 << 20
 _QUICK_S: Final = 2.0
@@ -304,7 +304,7 @@ class RunningProgram:
     ) -> None:
         self.plan = program
         logs.mkdir(exist_ok=True)
-        self._printed = () if program.out else _printed(program, recorder, logs)
+        self._printed = _printed(plan, program, recorder, logs)
         *self.instances, self.spare = (
             ProgramInstance(
                 number,
@@ -337,7 +337,7 @@ class RunningProgram:
         ]
 
     def printed(self) -> int:
-        """Return how many lines about inputs its instances have printed so far."""
+        """Return how many lines about records its instances have printed so far."""
         return sum(lines.done for lines in self._printed)
 
     def notes(self) -> list[str]:
@@ -412,10 +412,14 @@ def _log(logs: Path, number: int) -> Path:
     return logs / f"app-{number}.log"
 
 
-def _printed(program: ProgramPlan, recorder: Recorder, logs: Path) -> tuple[PrintedLines, ...]:
-    names = expression(program.match)
+def _printed(
+    plan: Plan, program: ProgramPlan, recorder: Recorder, logs: Path
+) -> tuple[PrintedLines, ...]:
+    if program.out and not plan.without_input:
+        return ()
+    names, word = expression(program.match), DONE if not program.out else ACKNOWLEDGED
     return tuple(
-        PrintedLines(number, _log(logs, number), recorder, names)
+        PrintedLines(number, _log(logs, number), recorder, names, word=word)
         for number in range(program.instances + 1)
     )
 

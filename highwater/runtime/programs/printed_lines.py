@@ -1,7 +1,8 @@
-"""The output of an instance of a program whose work is elsewhere: its lines tell what it has done.
+"""The lines in which an instance of a program tells what it has done, where no topic can tell it.
 
-Such a line has ``HIGHWATER_DONE`` and the name of an input, or text in which ``--match`` finds it.
-It comes through a named pipe, so that none is missing however long the log is: a program that
+A program whose output is elsewhere prints ``HIGHWATER_DONE`` and the name of an input, or text in
+which ``--match`` finds it; one without input ``HIGHWATER_ACKNOWLEDGED`` and the name of a record.
+A line comes through a named pipe, so that none is missing however long the log is: a program that
 prints faster than it is read waits. A line that a kill has cut short counts for nothing.
 """
 
@@ -19,7 +20,7 @@ from highwater.harness.runs.programs.expressions import Expression, ProgramRecor
 from highwater.harness.runs.recorder import Recorder
 
 DONE: Final = "HIGHWATER_DONE"
-_DONE_LINE: Final = re.compile(rb"(?:^|\s)" + DONE.encode() + rb"\s+(\S.*?)\s*$", re.DOTALL)
+ACKNOWLEDGED: Final = "HIGHWATER_ACKNOWLEDGED"
 _CHUNK_BYTES: Final = 1 << 16
 _LINE_BYTES_MOST: Final = 1 << 20
 _VALUE_LETTERS: Final = 200
@@ -31,20 +32,25 @@ _READ_LIMIT_S: Final = 30.0
 
 
 class PrintedLines:
-    """Reads what one instance prints, and records the inputs that it says are done.
+    """Reads what one instance prints, and records the names in its lines with a word.
 
     Args:
+        word: ``DONE``, of outputs, or ``ACKNOWLEDGED``.
         log: file that gets all of it.
         names: the expression that finds an input's name in what follows the word.
 
     Attributes:
         pipe: to which the instance's processes are to write.
-        done: number of lines that named an input so far.
+        done: number of such lines so far.
     """
 
-    def __init__(self, number: int, log: Path, recorder: Recorder, names: Expression) -> None:
+    def __init__(
+        self, number: int, log: Path, recorder: Recorder, names: Expression, *, word: str = DONE
+    ) -> None:
         self.done = 0
         self._number = number
+        self._kind = "output" if word == DONE else "acknowledged"
+        self._line = re.compile(rf"(?:^|\s){word}\s+(\S.*?)\s*$".encode(), re.DOTALL)
         self._log = log
         self._recorder = recorder
         self._names = names
@@ -61,7 +67,7 @@ class PrintedLines:
         self._write(_CUT)
 
     def close(self) -> None:
-        """Read what is left, and record that it is all. May be called twice.
+        """Read what is left; of outputs record that this is all. May be called twice.
 
         Raises:
             HarnessError: it could not be read or recorded.
@@ -79,7 +85,8 @@ class PrintedLines:
                 f" {_READ_LIMIT_S:g} s"
             )
         os.close(self._end)
-        self._recorder.output({"kind": "end", "partition": self._number, "offset": self.done})
+        if self._kind == "output":
+            self._recorder.output({"kind": "end", "partition": self._number, "offset": self.done})
 
     def check(self) -> None:
         """Return if it is read.
@@ -106,7 +113,7 @@ class PrintedLines:
                 with self._log.open("ab") as log:
                     log.write(chunk)
                 for line in lines:
-                    if not line.endswith(_CUT) and (match := _DONE_LINE.search(line)):
+                    if not line.endswith(_CUT) and (match := self._line.search(line)):
                         self._record(match[1])
             except Exception as error:  # noqa: BLE001 - check() raises it for the run
                 self._failure = error
@@ -118,7 +125,7 @@ class PrintedLines:
         for name in self._names(ProgramRecord(text, key=text)) or (says,):
             self._recorder.output(
                 {
-                    "kind": "output",
+                    "kind": self._kind,
                     "partition": self._number,
                     "offset": self.done,
                     "timestamp_ms": time.time_ns() // 1_000_000,

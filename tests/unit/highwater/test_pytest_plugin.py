@@ -167,7 +167,9 @@ def test_a_program_runs_for_every_release(project: pytest.Pytester) -> None:
 
         @pytest.mark.kafka("0.10.2.2", "4.4.0", acks=["1", "all"])
         def test_mine(kafka_app, highwater_case):
-            result = kafka_app("python 'my service.py'", out="paid", instances=3, nemesis="none")
+            result = kafka_app(
+                "python 'my service.py'", topic="orders", out="paid", instances=3, nemesis="none"
+            )
             plan = result.plan
             assert result.inputs["once"] == 3
             assert result.inputs["doubled-input"] == 1

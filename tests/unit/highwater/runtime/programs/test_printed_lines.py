@@ -18,7 +18,7 @@ from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Run
 from highwater.runtime.programs import instances
 from highwater.runtime.programs.instances import RunningProgram
-from highwater.runtime.programs.printed_lines import PrintedLines
+from highwater.runtime.programs.printed_lines import ACKNOWLEDGED, PrintedLines
 
 COUNTS = """
 import time
@@ -68,6 +68,17 @@ def test_which_lines_tell_of_an_input(run: Run, recorder: Recorder) -> None:
     found = printed(run, recorder, r"p0-\d+", text)
     assert found == [(0, "p0-1"), (1, "p0-2"), (2, "else"), (3, "p0-4")]
     assert b"12:00 INFO" in (run.logs / "app-2.log").read_bytes()
+
+
+def test_a_program_without_input_tells_what_was_acknowledged(run: Run, recorder: Recorder) -> None:
+    run.logs.mkdir()
+    lines = PrintedLines(1, run.logs / "app-1.log", recorder, expression("key"), word=ACKNOWLEDGED)
+    lines.pipe.write_bytes(b"HIGHWATER_DONE 1\nHIGHWATER_ACKNOWLEDGED 2\n")
+    lines.close()
+    [row] = rows(run, recorder)
+    assert (row["kind"], row["partition"], row["offset"], row["input"]) == (
+        "acknowledged", 1, 0, "2",
+    )  # fmt: skip
 
 
 def test_a_line_that_was_cut_short_tells_nothing(run: Run, recorder: Recorder) -> None:

@@ -1,0 +1,106 @@
+"""Find records that a program without input was told to be written, and that are not, or twice."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import DOUBLED_OUTPUT, LOST_OUTPUT, Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import if_program_says
+from highwater.checkers.groups.events import Row, in_words
+from highwater.checkers.programs.facts import ProgramFacts
+from highwater.checkers.programs.inputs import no_program, program_facts
+from highwater.checkers.programs.outcomes import DOUBLED, LOST, input_outcomes
+from highwater.checkers.programs.output_log import OutputLog
+from highwater.checkers.run_files import RunFiles
+from highwater.checkers.run_tables import Tables
+
+_KINDS: Final = {LOST: LOST_OUTPUT, DOUBLED: DOUBLED_OUTPUT}
+_PROMISE: Final = "writing: --guarantee of highwater app"
+_IN_A_TRANSACTION: Final = (
+    "in a transaction that was not committed. The program: printed before the commit."
+)
+_LOST_BY_BROKERS: Final = (
+    "and others have lost it. Kafka promises against that with acks=all and clean elections alone."
+)
+
+
+def nothing_acknowledged(tables: Tables, case: RunFiles) -> str:
+    """Return why there is nothing to judge, the end of a sentence."""
+    if case.plan.program is not None and not case.plan.without_input:
+        return "the program has an input"
+    return no_program(tables, case)
+
+
+@checker(
+    Kind(
+        LOST_OUTPUT,
+        guarantee="A record that was acknowledged to the program is in its topic.",
+        singular="record of the program is lost: it was acknowledged, and is not there",
+        plural="records of the program are lost: they were acknowledged, and are not there",
+        severity=Severity.CRITICAL,
+        promise=_PROMISE,
+        breaks=if_program_says("at-least-once", "exactly-once"),
+        says=in_words,
+        absence=True,
+    ),
+    Kind(
+        DOUBLED_OUTPUT,
+        guarantee="A record that was acknowledged to the program is there once.",
+        singular="record of the program is there more than once",
+        plural="records of the program are there more than once",
+        severity=Severity.SERIOUS,
+        promise=_PROMISE,
+        breaks=if_program_says("at-most-once", "exactly-once"),
+        says=in_words,
+    ),
+    idle=nothing_acknowledged,
+)
+def acknowledged(tables: Tables) -> pa.Table:
+    """Return the records that were acknowledged to a program, and are missing or doubled."""
+    cases = {case.key: case for case in tables.cases if case.plan.without_input}
+    rows = [
+        {"run": key, **row}
+        for key, facts in program_facts(tables).items()
+        if key in cases and facts.complete
+        for row in _of_run(cases[key], facts)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _of_run(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
+    records = facts.acknowledged
+    everywhere = dict.fromkeys(pc.unique(records["partition"]).to_pylist(), len(records))
+    table = input_outcomes(
+        records, facts.outputs, everywhere, complete=True, needed=facts.program.outputs
+    )
+    rows = table.filter(pc.is_in(table["outcome"], pa.array(_KINDS))).to_pylist()
+    log = OutputLog.of(case, facts) if rows else OutputLog()
+    for row in rows:
+        yield _anomaly(facts, row, log)
+
+
+def _anomaly(facts: ProgramFacts, row: Row, log: OutputLog) -> Row:
+    name, out = row["value"], facts.program.out
+    copies = log.copies.get(name, ())
+    says = f"{name} was acknowledged, as instance {row['partition']} printed, and"
+    if row["outcome"] == DOUBLED:
+        says += f" {out} has {row['outputs']} records of it."
+    elif copies:
+        place = f"offset {copies[0].offset} of {out}-{copies[0].partition}"
+        says += f" readers are not given it: broker {copies[0].broker} has it at {place}, "
+        says += _IN_A_TRANSACTION if copies[0].transactional else _LOST_BY_BROKERS
+    else:
+        says += f" no record of {out} is it. Who did it is not known."
+    return {
+        "kind": _KINDS[row["outcome"]],
+        "topic": out,
+        "partition": copies[0].partition if copies else -1,
+        "offset": copies[0].offset if copies else None,
+        "value": name,
+        "copies": [{"note": says}],
+        "steps": [],
+    }

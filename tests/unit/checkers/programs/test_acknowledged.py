@@ -1,0 +1,84 @@
+"""A record that was acknowledged to a program without input is in its topic, once."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from highwater.checkers.programs.acknowledged import acknowledged, nothing_acknowledged
+from highwater.checkers.programs.inputs import inputs, no_inputs
+from highwater.checkers.run_files import RunFiles
+from tests.support.logdirs import batch
+from tests.unit.checkers.programs.test_inputs import output, tables, written
+
+
+def said(offset: int, name: str) -> dict[str, Any]:
+    return {"kind": "acknowledged", "partition": 0, "offset": offset, "input": name}
+
+
+def produced(path: Path, *rows: dict[str, Any], disk: bytes = b"", whole: bool = True) -> RunFiles:
+    """A run of a program that was fed nothing, and a disk of its topic."""
+    case = written(path, *rows, whole=whole)
+    workload = msgspec.structs.replace(case.plan.workload, producers=0)
+    case.plan = msgspec.structs.replace(case.plan, workload=workload)
+    folder = case.run.replicas / "2" / "payments-0"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020d}.log").write_bytes(disk)
+    return case
+
+
+def found(case: RunFiles) -> dict[str, tuple[str, str]]:
+    rows = cast("Any", acknowledged.find(tables(case))).to_pylist()
+    return {row["value"]: (row["kind"], row["copies"][0]["note"]) for row in rows}
+
+
+def test_what_is_there_once_is_right(tmp_path: Path) -> None:
+    # p0-2 was written, and nobody was told
+    case = produced(tmp_path, said(0, "p0-1"), output(0, 300, "p0-1"), output(1, 300, "p0-2"))
+    assert found(case) == {}
+    assert nothing_acknowledged(tables(case), case) == ""
+    assert no_inputs(tables(case), case) == "the program has no input"
+    assert cast("Any", inputs.find(tables(case))).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("disk", "says"),
+    [
+        (b"", "no record of payments is it. Who did it is not known."),
+        (batch(7, [(None, b"p0-1|..")]), "broker 2 has it at offset 7 of payments-0, and others"),
+        (
+            batch(7, [(None, b"p0-1|..")], producer=(5, 0, 0), transactional=True),
+            "in a transaction that was not committed. The program: printed before the commit.",
+        ),
+    ],
+)
+def test_what_is_not_there_is_lost(tmp_path: Path, disk: bytes, says: str) -> None:
+    case = produced(tmp_path, said(0, "p0-1"), said(1, "p0-2"), output(0, 300, "p0-2"), disk=disk)
+    [(name, (kind, sentence))] = found(case).items()
+    assert (name, kind) == ("p0-1", "lost-output")
+    assert sentence.startswith("p0-1 was acknowledged, as instance 0 printed, and")
+    assert says in sentence
+
+
+def test_what_is_there_twice_is_doubled(tmp_path: Path) -> None:
+    case = produced(tmp_path, said(0, "p0-1"), output(0, 300, "p0-1"), output(1, 400, "p0-1"))
+    assert found(case)["p0-1"][0] == "doubled-output"
+    assert "payments has 2 records of it" in found(case)["p0-1"][1]
+
+
+def test_what_was_acknowledged_twice_may_be_there_twice(tmp_path: Path) -> None:
+    rows = [said(0, "p0-1"), said(1, "p0-1"), output(0, 300, "p0-1"), output(1, 400, "p0-1")]
+    assert found(produced(tmp_path, *rows)) == {}
+
+
+def test_nothing_is_lost_where_the_topic_was_not_read(tmp_path: Path) -> None:
+    case = produced(tmp_path, said(0, "p0-1"), output(0, 300, "p0-2"), whole=False)
+    assert found(case) == {}
+    assert "was not read" in nothing_acknowledged(tables(case), case)
+
+
+def test_a_program_with_an_input_acknowledges_nothing(tmp_path: Path) -> None:
+    case = written(tmp_path, output(0, 300, "p0-0"))
+    assert found(case) == {}
+    assert nothing_acknowledged(tables(case), case) == "the program has an input"

@@ -120,6 +120,7 @@ def overtaken(inputs: pa.Table, outputs: pa.Table) -> pa.Table:
 
     Only inputs of one partition whose first outputs are in one partition are compared. The first
     output is the one that was written first: what is processed again after a crash is in no order.
+    If outputs have no keys, that may put a first output behind a later input's, as readers see it.
     An input that is there several times is left out.
 
     Args:

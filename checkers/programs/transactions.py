@@ -145,7 +145,10 @@ def _timed_out(
     of_program: Sequence[CoordinatedTransaction],
     facts: ProgramFacts,
 ) -> str:
-    """Return that a transaction timed out since later starts had other transactional ids."""
+    """Return that a transaction timed out since later starts had other transactional ids.
+
+    There are more ids than instances, so that it is not one that never came back.
+    """
     begin_ns, end_ns = _span(transaction, facts)
     ended = next(
         (
@@ -161,6 +164,8 @@ def _timed_out(
         if other.begin_ms > transaction.begin_ms and other.name != transaction.name
     }
     if transaction.end != TIMED_OUT or transaction.succeeded or not others or ended is None:
+        return ""
+    if len(others) < len({event.instance for event in facts.events}):
         return ""
     return (
         f"A transaction of {transaction.name} was open from {seconds(begin_ns)} to"

@@ -58,6 +58,7 @@ def written(
     states: bytes | None = None,
     whole: bool = True,
     program: ProgramPlan = PROGRAM,
+    instances: int = 1,
 ) -> RunFiles:
     """A run of three inputs, staged: killed at 500 ms, and back at 600 ms."""
     topic = Topic(name="orders")
@@ -72,7 +73,8 @@ def written(
     end = [{"kind": "end", "partition": 0, "offset": 9}] if whole else []
     run.rows[OUTPUTS_TABLE] = [*outputs, *end]
     lives = [event(50, "started"), event(500, "killed"), event(600, "started", 2)]
-    run.rows[INSTANCES_TABLE] = [*lives, event(5000, "closed", 2)]
+    spare = [{**event(60, "started"), "instance": number} for number in range(1, instances)]
+    run.rows[INSTANCES_TABLE] = [*lives, *spare, event(5000, "closed", 2)]
     made = run.write()
     for name, log in (("__consumer_offsets", commits), ("__transaction_state", states)):
         if log is not None:

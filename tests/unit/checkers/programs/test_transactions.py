@@ -64,7 +64,7 @@ def test_an_input_that_was_committed_is_none(tmp_path: Path) -> None:
     assert found(fed(tmp_path, outputs=6, aborted=0)) == []
 
 
-def left(path: Path, *states: bytes, timeout: bool = True) -> RunFiles:
+def left(path: Path, *states: bytes, timeout: bool = True, instances: int = 1) -> RunFiles:
     """A run whose producer 7 has begun a transaction at 450 ms; it is killed at 500 ms."""
     end = START_MS + (10_451 if timeout else 800)
     log = (
@@ -72,7 +72,9 @@ def left(path: Path, *states: bytes, timeout: bool = True) -> RunFiles:
         + state(1, end, ABORTING, epoch=1)
         + state(2, end, ABORTED, epoch=1)
     )
-    case = written(path, output(0, 300, "p0-0"), states=b"".join([log, *states]))
+    case = written(
+        path, output(0, 300, "p0-0"), states=b"".join([log, *states]), instances=instances
+    )
     data = put(0, 460, "p0-0", producer=7, transactional=True)
     Broker(case.run.replicas / "1", 1).log("payments-0", data)
     return case
@@ -94,6 +96,8 @@ def test_a_transaction_that_is_ended_in_order(tmp_path: Path) -> None:
     assert found(left(tmp_path / "1", begun_again, state(4, START_MS + 10_600, ONGOING))) == []
     assert found(left(tmp_path / "2", ANOTHER, timeout=False)) == []
     assert found(left(tmp_path / "3")) == []  # nobody came after it
+    of_another = left(tmp_path / "4", ANOTHER, instances=2)
+    assert found(of_another) == []  # the other id is the other instance's
 
 
 def test_a_transaction_that_another_instance_ended(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 
 from highwater.checkers.groups.events import FOREVER
 from highwater.checkers.programs.evidence import ENDS, InputEvidence, interrupted, seconds
-from highwater.checkers.programs.facts import position_at
+from highwater.checkers.programs.facts import Position, position_at
 
 _IN_FLIGHT_NS: Final = 10_000_000_000
 _ASKS_NS: Final = 1_000_000_000
@@ -102,7 +102,7 @@ def begins_at_latest(evidence: InputEvidence) -> str:
     """Show that a group without a position began at the log's end.
 
     The input was there before a member was assigned its partition, the next one with an output came
-    after that, and in between no instance ended or was paused.
+    after that, and in between no instance ended or was paused, and nothing before it was processed.
     """
     passed, following, sent_ns = evidence.passed, evidence.following, evidence.sent_ns
     if passed is None or following is None or sent_ns is None or evidence.before:
@@ -112,6 +112,9 @@ def begins_at_latest(evidence: InputEvidence) -> str:
     for at, generation in evidence.habits.generations:
         assigned = generation.owner(evidence.partition) is not None
         begins_there = sent_ns <= at + _ASKS_NS and following.sent_ns >= at - _CLOCKS_NS
+        here = Position(at, evidence.offset, transactional=False)
+        if evidence.overdue_ns(0, here, following.output_ns) is not None:
+            continue  # it had begun before the input
         if assigned and begins_there and not evidence.interruption(at, following.output_ns):
             return (
                 f"its partition had no committed position when a member was assigned it at"

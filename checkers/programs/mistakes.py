@@ -51,14 +51,14 @@ _POSITION_OUTSIDE: Final = Mistake(
     name="position outside of the transaction",
     outcome=LOST,
     evidence="outputs are in transactions, positions are not",
-    fix="Commit it in the transaction (sendOffsetsToTransaction).",
+    fix="Use sendOffsetsToTransaction.",
     proof=lost_proofs.position_outside,
 )
 _NOT_WAITED_FOR: Final = Mistake(
     name="rebalance that was not waited for",
     outcome=LOST,
     evidence="the member lived on, its work in hand did not",
-    fix="When partitions are revoked, finish the work and commit just that.",
+    fix="At a revocation finish the work, commit just that.",
     proof=lost_proofs.handed_over,
 )
 MISTAKES: Final = (
@@ -73,7 +73,7 @@ MISTAKES: Final = (
     Mistake(
         name="acknowledged output that brokers have lost",
         outcome=LOST,
-        evidence="the wire saw it acknowledged with acks=all, no log has it",
+        evidence="acknowledged on the wire with acks=all, in no log",
         fix="Compare the replicas: highwater inspect.",
         proof=lost_proofs.acknowledged_and_lost,
         by="Kafka",
@@ -81,7 +81,7 @@ MISTAKES: Final = (
     Mistake(
         name="output that its leader alone had",
         outcome=LOST,
-        evidence="the wire saw it acknowledged with acks=1, no log has it",
+        evidence="the same with acks=1",
         fix="Set acks=all.",
         proof=lost_proofs.leader_alone,
     ),
@@ -90,14 +90,14 @@ MISTAKES: Final = (
         name="transactional id shared by instances",
         outcome=LOST,
         evidence="transactions were fenced, and all instances alive",
-        fix="Give each instance an id of its own, the same at each start.",
+        fix="Give each instance its own, the same at each start.",
         proof=lost_proofs.shared_id,
     ),
     Mistake(
         name="no way back after an aborted transaction",
         outcome=LOST,
-        evidence="output in an aborted transaction, position in a committed one",
-        fix="After an abort go back to the committed positions, or end.",
+        evidence="output aborted, position in another transaction",
+        fix="Go back to the committed positions, or end.",
         proof=lost_proofs.no_way_back,
     ),
     Mistake(
@@ -112,20 +112,20 @@ MISTAKES: Final = (
         name="automatic commit while records were in work",
         outcome=LOST,
         evidence="commits come on a timer, amid outputs",
-        fix="Turn it off, and commit when outputs are acknowledged.",
+        fix="Turn it off; commit after acknowledgements.",
         proof=lost_proofs.commits_automatically,
     ),
     Mistake(
         name="position committed before the output was acknowledged",
         outcome=LOST,
         evidence="an instance ended between commit and output",
-        fix="Flush, look at every delivery report, and then commit.",
+        fix="Flush, look at delivery reports, and then commit.",
         proof=lost_proofs.committed_first,
     ),
     Mistake(
         name="delivery error ignored",
         outcome=LOST,
-        evidence="a fault of brokers or connections; commits come after outputs",
+        evidence="a fault meanwhile; commits come after outputs",
         fix="At an error go back, or end.",
         proof=lost_proofs.error_ignored,
     ),
@@ -133,7 +133,7 @@ MISTAKES: Final = (
         name="input passed without an output",
         outcome=LOST,
         evidence="a later input has one, and no instance ended",
-        fix="Look at every error before the position is committed.",
+        fix="Look at errors before you commit.",
         proof=lost_proofs.passed_over,
     ),
     Mistake(
@@ -156,7 +156,7 @@ MISTAKES: Final = (
         name="position not committed when an instance ended",
         outcome=DOUBLED,
         evidence="an instance ended between output and commit",
-        fix="Expect it under at least once; else use transactions.",
+        fix="Expect it, or use transactions.",
         proof=doubled_proofs.not_committed,
     ),
     Mistake(
@@ -169,7 +169,7 @@ MISTAKES: Final = (
         name="transactional id new at each start",
         outcome=UNFINISHED,
         evidence="a transaction timed out, and no later start had its id",
-        fix="Give each instance an id of its own, the same at each start.",
+        fix="Give each instance its own, the same at each start.",
     ),
 )
 READ_UNCOMMITTED, NEW_ID = MISTAKES[-2:]

@@ -24,6 +24,7 @@ _OFF_MOST: Final = 0.08
 """How far a gap may be from a multiple of the interval, as a share of it: by chance alone one of
 six gaps is as near."""
 
+_FEW: Final = 0.05
 _STEADY: Final = 0.8
 _CLOSING_NS: Final = 2_000_000_000
 
@@ -84,6 +85,15 @@ class Habits:
     def never_ahead(self) -> bool:
         """True if every commit came after the outputs of what it passed."""
         return self.behind >= _ENOUGH_COMMITS and not self.ahead and not self.amid
+
+    @property
+    def awaits_outputs(self) -> bool:
+        """True if nearly every commit did.
+
+        An output that its client has given up may still come from the network, after the commit.
+        """
+        early = self.ahead + self.amid
+        return self.behind >= _ENOUGH_COMMITS and early <= _FEW * self.behind
 
     @property
     def automatic(self) -> bool:

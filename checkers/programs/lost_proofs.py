@@ -160,7 +160,7 @@ def commits_automatically(evidence: InputEvidence) -> str:
 
 def committed_first(evidence: InputEvidence) -> str:
     """Show that a position was committed before its output; not of a program that never does."""
-    if evidence.habits.never_ahead:
+    if evidence.habits.awaits_outputs:
         return ""
     ended = _ended_before_its_output(evidence)
     return ended or (_unanswered(evidence) if evidence.habits.ahead else "")
@@ -210,7 +210,7 @@ def _ended_before_its_output(evidence: InputEvidence) -> str:
 def error_ignored(evidence: InputEvidence) -> str:
     """Show that an input was passed while outputs could not be delivered."""
     passed = evidence.passed
-    if passed is None or not evidence.habits.never_ahead:
+    if passed is None or not evidence.habits.awaits_outputs:
         return ""
     if says := _unanswered(evidence):
         return f"{says}; this program commits a position when it is done with the outputs"

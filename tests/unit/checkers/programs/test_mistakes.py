@@ -215,6 +215,9 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         (replace(GONE, habits=Habits(behind=40, ahead=1)), None),
         # Brokers have lost outputs: a retry of this Produce may have been acknowledged.
         (replace(IGNORED_ON_THE_WIRE, gone=[GoneOutputs(S, 2 * S, 0, 30, -1)]), None),
+        # A few outputs came late from the network; but not many.
+        (replace(IGNORED, habits=Habits(behind=40, amid=2)), "delivery error"),
+        (replace(IGNORED, habits=Habits(behind=40, amid=3)), "passed without"),
         # The program may do one or the other.
         (replace(IGNORED_ON_THE_WIRE, habits=Habits(behind=4)), None),
         # Kafka may have torn the transaction.

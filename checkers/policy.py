@@ -133,7 +133,8 @@ def _sentence(plan: Plan) -> str:
     if plan.program is None:
         return text
     often = plan.program.guarantee.replace("-", " ") + ", in order" * plan.program.ordered
-    return f"The program says that it processes each input {often}. {text}"
+    does = "writes each record" if plan.without_input else "processes each input"
+    return f"The program says that it {does} {often}. {text}"
 
 
 def _replicas(count: int) -> str:

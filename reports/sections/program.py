@@ -72,9 +72,10 @@ def program_section(run: Run, plan: Plan, verdict: Verdict) -> ProgramSection | 
         if witness.what == MISTAKE
     )
     counts = input_counts(verdict)
+    does = "writes each record" if plan.without_input else "processes each input"
     return ProgramSection(
         command=" ".join(plan.program.command),
-        guarantee=plan.program.guarantee.replace("-", " "),
+        guarantee=f"{does} {plan.program.guarantee.replace('-', ' ')}",
         counts=tuple(
             ((_COUNTED | _WRITTEN).get(kind, "processed once"), number)
             for kind, number in counts.items()

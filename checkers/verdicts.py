@@ -266,7 +266,7 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
     if plan.program is not None:
         processed = "What the program did with its inputs is not known"
         if LOST_INPUT not in findings.idle:
-            processed = f"The program {_processed(findings.ledger, counts)}"
+            processed = f"The program {_processed(findings, counts)}"
         elif LOST_OUTPUT not in findings.idle:
             return f"The program {_wrote(counts)}, with Kafka {plan.software} ({elections(plan)})"
         return f"{processed}; Kafka {plan.software} {did} {settings}"
@@ -277,9 +277,12 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
     return f"Kafka {plan.software} {did} {settings}"
 
 
-def _processed(ledger: Ledger, counts: dict[str, int]) -> str:
+def _processed(findings: Findings, counts: dict[str, int]) -> str:
     """Return what a program did with its inputs, the end of a sentence."""
-    total = f"{ledger.read:,} {'input' if ledger.read == 1 else 'inputs'}"
+    program = findings.case.plan.program
+    read = findings.ledger.read if findings.ledger else 0
+    total = f"{read:,} {'input' if read == 1 else 'inputs'}"
+    needy = "that need an output of " if program is not None and program.when else ""
     words = {
         LOST_INPUT: "lost",
         HALF_INPUT: "half-processed",
@@ -288,7 +291,7 @@ def _processed(ledger: Ledger, counts: dict[str, int]) -> str:
         OVERTAKEN_INPUT: "misordered",
     }
     did = [f"{word} {number:,}" for name, word in words.items() if (number := counts.get(name))]
-    return f"{' and '.join(did)} of {total}" if did else f"processed all {total} once"
+    return f"{' and '.join(did)} of {total}" if did else f"processed all {needy}{total} once"
 
 
 def _wrote(counts: dict[str, int]) -> str:

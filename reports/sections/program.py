@@ -72,13 +72,13 @@ def program_section(run: Run, plan: Plan, verdict: Verdict) -> ProgramSection | 
         if witness.what == MISTAKE
     )
     counts = input_counts(verdict)
+    once = f"processed once{', or in need of no output' if plan.program.when else ''}"
     does = "writes each record" if plan.without_input else "processes each input"
     return ProgramSection(
         command=" ".join(plan.program.command),
         guarantee=f"{does} {plan.program.guarantee.replace('-', ' ')}",
         counts=tuple(
-            ((_COUNTED | _WRITTEN).get(kind, "processed once"), number)
-            for kind, number in counts.items()
+            ((_COUNTED | _WRITTEN).get(kind, once), number) for kind, number in counts.items()
         ),
         mistakes=tuple(mistakes.most_common()),
         lives=_lives(run),

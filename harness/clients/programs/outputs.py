@@ -84,18 +84,24 @@ def record_exempt(
         inputs: names and values of all that were sent.
 
     Returns:
-        A sentence on why it is not known; none if it is.
+        A sentence on why nothing is to be judged; none if there is.
     """
     if not program.when:
         return []
-    needs = expression(program.when)
+    needs, needed, first = expression(program.when), 0, b""
     try:
         for place, (name, value) in enumerate(inputs):
-            if not needs(ProgramRecord(value, name.encode())):
-                recorder.output({"kind": "exempt", "partition": 0, "offset": place, "input": name})
+            first = first or value
+            if needs(ProgramRecord(value, name.encode())):
+                needed += 1
+                continue
+            recorder.output({"kind": "exempt", "partition": 0, "offset": place, "input": name})
     except UsageError as failed:
         return [failed.message]
-    return []
+    if needed:
+        return []
+    beginning = first[:_VALUE_LETTERS].decode("utf-8", "replace")
+    return [f"No input needs an output by {program.when!r}. The first: {beginning!r}."]
 
 
 def _written(

@@ -26,6 +26,14 @@ def test_an_input_in_which_nothing_is_found_needs_no_output(tmp_path: Path) -> N
     assert exempt(tmp_path / "key", "key") == ([], [])
 
 
+def test_that_no_input_needs_an_output_is_a_problem(tmp_path: Path) -> None:
+    problems, names = exempt(tmp_path, "$.missing")
+    assert names == ["7", "8"]
+    assert problems == [
+        """No input needs an output by '$.missing'. The first: '{"id": 7, "sum": 3}'."""
+    ]
+
+
 def test_a_function_that_fails_is_told(tmp_path: Path) -> None:
     problems, names = exempt(tmp_path, "json:loads")
     assert names == []

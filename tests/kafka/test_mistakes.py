@@ -50,7 +50,7 @@ PROGRAMS: Final = {
 }
 """Guarantee and instances, faults, and the mistake that is to be named."""
 
-QUICK: Final = ("shared_id", "starts_at_latest")
+QUICK: Final = ("reads_uncommitted", "starts_at_latest")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,12 @@ from pyspark.sql import SparkSession
 from highwater.api import JudgedRun, judge_all
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.faults.steps import FaultStep
-from highwater.harness.runs.history import INSTANCES_TABLE, OUTPUTS_TABLE, REQUESTS_TABLE
+from highwater.harness.runs.history import (
+    INSTANCES_TABLE,
+    MESSAGES_TABLE,
+    OUTPUTS_TABLE,
+    REQUESTS_TABLE,
+)
 from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
 from highwater.harness.runs.store import Store
 from highwater.runtime.cluster_pool import ClusterPool
@@ -29,6 +34,12 @@ KILLS = tuple(
 the outputs: of five kills one at least loses something."""
 
 
+CONNECTIONS = tuple(
+    FaultStep(fault=f"app-{name}", at_s=2.0 + 3 * number, lasts_s=1.5)
+    for number, name in enumerate(("hold-commit", "cut", "slow", "lose-answers", "repeat-requests"))
+)
+
+
 def plan(*command: str) -> Plan:
     return Plan(
         kafka=MODERN,
@@ -42,6 +53,7 @@ def plan(*command: str) -> Plan:
 
 
 RIGHT = plan(sys.executable, str(APPS / "right.py"))
+DISCONNECTED = msgspec.structs.replace(RIGHT, steps=CONNECTIONS)
 WRONG = plan(sys.executable, str(APPS / "commits_first.py"))
 ASTRAY = msgspec.structs.replace(
     plan(sys.executable, "-c", """
@@ -107,6 +119,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> lis
         runs.append(pool.execute(fed(path / "orders.jsonl"), Store(path), stop=threading.Event()))
         runs.append(pool.execute(printing(), Store(path), stop=threading.Event()))
         runs.append(pool.execute(writing(), Store(path), stop=threading.Event()))
+        runs.append(pool.execute(DISCONNECTED, Store(path), stop=threading.Event()))
         patch.setattr("highwater.runtime.programs.ending.END_LIMIT_S", 5.0)
         patch.setattr("highwater.runtime.programs.instances._TERM_S", 1.0)
         runs.append(pool.execute(SILENT, Store(path), stop=threading.Event()))
@@ -204,6 +217,20 @@ def test_a_program_without_input_prints_what_was_acknowledged(judged: list[Judge
     acknowledged = {row["input"] for row in rows if row["kind"] == "acknowledged"}
     assert len(acknowledged) > 100
     assert acknowledged <= {row["input"] for row in rows if row["kind"] == "output"}
+
+
+def test_faults_of_its_connections_hit_an_instance(judged: list[JudgedRun]) -> None:
+    run, verdict = judged[5].run, judged[5].verdict
+    assert verdict.verdict == "valid", verdict.reasons
+    faults = run.table("events/faults").to_pylist()
+    injected = [row["fault"] for row in faults if row["phase"] == "inject"]
+    assert injected == [step.fault for step in CONNECTIONS]
+    events = run.table(MESSAGES_TABLE).to_pylist()
+    held = [row["event"] for row in events if row["action"] == "hold"]
+    assert held[:3] == ["caught", "released", "sent"]
+    acted = [row for row in events if row["action"] in {"hold", "repeat"}]
+    assert {row["source"] for row in acted} == {"client:app-0"}
+    assert run.table(REQUESTS_TABLE).to_pylist()
 
 
 def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun]) -> None:

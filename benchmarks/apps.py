@@ -1,9 +1,12 @@
-"""What ``highwater app`` costs: ``python -m benchmarks.apps [wire]``.
+"""What ``highwater app`` costs: ``python -m benchmarks.apps [wire|run]``.
 
 ``wire`` compares a program that copies records at full speed, as a correct one does: it reads up to
 5,000 records, writes them, waits for their acknowledgements, and commits. Two clusters of 4.4.0
 take turns, one without the wire, and one whose clients pass it, while the program's requests are
 recorded.
+
+``run`` compares runs of 10 s without faults on two warm clusters, with a correct program and with
+nothing but the clients that feed it: from the first broker's answer to the last file.
 """
 
 import contextlib
@@ -11,16 +14,27 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from benchmarks.wire import PATIENT, opened, producer
 from highwater.clusters.core.interfaces import Cluster
 from highwater.harness.releases.catalogue import MODERN
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Store
+from highwater.runtime.cluster_pool import ClusterPool
+from highwater.runtime.requested_plan import requested_app
 
 RECORDS: Final = 200_000
 RECORD_BYTES: Final = 200
 PARTITIONS: Final = 3
 PAIRS: Final = 5
+RIGHT: Final = Path(__file__).parents[1] / "docs/examples/apps/right.py"
 COPY: Final = """
 import os, time
 from confluent_kafka import Consumer, Producer
@@ -89,9 +103,34 @@ def wire() -> None:
         print(f"median of {PAIRS} pairs: {statistics.median(shares):.0%}")
 
 
+def run() -> None:
+    plan = requested_app([sys.executable, str(RIGHT)], {"nemesis": "none", "duration": "10s"})
+    plans = [replace(plan, program=None), plan]
+    with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
+        store = Store(Path(folder) / "runs")
+        with ClusterPool(Path(folder) / "clusters", warm=len(plans)) as pool:
+
+            def measured(plan: Plan) -> float:
+                began = time.monotonic()
+                executed = pool.execute(plan, store, stop=threading.Event())
+                assert not executed.status().problems, executed.status().problems
+                return time.monotonic() - began
+
+            for each in plans:
+                measured(each)  # warm
+            differences = []
+            for _ in range(PAIRS):
+                alone, program = (measured(each) for each in plans)
+                differences.append(program - alone)
+                print(f"{alone:.1f} s and {program:.1f} s", flush=True)
+        print(f"median of {PAIRS} pairs: {statistics.median(differences):+.1f} s")
+
+
 def main(words: list[str] | None = None) -> None:
     if not words or "wire" in words:
         wire()
+    if not words or "run" in words:
+        run()
 
 
 if __name__ == "__main__":

@@ -111,7 +111,6 @@ def onto(
         reader_client=KAFKA_PYTHON if unmade else plan.reader_client,
         driver=EXTERNAL,
         kafka=inventory.kafka,
-        wire_clients=plan.wire_clients and program is None,
         brokers=count,
         broker_config={},  # those that make a cleaner of ours quick
         topic=topic,

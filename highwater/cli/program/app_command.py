@@ -33,7 +33,8 @@ from highwater.harness.runs.store import Store
         *("transactions", "seed"),
         kafka=f"Release, as highwater versions names it.  [default: {MODERN}]",
         duration=f"How long faults go on: {limits.FAULTS_S.lasting}.",
-        nemesis="Faults to mix at random, or none.  [default: app-kill]",
+        nemesis="Faults to mix at random, or none."
+        "  [default: app-kill=3,app-stop,app-pause,app-cut]",
         rate="Records per second in all, or max.  [default: 100]",
         transactions="Inputs are written in transactions, of which some are aborted.",
     ),
@@ -94,11 +95,12 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         given["kafka"] = external.release_of(given.get("kafka"), "", inventory)
     if message:
         given.setdefault("nemesis", "none")
+    if bootstrap is not None or inventory is not None:
+        _require_one_cluster(bootstrap=bootstrap, inventory=inventory, topic=topic, out=out)
+        given["wire_clients"] = False
     plan = requested_app(command, given | of_program, topic=topic, out=out)
     steps = tuple(read_option(text, until_s=plan.duration_s) for text in message or ())
     plan = replace(plan, steps=steps)
-    if bootstrap is not None or inventory is not None:
-        _require_one_cluster(bootstrap=bootstrap, inventory=inventory, topic=topic, out=out)
     if bootstrap is not None:
         inventory, confirm = external.bare_inventory(bootstrap, plan.kafka)
     if inventory is not None:

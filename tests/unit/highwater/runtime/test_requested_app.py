@@ -1,0 +1,24 @@
+"""The plan of a run with a program under test, by its options."""
+
+import pytest
+
+from highwater.runtime.preflight import check_plan
+from highwater.runtime.requested_plan import requested_app
+
+
+@pytest.mark.parametrize(
+    ("given", "nemesis"),
+    [
+        ({}, ("app-kill=3", "app-stop", "app-pause", "app-cut")),
+        ({"wire_clients": False}, ("app-kill=3", "app-stop", "app-pause")),
+        ({"nemesis": "app-cut,kill"}, ("app-cut", "kill")),
+        ({"nemesis": "none"}, ()),
+    ],
+)
+def test_connections_have_faults_where_the_wire_is_before_them(
+    given: dict[str, object], nemesis: tuple[str, ...]
+) -> None:
+    plan = requested_app(["cat"], given)
+    assert plan.nemesis == nemesis
+    assert plan.wire_clients is given.get("wire_clients", True)
+    check_plan(plan)

@@ -321,7 +321,8 @@ class Store:
         if name is None:
             replay = "replay" if plan.schedule or plan.steps else None
             replay = "rolling" if plan.rolls else replay
-            what = plan.story or replay or "-".join(plan.nemesis)[:_WHAT_MOST] or "calm"
+            faults = "-".join(word.partition("=")[0] for word in plan.nemesis)[:_WHAT_MOST]
+            what = plan.story or replay or faults or "calm"
             stamp = now.strftime("%Y%m%dT%H%M%S")
             name = f"{stamp}-{plan.kafka}-{what}-{secrets.token_hex(2)}"
         if "," in str(path := self.root.absolute() / name):

@@ -62,7 +62,7 @@ def app_stop(_: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-scale", at="program", needs=PROGRAM, commands=())
 def app_scale(_: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Start one more instance of the program; healing ends it in order (SIGTERM)."""
+    """Start one more instance; healing ends it in order (SIGTERM)."""
     if target.program is None:
         raise NothingDoneError("there is no program")
     spare = target.program.spare
@@ -75,7 +75,7 @@ def app_scale(_: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-cut", at="program", needs=PROGRAM)
 def app_cut(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Cut an instance of the program off from every broker, both ways."""
+    """Cut an instance off from every broker, both ways."""
     network, victim = _connected(cluster, target)
     with client_links(network, "cut", victim.client):
         yield f"instance {victim.number} of the program reaches no broker"
@@ -83,7 +83,7 @@ def app_cut(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-slow", at="program", needs=PROGRAM)
 def app_slow(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Delay every message between an instance of the program and the brokers by 100 to 300 ms."""
+    """Delay every message between an instance and the brokers by 100 to 300 ms."""
     network, victim = _connected(cluster, target)
     with client_links(network, "slow", victim.client):
         yield f"messages from and to instance {victim.number} take {DELAY_S:g} s and more"
@@ -91,7 +91,7 @@ def app_slow(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-lose-answers", at="program", needs=PROGRAM)
 def app_lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let the requests of an instance of the program arrive, and no answer come back."""
+    """Let the requests of an instance arrive, and no answer come back."""
     network, victim = _connected(cluster, target)
     with answers_lost(network, victim.client):
         yield f"instance {victim.number} of the program gets no answer to what it asks"
@@ -99,7 +99,7 @@ def app_lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-repeat-requests", at="program", needs=PROGRAM)
 def app_repeat_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let every request of an instance of the program arrive twice, as if it had tried again."""
+    """Let every request of an instance arrive twice, as if it had tried again."""
     network, victim = _connected(cluster, target)
     with client_requests(network, victim.client, target, "repeat"):
         yield f"requests of instance {victim.number} of the program arrive twice"

@@ -65,8 +65,8 @@ MISTAKES: Final = (
     Mistake(
         name="output that brokers have lost",
         outcome=LOST,
-        evidence="a disk has the output, readers are not given it",
-        fix="Compare the replicas: highwater inspect.",
+        evidence="a disk has it, readers do not",
+        fix="See highwater inspect.",
         proof=lost_proofs.left_on_a_disk,
         by="Kafka",
     ),
@@ -74,7 +74,7 @@ MISTAKES: Final = (
         name="acknowledged output that brokers have lost",
         outcome=LOST,
         evidence="acknowledged on the wire with acks=all, in no log",
-        fix="Compare the replicas: highwater inspect.",
+        fix="See highwater inspect.",
         proof=lost_proofs.acknowledged_and_lost,
         by="Kafka",
     ),
@@ -89,8 +89,8 @@ MISTAKES: Final = (
     Mistake(
         name="transactional id shared by instances",
         outcome=LOST,
-        evidence="transactions were fenced, and all instances alive",
-        fix="Give each instance its own, the same at each start.",
+        evidence="fenced, and all instances alive",
+        fix="One for each instance, the same at each start.",
         proof=lost_proofs.shared_id,
     ),
     Mistake(
@@ -103,7 +103,7 @@ MISTAKES: Final = (
     Mistake(
         name="auto.offset.reset=latest without a position",
         outcome=LOST,
-        evidence="no position; the assignment came later than the input",
+        evidence="no position; assigned after the input",
         fix="Begin at earliest; let positions outlive records.",
         proof=lost_proofs.begins_at_latest,
     ),
@@ -118,7 +118,7 @@ MISTAKES: Final = (
     Mistake(
         name="position committed before the output was acknowledged",
         outcome=LOST,
-        evidence="an instance ended between commit and output",
+        evidence="an end between commit and output",
         fix="Flush, look at delivery reports, and then commit.",
         proof=lost_proofs.committed_first,
     ),
@@ -132,7 +132,7 @@ MISTAKES: Final = (
     Mistake(
         name="input passed without an output",
         outcome=LOST,
-        evidence="a later input has one, and no instance ended",
+        evidence="a later input has one, nothing ended",
         fix="Look at errors before you commit.",
         proof=lost_proofs.passed_over,
     ),
@@ -155,7 +155,7 @@ MISTAKES: Final = (
     Mistake(
         name="position not committed when an instance ended",
         outcome=DOUBLED,
-        evidence="an instance ended between output and commit",
+        evidence="an end between output and commit",
         fix="Expect it, or use transactions.",
         proof=doubled_proofs.not_committed,
     ),

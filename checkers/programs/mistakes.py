@@ -58,7 +58,7 @@ _NOT_WAITED_FOR: Final = Mistake(
     name="rebalance that was not waited for",
     outcome=LOST,
     evidence="the member lived on, its work in hand did not",
-    fix="At a revocation finish the work, commit just that.",
+    fix="At a revocation finish it.",
     proof=lost_proofs.handed_over,
 )
 MISTAKES: Final = (
@@ -97,7 +97,7 @@ MISTAKES: Final = (
         name="no way back after an aborted transaction",
         outcome=LOST,
         evidence="output aborted, position in another transaction",
-        fix="Go back to the committed positions, or end.",
+        fix="Go back to these positions, or end.",
         proof=lost_proofs.no_way_back,
     ),
     Mistake(
@@ -133,14 +133,14 @@ MISTAKES: Final = (
         name="input passed without an output",
         outcome=LOST,
         evidence="a later input has one, nothing ended",
-        fix="Look at errors before you commit.",
+        fix="Look at errors first.",
         proof=lost_proofs.passed_over,
     ),
     Mistake(
         name="output outside of the transaction",
         outcome=DOUBLED,
-        evidence="exactly-once is declared, and it is in none",
-        fix="Write outputs and position in one transaction.",
+        evidence="exactly-once is declared",
+        fix="Use one transaction for both.",
         proof=doubled_proofs.output_outside,
     ),
     replace(_POSITION_OUTSIDE, outcome=DOUBLED, proof=doubled_proofs.position_outside),
@@ -148,7 +148,7 @@ MISTAKES: Final = (
         name="paused instance went on with what was no longer its own",
         outcome=DOUBLED,
         evidence="meanwhile another wrote the output",
-        fix="Write in transactions with the group's metadata.",
+        fix="Use transactions with the group's metadata.",
         proof=doubled_proofs.zombie,
     ),
     replace(_NOT_WAITED_FOR, outcome=DOUBLED, proof=doubled_proofs.handed_over),
@@ -168,7 +168,7 @@ MISTAKES: Final = (
     Mistake(
         name="transactional id new at each start",
         outcome=UNFINISHED,
-        evidence="a transaction timed out, and no later start had its id",
+        evidence="one timed out, no later start had it",
         fix="Give each instance its own, the same at each start.",
     ),
 )

@@ -162,7 +162,12 @@ def shared(
     begins = dict.fromkeys(SHARE_GROUP, reset)
     cluster.finalize_features(SHARE_FEATURES)
     cluster.configure_group(share_group(plan), begins)
-    return played(cluster, plan, path, rows=rows)
+    return played(cluster, plan, path, rows=rows, ready=answered)
+
+
+def answered(rows: list[Row]) -> bool:
+    """Whether a record was accepted, and one rejected: three of a hundred are."""
+    return {"accept", "reject"} <= {row["event"] for row in rows if row["outcome"] == "ok"}
 
 
 def test_what_is_acknowledged_in_java_and_given_again_is_found(

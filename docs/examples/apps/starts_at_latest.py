@@ -13,7 +13,7 @@ GROUP = {
 }
 MANUAL = {"enable.auto.commit": False, "auto.offset.reset": "latest"}  # the mistake
 
-time.sleep(1.5)  # the start of a large service
+time.sleep(6)  # the start of a large service
 consumer = Consumer({**SERVERS, **GROUP, **MANUAL})
 producer = Producer({**SERVERS, "enable.idempotence": True})
 consumer.subscribe([os.environ["HIGHWATER_IN"]])

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import secrets
 import shutil
 import tempfile
 import threading
@@ -23,9 +24,7 @@ def scratch(name: str) -> Path:
     with _lock:
         if not (_roots and _roots[-1].is_dir()):
             _clear_left()
-            root = _locked_folder()
-            at_end(partial(shutil.rmtree, root, ignore_errors=True))
-            _roots.append(root)
+            _roots.append(_locked_folder())
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=_roots[-1]))
 
 
@@ -40,9 +39,14 @@ def temporary(name: str) -> Iterator[Path]:
 
 
 def _locked_folder() -> Path:
-    """Make a folder that is locked for as long as this process lives."""
+    """Make a folder that is locked for as long as this process lives.
+
+    It is sure to go before it is there: an interruption may come between any two lines.
+    """
     while True:
-        root = Path(tempfile.mkdtemp(prefix=_FOLDER))
+        root = Path(tempfile.gettempdir(), f"{_FOLDER}{secrets.token_hex(8)}")
+        at_end(partial(shutil.rmtree, root, ignore_errors=True))
+        root.mkdir(mode=0o700)
         with contextlib.suppress(FileNotFoundError):  # removed as left, before it was locked
             fcntl.flock(os.open(root, os.O_RDONLY), fcntl.LOCK_EX)
             if root.is_dir():

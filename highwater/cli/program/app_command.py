@@ -23,7 +23,11 @@ from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.options import options_of
 from highwater.harness.runs.plan import Plan, ProgramPlan
-from highwater.harness.runs.store import Store
+from highwater.harness.runs.store import Run, Store
+
+ShrinkOption = Annotated[
+    bool, Option("--shrink", help="After a broken guarantee, find the fewest faults that do it.")
+]
 
 
 @takes(
@@ -75,21 +79,16 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
             help="A running cluster: only the program gets faults (docs/apps.md).",
         ),
     ] = None,
-    shrink: Annotated[
-        bool,
-        Option("--shrink", help="After a broken guarantee, find the fewest faults that do it."),
-    ] = False,
+    shrink: ShrinkOption = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
     """Run a program of yours under faults: what does it lose or double?"""
     from highwater.api import perform
-    from highwater.cli.replay_and_shrink import search
     from highwater.nemesis.message_spec import read_option
     from highwater.runtime.requested_plan import requested_app
     from highwater.shrinking.replay import refuse_external
-    from highwater.shrinking.shrinker import Effort
 
     if inventory is not None:
         given["kafka"] = external.release_of(given.get("kafka"), "", inventory)
@@ -113,7 +112,14 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         console.finish(judged, as_json=as_json)
     finally:
         if shrink and judged[0].verdict.verdict == "invalid":
-            search(judged[0].run, effort=Effort(), as_json=as_json, spark=spark)
+            _shrink(judged[0].run, as_json=as_json, spark=spark)
+
+
+def _shrink(run: Run, *, as_json: bool, spark: SparkOptions) -> None:
+    from highwater.cli.replay_and_shrink import search
+    from highwater.shrinking.shrinker import Effort
+
+    search(run, effort=Effort(), as_json=as_json, spark=spark)
 
 
 def _require_one_cluster(**given: object) -> None:

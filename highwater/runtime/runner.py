@@ -44,7 +44,7 @@ from highwater.runtime.decisions import record_end, record_topic, recorded
 from highwater.runtime.executed_steps import executed_steps
 from highwater.runtime.observer import Observer, wire_watched
 from highwater.runtime.preflight import check_plan
-from highwater.runtime.programs.ending import APPEND_TIMES, finish
+from highwater.runtime.programs.ending import APPEND_TIMES, counted_outputs, finish
 from highwater.runtime.programs.instances import RunningProgram
 from highwater.runtime.run_environment import describe
 from highwater.runtime.run_status import Progress, ProgressLine, StatusKeeper
@@ -141,6 +141,7 @@ def conduct(
             ) as workload,
         ):
             workload.warm_up()
+            written = stack.enter_context(counted_outputs(plan, program, workload))
             keeper.phase("running")
             context = ScheduleContext(
                 plan=plan,
@@ -161,6 +162,7 @@ def conduct(
                     *(part.check for part in (observer, workload, program) if part is not None),
                     lambda: progress(fault_log.line(workload.counts())),
                 ),
+                written=written,
                 log=recorder,
                 clock=time.monotonic,
             )

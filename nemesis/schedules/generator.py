@@ -30,7 +30,7 @@ def draw(plan: Plan, lane: int = 0) -> Steps:
 
     Steps with the same start are a group. Three groups of four hit one broker, the rest several;
     never more than all. A schedule of ``LEAST_S`` or longer has a group: the first is shortened if
-    necessary.
+    necessary. That of a program begins with one fault of each kind, in the order of the plan.
 
     Args:
         lane: which of the sequences that run at the same time.
@@ -45,9 +45,11 @@ def draw(plan: Plan, lane: int = 0) -> Steps:
     seed = f"{plan.seed} {lane}" if lane else plan.seed
     dice = random.Random(seed)  # noqa: S311 - a schedule is to be repeatable, not secret
     steps: list[FaultStep] = []
+    first = iter(choices if plan.program and not lane else ())
     end_s = 0.0
     while True:
-        faults = _draw_faults(dice, weighted, plan)
+        named = next(first, None)
+        faults = [_draw_fault(dice, [named], plan)] if named else _draw_faults(dice, weighted, plan)
         calm_s, trouble_s = round(dice.uniform(*CALM_S), 2), round(dice.uniform(*TROUBLE_S), 2)
         if not steps and plan.duration_s >= LEAST_S:
             calm_s, trouble_s = _shortened(calm_s, trouble_s, plan.duration_s)

@@ -34,7 +34,7 @@ from tests.support.commands import finish, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 KAFKAS = ("0.10.2.2", MODERN)
-RIGHT = Path(__file__).parents[2] / "docs/examples/apps/right.py"
+APPS = Path(__file__).parents[2] / "docs/examples/apps"
 LIKE_KAFKAS = ("1.0.2", "3.9.2", "3.9.2-zk")
 """One that does not tell the sources of settings, one of another line, one on ZooKeeper."""
 KAFKA: Any = kafka_admin
@@ -113,14 +113,24 @@ def test_a_random_run_is_judged_with_disks_and_leaves_all_as_it_was(
 
 
 @pytest.mark.parametrize("theirs", [MODERN], indirect=True)
+@pytest.mark.parametrize(
+    ("program", "form"),
+    [
+        ("right", ()),
+        pytest.param("to_database", ("--in", "orders"), marks=pytest.mark.nightly),
+        pytest.param(
+            "writes_orders", ("--out", "orders", "--match", "key"), marks=pytest.mark.nightly
+        ),
+    ],
+)
 def test_a_program_alone_is_hit_and_nothing_of_its_run_stays(
-    theirs: Landlord, tmp_path: Path
+    theirs: Landlord, tmp_path: Path, program: str, form: tuple[str, ...]
 ) -> None:
     where = ("--bootstrap", theirs.cluster.bootstrap, "--store", tmp_path, "--json")
     faults = ("--nemesis", "app-stop", "--for", "5s", "--partitions", "1")
-    text = RIGHT.read_text().splitlines()
+    text = (APPS / f"{program}.py").read_text().splitlines()
     dynamic = "\n".join(line for line in text if "group.instance.id" not in line)  # it leaves
-    process = start("app", *where, *faults, "--", sys.executable, "-c", dynamic)
+    process = start("app", *form, *where, *faults, "--", sys.executable, "-c", dynamic)
     code, out, _ = finish(process)
     judged = json.loads(out)
     assert (code, judged["verdict"]) == (0, "valid")
@@ -128,8 +138,10 @@ def test_a_program_alone_is_hit_and_nothing_of_its_run_stays(
     assert not [*tmp_path.glob("latest/replicas/*")], "its disks are out of reach"
     admin = KAFKA.AdminClient({"bootstrap.servers": theirs.cluster.bootstrap})
     assert admin.list_consumer_groups().result(30).valid == []
-    assert theirs.topics == {POSITIONS}, "the program has a group, as every consumer does"
-    admin.delete_topics([POSITIONS])[POSITIONS].result(30)
+    groups = set() if "--out" in form else {POSITIONS}
+    assert theirs.topics == groups, "as every consumer, the program has a group"
+    for topic in groups:
+        admin.delete_topics([topic])[topic].result(30)
     await_condition(lambda: theirs.topics, lambda seen: not seen, what="it to go", limit_s=30)
     require_whole(theirs)
 

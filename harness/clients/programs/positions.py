@@ -67,6 +67,32 @@ class StoodStill:
         return not seen.behind and self._clock() - self._since >= STILL_S
 
 
+class OutputCount:
+    """Counts the outputs of a program so far. Safe to use from one thread.
+
+    Args:
+        settings: of a client of the group, which does not join.
+        printed: returns how many outputs it has printed, if they are in no topic.
+    """
+
+    def __init__(
+        self, plan: Plan, program: ProgramPlan, settings: Settings, printed: Callable[[], int]
+    ) -> None:
+        self._plan, self._program, self._printed = plan, program, printed
+        self._client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
+
+    def __call__(self) -> int | None:
+        """Return how many there are; None if brokers do not tell."""
+        try:
+            return _written(self._plan, self._program, self._client) or self._printed()
+        except (KafkaException, NotYetError):
+            return None
+
+    def close(self) -> None:
+        """End its client."""
+        self._client.close()
+
+
 def await_end(
     plan: Plan, program: ProgramPlan, settings: Settings, printed: Callable[[], int], limit_s: float
 ) -> list[str]:

@@ -38,7 +38,7 @@ ShrinkOption = Annotated[
         kafka=f"Release, as highwater versions names it.  [default: {MODERN}]",
         duration=f"How long faults go on: {limits.FAULTS_S.lasting}.",
         nemesis="Faults to mix at random, or none."
-        "  [default: app-kill=3,app-stop,app-pause,app-cut]",
+        "  [default: app-cut,app-pause,app-kill=3,app-stop]",
         rate="Records per second in all, or max.  [default: 100]",
         transactions="Inputs are written in transactions, of which some are aborted.",
     ),
@@ -95,7 +95,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     if message:
         given.setdefault("nemesis", "none")
     if bootstrap is not None or inventory is not None:
-        _require_one_cluster(bootstrap=bootstrap, inventory=inventory, topic=topic, out=out)
+        _require_one_cluster(bootstrap, inventory, topic, out)
         given["wire_clients"] = False
     plan = requested_app(command, given | of_program, topic=topic, out=out)
     steps = tuple(read_option(text, until_s=plan.duration_s) for text in message or ())
@@ -122,11 +122,14 @@ def _shrink(run: Run, *, as_json: bool, spark: SparkOptions) -> None:
     search(run, effort=Effort(), as_json=as_json, spark=spark)
 
 
-def _require_one_cluster(**given: object) -> None:
-    """Refuse two clusters, and names of topics where a run must know its own from others'."""
-    named = [f"--{name}".replace("topic", "in") for name, value in given.items() if value]
-    if len(named) > 1:
-        raise UsageError(
-            f"{named[0]} and {named[1]} do not go together",
-            hint="One cluster is named, and a run's topics there have names of their own.",
-        )
+def _require_one_cluster(
+    bootstrap: str | None, inventory: object, topic: str | None, out: str | None
+) -> None:
+    """Refuse two clusters, and two names of topics: a run gives its own there their names."""
+    for pair in ({"bootstrap": bootstrap, "inventory": inventory}, {"in": topic, "out": out}):
+        if all(pair.values()):
+            raise UsageError(
+                f"{' and '.join(f'--{name}' for name in pair)} do not go together here",
+                hint="One cluster is named; and --in or --out alone says which of the two there"
+                " is: on a cluster of yours the run gives its topics their names.",
+            )

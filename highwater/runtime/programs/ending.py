@@ -1,9 +1,11 @@
 """The end of a program under test: it comes to the end of its input, and its output is read."""
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from highwater.harness.clients.programs.outputs import read_outputs, record_exempt
-from highwater.harness.clients.programs.positions import await_end
+from highwater.harness.clients.programs.positions import OutputCount, await_end
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 from highwater.runtime.programs.instances import RunningProgram
@@ -18,6 +20,19 @@ END_LIMIT_S: Final = 90.0
 
 READ_LIMIT_S: Final = 90.0
 """A transaction that nothing ends stays open for 60 s, by the same."""
+
+
+@contextlib.contextmanager
+def counted_outputs(
+    plan: Plan, program: RunningProgram | None, workload: RunningWorkload
+) -> Iterator[Callable[[], int | None]]:
+    """Yield a function that returns how many outputs there are; None: not known, or no program."""
+    if program is None:
+        yield lambda: None
+        return
+    count = OutputCount(plan, program.plan, workload.group_reader(), program.printed)
+    with contextlib.closing(count):
+        yield count
 
 
 def finish(

@@ -9,8 +9,8 @@ from highwater.runtime.requested_plan import requested_app
 @pytest.mark.parametrize(
     ("given", "nemesis"),
     [
-        ({}, ("app-kill=3", "app-stop", "app-pause", "app-cut")),
-        ({"wire_clients": False}, ("app-kill=3", "app-stop", "app-pause")),
+        ({}, ("app-cut", "app-pause", "app-kill=3", "app-stop")),
+        ({"wire_clients": False}, ("app-pause", "app-kill=3", "app-stop")),
         ({"nemesis": "app-cut,kill"}, ("app-cut", "kill")),
         ({"nemesis": "none"}, ()),
     ],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.faults.steps import FaultStep, end_of
-from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.plan import Plan, ProgramPlan, Topic
 from highwater.nemesis.schedules.generator import CALM_S, LEAST_S, TROUBLE_S, draw, draw_lanes
 
 TINY_S: Final = 1e-9
@@ -111,6 +111,14 @@ def test_a_target_changes_nothing_else_about_a_schedule() -> None:
     assert [(step.at_s, step.lasts_s) for step in aimed] == [
         (step.at_s, step.lasts_s) for step in free
     ]
+
+
+@given(st.integers(0, 1000))
+def test_a_program_gets_one_fault_of_each_kind_at_first_in_their_order(seed: int) -> None:
+    of = plan(seed=seed, duration_s=300, faults=("app-cut", "app-pause", "app-kill=3"))
+    of = msgspec.structs.replace(of, program=ProgramPlan(command=("true",), out="out"))
+    first = [[step.fault for step in faults] for _, _, faults in groups(of)[:3]]
+    assert first == [["app-cut"], ["app-pause"], ["app-kill"]]
 
 
 def test_no_faults_is_no_schedule() -> None:

@@ -1,6 +1,7 @@
 """Steps: put together, checked, taken on time, recorded as they were taken, and found again."""
 
 import contextlib
+import dataclasses
 import threading
 import time
 from collections.abc import Iterator
@@ -400,6 +401,43 @@ def test_a_step_in_turn_without_a_target_is_left_out(brokers: Brokers, tmp_path:
     found = executed_steps(run)
     assert len(found.taken) == 1
     assert [one.why for one in found.left_out] == ["there is no 1 for it"]
+
+
+UNKNOWN = 10**9
+
+
+@pytest.mark.parametrize(
+    ("wrote", "at_s"),
+    [
+        ({0.0: UNKNOWN}, [1, 2]),
+        ({0.0: 0, 0.5: 3, 2.75: 9}, [1, 2.75]),
+        ({0.0: 0, 1.5: 3}, [1.5]),
+        ({0.0: 0}, []),
+        ({0.0: 0, 0.5: 3, 1.5: UNKNOWN}, [1, 2]),
+    ],
+)
+def test_a_program_is_hit_again_only_when_it_has_written(
+    brokers: Brokers, tmp_path: Path, wrote: dict[float, int], at_s: list[float]
+) -> None:
+    @aimed("app-itch", at="program")
+    def itch(*_: object) -> Iterator[str]:
+        """Make a program scratch."""
+        yield "the program itches"
+
+    drawn = Plan(kafka="4.3.1", nemesis=("app-itch",), topic=Topic(partitions=3), duration_s=4)
+    asked = [FaultStep(fault="app-itch", at_s=at_s, lasts_s=0.1) for at_s in (1.0, 2.0)]
+    waited = Waited()
+
+    def written() -> int | None:
+        count = wrote[max(at_s for at_s in wrote if at_s <= waited.now_s)]
+        return None if count == UNKNOWN else count
+
+    with context(brokers, tmp_path, drawn, waited) as (quiet, run):
+        on = dataclasses.replace(quiet, written=written)
+        step_executor.play_in_turn(on, asked, duration_s=4)
+    del fault_module._registry["app-itch"]
+    taken = [one.at_s for one in executed_steps(run).taken]
+    assert taken == pytest.approx(at_s, abs=0.3)
 
 
 def test_sequences_overlap_and_the_first_is_as_without_the_others() -> None:

@@ -29,10 +29,12 @@ from highwater.reports import model_text
 
 if TYPE_CHECKING:
     from highwater.api import JudgedRun, Progress
+    from highwater.harness.runs.verdict import Anomaly
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
+ANOMALY_LINES = 5
 MODEL_LINES = 12
 """Lines about what the model does not understand; the report has all."""
 
@@ -165,6 +167,12 @@ def _say(line: str) -> None:
         os.write(sys.stderr.fileno(), f"{line}\n".encode())
 
 
+def _of_each_kind(anomalies: "Sequence[Anomaly]") -> "list[Anomaly]":
+    """Return anomalies with the first of each kind before the others, which keep their order."""
+    firsts = {anomaly.kind: id(anomaly) for anomaly in reversed(anomalies)}.values()
+    return sorted(anomalies, key=lambda anomaly: id(anomaly) not in firsts)
+
+
 def show_judged(judged: Sequence["JudgedRun"]) -> None:
     """Print the verdicts of a few runs, a paragraph for each run."""
     for judged_run in judged:
@@ -179,10 +187,11 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
             out.print(Text(f"  happened: {verdict.happened}"))
         if verdict.sums:
             out.print(f"  {verdict.sums}")
-        for anomaly in verdict.anomalies[:5]:
+        for anomaly in _of_each_kind(verdict.anomalies)[:ANOMALY_LINES]:
             out.print(Text(f"  {anomaly.kind}: {anomaly.sentence}"))
-        if len(verdict.anomalies) > 5:  # noqa: PLR2004 - as many as fit beside the next run
-            out.print(f"  … and {sum(verdict.counts.values()) - 5} more in the report")
+        if len(verdict.anomalies) > ANOMALY_LINES:
+            more = sum(verdict.counts.values()) - ANOMALY_LINES
+            out.print(f"  … and {more} more in the report")
         _show_model(judged_run)
         if judged_run.page:
             out.print(Text(f"  report: {judged_run.page}"))

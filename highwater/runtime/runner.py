@@ -139,9 +139,9 @@ def conduct(
             RunningWorkload(
                 plan, cluster.bootstrap, recorder, run, access=cluster.client
             ) as workload,
+            counted_outputs(plan, program, workload) as written,
         ):
             workload.warm_up()
-            written = stack.enter_context(counted_outputs(plan, program, workload))
             keeper.phase("running")
             context = ScheduleContext(
                 plan=plan,

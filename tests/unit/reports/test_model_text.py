@@ -1,5 +1,6 @@
 """What the model says of a run: on its page, on a terminal, in JSON, in the demo's exit code."""
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -53,6 +54,25 @@ def test_every_place_has_the_models_word(
     status = SAID[word].status
     assert json.loads(json.dumps(one.summary()))["model"]["status"] == status
     assert row_of(one.run, tmp_path).model == status
+
+
+def test_an_anomaly_of_each_kind_is_printed_before_more_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = judged(tmp_path, None)
+    like = one.verdict.anomalies[0]
+    said = [("lost-input", number) for number in range(9)] + [("unfinished-transaction", 0)]
+    anomalies = [replace(like, kind=kind, sentence=f"no. {number}") for kind, number in said]
+    printed = io.StringIO()
+    monkeypatch.setattr(console, "out", Console(file=printed, width=200))
+    verdict = replace(one.verdict, anomalies=tuple(anomalies))
+    console.show_judged([dataclasses.replace(one, verdict=verdict)])
+    shown = [line.strip() for line in printed.getvalue().splitlines() if ": no. " in line]
+    assert shown == [
+        "lost-input: no. 0",
+        "unfinished-transaction: no. 0",
+        *(f"lost-input: no. {number}" for number in (1, 2, 3)),
+    ]
 
 
 def test_a_run_that_the_model_was_not_asked_about_says_nothing(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ class InputEvidence:
         habits: of the program.
         stray: its output on a disk, which readers of committed records are not given.
         sent_ns: when it was acknowledged; None if it was not.
+        rival: another input that had been acknowledged at its offset before.
         following: the next input of its partition that has an output.
         committed_by: function from a commit to the request that made it, if the wire knows it.
         gone: outputs that brokers have acknowledged, and that are in no log.
@@ -100,6 +101,7 @@ class InputEvidence:
     habits: Habits = field(default_factory=Habits)
     stray: LogCopy | None = None
     sent_ns: int | None = None
+    rival: str | None = None
     following: FollowingInput | None = None
     committed_by: Callable[[Position], ProgramRequest | None] = lambda _: None
     gone: Sequence[GoneOutputs] = ()
@@ -173,6 +175,7 @@ def evidence_of(
             troubles=facts.troubles or (),
             habits=habits,
             sent_ns=sent.acknowledged_ns(name),
+            rival=sent.rival(name, partition, offset),
             following=sent.following(partition, times.following(partition, offset)),
             committed_by=partial(requests.committed_by, partition),
             gone=gone,
@@ -191,15 +194,22 @@ class _Sent:
     """When inputs were sent and acknowledged, nanoseconds since the run's start."""
 
     def __init__(self, case: RunFiles, facts: ProgramFacts) -> None:
-        columns = ["kind", "outcome", "value", "invoke_ns", "complete_ns"]
+        columns = ["kind", "outcome", "value", "invoke_ns", "complete_ns", "partition", "offset"]
         table = pq.read_table(case.tables[OPERATIONS_TABLE], columns=columns)
         done = table.filter(pc.and_(pc.equal(table["kind"], SEND), pc.equal(table["outcome"], OK)))
         times = zip(done["invoke_ns"].to_pylist(), done["complete_ns"].to_pylist(), strict=True)
         self._times = dict(zip(done["value"].to_pylist(), times, strict=True))
+        self._done = done
         self._inputs = facts.inputs
 
     def acknowledged_ns(self, name: str) -> int | None:
         return self._times[name][1] if name in self._times else None
+
+    def rival(self, name: str, partition: int, offset: int) -> str | None:
+        done = self._done
+        here = pc.and_(pc.equal(done["partition"], partition), pc.equal(done["offset"], offset))
+        rows = done.filter(here).sort_by("complete_ns")["value"].to_pylist()
+        return rows[0] if name in rows[1:] else None
 
     def following(self, partition: int, place: tuple[int, int] | None) -> FollowingInput | None:
         """Return the input at an offset whose output was written at a time."""

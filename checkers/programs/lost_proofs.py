@@ -16,6 +16,16 @@ _ALL_ACKS: Final = frozenset((-1,))
 _ONE_ACK: Final = frozenset((1,))
 
 
+def given_twice(evidence: InputEvidence) -> str:
+    """Show that its offset was another input's before: who had read that one is not given it."""
+    if evidence.rival is None:
+        return ""
+    return (
+        f"its offset was acknowledged for {evidence.rival} before, and a reader that had come past"
+        " it is not given what replaced that"
+    )
+
+
 def left_on_a_disk(evidence: InputEvidence) -> str:
     """Show that a disk has an output that readers are not given."""
     stray = evidence.stray

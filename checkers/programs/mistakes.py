@@ -54,6 +54,13 @@ _POSITION_OUTSIDE: Final = Mistake(
     fix="Use sendOffsetsToTransaction.",
     proof=lost_proofs.position_outside,
 )
+SHARED_ID: Final = Mistake(
+    name="transactional id shared by instances",
+    outcome=LOST,
+    evidence="fenced, and all instances alive",
+    fix="One for each instance, the same at each start.",
+    proof=lost_proofs.shared_id,
+)
 _NOT_WAITED_FOR: Final = Mistake(
     name="rebalance that was not waited for",
     outcome=LOST,
@@ -62,6 +69,14 @@ _NOT_WAITED_FOR: Final = Mistake(
     proof=lost_proofs.handed_over,
 )
 MISTAKES: Final = (
+    Mistake(
+        name="offset that brokers gave twice",
+        outcome=LOST,
+        evidence="another input was acknowledged at it before",
+        fix="See highwater inspect.",
+        proof=lost_proofs.given_twice,
+        by="Kafka",
+    ),
     Mistake(
         name="output that brokers have lost",
         outcome=LOST,
@@ -86,13 +101,7 @@ MISTAKES: Final = (
         proof=lost_proofs.leader_alone,
     ),
     _POSITION_OUTSIDE,
-    Mistake(
-        name="transactional id shared by instances",
-        outcome=LOST,
-        evidence="fenced, and all instances alive",
-        fix="One for each instance, the same at each start.",
-        proof=lost_proofs.shared_id,
-    ),
+    SHARED_ID,
     Mistake(
         name="no way back after an aborted transaction",
         outcome=LOST,
@@ -173,4 +182,3 @@ MISTAKES: Final = (
     ),
 )
 READ_UNCOMMITTED, NEW_ID = MISTAKES[-2:]
-SHARED_ID: Final = MISTAKES[4]

@@ -91,3 +91,39 @@ def test_a_mistake_is_found_and_named(judged: Callable[[str], JudgedRun], name: 
         assert not any("lost" in sentence for sentence in says)
     else:
         assert any(mistake in sentence for sentence in says), (verdict.reasons, says[:3])
+
+
+WINDOW: Final = (
+    FaultStep(fault="hold-hw", target="3", at_s=4.0, lasts_s=16.0),
+    FaultStep(fault="kill", target="1", at_s=4.5, lasts_s=16.0),
+    FaultStep(fault="kill", target="2", at_s=12.0, lasts_s=12.0),
+)
+"""Broker 3 has outputs that are committed and above its HW; it cuts them off to follow broker 2, and
+leads when that dies."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kafka", ["0.10.2.2", MODERN])
+def test_what_kafka_loses_beneath_a_right_program_is_kafkas(
+    kafka: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    text = (APPS / "right.py").read_text().replace('"enable.idempotence": True', '"acks": "all"')
+    program = ProgramPlan(command=(sys.executable, "-c", text), out="payments")
+    plan = Plan(
+        kafka=kafka,
+        topic=Topic(name="orders", partitions=1),
+        workload=replace(PROGRAM_WORKLOAD, idempotence=False),
+        steps=WINDOW,
+        duration_s=24.0,
+        program=program,
+        wire=True,
+        wire_clients=True,
+    )
+    with ClusterPool(tmp_path / "clusters") as pool:
+        executed = pool.execute(plan, Store(tmp_path), stop=threading.Event())
+    [judged] = judge_all([executed], spark)
+    assert judged.model is not None
+    assert judged.model.status == "explained"
+    lost = [a.sentence for a in judged.verdict.anomalies if a.kind == "lost-input"]
+    assert bool(lost) == (kafka != MODERN), judged.verdict.headline
+    assert all(" Kafka: " in sentence for sentence in lost), lost

@@ -127,6 +127,7 @@ SHOWN = (
     ("delivery error ignored", IGNORED_ON_THE_WIRE),
     ("position committed before the output was acknowledged", FIRST_ON_THE_WIRE),
     ("output that brokers have lost", STRAY),
+    ("offset that brokers gave twice", replace(PASSED_OVER, rival="p0-16")),
     ("position outside of the transaction", OUTSIDE),
     ("position outside of the transaction", OUTSIDE_AND_KILLED),
     ("position outside of the transaction", OUTSIDE_AND_DOUBLED),

@@ -45,8 +45,7 @@ _INTRO: Final = """\
 Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records: the
 releases, the conditions, the fix, and the command that shows it on your machine. `highwater
 hazards` lists them, `highwater hazards show ID` prints one with the classes of Kafka's source, and
-[`highwater advise`](advise.md) holds a running cluster against all of them. Where a
-[finding](findings.md) has a page, that says how it comes about and what is lost.
+[`highwater advise`](advise.md) holds a running cluster against all of them.
 
 - A hazard applies if **all** its conditions hold. Settings are those of a topic, in force; on KRaft
   before 3.9 `unclean.leader.election.enable` is always false.

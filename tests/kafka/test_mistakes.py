@@ -98,8 +98,8 @@ WINDOW: Final = (
     FaultStep(fault="kill", target="1", at_s=4.5, lasts_s=16.0),
     FaultStep(fault="kill", target="2", at_s=12.0, lasts_s=12.0),
 )
-"""Broker 3 has outputs that are committed and above its HW; it cuts them off to follow broker 2, and
-leads when that dies."""
+"""Broker 3 has outputs that are committed and above its HW; it cuts them off to follow broker 2,
+and leads when that dies."""
 
 
 @pytest.mark.nightly

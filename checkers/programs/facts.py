@@ -96,12 +96,14 @@ class Output(NamedTuple):
     Attributes:
         by: the request that wrote it, if the wire knows it; it is answered when its sender learned
             that the output is written.
+        place: where it is, in words.
     """
 
     time_ns: int
     partition: int
     offset: int
     by: ProgramRequest | None = None
+    place: str = ""
 
 
 class InstanceEvent(NamedTuple):
@@ -212,7 +214,9 @@ class ProgramFacts:
         by_name: dict[str, list[Output]] = defaultdict(list)
         for row in rows.to_pylist():
             time_ns = since_start_ns(row["timestamp_ms"], self.started_ms)
-            by_name[row["input"]].append(Output(time_ns, row["partition"], row["offset"]))
+            outlet, offset = row["partition"], row["offset"]
+            place = self.program.place(outlet, offset)
+            by_name[row["input"]].append(Output(time_ns, outlet, offset, place=place))
         return {name: sorted(outputs) for name, outputs in by_name.items()}
 
 

@@ -1,4 +1,4 @@
-"""Proofs of mistakes by which an input is lost: each returns a sentence, or nothing."""
+"""Proofs of mistakes by which an input is lost, or half: each returns a sentence, or nothing."""
 
 from collections.abc import Collection
 from typing import Final
@@ -6,6 +6,8 @@ from typing import Final
 from highwater.checkers.groups.events import FOREVER
 from highwater.checkers.programs.evidence import ENDS, InputEvidence, interrupted, seconds
 from highwater.checkers.programs.facts import Position, position_at
+from highwater.checkers.programs.outcomes import HALF
+from highwater.checkers.programs.output_times import MS_NS
 
 _IN_FLIGHT_NS: Final = 10_000_000_000
 _ASKS_NS: Final = 1_000_000_000
@@ -173,7 +175,8 @@ def committed_first(evidence: InputEvidence) -> str:
     if evidence.habits.awaits_outputs:
         return ""
     ended = _ended_before_its_output(evidence)
-    return ended or (_unanswered(evidence) if evidence.habits.ahead else "")
+    by_wire = evidence.habits.ahead and evidence.outcome != HALF  # of which output it is not known
+    return ended or (_unanswered(evidence) if by_wire else "")
 
 
 def _unanswered(evidence: InputEvidence) -> str:
@@ -192,7 +195,8 @@ def _ended_before_its_output(evidence: InputEvidence) -> str:
     """Show that an instance ended between a commit and the outputs of inputs that it passed.
 
     Either no later input of the partition had an output before that end; or outputs that the commit
-    had passed were still written, and the position did not move on meanwhile.
+    had passed were still written, and the position did not move on meanwhile. Of a half input all
+    outputs that are there were written in between.
     """
     passed = evidence.passed
     if passed is None:
@@ -203,6 +207,15 @@ def _ended_before_its_output(evidence: InputEvidence) -> str:
     if end is None or end.time_ns >= evidence.undisturbed_ns:
         return ""
     committed = f"position {passed.offset} was committed at {seconds(passed.time_ns)}"
+    if evidence.outcome == HALF:
+        first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+        between = passed.time_ns + MS_NS < first and last <= end.time_ns < evidence.later_ns
+        return (
+            f"{committed}, before the first of its outputs, at {seconds(first)}, and any of a later"
+            f" input of its partition; {interrupted(end)}, and its others were not written"
+            if between
+            else ""
+        )
     if evidence.later_ns > end.time_ns:
         return (
             f"{committed}, when neither its output nor one of a later input of its partition was"

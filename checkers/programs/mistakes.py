@@ -11,7 +11,7 @@ from typing import Final
 
 from highwater.checkers.programs import doubled_proofs, lost_proofs
 from highwater.checkers.programs.evidence import InputEvidence
-from highwater.checkers.programs.outcomes import DOUBLED, LOST
+from highwater.checkers.programs.outcomes import DOUBLED, HALF, LOST
 
 ABORTED: Final = "aborted"
 UNFINISHED: Final = "unfinished"
@@ -68,6 +68,20 @@ _NOT_WAITED_FOR: Final = Mistake(
     fix="At a revocation finish it.",
     proof=lost_proofs.handed_over,
 )
+_AUTOMATIC: Final = Mistake(
+    name="automatic commit while records were in work",
+    outcome=LOST,
+    evidence="commits come on a timer, amid outputs",
+    fix="Turn it off; commit after acknowledgements.",
+    proof=lost_proofs.commits_automatically,
+)
+_COMMITTED_FIRST: Final = Mistake(
+    name="position committed before the output was acknowledged",
+    outcome=LOST,
+    evidence="an end between commit and output",
+    fix="Flush, look at delivery reports, and then commit.",
+    proof=lost_proofs.committed_first,
+)
 MISTAKES: Final = (
     Mistake(
         name="offset that brokers gave twice",
@@ -117,20 +131,10 @@ MISTAKES: Final = (
         proof=lost_proofs.begins_at_latest,
     ),
     _NOT_WAITED_FOR,
-    Mistake(
-        name="automatic commit while records were in work",
-        outcome=LOST,
-        evidence="commits come on a timer, amid outputs",
-        fix="Turn it off; commit after acknowledgements.",
-        proof=lost_proofs.commits_automatically,
-    ),
-    Mistake(
-        name="position committed before the output was acknowledged",
-        outcome=LOST,
-        evidence="an end between commit and output",
-        fix="Flush, look at delivery reports, and then commit.",
-        proof=lost_proofs.committed_first,
-    ),
+    _AUTOMATIC,
+    _COMMITTED_FIRST,
+    replace(_AUTOMATIC, outcome=HALF),
+    replace(_COMMITTED_FIRST, outcome=HALF),
     Mistake(
         name="delivery error ignored",
         outcome=LOST,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from highwater.checkers.groups.events import FOREVER
 from highwater.checkers.programs.facts import Position, ProgramFacts, since_start_ns
 
-_MS_NS: Final = 1_000_000
+MS_NS: Final = 1_000_000
 """Brokers tell times in whole milliseconds."""
 
 
@@ -51,7 +51,7 @@ class OutputTimes:
         """
         offsets, times = self._outputs(partition)
         chosen = times[(offsets >= since) & (offsets < passed.offset)]
-        late = chosen[(chosen > passed.time_ns + _MS_NS) & (chosen <= until_ns)]
+        late = chosen[(chosen > passed.time_ns + MS_NS) & (chosen <= until_ns)]
         return int(late.max()) if len(late) else None
 
     def around(self, partition: int, since: int, passed: Position) -> tuple[bool, bool]:
@@ -59,7 +59,7 @@ class OutputTimes:
         offsets, times = self._outputs(partition)
         chosen = (offsets >= since) & (offsets < passed.offset)
         _, first = np.unique(offsets[chosen], return_index=True)
-        late = times[chosen][first] > passed.time_ns + _MS_NS
+        late = times[chosen][first] > passed.time_ns + MS_NS
         return bool((~late).any()), bool(late.any())
 
     def following(self, partition: int, offset: int) -> tuple[int, int] | None:

@@ -85,7 +85,7 @@ def _steps(evidence: InputEvidence) -> Iterator[Step]:
 def _written(evidence: InputEvidence) -> Iterator[Step]:
     """Yield the outputs, what the program learned about them, and those that are in no log."""
     for output in evidence.outputs:
-        says = f"An output of it was written at offset {output.offset} of {output.partition}."
+        says = f"An output of it was written at {output.place}."
         yield _step(_sender(output.by), "output", output.time_ns, says)
         if output.by is not None and output.by.answered_ns is not None:
             says = f"This output was acknowledged to {output.by.sender}."

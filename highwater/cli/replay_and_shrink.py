@@ -7,7 +7,7 @@ plan had it again, 130 interrupted.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
@@ -92,10 +92,13 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
         raise UsageError(f"{hits} of {tries} runs cannot do it", hint="Let --hits be less.")
     effort = Effort(rule=HitThreshold(tries=tries, hits=hits), limit_s=parse_values.duration(limit))
     run, kinds = Store(store).open(what), parse_values.names(kind or "")
-    ended = search(
+    shrunk = search(
         run, out, by=resolution(by), kinds=kinds, effort=effort, as_json=as_json, spark=spark
     )
-    raise typer.Exit({"not-reproduced": UNKNOWN, "interrupted": INTERRUPTED}.get(ended, OK))
+    if as_json:
+        console.print_json(shrunk)
+    exits = {"not-reproduced": UNKNOWN, "interrupted": INTERRUPTED}
+    raise typer.Exit(exits.get(shrunk["ended"], OK))
 
 
 def search(
@@ -107,8 +110,12 @@ def search(
     effort: "Effort",
     as_json: bool = False,
     spark: SparkOptions,
-) -> str:
-    """Search the fewest faults with a run's anomaly, print them, and return how that ended."""
+) -> dict[str, Any]:
+    """Search the fewest faults with a run's anomaly, and print them unless that is for JSON.
+
+    Returns:
+        what ``shrunk.json`` has, and its folder.
+    """
     from highwater.cli.options import replay
     from highwater.shrinking.shrinker import shrink_run
 
@@ -128,8 +135,6 @@ def search(
             tell=tell,
             progress=lambda step: progress("shrink", step),
         )
-    if as_json:
-        console.print_json(msgspec.to_builtins(result) | {"folder": str(folder)})
-    else:
+    if not as_json:
         console.out.print(replay.summary(result, folder), markup=False)
-    return result.ended
+    return {**msgspec.to_builtins(result), "folder": str(folder)}

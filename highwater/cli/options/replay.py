@@ -3,6 +3,9 @@
 from pathlib import Path
 
 from highwater.harness.base.wording import count
+from highwater.harness.runs.faults.steps import FaultStep
+from highwater.nemesis.faults.registry import find_fault
+from highwater.nemesis.schedules.executor import named_client
 from highwater.shrinking.shrinker import ShrinkResult, Size
 from highwater.shrinking.trials import Attempt
 
@@ -38,7 +41,7 @@ def summary(result: ShrinkResult, folder: Path) -> str:
             f"  to {_size(result.after)};",
             f"  {result.hits} of {count(result.runs, 'run')} of that did it. {effort}",
             *(
-                f"  {step.at_s:g} s: {step.fault} {step.target} for {step.lasts_s:g} s"
+                f"  {step.at_s:g} s: {step.fault}{_aim(step)} for {step.lasts_s:g} s"
                 for step in result.plan.steps
             ),
             _ENDED[result.ended],
@@ -46,6 +49,13 @@ def summary(result: ShrinkResult, folder: Path) -> str:
             f"test to paste: {folder / 'test_shrunk.py'}",
         ]
     )
+
+
+def _aim(step: FaultStep) -> str:
+    """Return the words for a step's target; empty where it has none of its own."""
+    scoped = find_fault(step.fault).scope in {"broker", "coordination"}
+    target = step.target if scoped else named_client(step) or step.message
+    return f" {target}" if target else ""
 
 
 def _size(size: Size) -> str:

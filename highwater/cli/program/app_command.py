@@ -1,9 +1,9 @@
 """The command ``highwater app``: judges a program of the user's on real brokers."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from msgspec.structs import replace
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from highwater import console
 from highwater.cli import external
@@ -19,11 +19,16 @@ from highwater.cli.options.common import (
 )
 from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
+from highwater.harness.base.exit_codes import BROKEN
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.options import options_of
 from highwater.harness.runs.plan import Plan, ProgramPlan
-from highwater.harness.runs.store import Run, Store
+from highwater.harness.runs.store import Store
+from highwater.harness.runs.verdict import INVALID
+
+if TYPE_CHECKING:
+    from highwater.api import JudgedRun
 
 ShrinkOption = Annotated[
     bool, Option("--shrink", help="After a broken guarantee, find the fewest faults that do it.")
@@ -108,18 +113,25 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         refuse_external(plan)
     with console.progress() as progress:
         judged = perform([plan], Store(store), spark=spark, progress=progress)
-    try:
-        console.finish(judged, as_json=as_json)
-    finally:
-        if shrink and judged[0].verdict.verdict == "invalid":
-            _shrink(judged[0].run, as_json=as_json, spark=spark)
+    if shrink and judged[0].verdict.verdict == INVALID:
+        _finish_shrunk(judged[0], as_json=as_json, spark=spark)
+    console.finish(judged, as_json=as_json)
 
 
-def _shrink(run: Run, *, as_json: bool, spark: SparkOptions) -> None:
+def _finish_shrunk(judged: "JudgedRun", *, as_json: bool, spark: SparkOptions) -> NoReturn:
+    """Shrink a run that broke a guarantee, print both, as JSON in one object, and exit."""
     from highwater.cli.replay_and_shrink import search
     from highwater.shrinking.shrinker import Effort
 
-    search(run, effort=Effort(), as_json=as_json, spark=spark)
+    shrunk = None
+    if not as_json:
+        console.show_judged([judged])
+    try:
+        shrunk = search(judged.run, effort=Effort(), as_json=as_json, spark=spark)
+    finally:
+        if as_json:
+            console.print_json(judged.summary() | {"shrunk": shrunk})
+    raise Exit(BROKEN)
 
 
 def _require_one_cluster(

@@ -133,6 +133,19 @@ def test_a_doubled_input_and_one_that_was_not_reached(tmp_path: Path) -> None:
     assert "when the committed position was 0" in found(case)["p0-0"][1]
 
 
+def test_what_a_program_printed_is_at_no_offset_of_a_topic(tmp_path: Path) -> None:
+    program = msgspec.structs.replace(PROGRAM, out="")
+    outputs = [output(number, 300 + number, "p0-0") for number in range(2)]
+    end = {"kind": "end", "partition": 1, "offset": 0}  # of the spare instance
+    case = written(tmp_path, *outputs, end, program=program)
+    rows = cast("Any", inputs.find(tables(case))).to_pylist()
+    told = [step["value"] for row in rows for step in row["steps"] if step["kind"] == "output"]
+    assert told == [
+        f"An output of it was written at place {number} of what instance 0 printed."
+        for number in range(2)
+    ]
+
+
 def test_an_output_of_no_input_is_strange(tmp_path: Path) -> None:
     outputs = [output(number, 300, f"p0-{number}") for number in range(3)]
     case = written(tmp_path, *outputs, output(3, 400, "p0-77"), output(4, 500, None))

@@ -16,7 +16,7 @@ from highwater.checkers.programs.facts import (
 )
 from highwater.checkers.programs.habits import Habits
 from highwater.checkers.programs.mistakes import MISTAKES, mistake_of
-from highwater.checkers.programs.outcomes import DOUBLED, LOST
+from highwater.checkers.programs.outcomes import DOUBLED, HALF, LOST
 from highwater.checkers.programs.output_log import LogCopy
 from highwater.checkers.programs.requests import GoneOutputs
 from highwater.checkers.programs.timeline import steps, witnesses
@@ -24,7 +24,9 @@ from highwater.checkers.transactions.coordinated import FENCED, CoordinatedTrans
 
 S = 1_000_000_000
 OF_INPUTS = {
-    (mistake.name, mistake.outcome) for mistake in MISTAKES if mistake.outcome in {LOST, DOUBLED}
+    (mistake.name, mistake.outcome)
+    for mistake in MISTAKES
+    if mistake.outcome in {LOST, HALF, DOUBLED}
 }
 
 
@@ -37,7 +39,7 @@ def committed(at_s: float, offset: int, *, transactional: bool = False) -> Posit
 
 
 def output(at_s: float) -> Output:
-    return Output(int(at_s * S), 0, 3)
+    return Output(int(at_s * S), 0, 3, place="offset 3 of payments-0")
 
 
 def generation(at_s: float, number: int, **partitions: int) -> tuple[int, Generation]:
@@ -55,6 +57,7 @@ COMMITTED_FIRST = InputEvidence(
     events=[event(1, "started"), event(4.5, "killed"), event(6, "started")],
     later_ns=7 * S,
 )
+HALF_OF_IT = replace(COMMITTED_FIRST, outcome=HALF, outputs=[output(4.2)])
 PASSED_OVER = replace(COMMITTED_FIRST, later_ns=int(3.5 * S), events=[event(1, "started")])
 OUTSIDE = replace(PASSED_OVER, withdrawn=True, guarantee="exactly-once")
 NOT_COMMITTED = InputEvidence(
@@ -137,7 +140,9 @@ SHOWN = (
     ("rebalance that was not waited for", HANDED_OVER),
     ("rebalance that was not waited for", HANDED_OVER_UNCOMMITTED),
     ("automatic commit while records were in work", AUTOMATIC),
+    ("automatic commit while records were in work", replace(HALF_OF_IT, habits=AUTOMATIC.habits)),
     ("position committed before the output was acknowledged", COMMITTED_FIRST),
+    ("position committed before the output was acknowledged", HALF_OF_IT),
     ("delivery error ignored", IGNORED),
     ("input passed without an output", PASSED_OVER),
     ("output outside of the transaction", NO_TRANSACTION),
@@ -264,6 +269,13 @@ def test_evidence_of_one_mistake_is_not_taken_for_its_neighbour(
         replace(PASSED_OVER, events=[event(9, "killed")]),  # its output may have been in flight
         replace(OUTSIDE, commits=[committed(4, 20, transactional=True)], later_ns=5 * S, events=[
             event(4.5, "killed"), event(4.6, "started")], undisturbed_ns=0),
+        replace(HALF_OF_IT, outputs=[output(3.9)]),  # the others may have been refused
+        replace(HALF_OF_IT, outputs=[output(4.2), output(4.6)]),  # it went on after the end
+        replace(HALF_OF_IT, later_ns=int(4.3 * S)),  # it had gone on to the next input
+        replace(HALF_OF_IT, undisturbed_ns=4 * S),  # a broker may have lost the others
+        replace(HALF_OF_IT, habits=BEHIND),  # an output may have come late from the network
+        replace(HALF_OF_IT, events=[event(1, "started")]),  # nothing interrupted it
+        replace(HALF_OF_IT, later_ns=int(4.3 * S), habits=Habits(ahead=3), unwritten=[UNANSWERED]),
         replace(NOT_COMMITTED, commits=None),  # no disk has positions
         replace(NOT_COMMITTED, commits=[committed(4.2, 18)]),  # the position was safe
         replace(NOT_COMMITTED, events=[event(1, "started")]),  # nothing interrupted it

@@ -80,8 +80,8 @@ def test_the_way_of_an_input_tells_of_them() -> None:
     doubled = replace(NOT_COMMITTED, outputs=[first, output(8)])
     told = [(way.who, way.says) for way in witnesses({"steps": steps(doubled, None)})]
     assert ("wire", "This output was acknowledged to instance 0.") in told
-    assert ("instance 0", "An output of it was written at offset 3 of 0.") in told
-    assert ("program", "An output of it was written at offset 3 of 0.") in told
+    assert ("instance 0", "An output of it was written at offset 3 of payments-0.") in told
+    assert ("program", "An output of it was written at offset 3 of payments-0.") in told
 
 
 def test_acknowledged_outputs_are_gone_where_the_log_has_nothing_or_later_records() -> None:

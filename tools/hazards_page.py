@@ -86,8 +86,12 @@ def _sections() -> Iterator[str]:
 def _lines(hazard: Hazard) -> list[tuple[str, str]]:
     """Return what is known about a hazard, each by its name."""
     page = _FINDINGS.get(hazard.id, "")
-    where = "; ".join((hazard.affected, *hazard.other_conditions))
+    releases = hazard.affected  # they alone differ between Kafka's own topics
+    where = "; ".join(
+        hazard.other_conditions if hazard.topic else (releases, *hazard.other_conditions)
+    )
     lines = [
+        ("Releases", releases if hazard.topic else ""),
         ("Where", where.replace(_UNCLEAN_ON_KRAFT, "")),
         ("How", f"[{page}](findings/{page}.md)" if page else hazard.schedule),
         ("Loses", "" if page or hazard.loses == _LOSES else hazard.loses),

@@ -64,11 +64,11 @@ _WEAK: Final = AnyOf(
 )
 _WEAKLY: Final = (
     "with one replica its machine's power or disk is enough, with min.insync.replicas=1 that of the"
-    " last one in sync, and an unclean election makes one the leader that lacks records"
+    " last one in sync; or an unclean election"
 )
 _OWN_CURE: Final = (
-    "Three replicas (kafka-reassign-partitions) and min.insync.replicas=2 for {topic}"
-    " (kafka-configs), and no unclean elections; before it is made, the brokers' settings for it."
+    "Three replicas (kafka-reassign-partitions), min.insync.replicas=2 (kafka-configs) and no"
+    " unclean elections for {topic}; before it is made, the brokers' settings for it."
 )
 _ALONE: Final = (
     "highwater run --kafka {kafka} --brokers 1 --nemesis power-failure --for 20s --seed 3"
@@ -834,7 +834,7 @@ _ENTRIES: Final = (
             " and read_committed readers wait at it, or never get its records."
         ),
         topic=TRANSACTIONS,
-        conditions=(_WEAK,),
+        conditions=(Releases((((0, 11), None),)), _WEAK),
         schedule=f"As of any topic, in {TRANSACTIONS}: {_WEAKLY}.",
         cure=_OWN_CURE.format(topic=TRANSACTIONS),
         cost="A reassignment of its partitions; no transaction while one replica is in sync.",
@@ -850,7 +850,7 @@ _ENTRIES: Final = (
             " again, or what none has accepted is given to none."
         ),
         topic=SHARE_GROUPS,
-        conditions=(_WEAK,),
+        conditions=(On("kraft"), Releases((((4, 0), None),)), _WEAK),
         schedule=f"As of any topic, in {SHARE_GROUPS}: {_WEAKLY}.",
         cure=_OWN_CURE.format(topic=SHARE_GROUPS),
         cost="A reassignment of its partitions; no acknowledgement while one replica is in sync.",
@@ -866,7 +866,7 @@ _ENTRIES: Final = (
             " read any more, and they are never deleted."
         ),
         topic=REMOTE_TIER,
-        conditions=(_WEAK,),
+        conditions=(Releases((((3, 6), None),)), _WEAK),
         schedule=(
             f"As of any topic, in {REMOTE_TIER}: {_WEAKLY}. Clusters from before 4.3 made it with"
             " min.insync.replicas=1 (KIP-1235)."

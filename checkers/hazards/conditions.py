@@ -115,14 +115,16 @@ class On:
     @property
     def says(self) -> str:
         """The condition in a few words."""
-        return f"on {_named(self.coordination)}"
+        return f"on {coordination_name(self.coordination)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether it holds."""
         actual = situation.cluster.coordination
         if actual == self.coordination:
             return YES
-        return ConditionAnswer(holds="no", why=f"the cluster is on {_named(actual)}", fixed=True)
+        return ConditionAnswer(
+            holds="no", why=f"the cluster is on {coordination_name(actual)}", fixed=True
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -541,7 +543,8 @@ def _range_says(first: Number, fixed: Number | None) -> str:
     return f"from {dotted(first)} to " + (f"before {dotted(fixed)}" if fixed else dotted(NEWEST))
 
 
-def _named(coordination: Coordination) -> str:
+def coordination_name(coordination: Coordination) -> str:
+    """Return the name of a kind of coordination."""
     return "KRaft" if coordination == "kraft" else "ZooKeeper"
 
 

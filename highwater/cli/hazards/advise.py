@@ -10,7 +10,7 @@ from rich.text import Text
 from typer import Option
 
 from highwater import console
-from highwater.checkers.hazards.conditions import END, NEWEST
+from highwater.checkers.hazards.conditions import END, NEWEST, coordination_name
 from highwater.checkers.hazards.evaluate import (
     Advice,
     Status,
@@ -235,7 +235,7 @@ def _show_loss(advice: Advice) -> None:
 def summary(cluster: ClusterFacts) -> list[str]:
     """Return what was read, a sentence each."""
     partitions = sum(topic.partitions for topic in cluster.topics)
-    kind = "KRaft" if cluster.coordination == "kraft" else "ZooKeeper"
+    kind = coordination_name(cluster.coordination)
     releases = ", ".join(
         dict.fromkeys(str(broker.release or "not recognised") for broker in cluster.brokers)
     )

@@ -8,17 +8,20 @@ from typer import Argument, Option
 
 from highwater import console
 from highwater.checkers.hazards.catalogue import HAZARDS, find_hazard
+from highwater.checkers.hazards.conditions import coordination_name
 from highwater.checkers.hazards.evaluate import default_command, of_release, upgraded
 from highwater.checkers.hazards.hazard import EVIDENCE, Hazard
 from highwater.cli.options.common import JsonOption
 from highwater.harness.base.errors import UsageError
-from highwater.harness.releases.catalogue import Release, release
+from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.nemesis.stories.registry import find_story
 
 _MORE: Final = "Conditions, fix and the command that shows it: highwater hazards show ID."
 
 _DEFAULTS: Final = {"--acks": "all", "--min-isr": "1"}
 """Those of ``highwater matrix``."""
+_OF_MATRIX: Final = frozenset(("--kafka", "--story", "--unclean", *_DEFAULTS))
+"""Options of a hazard's command that a matrix has, too."""
 
 app = typer.Typer(
     name="hazards",
@@ -73,6 +76,9 @@ def _show_upgrade(before: Release, after: Release, *, as_json: bool) -> None:
             _table(f"{before.name} to {after.name}: {word}", listed)
         else:
             console.out.print(f"Nothing {word} from {before.name} to {after.name}.")
+    for line in map(_other_coordination, (before, after)):
+        if line:
+            console.out.print(line)
     if before.coordination != after.coordination:
         console.out.print(f"{after.name} is on another coordination: that takes a migration.")
     if command:
@@ -80,13 +86,29 @@ def _show_upgrade(before: Release, after: Release, *, as_json: bool) -> None:
     console.out.print(_MORE)
 
 
+def _other_coordination(entry: Release) -> str:
+    """Return a sentence with a release's name on the other coordination, if it has one."""
+    for other in CATALOGUE.values():
+        if other.version == entry.version and other.coordination != entry.coordination:
+            there = coordination_name(other.coordination)
+            return (
+                f"{entry.name} is on {coordination_name(entry.coordination)} here;"
+                f" on {there} it is {other.name}."
+            )
+    return ""
+
+
 def matrix_command(before: Release, after: Release, changed: Sequence[Hazard]) -> str:
-    """Return the matrix that plays the stories of hazards on both releases; empty: none can be."""
+    """Return the matrix that plays the stories of hazards on both releases; empty: none can be.
+
+    A story that shows its hazard with another option alone is left out.
+    """
     commands = [default_command(hazard).split() for hazard in changed if hazard.evidence == "story"]
     playable = {
         story: words
         for words in commands
         if (story := _value(words, "--story", ""))
+        and _OF_MATRIX.issuperset(word for word in words if word.startswith("--"))
         and not any(find_story(story).why_not(entry) for entry in (before, after))
     }
     if not playable:

@@ -16,14 +16,16 @@ from highwater.harness.base.errors import HarnessError
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["name=seccomp,profile=builtin", "name=cgroupns"], f"{os.getuid()}:{os.getgid()}"),
+        (["name=seccomp,profile=builtin", "name=cgroupns"], "1000:1001"),
         (["name=seccomp,profile=builtin", "name=rootless", "name=cgroupns"], "0:0"),
-        (None, f"{os.getuid()}:{os.getgid()}"),
+        (None, "1000:1001"),
     ],
 )
 def test_without_roots_rights_our_user_is_root_there(
-    options: list[str] | None, expected: str
+    options: list[str] | None, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setattr(os, "getgid", lambda: 1001)
     info: dict[str, Any] = {} if options is None else {"SecurityOptions": options}
     assert user(SimpleNamespace(info=lambda: info)) == expected
 

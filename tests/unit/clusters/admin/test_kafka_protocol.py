@@ -41,26 +41,26 @@ def port(answer: bytes) -> Iterator[Address]:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "says"),
     [
-        b"\xff\xff\xff\xff",
-        b"SSH-2.0-OpenSSH_9.2\r\n",
-        b"\x7f\xff\xff\xff",
-        struct.pack(">i", 0),
-        struct.pack(">i", 3) + b"abc",
-        struct.pack(">i", 9) + b"\x00\x00\x00\x01\x00\x00\x7f\xff\xff",
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        (b"\xff\xff\xff\xff", "announces -1 bytes"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "announces 1397966893 bytes"),  # for which there is no memory
+        (b"\x7f\xff\xff\xff", "announces 2147483647 bytes"),
+        (struct.pack(">i", 0), "not answer as a Kafka broker"),
+        (struct.pack(">i", 3) + b"abc", "not answer as a Kafka broker"),
+        (struct.pack(">i", 9) + b"\x00\x00\x00\x01\x00\x00\x7f\xff\xff", "not answer"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "announces"),
     ],
     ids=["negative", "SSH", "2 GB", "empty", "short", "cut short", "HTTP"],
 )
-def test_a_port_that_is_no_brokers_is_unreachable(answer: bytes) -> None:
+def test_a_port_that_is_no_brokers_is_unreachable(answer: bytes, says: str) -> None:
     request: Any = ApiVersionsRequest(
         version=3, client_software_name="highwater", client_software_version="1"
     )
     with port(answer) as address:
         connection = BrokerConnection(address, timeout_s=5.0)
         try:
-            with pytest.raises(UnreachableError, match=str(address.port)):
+            with pytest.raises(UnreachableError, match=f"{address.port}.*{says}"):
                 connection.ask(request)
         finally:
             connection.close()

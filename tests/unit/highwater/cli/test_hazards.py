@@ -115,7 +115,7 @@ def test_an_upgrade_ends_begins_and_keeps_hazards() -> None:
     document = json.loads(RUN.invoke(app, [*words, "--json"]).stdout)
     ids = {word: {each["id"] for each in document[word]} for word in ("ends", "begins", "stays")}
     assert {"no-elr-before-4.0", "KAFKA-20732"} <= ids["ends"]
-    assert ids["begins"] == {"upgrade-without-elr", "last-known-leader"}
+    assert ids["begins"] == {"upgrade-without-elr", "last-known-leader", "own-share-state"}
     assert "elected-again" in ids["stays"]
     assert not ids["stays"] & (ids["ends"] | ids["begins"])
     assert document["command"] == (
@@ -132,6 +132,44 @@ def test_an_upgrade_of_early_kraft_gives_a_setting_its_effect() -> None:
     )
     assert [hazard["id"] for hazard in document["begins"]] == ["unclean-election", "KAFKA-20732"]
     assert document["command"].endswith(" --unclean both")
+
+
+def upgrade(before: str, after: str) -> tuple[dict[str, set[str]], list[str]]:
+    """The ids of what ends, begins and stays, and the stories of the printed matrix."""
+    done = RUN.invoke(app, ["hazards", "--kafka", before, "--to", after, "--json"])
+    document = json.loads(done.stdout)
+    ids = {word: {each["id"] for each in document[word]} for word in ("ends", "begins", "stays")}
+    stories = re.search(r"--story (\S+)", document["command"])
+    return ids, stories[1].split(",") if stories else []
+
+
+def test_the_matrix_has_no_story_that_shows_nothing_without_another_option() -> None:
+    """A matrix has no --protocol and no --format: nothing would be lost on either release."""
+    ids, stories = upgrade("2.8.2", "4.4.0")
+    assert {"old-protocol", "old-format", "KAFKA-18991"} <= ids["ends"]
+    assert "late-answer" in stories
+    assert not {"loss", "held-fetch"} & {*stories}
+    assert upgrade("2.8.0", "2.8.2") == (
+        {"ends": {"KAFKA-13141"}, "begins": set(), "stays": upgrade("2.8.2", "2.8.2")[0]["stays"]},
+        [],
+    )
+
+
+def test_what_a_release_does_not_have_is_no_hazard_of_it() -> None:
+    """Kafka's own topics of transactions (0.11), tiers (3.6) and share groups (4.0, on KRaft)."""
+    assert "own-transactions" in upgrade("0.10.2.2", "0.11.0.3")[0]["begins"]
+    assert "own-remote-tier" in upgrade("3.4.1", "3.6.2")[0]["begins"]
+    assert "own-share-state" in upgrade("3.9.2", "4.0.0")[0]["begins"]
+    assert "own-positions" in upgrade("0.9.0.1", "4.4.0")[0]["stays"]
+
+
+def test_a_release_of_both_coordinations_says_which_is_meant() -> None:
+    """Who upgrades from ZooKeeper would read of a cluster on KRaft."""
+    text = RUN.invoke(app, ["hazards", "--kafka", "3.9.2", "--to", "4.4.0"]).stdout
+    assert "3.9.2 is on KRaft here; on ZooKeeper it is 3.9.2-zk." in " ".join(text.split())
+    text = RUN.invoke(app, ["hazards", "--kafka", "3.9.2-zk", "--to", "4.4.0"]).stdout
+    assert "on KRaft it is 3.9.2." in " ".join(text.split())
+    assert "that takes a migration" in " ".join(text.split())
 
 
 def test_the_hazards_of_one_release_are_listed() -> None:

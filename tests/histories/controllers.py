@@ -46,16 +46,10 @@ def calm(path: Path, *, kafka: str = "4.3.1") -> RunBuilder:
     return run
 
 
-def quorum(
-    path: Path,
-    logs: dict[int, Batches],
-    *,
-    ends: dict[int, int] | None = None,
-    hw: int = END,
-) -> Run:
+def quorum(path: Path, logs: dict[int, Batches], ends: dict[int, int] | None = None) -> Run:
     """A run of three controllers, whose leader saw their logs end there."""
     run = calm(path)
-    run.quorum(ends or dict.fromkeys(logs, hw), hw)
+    run.quorum(ends or dict.fromkeys(logs, END), END)
     built = run.write()
     for controller, batches in logs.items():
         write(path, controller, batches)
@@ -69,48 +63,18 @@ def agreeing(path: Path) -> Run:
     return quorum(path, {100: whole, 101: whole, 102: [*whole, more[-1][:-3]]})
 
 
-def rewritten(path: Path) -> Run:
-    """Controller 101 has another record at offset 4, with a checksum of its own."""
-    whole = log(DECIDED)
-    other = log((*DECIDED[:3], (1, setting(SETTING, "8"))))
-    return quorum(path, {100: whole, 101: other, 102: whole})
-
-
-def uncommitted_fork(path: Path) -> Run:
-    """Controller 102 led epoch 2 alone, and was never heard of again; 100 led epoch 3."""
-    whole = log((*DECIDED, (3, nothing())))
-    alone = log((*DECIDED, (2, topic("others", bytes(16)))))
-    ends = {100: END + 2, 101: END + 2, 102: END}
-    return quorum(path, {100: whole, 101: whole, 102: alone}, ends=ends, hw=END + 2)
-
-
-def committed_fork(path: Path) -> Run:
-    """The same, and the leader of epoch 3 had seen the log of 102 reach the high watermark."""
-    whole = log((*DECIDED, (3, nothing())))
-    alone = log((*DECIDED, (2, topic("others", bytes(16)))))
-    ends = dict.fromkeys((100, 101, 102), END + 2)
-    return quorum(path, {100: whole, 101: whole, 102: alone}, ends=ends, hw=END + 1)
-
-
-def behind(path: Path, *, seen: int) -> Run:
-    """Controller 102 ends at offset 3, and had been seen at some other."""
-    whole = log(DECIDED)
-    ends = {100: END, 101: END, 102: seen}
-    return quorum(path, {100: whole, 101: whole, 102: whole[:3]}, ends=ends)
-
-
-def holed(path: Path) -> Run:
-    """Controller 101 skips offset 2."""
-    whole = log(DECIDED)
-    return quorum(path, {100: whole, 101: [*whole[:2], *whole[3:]], 102: whole})
-
-
 def flipped(path: Path) -> Run:
     """A bit of controller 102's record at offset 3 is another."""
     whole = log(DECIDED)
     bad = bytearray(whole[3])
     bad[-2] ^= 1
     return quorum(path, {100: whole, 101: whole, 102: [*whole[:3], bytes(bad), *whole[4:]]})
+
+
+def short(path: Path) -> Run:
+    """Controller 102 ends at offset 3, and had been seen to reach the end."""
+    whole = log(DECIDED)
+    return quorum(path, {100: whole, 101: whole, 102: whole[:3]})
 
 
 def cleaned(path: Path, *, covered: int) -> Run:
@@ -226,14 +190,8 @@ _LED: Final = "broker 2 led events-0 in leader epoch 1"
 
 CASES: Final[tuple[tuple[str, Build, tuple[Finding, ...]], ...]] = (
     ("controllers-agree", agreeing, ()),
-    ("controllers-rewritten", rewritten, at(4)),
-    ("controllers-uncommitted-fork", uncommitted_fork, ()),
-    ("controllers-committed-fork", committed_fork, at(END)),
-    ("controllers-behind", lambda path: behind(path, seen=3), ()),
-    ("controllers-short", lambda path: behind(path, seen=END), at(3)),
-    ("controllers-hole", holed, at(2)),
     ("controllers-flipped-bit", flipped, at(3)),
-    ("controllers-snapshot", lambda path: cleaned(path, covered=3), ()),
+    ("controllers-short", short, at(3)),
     ("controllers-late-snapshot", lambda path: cleaned(path, covered=5), ()),
     ("controllers-no-snapshot", lambda path: cleaned(path, covered=2), at(2)),
     ("controller-alone", lambda path: alone(path, log(DECIDED)), ()),

@@ -110,26 +110,10 @@ CASES: Final[
         ("1 more anomaly follows", "a transaction open that no client ends"),
     ),
     (
-        "hanging-in-an-epoch-of-its-own",
-        lambda path: run_with(path, M2, M3, states=(*ENDED, (PRODUCER, EMPTY))),
-        "invalid",
-        FOUND,
-        (),
-    ),
-    (
         "hanging-and-removed",
         lambda path: run_with(path, M2, M3, states=(*ENDED, (PRODUCER, GONE))),
         "invalid",
         FOUND,
-        (),
-    ),
-    (
-        "hanging-after-another-of-its-own",
-        lambda path: run_with(
-            path, M2, M3, (5, PRODUCER, "abort"), (6, PRODUCER, "m2"), states=ENDED, standing=6
-        ),
-        "invalid",
-        (("hanging-transaction", 0, 6, "m2"), ("unseen", 0, 4, "m3")),
         (),
     ),
     (
@@ -138,20 +122,6 @@ CASES: Final[
         "unknown",
         UNSEEN,
         ("was blocked at 3 for 5.0 s", "do not show that its coordinator has ended it"),
-    ),
-    (
-        "open-and-about-to-be-aborted",
-        lambda path: run_with(path, M2, M3, states=ENDED[:2]),
-        "unknown",
-        UNSEEN,
-        (),
-    ),
-    (
-        "open-in-the-next-transaction",
-        lambda path: run_with(path, M2, M3, states=(*ENDED, (PRODUCER, ONGOING))),
-        "unknown",
-        UNSEEN,
-        (),
     ),
     (
         "open-and-of-no-coordinator",
@@ -182,26 +152,6 @@ CASES: Final[
         (),
     ),
     (
-        "ended-by-the-marker-of-one-replica",
-        lambda path: run_with(
-            path,
-            *(M2, M3),
-            states=ENDED,
-            by_broker={1: [(10, PRODUCER, "abort")]},
-            standing=None,
-        ),
-        "valid",
-        (),
-        (),
-    ),
-    (
-        "not-ended-by-the-marker-of-another-producer",
-        lambda path: run_with(path, M2, M3, (5, PRODUCER + 1, "abort"), states=ENDED),
-        "invalid",
-        FOUND,
-        (),
-    ),
-    (
         "open-but-for-what-cannot-be-read",
         lambda path: run_with(
             path, M2, M3, states=ENDED, by_broker={3: [(10, PRODUCER, "abort")]}, rotten=3
@@ -215,13 +165,6 @@ CASES: Final[
         lambda path: run_with(path, M2, M3, states=()),
         "unknown",
         UNSEEN,
-        (),
-    ),
-    (
-        "of-no-transaction",
-        lambda path: run_with(path, (3, -1, "m2"), M3, states=ENDED, standing=None),
-        "valid",
-        (),
         (),
     ),
     (

@@ -54,18 +54,16 @@ def test_a_divergence_says_whether_it_was_committed(
     assert says in fork.sentence
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # tests of single kernels run them by Spark's tasks each day
 def test_it_is_all_one_who_runs_the_kernels(
     spark: SparkSession,
     verdicts: dict[str, Verdict],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    every: int,
 ) -> None:
     monkeypatch.setattr(engine, "HERE_ROWS", 40)
-    chosen = GOLDEN[::every]
-    runs = [golden.build(tmp_path / golden.name) for golden in chosen]
-    for golden, found in zip(chosen, judge(runs, spark), strict=True):
+    runs = [golden.build(tmp_path / golden.name) for golden in GOLDEN]
+    for golden, found in zip(GOLDEN, judge(runs, spark), strict=True):
         assert found.anomalies == verdicts[golden.name].anomalies
         assert found.ledger == verdicts[golden.name].ledger
 

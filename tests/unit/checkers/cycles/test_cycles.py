@@ -20,6 +20,7 @@ from tests.unit.checkers.cycles.test_search import (
     Op,
     defined,
     random_history,
+    rows_of,
     words,
 )
 
@@ -27,23 +28,8 @@ Json = dict[str, Any]
 WAYS = pytest.mark.parametrize("ww", [True, False])
 
 
-def rows_of(histories: dict[str, list[Op]]) -> list[Json]:
-    rows: list[Json] = []
-    for run, ops in histories.items():
-        numbers = dict.fromkeys((op.process for op in ops), 0)
-        for op in ops:
-            numbers[op.process] += 1
-            records = [("send", *it) for it in op.sent] + [("read", *it) for it in op.read]
-            rows += [
-                {
-                    "run": run, "at": len(rows) + place, "process": op.process, "kind": kind,
-                    "phase": "run", "outcome": op.outcome, "invoke_ns": op.begin,
-                    "complete_ns": op.end, "topic": "events", "partition": partition,
-                    "offset": offset, "value": value, "op": numbers[op.process],
-                }
-                for place, (kind, partition, offset, value) in enumerate(records)
-            ]  # fmt: skip
-    return numbered(rows)
+def seen(histories: dict[str, list[Op]]) -> ClientHistory:
+    return view_of(numbered(rows_of(histories)))
 
 
 def found(view: ClientHistory, *, ww: bool) -> list[Json]:
@@ -53,7 +39,7 @@ def found(view: ClientHistory, *, ww: bool) -> list[Json]:
 
 @WAYS
 def test_cycles_of_histories_written_by_hand(ww: bool) -> None:
-    anomalies = found(view_of(rows_of(BY_HAND)), ww=ww)
+    anomalies = found(seen(BY_HAND), ww=ww)
     assert sorted((row["run"], words(row)) for row in anomalies) == sorted(
         (run, told) for run, told in EXPECTED if ww or told.startswith("G1c")
     )
@@ -66,7 +52,7 @@ def test_no_cycle_is_missed(ww: bool) -> None:
     histories = {f"seed {seed}": random_history(Random(seed)) for seed in range(600)}  # noqa: S311
     expected = {run: defined(ops, ww=ww) for run, ops in histories.items()}
     kinds: dict[str, set[str]] = {run: set() for run in histories}
-    for row in found(view_of(rows_of(histories)), ww=ww):
+    for row in found(seen(histories), ww=ww):
         kinds[row["run"]].add(row["kind"])
     wrong = {run: (kinds[run], expected[run]) for run in histories if kinds[run] != expected[run]}
     assert not wrong
@@ -141,7 +127,7 @@ def components(ops: list[Op], *, ww: bool) -> list[set[int]]:
 def test_every_component_of_a_damaged_history_has_a_cycle(ww: bool) -> None:
     histories = {f"seed {seed}": damaged(seed) for seed in range(1000)}
     cycles: dict[str, list[set[int]]] = {run: [] for run in histories}
-    for row in found(view_of(rows_of(histories)), ww=ww):
+    for row in found(seen(histories), ww=ww):
         steps = {operation_of(histories[row["run"]], step) for step in row["steps"]}
         cycles[row["run"]].append(steps)
     count = 0
@@ -164,7 +150,7 @@ def operation_of(ops: list[Op], step: Json) -> int:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_order_of_rows_changes_nothing(ww: bool, seed: int) -> None:
     histories = {f"seed {number}": damaged(number) for number in range(seed, 150, 3)}
-    rows = rows_of(histories)
+    rows = numbered(rows_of(histories))
     view = view_of(rows)
     cycles = found(view, ww=ww)
     assert len(cycles) > 10
@@ -190,7 +176,7 @@ def side_by_side(seed: int) -> list[Op]:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_nothing_is_found_in_valid_transactions(seed: int) -> None:
-    view = view_of(rows_of({"run": side_by_side(seed)}))
+    view = seen({"run": side_by_side(seed)})
     assert finder.find(view, ww=True) is finder.find(view, ww=False) is None
 
 
@@ -211,7 +197,7 @@ def test_a_long_history_is_not_searched_and_that_is_told(
     """Four rows are the most; what has more and can have no cycle is told of with ww alone."""
     monkeypatch.setattr(finder, "ROWS_MAX", 4)
     histories = {"short": BY_HAND["each reads the other"], "long": LONG, "alone": ALONE}
-    view = view_of(rows_of(histories))
+    view = seen(histories)
     assert {row["run"] for row in found(view, ww=ww)} == {"short"}
     told = {run: finder.unsearched(view, run, ww=ww) for run in histories}
     says = "the history has 5 rows, and cycles are searched in 4 at most"

@@ -4,6 +4,7 @@ import errno
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -28,13 +29,6 @@ def test_a_plan_comes_back_as_it_was() -> None:
     assert Plan.from_json(plan.to_json()) == plan
 
 
-def test_a_plan_says_its_command() -> None:
-    plan = Plan(kafka="4.3.1", nemesis=("kill", "pause"), duration_s=60, seed=7)
-    assert plan.command().startswith("highwater run --kafka 4.3.1 --acks all")
-    assert "--nemesis kill,pause --for 60s" in plan.command()
-    assert plan.command().endswith("--seed 7")
-
-
 def test_a_command_repeats_every_option_that_is_not_at_its_default() -> None:
     plan = Plan(
         kafka="4.3.1",
@@ -50,57 +44,42 @@ def test_a_command_repeats_every_option_that_is_not_at_its_default() -> None:
     )
 
 
-def test_a_plan_has_one_controller_unless_it_says_so() -> None:
-    plan = Plan(kafka="4.4.0", nemesis=("controller-kill",), duration_s=60, controllers=3)
-    assert "--controllers 3" in plan.command()
+OLDER = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=60)
+
+
+@pytest.mark.parametrize(
+    ("of", "added", "says"),
+    [
+        ("", {"controllers": 3}, "--controllers 3"),
+        (
+            "",
+            {"trace_flushes": True, "log_dirs": 2, "racks": 3},
+            "--trace-flushes --log-dirs 2 --racks 3",
+        ),
+        (
+            "",
+            {"client": "java:3.9.2", "reader_client": "aiokafka"},
+            "--client java:3.9.2 --reader-client aiokafka",
+        ),
+        (
+            "workload",
+            {"subscribe": 3, "group_protocol": "consumer", "share": 2},
+            "--subscribe 3 --share 2 --group-protocol consumer",
+        ),
+    ],
+)
+def test_a_plan_of_before_a_setting_has_its_default(
+    of: str, added: dict[str, Any], says: str
+) -> None:
+    changed = {of: msgspec.structs.replace(OLDER.workload, **added)} if of else added
+    plan = msgspec.structs.replace(OLDER, **changed)
+    assert says in plan.command()
     assert Plan.from_json(plan.to_json()) == plan
-    alone = Plan(kafka="4.4.0", nemesis=("controller-kill",), duration_s=60)
-    assert "--controllers" not in alone.command()
-    older = msgspec.json.decode(alone.to_json())
-    del older["controllers"]
-    assert Plan.from_json(msgspec.json.encode(older)) == alone
-
-
-def test_a_plan_has_plain_brokers_unless_it_says_so() -> None:
-    plain = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=60)
-    plan = msgspec.structs.replace(plain, trace_flushes=True, log_dirs=2, racks=3)
-    assert "--trace-flushes --log-dirs 2 --racks 3" in plan.command()
-    assert Plan.from_json(plan.to_json()) == plan
-    older = msgspec.json.decode(plain.to_json())
-    for name in ("trace_flushes", "log_dirs", "racks"):
-        del older[name]
-        assert f"--{name.replace('_', '-')}" not in plain.command()
-    assert Plan.from_json(msgspec.json.encode(older)) == plain
-
-
-def test_a_plan_has_librdkafkas_clients_unless_it_says_so() -> None:
-    plain = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=60)
-    plan = msgspec.structs.replace(plain, client="java:3.9.2", reader_client="aiokafka")
-    assert "--client java:3.9.2 --reader-client aiokafka" in plan.command()
-    assert Plan.from_json(plan.to_json()) == plan
-    older = msgspec.json.decode(plain.to_json())
-    del older["client"], older["reader_client"]
-    assert "client" not in plain.command()
-    assert Plan.from_json(msgspec.json.encode(older)) == plain
-
-
-def test_a_command_repeats_what_its_clients_do() -> None:
-    workload = Workload(
-        idempotence=True,
-        transactions=True,
-        aborts=0.5,
-        transform=True,
-        isolation=("read_committed", "read_uncommitted"),
-        subscribe=3,
-        churn_s=2.5,
-    )
-    plan = Plan(kafka="4.3.1", topic=Topic(partitions=1), workload=workload)
-    assert plan.command() == (
-        "highwater run --kafka 4.3.1 --acks all --min-isr 1 --nemesis none --for 0s --partitions 1"
-        " --aborts 0.5 --isolation read_committed,read_uncommitted --subscribe 3 --churn 2.5s"
-        " --transactions --transform --seed 0"
-    )
-    assert Plan.from_json(plan.to_json()) == plan
+    older = msgspec.json.decode(OLDER.to_json())
+    for name in added:
+        del (older[of] if of else older)[name]
+        assert f"--{name.replace('_', '-')}" not in OLDER.command()
+    assert Plan.from_json(msgspec.json.encode(older)) == OLDER
 
 
 @pytest.mark.parametrize(
@@ -240,22 +219,15 @@ def test_a_path_that_brokers_would_split_is_refused_before_anything_is_made(tmp_
     assert [*tmp_path.iterdir()] == []
 
 
-def test_groups_are_in_the_command_and_in_the_brokers_settings() -> None:
-    plain = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=60)
+def test_groups_are_in_the_brokers_settings() -> None:
     group = Workload(subscribe=3, group_protocol="consumer", share=2)
-    plan = msgspec.structs.replace(plain, workload=group)
-    assert "--subscribe 3 --share 2 --group-protocol consumer" in plan.command()
-    settings = plan.broker_settings()
+    settings = msgspec.structs.replace(OLDER, workload=group).broker_settings()
     assert settings["offsets.topic.replication.factor"] == "3"
     assert settings["share.coordinator.state.topic.replication.factor"] == "3"
     assert settings["group.consumer.session.timeout.ms"] == "2000"
     assert settings["group.share.record.lock.duration.ms"] == "5000"
-    classic = msgspec.structs.replace(plain, workload=Workload(subscribe=3))
+    classic = msgspec.structs.replace(OLDER, workload=Workload(subscribe=3))
     assert not [name for name in classic.broker_settings() if name.startswith("group.")]
-    older = msgspec.json.decode(classic.to_json())
-    for name in ("group_protocol", "share"):
-        del older["workload"][name]
-    assert Plan.from_json(msgspec.json.encode(older)) == classic
 
 
 def test_a_run_that_latest_cannot_name_is_not_left(

@@ -1,12 +1,10 @@
-"""Records that a group was never given: found where nothing but its own beginning explains it."""
+"""What is told of a record that a group was never given; tests/property has which are found."""
 
 from collections.abc import Iterable
 from typing import Any
 
-import pytest
-
 from highwater.checkers.groups.undelivered import undelivered
-from highwater.harness.runs.history import FINAL, READ, REBALANCE, RUN, SEEK, SEND, SUBSCRIBE
+from highwater.harness.runs.history import FINAL, READ, RUN, SEND, SUBSCRIBE
 from tests.support.small_views import anomalies, numbered, view_of
 
 Row = dict[str, Any]
@@ -79,62 +77,6 @@ def test_a_record_that_the_group_went_past_is_found_with_its_evidence() -> None:
     assert (copy["offset"], copy["value"], copy["note"]) == (0, "b", "g")
 
 
-@pytest.mark.parametrize(
-    ("why", "change"),
-    [
-        ("no group is named", lambda rows: [joined(group=""), *rows[1:]]),
-        ("the member had joined later", lambda rows: [rows[0], *rows[2:]]),
-        (
-            "another member was given it",
-            lambda rows: [*rows, joined("c1"), given("b", 0, 50, "c1")],
-        ),
-        ("nothing behind it was given", lambda rows: [one for one in rows if one is not rows[4]]),
-        ("it is not there", lambda rows: [one for one in rows if one is not rows[5]]),
-        ("it is there twice", lambda rows: [*rows, at_last("b", 5)]),
-        ("it was not acknowledged", lambda rows: _with(rows, 2, outcome="info")),
-        ("it was acknowledged later", lambda rows: _with(rows, 2, complete_ns=401)),
-        ("a place behind it was sought", lambda rows: [*rows, _sought(1, 350)]),
-        ("… by another member", lambda rows: [*rows, joined("c1"), _sought(1, 350, "c1")]),
-        ("another record was at its place", lambda rows: [*rows, given("x", 0, 450)]),
-        ("the group had been past it before", lambda rows: [*rows, given("x", 1, 150)]),
-        ("it is a fence", lambda rows: _with(rows, 2, process="fence")),
-    ],
-)
-def test_what_comes_near_to_it_is_not_found(why: str, change: Any) -> None:  # noqa: ANN401
-    assert found(change(list(LATE))) == [], why
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        [row(SEEK, "c0", 350, offset=0)],  # to a place before it
-        [row(SEEK, "c0", 350)],  # to wherever
-        [row(SEEK, "c0", 500, offset=2)],  # later
-        [row(SEEK, "reader", 350, offset=2)],  # of no member
-        [row(REBALANCE, "c0", 390, partition=None)],  # as in a share group
-        [given("b", 0, 350, "reader-2")],  # to somebody who is no member
-        [joined("c9", group="h"), given("b", 0, 350, "c9")],  # to another group
-    ],
-)
-def test_it_is_found_whatever_else_there_is(more: list[Row]) -> None:
-    assert [one["value"] for one in found([*LATE, *more])] == ["b"]
-
-
-def test_a_member_that_has_left_is_owed_nothing() -> None:
-    left = [
-        joined(),
-        given("a", 0, 100, partition=7),
-        sent("b", 0, 200),
-        sent("c", 1, 300),
-        joined("c1", 310),
-        given("c", 1, 400, "c1"),
-        at_last("b", 0),
-        at_last("c", 1),
-    ]
-    assert found(left) == []
-    assert [one["value"] for one in found([*left, given("d", 1, 410, partition=7)])] == ["b"]
-
-
 def test_groups_are_judged_each_by_itself_and_only_in_their_own_runs() -> None:
     other = [{**one, "run": "r1"} for one in LATE if one["kind"] != SUBSCRIBE]
     both = [
@@ -147,13 +89,5 @@ def test_groups_are_judged_each_by_itself_and_only_in_their_own_runs() -> None:
 
 
 def test_without_an_acknowledged_offset_the_final_read_tells_the_place() -> None:
-    rows = _with(list(LATE), 2, offset=None, acks="0")
+    rows = [*LATE[:2], {**LATE[2], "offset": None, "acks": "0"}, *LATE[3:]]
     assert [(one["offset"], one["value"]) for one in found(rows)] == [(0, "b")]
-
-
-def _with(rows: list[Row], place: int, **columns: object) -> list[Row]:
-    return [*rows[:place], {**rows[place], **columns}, *rows[place + 1 :]]
-
-
-def _sought(offset: int, at_ns: int, process: str = "c0") -> Row:
-    return row(SEEK, process, at_ns, offset=offset)

@@ -8,11 +8,11 @@ import pytest
 from highwater.checkers.history.partition_ledgers import PartitionLedger
 from highwater.checkers.inspection.replica_extents import LogExtent
 from highwater.checkers.lineage.evidence import RecordEvidence
-from highwater.checkers.lineage.sentences import sentence
+from highwater.checkers.lineage.sentences import _cut, sentence
 from highwater.checkers.lineage.story import witnesses
 from highwater.checkers.lineage.subject import Subject
 from highwater.harness.runs.history import TABLES
-from highwater.harness.runs.partition_trace import PartitionTrace, partition_traces
+from highwater.harness.runs.partition_trace import PartitionTrace, Track, partition_traces
 from highwater.harness.runs.verdict import Witness
 from tests.histories.stories import CUT, rehearse_fork, rehearse_loss
 from tests.support.run_builder import RunBuilder
@@ -214,3 +214,30 @@ def test_who_acknowledged_is_told_by_the_epoch_of_the_record(told: bool) -> None
     [replaced] = found
     assert replaced.who == ("broker 3" if told else "cluster")
     assert replaced.says.startswith("Broker 3 ack" if told else "The cluster ack")
+
+
+@pytest.mark.parametrize(
+    ("says", "sentence"),
+    [
+        ("broker 1 lost its power: events-0 lost 3 up to 4", "a fault took R from the disk of"),
+        ("broker 1 is killed", "broker 1 cut its log to offset 3."),
+    ],
+)
+def test_the_story_says_who_took_the_record_a_fault_or_kafka(says: str, sentence: str) -> None:
+    send: dict[str, Any] = {
+        "process": "story",
+        "kind": "send",
+        "outcome": "ok",
+        "offset": 3,
+        "value": "m3",
+    }
+    send |= {"invoke_ns": 1, "complete_ns": 3_000_000_000, "partition": 0, "topic": "events"}
+    track = Track.of(1, [(3, 4, 4), (9, 3, 4)])
+    told = RecordEvidence(
+        topic="events",
+        operations=[send],
+        traces={0: PartitionTrace(tracks={1: track})},
+        faults=[{"broker": 1, "time_ns": 5, "says": says, "phase": "inject", "fault": "kill"}],
+    )
+    subject = Subject(evidence=told, kind="lost-write", partition=0, offset=3, value="m3")
+    assert any(sentence in one for one in _cut(subject))

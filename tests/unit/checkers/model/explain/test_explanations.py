@@ -1098,3 +1098,14 @@ def test_what_was_taken_from_a_follower_says_nothing_of_when_it_joined(
     run.observe(3, 1)
     says = [link.says for found in findings(run) for link in found.because]
     assert any("below the leader's HW" in each for each in says) is wrong
+
+
+@pytest.mark.parametrize(("broker", "word"), [(1, "explained"), (2, "unexplained")])
+def test_a_bit_that_was_flipped_explains_a_damaged_disk(
+    tmp_path: Path, broker: int, word: str
+) -> None:
+    run = in_sync(RunBuilder(tmp_path / "run", kafka="3.9.2"))
+    says = f"one bit is flipped on broker {broker}; cut there, events-0 lost 3 up to 4"
+    run.fault("bit-flip", broker, says)
+    copy = {"broker": 1, "partition": 0, "offset": 3}
+    assert finding(run, "corrupt", offset=3, copies=[copy]).verdict == word

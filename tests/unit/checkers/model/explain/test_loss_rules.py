@@ -386,3 +386,17 @@ def test_a_fault_removes_also_what_was_sent_while_it_was_being_injected(name: st
     assert RULES[name].links(replace(EXPLAINED[name], faults=(slow,)).record())
     earlier = replace(slow, row={**before.row, "time_ns": SENT - 1})
     assert not RULES[name].links(replace(EXPLAINED[name], faults=(earlier,)).record())
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "at"),
+    [("events", 0, 3), ("events", 0, 4), ("events", 1, 3), ("x", 0, 3)],
+)
+def test_a_fault_explains_the_loss_of_what_it_removed_alone(
+    topic: str, partition: int, at: int
+) -> None:
+    (taken,) = EXPLAINED["disk"].faults
+    effect = FaultEffect(taken.name, [RemovedOffsets(topic, partition, at, at + 1)])
+    other = replace(taken, says=effect.says, row=taken.row | {"removed": effect.rows})
+    links = RULES["disk"].links(replace(EXPLAINED["disk"], faults=(other,)).record())
+    assert bool(links) == ((topic, partition, at) == ("events", 0, 3))

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from highwater.cli.app import app
 from highwater.harness.base.spark_options import SparkOptions
 from tests.histories import stories
 from tests.spark.beds import ROOT, words
@@ -32,10 +35,15 @@ def checked(run: str, options: SparkOptions) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def judged_here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def judged_here(
+    spark: SparkSession,  # noqa: ARG001 - the command takes the session that is there
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Any]:
     """The answer for the run in this machine's files, without the address of its page."""
     run = stories.fork(tmp_path_factory.mktemp("here") / "a run+b")
-    found = checked(str(run.path), SparkOptions(driver_memory="512m"))
+    done = CliRunner().invoke(app, ["check", str(run.path), "--json"])
+    assert done.exit_code == 1, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
     del found["report"]
     return found
 
@@ -69,18 +77,14 @@ def test_a_run_in_s3_is_judged_there(
     assert sum("part-" in name for name in names) == 1
 
 
+@pytest.mark.nightly  # in `make test` one process fetches (unit/checkers/test_remote_runs.py)
 @pytest.mark.parametrize(
     ("uri", "conf", "why"),
     [
         ("file:///none/there", {}, "Path does not exist: "),
-        *(
-            pytest.param(uri, conf, why, marks=pytest.mark.nightly)
-            for uri, conf, why in (
-                ("s3a://highwater/none", {}, "Path does not exist: "),
-                ("s3a://none/run", {}, r".*[Bb]ucket"),
-                ("s3a://highwater/run", {"spark.hadoop.fs.s3a.secret.key": "wrong"}, ".*Forbidden"),
-            )
-        ),
+        ("s3a://highwater/none", {}, "Path does not exist: "),
+        ("s3a://none/run", {}, r".*[Bb]ucket"),
+        ("s3a://highwater/run", {"spark.hadoop.fs.s3a.secret.key": "wrong"}, ".*Forbidden"),
     ],
 )
 def test_what_a_store_refuses_is_told_in_a_sentence(

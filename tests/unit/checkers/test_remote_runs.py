@@ -1,7 +1,8 @@
 """Runs at a URI: what is mirrored, what Spark reads of them, and what is written back."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from highwater.api import check
+from highwater.api import JudgedRun, check
+from highwater.checkers import anomaly_files
+from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.remote_runs import RemoteRun, fetch, send_back
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark import kafka_log
-from highwater.checkers.spark.engine import Engine
+from highwater.checkers.spark.engine import Engine, Rows
 from highwater.harness.base.errors import HarnessError, NotThereError
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import manifest
@@ -240,41 +243,60 @@ def test_where_nothing_can_be_written_is_told(spark: SparkSession, tmp_path: Pat
     assert "\n" not in told.value.message
 
 
+@dataclass(frozen=True)
+class Twins:
+    """A judged run at a path, and a copy of it that was made before."""
+
+    here: Run
+    copy: Path
+    answer: JudgedRun
+
+
+@pytest.fixture(scope="module")
+def twins(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twins:
+    home = tmp_path_factory.mktemp("twins")
+    here = stories.fork(home / "here" / ODD)
+    copy = shutil.copytree(here.path, home / "copy")
+    (answer,) = check([here], spark=SparkOptions(session=spark))
+    assert answer.verdict.counts
+    return Twins(here, copy, answer)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [0, 1 << 30])
 def test_a_run_at_a_uri_is_judged_like_one_at_a_path(
-    most: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    most: int, twins: Twins, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("highwater.checkers.remote_runs.SEGMENTS_MAX", most)
-    here, there = stories.fork(tmp_path / "here" / ODD), tmp_path / "there" / ODD
-    shutil.copytree(here.path, there)
-    (expected,) = check([here], spark=SparkOptions(session=spark))
+    there = shutil.copytree(twins.copy, tmp_path / "there" / ODD)
     (found,) = check([f"file://{there}"], spark=SparkOptions(session=spark))
-    assert expected.verdict.counts
-    assert found.verdict == expected.verdict
+    assert found.verdict == twins.answer.verdict
     assert found.page == f"file:{there}/report.html"
     assert not found.run.path.exists()
     again = fetch(spark, f"file://{there}", tmp_path / "mirror")
-    assert again.verdict() == expected.verdict
-    assert pq.read_table(again.analysis / "anomalies.parquet").equals(
-        pq.read_table(here.analysis / "anomalies.parquet")
-    )
-    assert (found.model == expected.model) is (most > 0)
-    assert (again.report.read_bytes() == here.report.read_bytes()) is (most > 0)
+    assert again.verdict() == twins.answer.verdict
+    assert pq.read_table(again.anomalies).equals(pq.read_table(twins.here.anomalies))
+    assert (found.model == twins.answer.model) is (most > 0)
+    assert (again.report.read_bytes() == twins.here.report.read_bytes()) is (most > 0)
 
 
 @pytest.mark.slow
 def test_anomalies_too_many_to_be_brought_here_are_written_to_the_uri(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    twins: Twins, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, there = stories.fork(tmp_path / "here" / ODD), tmp_path / "there" / ODD
-    shutil.copytree(here.path, there)
-    (expected,) = check([here], spark=SparkOptions(session=spark))
-    monkeypatch.setattr("highwater.checkers.spark.engine.HERE_ROWS", 0)
+    gather = anomaly_files.gather
+
+    def many(engine: Engine, finds: Iterable[anomaly_files.Finds]) -> Rows:
+        rows = gather(engine, finds)
+        engine.here = 0
+        return engine.frame(rows.frame(), SCHEMA, len(rows))
+
+    monkeypatch.setattr(anomaly_files, "gather", many)
+    there = shutil.copytree(twins.copy, tmp_path / "there" / ODD)
     (found,) = check([f"file://{there}"], spark=SparkOptions(session=spark))
-    assert found.verdict == expected.verdict
+    assert found.verdict == twins.answer.verdict
     again = fetch(spark, f"file://{there}", tmp_path / "mirror")
-    found_there, found_here = (pq.read_table(run.anomalies).to_pylist() for run in (again, here))
-    assert found_there == found_here
+    found_there, found_here = (pq.read_table(run.anomalies) for run in (again, twins.here))
+    assert found_there.to_pylist() == found_here.to_pylist()
     assert found.model is not None
     assert "too large to be brought here" in found.model.to_json().decode()

@@ -117,7 +117,7 @@ CASES = {
         leo=(6, 6, 6),
         kinds={1: ("late-start",)},
     ),
-    "empty": Case(logs=(b"", b"", b""), verdict="agree", leo=(0, 0, 0)),
+    "empty": Case(logs=(b"", b"", b""), verdict="agree", leo=(0, 0, 0), files=epochs((3, 0))),
     "empty-behind": Case(logs=(b"", SIX, SIX), verdict="lag", leo=(0, 6, 6)),
     "rolled": Case(logs=(SIX, ((0, SIX[: 2 * SIZE]), (2, SIX[2 * SIZE :])), SIX), verdict="agree"),
     "other-batches": Case(
@@ -220,6 +220,11 @@ CASES = {
         hw=(5, 5, 5),
         leo=(6, 5, 6),
         kinds={2: ("torn-tail",)},
+    ),
+    "torn-as-in-the-midst-of-a-write": Case(
+        logs=(SIX + batch(6, [(None, b"g" * 99)])[:80], SIX),
+        verdict="agree",
+        kinds={1: ("torn-tail",)},
     ),
     "torn-inside": Case(
         logs=(SIX, ((0, SIX[: 2 * SIZE - 3]), (2, SIX[2 * SIZE :])), SIX),
@@ -637,6 +642,8 @@ def test_epochs_are_told_as_the_log_and_as_the_list_has_them(inspected: Inspecti
     one = of(inspected, "epochs").replicas[0]
     assert [(each.epoch, each.first, each.last) for each in one.epochs] == [(0, 0, 1), (3, 2, 3)]
     assert one.epoch_checkpoint == ((0, 0), (3, 2))
+    empty = of(inspected, "empty").replicas[0]
+    assert (empty.epochs, empty.epoch_checkpoint) == ((), ((3, 0),))
 
 
 def test_the_page_is_one_file_and_escaped(inspected: Inspection, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Which log directories are found in what is named, whose they are, and what is refused."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from highwater.checkers.inspection.log_dirs import log_dirs
 from highwater.checkers.inspection.replica_files import replicas
 from highwater.harness.base.errors import UsageError
 from tests.support.logdirs import Broker, brokers, plain
+from tests.support.spoiled import without_privileges
 
 
 def found(*given: Path) -> list[tuple[int, str]]:
@@ -191,16 +191,16 @@ def test_a_remote_tier_may_have_what_a_log_begins_with(tmp_path: Path) -> None:
     assert [each.tiered for each in replicas(log_dirs([tmp_path]), internal=False)] == [True]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_no_permission_is_told(tmp_path: Path) -> None:
-    one = bare(tmp_path / "b1")
+    one = Broker(bare(tmp_path / "b1"), 1).meta().path
     (one / "events-0").chmod(0)
     one.chmod(0o500)
     try:
-        listed = replicas(log_dirs([Broker(one, 1).meta().path]), internal=False)
-        assert [each.kind for each in listed[0].findings] == ["unreadable"]
-        one.chmod(0)
-        refused(one, "cannot be read: Permission denied")
+        with without_privileges():
+            listed = replicas(log_dirs([one]), internal=False)
+            assert [each.kind for each in listed[0].findings] == ["unreadable"]
+            one.chmod(0)
+            refused(one, "cannot be read: Permission denied")
     finally:
         one.chmod(0o700)
         (one / "events-0").chmod(0o700)

@@ -3,8 +3,6 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,10 +19,9 @@ from highwater.checkers.kafka_files.checkpoints import (
 from highwater.checkers.kafka_files.segment_files import FILE_BYTES_MAX
 from highwater.cli.app import app
 from highwater.harness.base.errors import UsageError
-from tests.support.logdirs import Broker, batch, brokers, plain
+from tests.support.logdirs import Broker, brokers, plain
 
 pytestmark = pytest.mark.spark
-NOBODY = 65534
 
 
 def run(*words: object) -> Result:
@@ -57,14 +54,6 @@ def test_a_fork_is_told_and_is_1(tmp_path: Path) -> None:
         (1, 3, 3),
         (2, 3, 3),
     ]
-
-
-def test_agreement_is_0(tmp_path: Path) -> None:
-    for broker in brokers(tmp_path, 2):
-        broker.log("events-0", plain("ab"))
-    done = run(tmp_path)
-    assert done.exit_code == 0, done.output
-    assert "agree" in done.output
 
 
 def test_one_replica_is_sound_and_agrees_with_none(tmp_path: Path) -> None:
@@ -169,15 +158,6 @@ def test_a_deleted_topics_replica_is_a_stray(tmp_path: Path) -> None:
     assert "old (broker 3: a stray)" in note
 
 
-def test_what_cannot_be_read_is_3(tmp_path: Path) -> None:
-    one, two = brokers(tmp_path, 2)
-    one.log("events-0", plain("ab"))
-    (two.path / "events-0").symlink_to("events-0")
-    done = run(one.path, two.path)
-    assert done.exit_code == 3, done.output
-    assert "Its folder cannot be read: Too many levels of symbolic links." in done.output
-
-
 def test_a_folder_without_a_log_is_wrong_usage(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert isinstance(done.exception, UsageError)
@@ -198,26 +178,6 @@ def test_a_huge_sparse_file_takes_no_time(tmp_path: Path) -> None:
     assert [each["kind"] for each in preallocated["replicas"][0]["findings"]] == ["zeros"]
     assert huge["verdict"] == "corrupt"
     assert "no segment has more" in huge["says"]
-
-
-def test_a_partition_without_a_record_has_no_epochs_and_no_offsets(tmp_path: Path) -> None:
-    for broker in brokers(tmp_path, 2):
-        broker.log("events-0", b"")
-        broker.epochs("events-0", (3, 0))
-    (partition,) = json.loads(run(tmp_path, "--json").stdout)["partitions"]
-    assert partition["verdict"] == "agree"
-    assert partition["replicas"][0]["epochs"] == []
-    assert partition["replicas"][0]["epoch_checkpoint"] == [[3, 0]]
-
-
-def test_a_segment_that_is_written_to_meanwhile_is_no_corruption(tmp_path: Path) -> None:
-    """Half a batch more, as a broker has it in the middle of a write."""
-    one, two = brokers(tmp_path, 2)
-    two.log("events-0", plain("abc"))
-    one.log("events-0", plain("abc") + batch(3, [(None, b"d" * 99)])[:80])
-    (partition,) = json.loads(run(tmp_path, "--json").stdout)["partitions"]
-    assert partition["verdict"] == "agree"
-    assert [each["kind"] for each in partition["replicas"][0]["findings"]] == ["torn-tail"]
 
 
 def test_two_logs_of_zeros_agree_on_nothing(tmp_path: Path) -> None:
@@ -285,41 +245,6 @@ def test_a_link_to_a_segment_is_a_segment(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(plain("ab"))
     two.log("events-0", b"").joinpath(f"{0:020d}.log").unlink()
     (two.path / "events-0" / f"{0:020d}.log").symlink_to(tmp_path / "elsewhere")
-    assert run(tmp_path / "disks").exit_code == 0
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
-def test_no_permission_is_told(tmp_path: Path) -> None:
-    """In a process of a user who may read nothing there."""
-    one, two = brokers(tmp_path, 2)
-    for broker in (one, two):
-        broker.log("events-0", plain("ab"))
-    for path in (tmp_path, *tmp_path.parents):
-        if path.stat().st_uid == 0 and path.name.startswith(("pytest", "test_")):
-            path.chmod(0o755)
-    one.path.chmod(0)
-    (two.path / "events-0" / f"{0:020d}.log").chmod(0)
-    code = f"""
-import os
-from pathlib import Path
-from highwater.checkers.inspection.log_dirs import log_dirs
-from highwater.checkers.inspection.replica_files import CLEANED
-from highwater.checkers.kafka_files.segment_files import Segment
-from highwater.checkers.kafka_files.reader import read_segment
-from highwater.harness.base.errors import UsageError
-os.setuid({NOBODY})
-try:
-    log_dirs([Path({str(one.path)!r})])
-except UsageError as error:
-    print(error.message)
-path = {str(two.path / "events-0" / f"{0:020d}.log")!r}
-where = Segment(path=path, run="", broker=1, topic="t", partition=0, base_offset=0)
-print([batch["damage"].to_pylist() for batch in read_segment(where)])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path.cwd()
-    )
-    assert done.stdout.splitlines() == [
-        f"{one.path} cannot be read: Permission denied",
-        "[['unreadable']]",
-    ], done.stderr
+    done = run(tmp_path / "disks")
+    assert done.exit_code == 0, done.output
+    assert "agree" in done.output

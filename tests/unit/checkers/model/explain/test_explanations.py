@@ -14,9 +14,9 @@ from highwater.harness.runs.history import LOG_LINES
 from highwater.harness.runs.plan import Topic, Workload
 from tests.histories.failover import failover
 from tests.support import logdirs
-from tests.support.explained import TRANSACTIONS, anomaly, finding, findings, transactional
+from tests.support.explained import anomaly, finding, findings
 from tests.support.judged import anomalies, verdict
-from tests.support.run_builder import MS, RunBuilder
+from tests.support.run_builder import RunBuilder
 
 M0123 = [(0, 0, "m0"), (1, 0, "m1"), (2, 0, "m2"), (3, 0, "m3")]
 
@@ -108,99 +108,6 @@ def test_a_record_that_nobody_sent_was_in_the_buffer_of_an_expired_batch(
 
 
 @pytest.mark.parametrize(
-    ("api", "source", "when", "word"),
-    [
-        ("EndTxn", "client:writer", "within", "explained"),
-        ("EndTxn", "client:writer", "before", "unexplained"),
-        ("EndTxn", "client:writer", "after", "unexplained"),
-        ("EndTxn", "client:other", "within", "unexplained"),
-        ("Produce", "client:writer", "within", "unexplained"),
-    ],
-)
-def test_an_aborted_record_is_read_when_an_end_txn_came_late(
-    tmp_path: Path, api: str, source: str, when: str, word: str
-) -> None:
-    run = RunBuilder(tmp_path / "run", kafka="4.4.0")
-    run.leader(1, 0, [1, 2, 3])
-    for moment in ("before", "within", "after"):
-        run.tick(100)
-        if moment == when:
-            run.message(api, source)
-        if moment == "before":
-            run.send("m3", 0, outcome="fail", process="writer")
-            run.rows["history/ops"][-1]["complete_ns"] += 150 * MS
-    run.read("m3", 0)
-    run.disk((1, 2, 3), [(0, 0, "m3")])
-    found = finding(run, "G1a", offset=0, value="m3")
-    assert found.verdict == word
-    if word == "explained":
-        assert {link.rule for link in found.because} == {"late-end-txn"}
-
-
-@pytest.mark.parametrize(
-    ("api", "when", "behind", "word"),
-    [
-        ("WriteTxnMarkers", "within", True, "explained"),
-        ("WriteTxnMarkers", "within", False, "unexplained"),
-        ("WriteTxnMarkers", "after", True, "unexplained"),
-        ("EndTxn", "within", True, "unexplained"),
-    ],
-)
-@pytest.mark.parametrize("kind", ["lost-write", "G1a"])
-def test_a_late_marker_decides_about_a_record_of_the_next_transaction(
-    tmp_path: Path, kind: str, api: str, when: str, word: str, *, behind: bool
-) -> None:
-    run = RunBuilder(tmp_path / "run", kafka="4.4.0", workload=TRANSACTIONS)
-    run.leader(1, 0, [1, 2, 3])
-    lost = kind == "lost-write"
-    run.send("m2", 0, outcome="ok" if lost else "fail", process="writer")
-    sent = run.rows["history/ops"][-1]
-    sent["complete_ns"] += 150 * MS
-    run.tick(100 if when == "within" else 300)
-    run.message(api, "broker-2", partition=0)
-    marker = logdirs.marker(1, producer=7, commit=not lost)
-    run.disks = {
-        (broker, 0): [transactional(0, "m2"), *([marker] if behind else [])] for broker in (1, 2, 3)
-    }
-    found = findings(run, anomaly(run, kind, offset=0, value="m2"))
-    assert [each.verdict for each in found if each.kind == kind] == [word]
-    if word == "explained":
-        assert found[0].because[0].rule == "late-marker"
-        assert [each.kind for each in found] == [kind]
-
-
-@pytest.mark.parametrize(
-    ("late_ms", "places", "word"),
-    [(2_500, 2, "explained"), (1_500, 2, "unexplained"), (2_500, 1, "unexplained")],
-)
-def test_a_record_is_appended_twice_by_a_leader_that_has_forgotten_its_producer(
-    tmp_path: Path, late_ms: int, places: int, word: str
-) -> None:
-    run = RunBuilder(tmp_path / "run", kafka="4.4.0", workload=TRANSACTIONS)
-    settings = {"producer.id.expiration.ms": "2000"}
-    run.plan = msgspec.structs.replace(run.plan, broker_config=settings)
-    run.leader(1, 0, [1, 2, 3])
-    run.send("m1", 0, outcome="fail", process="writer")
-    run.tick(late_ms)
-    run.message("Produce", "client:writer", partition=0)
-    ends = [logdirs.marker(offset, producer=7, commit=offset > 1) for offset in (1, 3)]
-    second = transactional(2, "m1" if places > 1 else "m0")
-    for broker in (1, 2, 3):
-        run.disks[broker, 0] = [transactional(0, "m1"), ends[0], second, ends[1]]
-    found = findings(
-        run,
-        anomaly(run, "G1a", offset=2, value="m1"),
-        anomaly(run, "repeated-sequence", offset=0, value="m1"),
-    )
-    verdicts = {
-        each.kind: each.verdict for each in found if each.kind in ("G1a", "repeated-sequence")
-    }
-    assert verdicts == {"G1a": word, "repeated-sequence": word}
-    if word == "explained":
-        assert {link.rule for link in found[0].because} == {"forgotten-producer"}
-
-
-@pytest.mark.parametrize(
     ("fault", "word"), [("controller-disk-loss", "explained"), ("controller-kill", "unexplained")]
 )
 def test_a_decision_is_lost_with_a_controller_s_disk(tmp_path: Path, fault: str, word: str) -> None:
@@ -210,97 +117,6 @@ def test_a_decision_is_lost_with_a_controller_s_disk(tmp_path: Path, fault: str,
     assert found.verdict == word
     if word == "explained":
         assert [(link.rule, link.broker) for link in found.because] == [(fault, None)]
-
-
-@pytest.mark.parametrize(
-    ("source", "wait_ms", "offset", "word"),
-    [
-        ("client:writer", 100, None, "explained"),
-        ("client:writer", 100, 0, "unexplained"),  # its producer had the answer
-        ("client:other", 100, None, "unexplained"),
-        ("client:writer", -2_000, None, "unexplained"),
-    ],
-)
-def test_an_aborted_record_is_read_when_its_produce_came_late(
-    tmp_path: Path, source: str, wait_ms: int, offset: int | None, word: str
-) -> None:
-    run = RunBuilder(tmp_path / "run", kafka="4.4.0")
-    run.leader(1, 0, [1, 2, 3])
-    run.tick(3_000)
-    run.send("m2", offset, outcome="fail", process="writer")
-    run.tick(wait_ms)
-    run.message("Produce", source, partition=0)
-    run.tick(3_000)
-    run.read("m2", 0)
-    run.disk((1, 2, 3), [(0, 0, "m2")])
-    found = finding(run, "G1a", offset=0, value="m2")
-    assert found.verdict == word
-    if word == "explained":
-        assert [link.rule for link in found.because] == ["late-produce", "late-produce"]
-        assert "committed it with the next one" in found.because[1].says
-
-
-@pytest.mark.parametrize(
-    ("api", "source", "when", "outcome", "word"),
-    [
-        ("Produce", "client:writer", "after", "fail", "explained"),
-        ("Produce", "client:writer", "before", "fail", "unexplained"),
-        ("Produce", "client:writer", "after", "info", "unexplained"),
-        ("Produce", "client:writer", "after", "ok", "unexplained"),
-        ("Produce", "client:other", "after", "fail", "unexplained"),
-        ("EndTxn", "client:writer", "after", "fail", "unexplained"),
-        ("Produce", "client:writer", "elsewhere", "fail", "unexplained"),
-    ],
-)
-def test_a_transaction_hangs_when_its_record_came_after_its_abort(
-    tmp_path: Path, api: str, source: str, when: str, outcome: str, word: str
-) -> None:
-    run = RunBuilder(tmp_path / "run", kafka="3.3.2")
-    run.leader(1, 0, [1, 2, 3])
-    if when == "before":
-        run.message(api, source, partition=0)
-        run.tick(2_000)
-    run.send("m2", None, outcome=outcome, process="writer")
-    run.tick(100)
-    if when != "before":
-        run.message(api, source, partition=1 if when == "elsewhere" else 0)
-    run.disk((1, 2, 3), [(0, 0, "m2")])
-    kind = "hanging-transaction"
-    found = finding(run, kind, offset=0, value="m2")
-    assert found.verdict == word
-    if word == "explained":
-        assert [link.rule for link in found.because] == ["late-produce", "late-produce"]
-
-
-@pytest.mark.parametrize(
-    ("outcome", "offset", "process", "transactions", "word"),
-    [
-        ("fail", None, "writer", True, "explained"),
-        ("info", None, "writer", True, "explained"),
-        ("ok", None, "writer", True, "unexplained"),
-        ("fail", 1, "writer", True, "unexplained"),
-        ("fail", None, "other", True, "unexplained"),
-        ("fail", None, "writer", False, "unexplained"),
-    ],
-)
-def test_a_record_is_taken_for_one_that_was_aborted_without_an_answer(
-    tmp_path: Path,
-    outcome: str,
-    offset: int | None,
-    process: str,
-    transactions: bool,
-    word: str,
-) -> None:
-    workload = Workload(transactions=transactions, idempotence=True)
-    run = RunBuilder(tmp_path / "run", kafka="4.4.0", workload=workload)
-    run.leader(1, 0, [1, 2, 3])
-    run.everywhere([(0, 0, "m1")])
-    run.send("m2", offset, outcome=outcome, process=process)
-    run.send("m3", 1, process="writer")
-    run.disk((1, 2, 3), [(1, 0, "m2")])
-    found = finding(run, "lost-write", offset=1, value="m3")
-    assert found.verdict == word
-    assert ("reused-sequence" in {link.rule for link in found.because}) == (word == "explained")
 
 
 @pytest.mark.parametrize(("struck", "wrong"), [(1, False), (3, True), (None, True)])

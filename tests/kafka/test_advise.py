@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +93,9 @@ def secured(folder: Path, cert: Path, both: Path) -> Iterator[str]:
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": "User:a",
     }
-    opened = open_cluster(release("3.9.2-zk"), folder / "run", brokers=1, broker_config=settings)
-    with contextlib.closing(opened):
-        yield opened.bootstrap
+    cluster = open_cluster(release("3.9.2-zk"), folder / "run", brokers=1, broker_config=settings)
+    with contextlib.closing(cluster):
+        yield cluster.bootstrap
 
 
 def prepare(bootstrap: str, cert: Path, both: Path) -> None:
@@ -147,9 +147,42 @@ def prepare(bootstrap: str, cert: Path, both: Path) -> None:
         future.result(timeout=30)
 
 
+KNOWN = ("--acks", "all", "--power", "separate", "--client", "librdkafka")
+Topics = Mapping[str, tuple[int, Mapping[str, str]]]
+"""Of each topic its replicas and its settings."""
+
+
+@contextlib.contextmanager
+def opened(
+    kafka: str,
+    folder: Path,
+    topics: Topics,
+    *,
+    brokers: int = 3,
+    config: Mapping[str, str] = {},
+    **more: Any,  # noqa: ANN401 - of open_cluster
+) -> Iterator[tuple[str, Any]]:
+    """A cluster with topics of one partition: its address, and an admin client."""
+    cluster = open_cluster(
+        release(kafka), folder / "run", brokers=brokers, broker_config=config, **more
+    )
+    with contextlib.closing(cluster):
+        admin = KAFKA.AdminClient({"bootstrap.servers": cluster.bootstrap})
+        create(admin, topics)
+        yield cluster.bootstrap, admin
+
+
+def create(admin: Any, topics: Topics) -> None:  # noqa: ANN401 - of confluent-kafka
+    wanted = [
+        KAFKA.NewTopic(name, 1, replicas, config=dict(settings))
+        for name, (replicas, settings) in topics.items()
+    ]
+    for created in admin.create_topics(wanted).values() if wanted else ():
+        created.result(timeout=60)
+
+
 @pytest.mark.nightly
 def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_path: Path) -> None:
-    known = ("--acks", "all", "--power", "separate", "--client", "librdkafka")
     topics = {
         "healthy": (3, {"min.insync.replicas": "2"}, {"elected-again"}),
         "two": (2, {"min.insync.replicas": "1"}, {"last-replica"}),
@@ -161,18 +194,10 @@ def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_pa
         ),
     }
     of_clients = {"KAFKA-17754", "KAFKA-19446", "late-produce", "reused-sequence"}
-    with contextlib.closing(
-        open_cluster(release("4.4.0"), tmp_path / "run", brokers=3, broker_config={})
-    ) as opened:
-        admin = KAFKA.AdminClient({"bootstrap.servers": opened.bootstrap})
-        wanted = [
-            KAFKA.NewTopic(name, 1, replicas, config=config)
-            for name, (replicas, config, _) in topics.items()
-        ]
-        for future in admin.create_topics(wanted).values():
-            future.result(timeout=60)
+    plain = {name: (replicas, config) for name, (replicas, config, _) in topics.items()}
+    with opened("4.4.0", tmp_path, plain) as (bootstrap, _):
         for name, (_, _, expected) in topics.items():
-            code, document, errors = advise(opened.bootstrap, *known, "--topic", name)
+            code, document, errors = advise(bootstrap, *KNOWN, "--topic", name)
             assert code == 1, errors
             assert losing(document) == {*expected, "one-controller"}
             # There is no transactional client, and so no topic of theirs.
@@ -180,7 +205,7 @@ def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_pa
             assert statuses(document)["own-transactions"] == "not affected"
 
         producer = Producer(
-            {"bootstrap.servers": opened.bootstrap, "transactional.id": "a", "acks": "all"}
+            {"bootstrap.servers": bootstrap, "transactional.id": "a", "acks": "all"}
         )
         producer.init_transactions(60)
         for options, expected, status in (
@@ -188,7 +213,7 @@ def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_pa
             (("--transactions", "librdkafka"), of_clients, "can lose"),
             (("--transactions", "java"), set(), "guarded"),
         ):
-            _, document, _ = advise(opened.bootstrap, *known, "--topic", "healthy", *options)
+            _, document, _ = advise(bootstrap, *KNOWN, "--topic", "healthy", *options)
             assert losing(document) == {
                 *("elected-again", "one-controller", "own-transactions"),  # with one replica
                 *expected,
@@ -204,15 +229,10 @@ def test_a_cluster_tells_if_groups_and_share_groups_have_been_there(
 ) -> None:
     known = ("--acks", "all", "--power", "separate", "--kafka", kafka)
     absent = "not affected"
-    with contextlib.closing(
-        open_cluster(release(kafka), tmp_path / "run", brokers=1, broker_config={})
-    ) as opened:
-        admin = KAFKA.AdminClient({"bootstrap.servers": opened.bootstrap})
-        for created in admin.create_topics([KAFKA.NewTopic("one", 1, 1)]).values():
-            created.result(timeout=60)
+    with opened(kafka, tmp_path, {"one": (1, {})}, brokers=1) as (bootstrap, _):
 
         def told(*options: str) -> tuple[str, str]:
-            _, document, _ = advise(opened.bootstrap, *known, *options)
+            _, document, _ = advise(bootstrap, *known, *options)
             found = statuses(document)
             return found["KAFKA-20539"], found["KAFKA-20742"]
 
@@ -224,8 +244,8 @@ def test_a_cluster_tells_if_groups_and_share_groups_have_been_there(
             return [*client.poll(0.5)]
 
         assert told() == (absent, absent)
-        producer = Producer({"bootstrap.servers": opened.bootstrap})
-        settings = {"bootstrap.servers": opened.bootstrap, "group.id": "readers"}
+        producer = Producer({"bootstrap.servers": bootstrap})
+        settings = {"bootstrap.servers": bootstrap, "group.id": "readers"}
         readers = (
             (Consumer(settings), "cannot tell", absent),
             (ShareConsumer({**settings, "group.id": "sharers"}), "cannot tell", share),
@@ -246,23 +266,15 @@ def test_a_cluster_tells_if_groups_and_share_groups_have_been_there(
 
 @pytest.mark.nightly
 def test_a_healthy_cluster_of_three_controllers_has_what_has_no_cure(tmp_path: Path) -> None:
-    with contextlib.closing(
-        open_cluster(release("4.4.0"), tmp_path / "run", brokers=3, broker_config={}, controllers=3)
-    ) as opened:
-        admin = KAFKA.AdminClient({"bootstrap.servers": opened.bootstrap})
-        config = {"min.insync.replicas": "2"}
-        topics = [
-            KAFKA.NewTopic(name, 1, n, config=config) for name, n in (("three", 3), ("two", 2))
-        ]
-        for created in admin.create_topics(topics).values():
-            created.result(timeout=60)
-        known = ("--acks", "all", "--power", "separate", "--client", "librdkafka")
-        code, document, errors = advise(opened.bootstrap, *known)
+    config = {"min.insync.replicas": "2"}
+    topics: Topics = {"three": (3, config), "two": (2, config)}
+    with opened("4.4.0", tmp_path, topics, controllers=3) as (bootstrap, _):
+        code, document, errors = advise(bootstrap, *KNOWN)
         assert code == 1, errors
         assert losing(document) == {"elected-again"}
         assert hazard_topics(document, "elected-again") == ["three"]
         assert statuses(document)["one-controller"] == "guarded"
-        code, document, errors = advise(opened.bootstrap, *known, "--topic", "two")
+        code, document, errors = advise(bootstrap, *KNOWN, "--topic", "two")
         assert code == 0, (document, errors)
 
 
@@ -276,8 +288,7 @@ OWN = {
 
 def bring_own_topics(bootstrap: str, admin: Any) -> None:  # noqa: ANN401 - of confluent-kafka
     """Use groups, transactions, share groups and the tier, until Kafka has made its topics."""
-    tiered = KAFKA.NewTopic("tiered", 1, 3, config={"remote.storage.enable": "true"})
-    admin.create_topics([tiered])["tiered"].result(timeout=60)
+    create(admin, {"tiered": (3, {"remote.storage.enable": "true"})})
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "a"})
     producer.init_transactions(60)
     settings = {"bootstrap.servers": bootstrap, "group.id": "readers"}
@@ -305,20 +316,12 @@ def test_kafkas_own_topics_are_held_against_their_hazards(tmp_path: Path) -> Non
         ),
         "3",
     )
-    with contextlib.closing(
-        open_cluster(
-            release("4.4.0"),
-            tmp_path / "run",
-            brokers=3,
-            broker_config=replicated,
-            options=NodeOptions(tiered=True),
-        )
-    ) as opened:
-        admin = KAFKA.AdminClient({"bootstrap.servers": opened.bootstrap})
-        bring_own_topics(opened.bootstrap, admin)
+    tiered = NodeOptions(tiered=True)
+    with opened("4.4.0", tmp_path, {}, config=replicated, options=tiered) as (bootstrap, admin):
+        bring_own_topics(bootstrap, admin)
 
         def own_statuses() -> set[str]:
-            _, document, _ = advise(opened.bootstrap, "--acks", "all", "--power", "separate")
+            _, document, _ = advise(bootstrap, "--acks", "all", "--power", "separate")
             for topic, hazard in OWN.items():
                 assert hazard_topics(document, hazard) == [topic]
             return {statuses(document)[hazard] for hazard in OWN.values()}
@@ -352,36 +355,15 @@ OF_2_8_2 = ("KAFKA-14139", "KAFKA-18991", "missed-decisions")
 
 @pytest.mark.nightly
 def test_a_tiered_topic_that_is_retained_by_its_size_is_at_risk_up_to_4_3(tmp_path: Path) -> None:
-    with contextlib.closing(
-        open_cluster(
-            release("4.3.1"),
-            tmp_path / "run",
-            brokers=2,
-            broker_config={},
-            options=NodeOptions(tiered=True),
-        )
-    ) as opened:
-        admin = KAFKA.AdminClient({"bootstrap.servers": opened.bootstrap})
-        tiered = {"remote.storage.enable": "true"}
-        settings = {
-            "by-size": {**tiered, "retention.bytes": "5000000"},
-            "by-time": tiered,
-            "local": {"retention.bytes": "5000000"},
-        }
-        topics = [KAFKA.NewTopic(name, 1, 2, config=config) for name, config in settings.items()]
-        for created in admin.create_topics(topics).values():
-            created.result(timeout=60)
-        options = (
-            "--acks",
-            "all",
-            "--power",
-            "separate",
-            "--client",
-            "librdkafka",
-            "--topic",
-            "[bl]*",
-        )
-        code, document, errors = advise(opened.bootstrap, *options)
+    tiered = {"remote.storage.enable": "true"}
+    topics: Topics = {
+        "by-size": (2, {**tiered, "retention.bytes": "5000000"}),
+        "by-time": (2, tiered),
+        "local": (2, {"retention.bytes": "5000000"}),
+    }
+    options = NodeOptions(tiered=True)
+    with opened("4.3.1", tmp_path, topics, brokers=2, options=options) as (bootstrap, _):
+        code, document, errors = advise(bootstrap, *KNOWN, "--topic", "[bl]*")
         assert code == 1, errors
         assert hazard_topics(document, "KAFKA-20732") == ["by-size"]
 
@@ -406,29 +388,18 @@ def test_a_tiered_topic_that_is_retained_by_its_size_is_at_risk_up_to_4_3(tmp_pa
 def test_an_upgraded_cluster_has_what_its_upgrade_left_behind(
     upgrade: Plan, expected: set[str], tmp_path: Path
 ) -> None:
-    with contextlib.closing(boot(upgrade, tmp_path / "run")) as opened:
-        climb_all(opened, levels(upgrade))
-        admin = KAFKA.AdminClient({"bootstrap.servers": opened.bootstrap})
+    with contextlib.closing(boot(upgrade, tmp_path / "run")) as upgraded:
+        climb_all(upgraded, levels(upgrade))
+        admin = KAFKA.AdminClient({"bootstrap.servers": upgraded.bootstrap})
         await_condition(
             lambda: len(admin.list_topics(timeout=10).brokers),
-            lambda brokers: brokers == len(opened.brokers),
+            lambda brokers: brokers == len(upgraded.brokers),
             what="brokers to list each other",
             limit_s=60,
             passing=(KafkaException,),
         )
-        topic = KAFKA.NewTopic("orders", 1, 3, config={"min.insync.replicas": "2"})
-        admin.create_topics([topic])["orders"].result(timeout=60)
-        options = (
-            "--acks",
-            "all",
-            "--power",
-            "separate",
-            "--client",
-            "librdkafka",
-            "--kafka",
-            upgrade.to[-1],
-        )
-        code, document, errors = advise(opened.bootstrap, *options)
+        create(admin, {"orders": (3, {"min.insync.replicas": "2"})})
+        code, document, errors = advise(upgraded.bootstrap, *KNOWN, "--kafka", upgrade.to[-1])
         assert code == 1, errors
         assert losing(document) == expected
 

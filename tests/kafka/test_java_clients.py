@@ -1,4 +1,4 @@
-"""Kafka's own Java producers: their JVM, their errors, and runs with them.
+"""Kafka's own Java producers: their JVM and their errors; and runs with those of each library.
 
 ``HIGHWATER_CUTS`` is how often a harness with such a JVM is killed, ``HIGHWATER_SEED`` the dice's
 seed.
@@ -30,6 +30,7 @@ from highwater.harness.clients.libraries.java import JavaClients
 from highwater.harness.clients.libraries.java_errors import JavaError
 from highwater.harness.clients.libraries.java_gateway import KafkaGateway
 from highwater.harness.releases.catalogue import MODERN, release
+from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON
 from highwater.harness.runs.history import FAIL
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
@@ -164,9 +165,14 @@ def _is_of(process: psutil.Process, token: str) -> bool:
         (MODERN, "java", False),
         (MODERN, "java", True),
         (MODERN, "java:3.9.2", True),
+        ("0.11.0.3", KAFKA_PYTHON, False),
+        (MODERN, KAFKA_PYTHON, False),
+        ("0.11.0.3", AIOKAFKA, True),
+        (MODERN, AIOKAFKA, False),
+        (MODERN, AIOKAFKA, True),
     ],
 )
-def test_a_run_with_java_producers_is_valid(
+def test_a_run_with_producers_of_another_library_is_valid(
     kafka: str, client: str, transactions: bool, tmp_path: Path
 ) -> None:
     plan = Plan(

@@ -1,15 +1,12 @@
-"""Producers of kafka-python and aiokafka: their errors, runs with them, and the table of trials."""
+"""Producers of kafka-python and aiokafka: their errors, and the table of trials."""
 
 import logging
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from highwater.api import judge_all
-from highwater.checkers.spark.session import spark
 from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.clients import client_config as clients
@@ -17,10 +14,8 @@ from highwater.harness.clients.libraries.interfaces import ClientLibrary, Transa
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON
 from highwater.harness.runs.history import FAIL
-from highwater.harness.runs.plan import Plan, Topic, Workload
-from highwater.harness.runs.store import Store
+from highwater.harness.runs.plan import Plan, Workload
 from highwater.runtime.client_libraries import OpenLibrary, open_library
-from highwater.runtime.cluster_pool import ClusterPool
 from tests.kafka.conftest import Opener
 from tools import clients_page
 from tools.client_trials import play
@@ -135,35 +130,3 @@ def _send_all(cluster: RealCluster, library: ClientLibrary, client: str) -> list
 @pytest.mark.nightly
 def test_each_library_does_what_the_page_says(tmp_path: Path) -> None:
     assert tuple(play(tmp_path)) == clients_page.read()
-
-
-@pytest.mark.nightly
-@pytest.mark.spark
-@pytest.mark.parametrize(
-    ("kafka", "client", "transactions"),
-    [
-        ("0.11.0.3", KAFKA_PYTHON, False),
-        (MODERN, KAFKA_PYTHON, False),
-        ("0.11.0.3", AIOKAFKA, True),
-        (MODERN, AIOKAFKA, False),
-        (MODERN, AIOKAFKA, True),
-    ],
-)
-def test_a_run_with_python_producers_is_valid(
-    kafka: str, client: str, transactions: bool, tmp_path: Path
-) -> None:
-    plan = Plan(
-        kafka=kafka,
-        client=client,
-        topic=Topic(partitions=3),
-        workload=Workload(idempotence=True, transactions=transactions, delivery_timeout_s=15),
-        nemesis=("kill", "pause"),
-        duration_s=30,
-        seed=1,
-    )
-    with ClusterPool(tmp_path / "fleet") as fleet:
-        run = fleet.execute(plan, Store(tmp_path), stop=threading.Event())
-    [judged] = judge_all([run], spark())
-    assert judged.verdict.verdict == "valid", judged.verdict.reasons
-    assert judged.verdict.ledger.acknowledged > 100
-    assert run.status().problems == ()

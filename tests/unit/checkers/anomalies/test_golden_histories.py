@@ -25,7 +25,8 @@ def found(
     folder = tmp_path_factory.mktemp("clients")
     schema = OPERATIONS.append(pa.field("run", pa.string())).append(pa.field("at", pa.int64()))
     all_rows = [{**row, "run": case.name} for case in CASES for row in rows(case.history)]
-    pq.write_table(pa.Table.from_pylist(all_rows, schema=schema), folder / "ops.parquet")
+    table = pa.Table.from_pylist(all_rows, schema=schema)
+    pq.write_table(table, folder / "ops.parquet", row_group_size=7)
     operations = spark.read.parquet(str(folder / "ops.parquet"))
     with Engine(spark, request.param) as engine:
         return by_run(find(ClientHistory(engine, operations, len(all_rows))).table().to_pylist())

@@ -188,3 +188,41 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     )
     with pytest.raises(UsageError, match="not UTF-8"):
         History(tmp_path).to_parquet(tmp_path / "out.parquet")
+
+
+@pytest.mark.parametrize(
+    "value", ["[[:poll nil]]", '[[:poll {"7" nil}]]', "[nil]", "nil", "[]", ":timeout", None]
+)
+def test_a_poll_without_a_result_is_known_in_every_form(tmp_path: Path, value: str | None) -> None:
+    def told(value: str | None) -> tuple[list[dict[str, Any]], Read]:
+        polled = "" if value is None else f", :value {value}"
+        begun = "{:type :invoke, :f :poll, :value [[:poll]], :process 1}"
+        return read(
+            tmp_path, f"{SEND}\n{SENT}\n{begun}\n{{:type :ok, :f :poll, :process 1{polled}}}"
+        )
+
+    assert told(value) == told("[[:poll]]") != told("[[:poll {}]]")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '[[:send "7" 1] [:send "7" 2]]',
+        '[[:send "7" [nil 1]] [:send "7" [nil 2]]]',
+        '[[:send "7" nil] [:send "7" [1 2]]]',
+        '[[:send "7" [0 1]] nil]',
+        '[[:send "7" [0 1]]]',
+        "[]",
+        "nil",
+    ],
+)
+@pytest.mark.parametrize("kind", ["ok", "info", "fail"])
+def test_a_send_without_a_result_sent_what_it_was_asked_to(
+    tmp_path: Path, value: str, kind: str
+) -> None:
+    begun = '{:type :invoke, :f :txn, :value [[:send "7" 1] [:send "7" 2]], :process 1}'
+    found, told = read(tmp_path, f"{begun}\n{{:type :{kind}, :f :txn, :value {value}, :process 1}}")
+    assert [(row["kind"], row["outcome"], row["value"]) for row in found] == [
+        ("send", kind, name) for name in ("1", "2")
+    ]
+    assert bool(told.untold.offsets) == (kind == "ok")

@@ -178,17 +178,15 @@ OTHER: Final = "{:index 11, :process 2, :type :ok, :f :poll, :value [[:poll {}]]
 READ_ON: Final = FINAL.replace("{}", '{"7" [[1 2]]}')
 
 
-def least(text: str, old: str = "[[:poll {}]]") -> list[str]:
-    """The same, in every way in which a result may be missing."""
-    forms = ("[[:poll]]", "[[:poll nil]]", '[[:poll {"7" nil}]]', "[nil]", "nil", "[]", ":timeout")
-    return [*(text.replace(old, form) for form in forms), text.replace(f", :value {old}", "")]
+UNTOLD: Final = "[[:poll]]"
+"""Its other forms are in unit/checkers/jepsen/test_history_file.py."""
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("polled", least(FINAL))
-def test_a_poll_without_a_result_is_no_empty_one(history: Path, polled: str) -> None:
+def test_a_poll_without_a_result_is_no_empty_one(history: Path) -> None:
     assert verdict(history, SEEN + FINAL + OTHER)[:2] == (1, ["unseen"])
+    polled = FINAL.replace("[[:poll {}]]", UNTOLD)
     code, kinds, (reason,) = verdict(history, SEEN + polled + OTHER)
     assert (code, kinds) == (3, [])
     assert reason.startswith("1 operation that ended well polled without a list of what was read")
@@ -198,30 +196,19 @@ def test_a_poll_without_a_result_is_no_empty_one(history: Path, polled: str) -> 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_what_such_a_poll_cannot_have_read_stays_found(history: Path) -> None:
-    untold = OTHER.replace("[[:poll {}]]", "[[:poll]]")
+    untold = OTHER.replace("[[:poll {}]]", UNTOLD)
     code, kinds, reasons = verdict(history, SEEN + FINAL + untold)
     assert (code, kinds) == (1, ["unseen"]), "its client was assigned to another key"
     assert len(reasons) == 2
     gone = SEEN.replace('{"7" [[0 1]]}', '{"7" [[1 2]]}')
-    code, kinds, _ = verdict(history, gone + least(FINAL)[0] + OTHER)
+    code, kinds, _ = verdict(history, gone + FINAL.replace("[[:poll {}]]", UNTOLD) + OTHER)
     assert (code, kinds) == (1, ["lost-write"]), "its client had read further"
     assert verdict(history, SEEN + READ_ON + untold)[0] == 3, "nothing is wrong, and not all known"
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "sent",
-    [
-        '[[:send "7" 1] [:send "7" 2]]',
-        '[[:send "7" [nil 1]] [:send "7" [nil 2]]]',
-        '[[:send "7" nil] [:send "7" [1 2]]]',
-        '[[:send "7" [0 1]] nil]',
-        '[[:send "7" [0 1]]]',
-        "[]",
-        "nil",
-    ],
-)
+@pytest.mark.parametrize("sent", ['[[:send "7" [0 1]] nil]', "nil"])
 @pytest.mark.parametrize("kind", ["ok", "info", "fail"])
 def test_a_send_without_a_result_sent_what_it_was_asked_to(
     history: Path, sent: str, kind: str

@@ -203,15 +203,20 @@ TRIALS = {
 }
 
 
-def played(
-    path: Path, trial: Trial, kafka: str, client: str, changed: Row | None = None, **settings: str
+def played(  # noqa: PLR0913 - what may differ
+    path: Path,
+    trial: Trial,
+    kafka: str,
+    client: str,
+    changed: Row | None = None,
+    settings: Row | None = None,
 ) -> str:
     """Return the word of the model about a trial, or one with a few things changed."""
     run = RunBuilder(path / "run", kafka=kafka, client=client, workload=TRANSACTIONS)
     run.leader(1, 0, [1, 2, 3])
     run.tick(3_000)
     row = trial.build(run, **(changed or {}))
-    config = {**run.plan.broker_config, **settings}
+    config = {**run.plan.broker_config, **(settings or {})}
     run.plan = msgspec.structs.replace(run.plan, broker_config=config)
     said = finding(run, **row)
     if said.verdict == "explained":
@@ -291,7 +296,7 @@ def test_what_comes_near_to_it_is_explained_or_not(
 def test_a_broker_that_is_told_not_to_verify_appends_a_late_produce(tmp_path: Path) -> None:
     setting = {"transaction.partition.verification.enable": "false"}
     hangs = TRIALS["late-produce-that-hangs"]
-    assert played(tmp_path, hangs, *V1, **setting) == "explained"
+    assert played(tmp_path, hangs, *V1, settings=setting) == "explained"
 
 
 def test_every_switch_has_an_explanation_or_a_reason_why_none_is_needed() -> None:

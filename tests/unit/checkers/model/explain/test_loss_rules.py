@@ -397,6 +397,6 @@ def test_a_fault_explains_the_loss_of_what_it_removed_alone(
 ) -> None:
     (taken,) = EXPLAINED["disk"].faults
     effect = FaultEffect(taken.name, [RemovedOffsets(topic, partition, at, at + 1)])
-    other = replace(taken, says=effect.says, row=taken.row | {"removed": effect.rows})
+    other = replace(taken, says=effect.says, row={**taken.row, "removed": effect.rows})
     links = RULES["disk"].links(replace(EXPLAINED["disk"], faults=(other,)).record())
     assert bool(links) == ((topic, partition, at) == ("events", 0, 3))

@@ -26,7 +26,9 @@ def offsets_record(offset: int | None) -> tuple[bytes, bytes | None]:
 def handed_over(
     path: Path,
     *,
+    leaves: str = "revoked",
     last: str | None = None,
+    last_takes_ms: int = 1,
     told: int | None = 2,
     given: int = 2,
     end: int | None = 3,
@@ -35,6 +37,7 @@ def handed_over(
     """Member 0 reads two records and is replaced by member 1, which reads the third.
 
     Args:
+        leaves: how member 0 learns that the other has the partition.
         last: outcome of a commit that member 0 asks for in between, if it does.
         told: the offset that member 1 is told; it begins at 2.
         given: the first offset that it is given.
@@ -49,8 +52,8 @@ def handed_over(
     run.journal("committed", "member-1", told)
     run.journal("assigned", "member-1", 2, epoch=2)
     if last is not None:
-        run.journal("commit", "member-0", 2, outcome=last)
-    run.journal("revoked", "member-0", None)
+        run.journal("commit", "member-0", 2, outcome=last, takes_ms=last_takes_ms)
+    run.journal(leaves, "member-0", None)
     run.journal("given", "member-1", given, end=given + 1)
     run.journal("commit", "member-1", 3)
     run.journal("committed", "reader", end)
@@ -114,6 +117,8 @@ def _case(name: str, *findings: Finding, **words: Any) -> tuple[str, Callable[..
 CASES: Final[Sequence[tuple[str, Callable[[Path], Run], tuple[Finding, ...]]]] = (
     _case("handed-over", disk=3),
     _case("two-owners", ("two-owners", 0, None, None), last="ok"),
+    # Its answer came when it knew already that it had lost the partition: it may have asked again.
+    _case("two-owners-nearly", last="ok", leaves="lost", last_takes_ms=9),
     _case("lost-commit", ("lost-commit", 0, 3, None), end=2),
     _case("lost-commit-on-disk", ("lost-commit", 0, 3, None), disk=2),
     _case("stale-commit", ("stale-commit", 0, 2, None), told=None),

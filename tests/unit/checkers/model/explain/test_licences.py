@@ -203,7 +203,7 @@ TRIALS = {
 }
 
 
-def played(  # noqa: PLR0913 - what may differ
+def played(
     path: Path,
     trial: Trial,
     kafka: str,

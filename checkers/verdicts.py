@@ -1,6 +1,6 @@
 """From findings to a verdict: the policy's judgement, the headline, and anomalies' stories."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -264,11 +264,11 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
         did += f", {_no_promise(plan)}"
     did += _other_findings(counts)
     if plan.program is not None:
-        processed = "What the program did with its inputs is not known"
+        processed = "What became of the inputs is not known"
         if LOST_INPUT not in findings.idle:
-            processed = f"The program {_processed(findings, counts)}"
+            processed = _processed(findings, counts)
         elif LOST_OUTPUT not in findings.idle:
-            return f"The program {_wrote(counts)}, with Kafka {plan.software} ({elections(plan)})"
+            return f"{_wrote(counts)}, with Kafka {plan.software} ({elections(plan)})"
         return f"{processed}; Kafka {plan.software} {did} {settings}"
     if _unstruck(findings):
         did += ", and no fault was injected"
@@ -278,28 +278,36 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
 
 
 def _processed(findings: Findings, counts: dict[str, int]) -> str:
-    """Return what a program did with its inputs, the end of a sentence."""
+    """Return what became of a program's inputs; each finding says whether the program did it."""
     program = findings.case.plan.program
     read = findings.ledger.read if findings.ledger else 0
     total = f"{read:,} {'input' if read == 1 else 'inputs'}"
-    needy = "that need an output of " if program is not None and program.when else ""
+    needy = " that need an output" if program is not None and program.when else ""
     words = {
         LOST_INPUT: "lost",
-        HALF_INPUT: "half-processed",
+        HALF_INPUT: "processed half",
         DOUBLED_INPUT: "doubled",
-        UNREACHED_INPUT: "did not reach",
-        OVERTAKEN_INPUT: "misordered",
+        UNREACHED_INPUT: "not reached",
+        OVERTAKEN_INPUT: "out of order",
     }
-    did = [f"{word} {number:,}" for name, word in words.items() if (number := counts.get(name))]
-    return f"{' and '.join(did)} of {total}" if did else f"processed all {needy}{total} once"
+    what = _counted(words, counts)
+    return f"Of {total} {what}" if what else f"Of {total} all{needy} were processed once"
 
 
 def _wrote(counts: dict[str, int]) -> str:
-    """Return what became of the records of a program without input, the end of a sentence."""
-    words = {LOST_OUTPUT: "lost", DOUBLED_OUTPUT: "doubled"}
-    did = [f"{word} {number:,}" for name, word in words.items() if (number := counts.get(name))]
-    records = "records that were acknowledged to it"
-    return f"{' and '.join(did)} of the {records}" if did else f"lost and doubled no {records}"
+    """Return what became of the records of a program without input."""
+    what = _counted({LOST_OUTPUT: "lost", DOUBLED_OUTPUT: "doubled"}, counts)
+    return f"Of the records acknowledged to the program {what or 'none is lost or doubled'}"
+
+
+def _counted(words: Mapping[str, str], counts: Mapping[str, int]) -> str:
+    """Return how many there are of what was found, such as ``3 are lost and 1 is doubled``."""
+    found = [
+        f"{number:,} {'is' if number == 1 else 'are'} {word}"
+        for name, word in words.items()
+        if (number := counts.get(name))
+    ]
+    return ", ".join(found[:-1]) + " and " * (len(found) > 1) + "".join(found[-1:])
 
 
 def _no_promise(plan: Plan) -> str:

@@ -127,3 +127,4 @@ def test_what_kafka_loses_beneath_a_right_program_is_kafkas(
     lost = [a.sentence for a in judged.verdict.anomalies if a.kind == "lost-input"]
     assert bool(lost) == (kafka != MODERN), judged.verdict.headline
     assert all(" Kafka: " in sentence for sentence in lost), lost
+    assert "program" not in judged.verdict.headline

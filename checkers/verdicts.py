@@ -302,12 +302,12 @@ def _wrote(counts: dict[str, int]) -> str:
 
 def _counted(words: Mapping[str, str], counts: Mapping[str, int]) -> str:
     """Return how many there are of what was found, such as ``3 are lost and 1 is doubled``."""
-    found = [
+    parts = [
         f"{number:,} {'is' if number == 1 else 'are'} {word}"
         for name, word in words.items()
         if (number := counts.get(name))
     ]
-    return ", ".join(found[:-1]) + " and " * (len(found) > 1) + "".join(found[-1:])
+    return ", ".join(parts[:-1]) + " and " * (len(parts) > 1) + "".join(parts[-1:])
 
 
 def _no_promise(plan: Plan) -> str:

@@ -21,7 +21,6 @@ class Tolerances:
         deposed: within which a running leader may not know that it is deposed; longer if it was
             observed to follow only then, as on a busy machine.
         client: after a change in which a client may still send to the old leader.
-        lag: the longest default of replica.lag.time.max.ms of any release, and a little.
         unread: for which a busy broker may leave the requests of a connection unread.
         backlog: the same for a broker that starves, if the order of requests shows it.
         outage: that a fault must reach beyond a time on both sides to be surely in effect.
@@ -31,7 +30,6 @@ class Tolerances:
     log: int = SECOND
     deposed: int = 2 * SECOND
     client: int = 6 * SECOND
-    lag: int = 31 * SECOND
     unread: int = 2 * SECOND
     backlog: int = 12 * SECOND
     outage: int = 2 * SECOND

@@ -164,6 +164,19 @@ def test_a_broker_that_is_being_started_may_join_the_isr(
     assert len(found) == wrong
 
 
+def test_a_session_may_end_though_there_was_no_fault(tmp_path: Path) -> None:
+    """A run at load 42: a broker that had every record was fenced before the first fault."""
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0")
+    run.leader(1, 0, [1, 2, 3])
+    run.observe_all(5, 5)
+    run.tick(10_000)
+    run.leader(1, 0, [1, 2])
+    run.observe_all(5, 5)
+    observed = observe(run.write())
+    [trace] = observed.traces.values()
+    assert not [*wrong_elections(observed, trace)]
+
+
 @pytest.mark.parametrize(("cut", "wrong"), [(4, 0), (3, 1)])
 def test_who_followed_somebody_that_was_gone_may_cut_by_the_epoch_before(
     tmp_path: Path, cut: int, wrong: int

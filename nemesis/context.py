@@ -180,7 +180,7 @@ class ScheduleContext:
         groups: starts members of groups.
         stop: set from outside to end the run early.
         checks: each raises when something that the run needs has failed.
-        written: returns how many outputs the program under test has written; None: not known now.
+        work: returns a count that rises as the program under test works; None: not known now.
         log: where a schedule of faults writes its steps.
         clock: seconds, monotonic.
     """
@@ -200,7 +200,7 @@ class ScheduleContext:
     added: Mapping[int, Sequence[int]] = field(default_factory=dict)
     stop: threading.Event
     checks: tuple[Callable[[], None], ...] = ()
-    written: Callable[[], int | None] = lambda: None
+    work: Callable[[], int | None] = lambda: None
     log: StepLog = field(default_factory=NullStepLog)
     clock: Callable[[], float]
 

@@ -44,7 +44,7 @@ from highwater.runtime.decisions import record_end, record_topic, recorded
 from highwater.runtime.executed_steps import executed_steps
 from highwater.runtime.observer import Observer, wire_watched
 from highwater.runtime.preflight import check_plan
-from highwater.runtime.programs.ending import APPEND_TIMES, counted_outputs, finish
+from highwater.runtime.programs.ending import APPEND_TIMES, finish, work_done
 from highwater.runtime.programs.instances import RunningProgram
 from highwater.runtime.run_environment import describe
 from highwater.runtime.run_status import Progress, ProgressLine, StatusKeeper
@@ -139,7 +139,7 @@ def conduct(
             RunningWorkload(
                 plan, cluster.bootstrap, recorder, run, access=cluster.client
             ) as workload,
-            counted_outputs(plan, program, workload) as written,
+            work_done(plan, program, workload) as work,
         ):
             workload.warm_up()
             keeper.phase("running")
@@ -162,7 +162,7 @@ def conduct(
                     *(part.check for part in (observer, workload, program) if part is not None),
                     lambda: progress(fault_log.line(workload.counts())),
                 ),
-                written=written,
+                work=work,
                 log=recorder,
                 clock=time.monotonic,
             )

@@ -60,14 +60,14 @@ def play_in_turn(
     Healing takes time of its own (a broker boots in seconds), so later groups come later than
     planned; except the first, no group begins that could not end within ``duration_s``.
 
-    A fault of the program under test comes only after outputs that were written since the last one.
+    A fault of the program under test comes only when it has worked since the last one.
     A group waits for a dead member's session to end (45 s by default), and has no work meanwhile in
     which a fault could do harm, but each would be one more member to wait for.
 
     Raises:
         HarnessError: the run has to end.
     """
-    executor, wrote = ScheduleExecutor(context), 0
+    executor, done = ScheduleExecutor(context), 0
     executor.begin()
     deadline = context.clock() + duration_s
     end_s = 0.0
@@ -79,9 +79,9 @@ def play_in_turn(
         end_s = at_s + trouble_s
         context.hold(calm_s)
         if any(find_fault(step.fault).scope == "program" for step in faults) and not _works(
-            context, wrote, deadline - trouble_s
+            context, done, deadline - trouble_s
         ):
-            context.note("the program has written nothing since its last fault: there is no other")
+            context.note("the program has done nothing since its last fault: there is no other")
             break
         active = [
             injected
@@ -91,13 +91,13 @@ def play_in_turn(
         ]
         context.hold(trouble_s)
         executor.heal(*active)
-        wrote = context.written() or 0
+        done = context.work() or 0
     context.hold(max(0.0, deadline - context.clock()))
 
 
-def _works(context: ScheduleContext, wrote: int, deadline: float) -> bool:
-    """Wait until a program has written more than this; False if it has not by the deadline."""
-    while (written := context.written()) is not None and written <= wrote:
+def _works(context: ScheduleContext, done: int, deadline: float) -> bool:
+    """Wait until a program has done more than this; False if it has not by the deadline."""
+    while (work := context.work()) is not None and work <= done:
         if context.clock() >= deadline:
             return False
         context.hold(_LOOK_AT_WORK_S)

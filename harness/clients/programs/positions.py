@@ -67,8 +67,8 @@ class StoodStill:
         return not seen.behind and self._clock() - self._since >= STILL_S
 
 
-class OutputCount:
-    """Counts the outputs of a program so far. Safe to use from one thread.
+class WorkDone:
+    """Counts the outputs and committed offsets of a program so far. Safe to use from one thread.
 
     Args:
         settings: of a client of the group, which does not join.
@@ -82,11 +82,17 @@ class OutputCount:
         self._client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
 
     def __call__(self) -> int | None:
-        """Return how many there are; None if brokers do not tell."""
+        """Return their sum; None if brokers do not tell."""
+        plan = self._plan
+        partitions = [TopicPartition(plan.topic.name, n) for n in range(plan.topic.partitions)]
         try:
-            return _written(self._plan, self._program, self._client) or self._printed()
+            outputs = _written(plan, self._program, self._client) or self._printed()
+            if plan.without_input:
+                return outputs  # to ask for its group makes the topic of positions
+            positions = committed_offsets(self._client.committed(partitions, timeout=_ASK_S))
         except (KafkaException, NotYetError):
             return None
+        return outputs + sum(offset or 0 for offset in positions.values())
 
     def close(self) -> None:
         """End its client."""

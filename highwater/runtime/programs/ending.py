@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from highwater.harness.clients.programs.outputs import read_outputs, record_exempt
-from highwater.harness.clients.programs.positions import OutputCount, await_end
+from highwater.harness.clients.programs.positions import WorkDone, await_end
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 from highwater.runtime.programs.instances import RunningProgram
@@ -23,14 +23,14 @@ READ_LIMIT_S: Final = 90.0
 
 
 @contextlib.contextmanager
-def counted_outputs(
+def work_done(
     plan: Plan, program: RunningProgram | None, workload: RunningWorkload
 ) -> Iterator[Callable[[], int | None]]:
-    """Yield a function that returns how many outputs there are; None: not known, or no program."""
+    """Yield a function that returns what a program has done; None: not known, or no program."""
     if program is None:
         yield lambda: None
         return
-    count = OutputCount(plan, program.plan, workload.group_reader(), program.printed)
+    count = WorkDone(plan, program.plan, workload.group_reader(), program.printed)
     with contextlib.closing(count):
         yield count
 

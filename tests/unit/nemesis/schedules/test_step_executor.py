@@ -407,7 +407,7 @@ UNKNOWN = 10**9
 
 
 @pytest.mark.parametrize(
-    ("wrote", "at_s"),
+    ("worked", "at_s"),
     [
         ({0.0: UNKNOWN}, [1, 2]),
         ({0.0: 0, 0.5: 3, 2.75: 9}, [1, 2.75]),
@@ -416,8 +416,8 @@ UNKNOWN = 10**9
         ({0.0: 0, 0.5: 3, 1.5: UNKNOWN}, [1, 2]),
     ],
 )
-def test_a_program_is_hit_again_only_when_it_has_written(
-    brokers: Brokers, tmp_path: Path, wrote: dict[float, int], at_s: list[float]
+def test_a_program_is_hit_again_only_when_it_has_worked(
+    brokers: Brokers, tmp_path: Path, worked: dict[float, int], at_s: list[float]
 ) -> None:
     @aimed("app-itch", at="program")
     def itch(*_: object) -> Iterator[str]:
@@ -428,12 +428,12 @@ def test_a_program_is_hit_again_only_when_it_has_written(
     asked = [FaultStep(fault="app-itch", at_s=at_s, lasts_s=0.1) for at_s in (1.0, 2.0)]
     waited = Waited()
 
-    def written() -> int | None:
-        count = wrote[max(at_s for at_s in wrote if at_s <= waited.now_s)]
+    def work() -> int | None:
+        count = worked[max(at_s for at_s in worked if at_s <= waited.now_s)]
         return None if count == UNKNOWN else count
 
     with context(brokers, tmp_path, drawn, waited) as (quiet, run):
-        on = dataclasses.replace(quiet, written=written)
+        on = dataclasses.replace(quiet, work=work)
         step_executor.play_in_turn(on, asked, duration_s=4)
     del fault_module._registry["app-itch"]
     taken = [one.at_s for one in executed_steps(run).taken]

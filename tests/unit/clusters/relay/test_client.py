@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -23,9 +24,8 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from tests.support.processes import GONE, status_of
 from tests.unit.clusters.relay.test_kafka_frames import answer, named, request
+from tests.unit.clusters.relay.wire import SOON_S, Wire, is_silent, read_frame
 
-SOON_S = 60.0
-SILENCE_S = 0.1
 ASKS, ANSWERS = 2, 1
 LINKS = between([ASKS], [ANSWERS])
 
@@ -36,21 +36,12 @@ def frame(text: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def read_frame(end: socket.socket) -> bytes:
-    data = b""
-    while len(data) < 4 or len(data) < 4 + struct.unpack(">i", data[:4])[0]:
-        chunk = end.recv(1 << 16)
-        if not chunk:
-            raise EOFError
-        data += chunk
-    return data
-
-
-class Echo:
+class Echo(Wire):
     """Answers each frame with itself."""
 
     def __init__(self) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        super().__init__()
+        self.listener.settimeout(None)
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -67,44 +58,20 @@ class Echo:
 
 @pytest.fixture
 def echo() -> Iterator[Echo]:
-    made = Echo()
-    yield made
-    made.listener.close()
+    with contextlib.closing(Echo()) as made:
+        yield made
 
 
 @pytest.fixture
-def relay(echo: Echo) -> Iterator[Relay]:
-    host, port = echo.listener.getsockname()
-    made = Relay([Route(listen=("127.0.0.1", 0), upstream=(host, port), server=ANSWERS)])
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(relay: Relay) -> Iterator[socket.socket]:
-    with connected(relay) as end:
-        assert asked(end, b"who I am") == frame(b"who I am")
-        yield end
-
-
-def connected(relay: Relay) -> socket.socket:
-    [address] = relay.addresses
-    return socket.create_connection((address.host, address.port), SOON_S)
+def client(echo: Echo) -> socket.socket:
+    end = echo.connect()
+    assert asked(end, b"who I am") == frame(b"who I am")
+    return end
 
 
 def asked(end: socket.socket, text: bytes) -> bytes:
     end.sendall(frame(text))
     return read_frame(end)
-
-
-def is_silent(end: socket.socket) -> bool:
-    end.settimeout(SILENCE_S)
-    try:
-        return not end.recv(1)
-    except TimeoutError:
-        return True
-    finally:
-        end.settimeout(SOON_S)
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_536, 5_000_000])
@@ -119,36 +86,36 @@ def test_frames_of_any_size_come_back_whole(client: socket.socket, size: int) ->
 
 @pytest.mark.parametrize("link", sorted(LINKS))
 def test_what_a_cut_link_keeps_back_arrives_when_it_is_healed(
-    relay: Relay, client: socket.socket, link: tuple[int, int]
+    echo: Echo, client: socket.socket, link: tuple[int, int]
 ) -> None:
-    with relay.under(RelayRule(kind="cut", links=frozenset([link]))):
+    with echo.relay.under(RelayRule(kind="cut", links=frozenset([link]))):
         client.sendall(frame(b"late"))
         assert is_silent(client)
-        with connected(relay) as other:
+        with echo.connect() as other:
             other.sendall(frame(b"another"))
             assert is_silent(other)
     assert read_frame(client) == frame(b"late")
 
 
-def test_links_of_others_are_not_cut(relay: Relay, client: socket.socket) -> None:
-    with relay.under(RelayRule(kind="cut", links=between([3], [ANSWERS]))):
+def test_links_of_others_are_not_cut(echo: Echo, client: socket.socket) -> None:
+    with echo.relay.under(RelayRule(kind="cut", links=between([3], [ANSWERS]))):
         assert asked(client, b"on") == frame(b"on")
 
 
-def test_a_reset_ends_connections_and_refuses_new_ones(relay: Relay, client: socket.socket) -> None:
-    with relay.under(RelayRule(kind="reset", links=LINKS)):
+def test_a_reset_ends_connections_and_refuses_new_ones(echo: Echo, client: socket.socket) -> None:
+    with echo.relay.under(RelayRule(kind="reset", links=LINKS)):
         with pytest.raises(ConnectionResetError):
             client.recv(1)
-        with connected(relay) as other, pytest.raises((ConnectionError, EOFError)):
+        with echo.connect() as other, pytest.raises((ConnectionError, EOFError)):
             asked(other, b"again")
-    with connected(relay) as healed:
+    with echo.connect() as healed:
         assert asked(healed, b"healed") == frame(b"healed")
 
 
-def test_a_slow_link_delays_and_keeps_the_order(relay: Relay, client: socket.socket) -> None:
+def test_a_slow_link_delays_and_keeps_the_order(echo: Echo, client: socket.socket) -> None:
     rule = RelayRule(kind="slow", links=frozenset([(ASKS, ANSWERS)]), delay_s=0.2, jitter_s=0.1)
     wanted = b"".join(frame(b"%d" % number) for number in range(20))
-    with relay.under(rule):
+    with echo.relay.under(rule):
         began = time.monotonic()
         client.sendall(wanted)
         found = b""
@@ -158,71 +125,41 @@ def test_a_slow_link_delays_and_keeps_the_order(relay: Relay, client: socket.soc
     assert found == wanted
 
 
-def test_a_throttled_link_takes_its_time(relay: Relay, client: socket.socket) -> None:
+def test_a_throttled_link_takes_its_time(echo: Echo, client: socket.socket) -> None:
     rule = RelayRule(kind="slow", links=frozenset([(ASKS, ANSWERS)]), bytes_per_s=100_000)
-    with relay.under(rule):
+    with echo.relay.under(rule):
         began = time.monotonic()
         client.sendall(frame(bytes(30_000)))
         read_frame(client)
         assert 0.3 <= time.monotonic() - began < SOON_S
 
 
-def test_a_node_that_is_down_refuses_through_the_wire(
-    relay: Relay, echo: Echo, client: socket.socket
-) -> None:
+def test_a_node_that_is_down_refuses_through_the_wire(echo: Echo, client: socket.socket) -> None:
     echo.listener.shutdown(socket.SHUT_RDWR)
     echo.listener.close()
-    with connected(relay) as other, pytest.raises((ConnectionError, EOFError)):
+    with echo.connect() as other, pytest.raises((ConnectionError, EOFError)):
         asked(other, b"anybody?")
     del client
 
 
-def test_what_is_no_protocol_is_hung_up_on(relay: Relay) -> None:
-    with connected(relay) as other:
+def test_what_is_no_protocol_is_hung_up_on(echo: Echo) -> None:
+    with echo.connect() as other:
         other.sendall(b"\xff" * 8)
         with contextlib.suppress(ConnectionResetError):
             assert other.recv(1) == b""
 
 
-class Ends:
+class Ends(Wire):
     """Both ends of one connection through a wire of its own."""
 
-    def __init__(
-        self,
-        *,
-        server: int = ANSWERS,
-        source: int | None = None,
-        zookeeper: bool = False,
-        alias: str | None = None,
-    ) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        host, port = self.listener.getsockname()
-        self.relay = Relay(
-            [
-                Route(
-                    listen=("127.0.0.1", 0),
-                    upstream=(host, port),
-                    server=server,
-                    source=source,
-                    zookeeper=zookeeper,
-                    alias=alias,
-                )
-            ]
-        )
-        self.asks = connected(self.relay)
+    def __init__(self, **route: Any) -> None:  # noqa: ANN401 - of a Route
+        super().__init__(**route)
+        self.asks = self.connect()
 
-    def accept(self, first: bytes) -> socket.socket:
-        """Send the first frame; returns the other end, which has read it."""
+    def begun(self, first: bytes) -> socket.socket:
+        """Send the first frame; return the other end, which has read it."""
         self.asks.sendall(first)
-        answers, _ = self.listener.accept()
-        answers.settimeout(SOON_S)
-        assert read_frame(answers) == first
-        return answers
-
-    def close(self) -> None:
-        self.asks.close()
-        self.listener.close()
-        self.relay.close()
+        return self.accept(first)
 
 
 @pytest.mark.slow
@@ -232,7 +169,7 @@ def test_an_answer_that_tells_too_high_a_hw_is_held(version: int) -> None:
     rule = RelayRule(kind="hold", links=frozenset([(ANSWERS, ASKS)]), topics=topics, above=3)
     fetch = request(version, "broker-2-fetcher-0", ASKS, [(0, 3, b"")])
     low, high = (answer(version, [(0, hw, b"records")]) for hw in (3, 4))
-    with contextlib.closing(Ends()) as ends, ends.accept(fetch) as server:
+    with contextlib.closing(Ends()) as ends, ends.begun(fetch) as server:
         with ends.relay.under(rule):
             server.sendall(low)
             assert read_frame(ends.asks) == low
@@ -250,7 +187,7 @@ def test_a_held_answer_goes_with_its_connection() -> None:
     fetch = request(11, "broker-2-fetcher-0", ASKS, [(0, 3, b"")])
     with (
         contextlib.closing(Ends()) as ends,
-        ends.accept(fetch) as server,
+        ends.begun(fetch) as server,
         ends.relay.under(rule),
     ):
         server.sendall(answer(11, [(0, 4, b"")]))
@@ -271,7 +208,7 @@ def test_what_follows_a_held_write_waits_but_for_pings() -> None:
     rule = RelayRule(kind="hold", links=frozenset([(ASKS, ANSWERS)]), what="isr")
     with (
         contextlib.closing(Ends(source=ASKS, zookeeper=True)) as ends,
-        ends.accept(connect) as server,
+        ends.begun(connect) as server,
     ):
         with ends.relay.under(rule):
             ends.asks.sendall(write + read + ping)
@@ -290,10 +227,7 @@ def test_between_zookeepers_any_bytes_pass_and_can_be_cut() -> None:
     no_frame = b"\xff" * 8
     with contextlib.closing(ends):
         ends.asks.sendall(no_frame)
-        answers, _ = ends.listener.accept()
-        with answers:
-            answers.settimeout(SOON_S)
-            assert answers.recv(99) == no_frame
+        with ends.accept(no_frame) as answers:
             with ends.relay.under(RelayRule(kind="cut", links=between([101], [100, 102]))):
                 ends.asks.sendall(b"cut off")
                 answers.sendall(b"both ways")
@@ -320,10 +254,7 @@ def test_the_address_that_a_zookeeper_tells_leads_to_the_wire(first: bytes, arri
     ends = Ends(server=101, source=100, alias="127.2.3.119:3888")
     with contextlib.closing(ends):
         ends.asks.sendall(first)
-        answers, _ = ends.listener.accept()
-        with answers:
-            answers.settimeout(SOON_S)
-            assert answers.recv(99) == arrives
+        with ends.accept(arrives) as answers:
             ends.asks.sendall(greeting(b"127.2.3.5:3888"))
             assert answers.recv(99) == greeting(b"127.2.3.5:3888")
 
@@ -342,7 +273,7 @@ def test_a_rule_about_the_coordination_is_about_each_controller(
     server: int, target: int, cut: bool
 ) -> None:
     ends = Ends(server=server)
-    with contextlib.closing(ends), ends.accept(frame(b"who I am")) as answers:
+    with contextlib.closing(ends), ends.begun(frame(b"who I am")) as answers:
         with ends.relay.under(RelayRule(kind="cut", links=between([ASKS], [target]))):
             ends.asks.sendall(frame(b"on"))
             if cut:
@@ -359,12 +290,12 @@ def test_an_address_that_is_taken_is_a_clear_error(echo: Echo) -> None:
         Relay([Route(listen=(host, port), upstream=(host, port), server=ANSWERS)])
 
 
-def test_a_wire_that_is_gone_says_so_and_heals_nothing(relay: Relay) -> None:
-    os.kill(relay.pid, signal.SIGKILL)
+def test_a_wire_that_is_gone_says_so_and_heals_nothing(echo: Echo) -> None:
+    os.kill(echo.relay.pid, signal.SIGKILL)
     rule = RelayRule(kind="cut", links=LINKS)
     with pytest.raises(HarnessError, match="wire"):
-        relay.add(rule)
-    relay.drop(1)
+        echo.relay.add(rule)
+    echo.relay.drop(1)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])

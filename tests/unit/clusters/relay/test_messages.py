@@ -1,7 +1,6 @@
 """Rules for single messages, with sockets of our own at both ends of the wire."""
 
 import contextlib
-import socket
 import struct
 import time
 from collections.abc import Iterator
@@ -11,11 +10,10 @@ import pytest
 
 from highwater.clusters.relay import kafka_frames
 from highwater.clusters.relay.apis import APIS
-from highwater.clusters.relay.client import Relay
 from highwater.clusters.relay.messages import MessageRule
-from highwater.clusters.relay.rules import RelayRule, Route, out_of
+from highwater.clusters.relay.rules import RelayRule, out_of
 from highwater.harness.base.waiting import await_condition
-from tests.unit.clusters.relay.test_client import SOON_S, is_silent
+from tests.unit.clusters.relay.wire import SOON_S, Wire, is_silent, read_frame
 
 BROKER = 1
 CLIENT = "client:producer-0"
@@ -36,42 +34,8 @@ def answer(correlation: int) -> bytes:
     return struct.pack(">ii", 6, correlation) + b"ok"
 
 
-def read_frame(end: socket.socket) -> bytes:
-    """Return the next frame, and read nothing behind it."""
-    size = read_bytes(end, 4)
-    return size + read_bytes(end, struct.unpack(">i", size)[0])
-
-
-def read_bytes(end: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        chunk = end.recv(size - len(data))
-        if not chunk:
-            raise EOFError
-        data += chunk
-    return data
-
-
-class Broker:
+class Broker(Wire):
     """A server that a test plays itself: it accepts, reads frames and answers them."""
-
-    def __init__(self) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.listener.settimeout(SOON_S)
-        host, port = self.listener.getsockname()
-        route = Route(
-            listen=("127.0.0.1", 0), upstream=(host, port), server=BROKER, users="clients"
-        )
-        self.relay = Relay([route])
-
-    def connect(self) -> socket.socket:
-        [address] = self.relay.addresses
-        return socket.create_connection((address.host, address.port), SOON_S)
-
-    def accept(self) -> socket.socket:
-        end, _ = self.listener.accept()
-        end.settimeout(SOON_S)
-        return end
 
     def events(self, number: int) -> list[str]:
         return [row["event"] for row in self.relay.events(number)]
@@ -88,10 +52,8 @@ class Broker:
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    made = Broker()
-    yield made
-    made.relay.close()
-    made.listener.close()
+    with contextlib.closing(Broker(users="clients")) as made:
+        yield made
 
 
 def test_a_held_request_waits_until_it_is_released_and_all_behind_it(broker: Broker) -> None:

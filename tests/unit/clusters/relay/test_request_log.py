@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import os
-import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,41 +11,23 @@ import pytest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetCommitResponse
 from kafka.protocol.producer import EndTxnRequest, EndTxnResponse, ProduceRequest, ProduceResponse
 
-from highwater.clusters.relay.client import Relay
-from highwater.clusters.relay.rules import Route
 from highwater.harness.base.waiting import await_condition
-from tests.unit.clusters.relay.test_client import SOON_S, read_frame
 from tests.unit.clusters.relay.test_kafka_frames import TOPIC
 from tests.unit.clusters.relay.test_properties import BATCH, EPOCH, NAME, PRODUCER, answer_to
+from tests.unit.clusters.relay.wire import SOON_S, Wire, read_frame
 
 GROUP = "g"
 PRODUCE_VERSION, COMMIT_VERSION, END_VERSION = 9, 8, 3
 
 
-class Wire:
-    """A client, the wire, and a broker that answers what it is told to; rows of requests."""
+class Recorded(Wire):
+    """A wire that records the requests of a program."""
 
     def __init__(self) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        host, port = self.listener.getsockname()
-        route = Route(listen=("127.0.0.1", 0), upstream=(host, port), server=1, users="clients")
-        self.relay = Relay([route])
+        super().__init__(users="clients")
         self.rows: list[dict[str, Any]] = []
         self.relay.watch(self.rows.append)
         self.relay.record([TOPIC], GROUP)
-        [address] = self.relay.addresses
-        self.address = address.host, address.port
-        self.ends: list[socket.socket] = []
-
-    def connect(self) -> socket.socket:
-        self.ends.append(socket.create_connection(self.address, SOON_S))
-        return self.ends[-1]
-
-    def accept(self) -> socket.socket:
-        end, _ = self.listener.accept()
-        end.settimeout(SOON_S)
-        self.ends.append(end)
-        return end
 
     def requests(self, count: int) -> list[dict[str, Any]]:
         def look() -> list[dict[str, Any]]:
@@ -56,15 +37,10 @@ class Wire:
             look, lambda rows: len(rows) >= count, what="the wire's rows", limit_s=SOON_S
         )
 
-    def close(self) -> None:
-        self.relay.close()
-        for end in (*self.ends, self.listener):
-            end.close()
-
 
 @pytest.fixture
-def wire() -> Iterator[Wire]:
-    with contextlib.closing(Wire()) as made:
+def wire() -> Iterator[Recorded]:
+    with contextlib.closing(Recorded()) as made:
         yield made
 
 
@@ -92,7 +68,7 @@ def produced(errors: dict[int, int]) -> bytearray:
     return answer_to(ProduceResponse, {**fields, "throttle_time_ms": 0}, PRODUCE_VERSION)
 
 
-def test_a_produce_is_reported_with_its_answer(wire: Wire) -> None:
+def test_a_produce_is_reported_with_its_answer(wire: Recorded) -> None:
     began = time.monotonic_ns()
     wire.relay.name_client("app-0", os.getpid())
     client = wire.connect()
@@ -110,7 +86,7 @@ def test_a_produce_is_reported_with_its_answer(wire: Wire) -> None:
     assert base64.b64decode(refused["batch"]) == BATCH
 
 
-def test_what_was_not_answered_is_reported_when_its_connection_ends(wire: Wire) -> None:
+def test_what_was_not_answered_is_reported_when_its_connection_ends(wire: Recorded) -> None:
     client = wire.connect()
     client.sendall(produce() + produce(topic="other"))
     broker = wire.accept()
@@ -123,7 +99,7 @@ def test_what_was_not_answered_is_reported_when_its_connection_ends(wire: Wire) 
     assert base64.b64decode(rows[0]["batch"]) == BATCH
 
 
-def test_a_produce_that_wants_no_answer_is_reported_at_once(wire: Wire) -> None:
+def test_a_produce_that_wants_no_answer_is_reported_at_once(wire: Recorded) -> None:
     client = wire.connect()
     client.sendall(produce(acks=0))
     rows = wire.requests(2)
@@ -132,7 +108,7 @@ def test_a_produce_that_wants_no_answer_is_reported_at_once(wire: Wire) -> None:
     ] * 2
 
 
-def test_commits_of_the_group_and_ends_of_transactions_are_reported(wire: Wire) -> None:
+def test_commits_of_the_group_and_ends_of_transactions_are_reported(wire: Recorded) -> None:
     kind, told = OffsetCommitRequest, OffsetCommitResponse
     topic = kind.OffsetCommitRequestTopic
     partition = topic.OffsetCommitRequestPartition(
@@ -167,7 +143,7 @@ def test_commits_of_the_group_and_ends_of_transactions_are_reported(wire: Wire) 
     assert (ended["commits"], ended["error"], ended["transactional_id"]) == (False, 47, NAME)
 
 
-def test_nothing_is_reported_that_nobody_asked_for(wire: Wire) -> None:
+def test_nothing_is_reported_that_nobody_asked_for(wire: Recorded) -> None:
     wire.relay.record([], "")
     client = wire.connect()
     client.sendall(produce())

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -191,35 +192,42 @@ def test_two_logs_of_zeros_agree_on_nothing(tmp_path: Path) -> None:
     assert [each["verdict"] for each in json.loads(done.stdout)["partitions"]] == ["unknown"] * 2
 
 
-def special(path: Path, kind: str) -> None:
-    """Put something that is no file at a path."""
-    match kind:
-        case "device":
-            path.symlink_to("/dev/zero")
-        case "FIFO":
-            os.mkfifo(path)
-        case "folder":
-            path.mkdir()
-        case "socket":
-            with socket.socket(socket.AF_UNIX) as made:
-                folder = os.open(path.parent, os.O_RDONLY)  # its own path may be too long
-                made.bind(f"/proc/self/fd/{folder}/{path.name}")
-                os.close(folder)
+def make_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        folder = os.open(path.parent, os.O_RDONLY)  # its own path may be too long
+        made.bind(f"/proc/self/fd/{folder}/{path.name}")
+        os.close(folder)
+
+
+SPECIAL: dict[str, Callable[[Path], None]] = {
+    "device": make_device,
+    "FIFO": os.mkfifo,
+    "folder": Path.mkdir,
+    "socket": make_socket,
+}
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", ["device", "FIFO", "folder", "socket"])
-def test_what_is_no_file_is_refused_by_name(tmp_path: Path, kind: str) -> None:
+def test_what_is_no_file_is_refused_by_name(tmp_path: Path) -> None:
     one, two = brokers(tmp_path, 2)
     name = f"{0:020d}.log"
-    one.log("events-0", plain("ab"))
-    two.log("events-0", b"").joinpath(name).unlink()
-    special(two.path / "events-0" / name, kind)
+    for kind, make in SPECIAL.items():
+        one.log(f"{kind}-0", plain("ab"))
+        two.log(f"{kind}-0", b"").joinpath(name).unlink()
+        make(two.path / f"{kind}-0" / name)
     done = run(tmp_path, "--json")
-    (partition,) = json.loads(done.stdout)["partitions"]
-    assert (done.exit_code, partition["verdict"]) == (3, "unknown")
-    says = f"Broker 2: {name}, byte 0: cannot be read: it is a {kind}, not a file."
-    assert partition["says"] == says
+    assert done.exit_code == 3
+    assert {
+        each["topic"]: (each["verdict"], each["says"])
+        for each in json.loads(done.stdout)["partitions"]
+    } == {
+        kind: ("unknown", f"Broker 2: {name}, byte 0: cannot be read: it is a {kind}, not a file.")
+        for kind in SPECIAL
+    }
 
 
 @pytest.mark.timeout(120)

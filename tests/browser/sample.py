@@ -11,16 +11,16 @@ from typing import Final, Self
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from highwater.checkers.model.report_types import Reconciliation
 from highwater.harness.runs.history import TABLES, record_value
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Environment, Run, RunStatus
 from highwater.harness.runs.verdict import Verdict
+from tests.support.logdirs import batch
 
 TOPIC: Final = "events"
+MADE_MS: Final = 1_795_000_000_000
 Disk = Mapping[int, tuple[str, int]]
 """Offset to id and epoch."""
 
@@ -132,22 +132,9 @@ def environment() -> Environment:
 def write_log(folder: Path, disk: Disk, kafka: str) -> None:
     """One segment with a batch per record, in the format that this version writes."""
     folder.mkdir(parents=True)
-    old = kafka.startswith(("0.9", "0.10"))
-    log = bytearray()
-    for offset, (value, epoch) in sorted(disk.items()):
-        made = record_value(value, 64)
-        if old:
-            legacy = LegacyRecordBatchBuilder(magic=1, compression_type=0, batch_size=1 << 20)
-            legacy.append(offset, timestamp=1_795_000_000_000, key=None, value=made)
-            log += legacy.build()
-            continue
-        batch = DefaultRecordBatchBuilder(
-            magic=2, compression_type=0, is_transactional=False, producer_id=-1,
-            producer_epoch=-1, base_sequence=-1, batch_size=1 << 20,
-        )  # fmt: skip
-        batch.append(0, timestamp=1_795_000_000_000, key=None, value=made, headers=[])
-        data = bytearray(batch.build())
-        data[0:8] = offset.to_bytes(8, "big")
-        data[12:16] = epoch.to_bytes(4, "big")
-        log += data
-    (folder / f"{0:020}.log").write_bytes(bytes(log))
+    magic = 1 if kafka.startswith(("0.9", "0.10")) else 2
+    log = b"".join(
+        batch(offset, [(None, record_value(value, 64))], epoch=epoch, magic=magic, time_ms=MADE_MS)
+        for offset, (value, epoch) in sorted(disk.items())
+    )
+    (folder / f"{0:020}.log").write_bytes(log)

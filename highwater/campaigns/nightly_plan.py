@@ -200,12 +200,12 @@ def _random_cells(
     """Yield every setting, the one whose last run is longest ago first; repeat with more seeds."""
     ran = {mark.key: mark.night for mark in marks}
     dice = random.Random(seed(night))  # noqa: S311 - a draw that can be repeated, no secret
-    drawn = tuple(settings())
+    all_settings = tuple(settings())
     possible = [
         replace(setting, kafka=entry.name, driver=driver)
         for entry in releases
         for driver in _drivers(entry, drivers)
-        for setting in drawn
+        for setting in all_settings
         if can_be_had(setting, entry, driver)
     ]
     for lap in range(LAPS):

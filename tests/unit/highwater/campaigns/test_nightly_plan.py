@@ -97,12 +97,12 @@ def test_within_a_week_every_setting_of_every_release_runs_on_every_driver() -> 
         marks += tuple(
             CellResult(**fields(cell), night=night.night, state="good") for cell in night.cells
         )
-    drawn = tuple(settings())
+    all_settings = tuple(settings())
     assert {mark.key for mark in marks} >= {
         msgspec.structs.replace(setting, kafka=one.name, driver=driver).key
         for one in CATALOGUE.values()
         for driver in one.drivers
-        for setting in drawn
+        for setting in all_settings
         if can_be_had(setting, one, driver)
     }
 

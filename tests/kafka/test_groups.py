@@ -110,7 +110,8 @@ def log_of(run: Run) -> ShareLog:
 @pytest.mark.parametrize(
     ("library", "protocol"),
     [
-        ("librdkafka", "consumer"),
+        # A dropped member may spin in rd_kafka_destroy until its process ends (issue 4674 there).
+        pytest.param("librdkafka", "consumer", marks=pytest.mark.nightly),
         pytest.param("librdkafka", "classic", marks=pytest.mark.nightly),
         ("java", "consumer"),
         pytest.param("java", "classic", marks=pytest.mark.nightly),

@@ -76,8 +76,8 @@ SOURCES: Final[Mapping[Observation, ObservationSource]] = {
         managed="",
     ),
     Observation.DISKS: ObservationSource(
-        shows="the records of each replica at the end, and the offset at which each leader epoch"
-        " begins that has records",
+        shows="the records of each replica at the end, and where each leader epoch begins; from"
+        " 0.11 on readers return that, too, so that nothing rests on OffsetForLeaderEpoch",
         local="the log directories",
         containers="the log directories",
         inventory="the command `copy`",

@@ -120,7 +120,13 @@ def test_no_answer_becomes_an_accusation_when_observations_are_missing(
 
 
 def failed_over(
-    path: Path, *, unclean: bool = False, told: int | None = None, acks: Acks = "1", epoch: int = 1
+    path: Path,
+    *,
+    unclean: bool = False,
+    told: int | None = None,
+    acks: Acks = "1",
+    epoch: int = 1,
+    between: bool = False,
 ) -> Run:
     """Broker 2 led from 3 on, and had appended more when it was first seen to lead.
 
@@ -130,6 +136,7 @@ def failed_over(
         told: the leader epoch that readers were told.
         acks: of the producer.
         epoch: of the new leader; above 1, something was decided that was not seen.
+        between: whether broker 3 led in the epoch before, and appended nothing.
     """
     run = RunBuilder(
         path,
@@ -145,6 +152,9 @@ def failed_over(
     run.send("p0-3", 3)
     run.fault("kill", 1, "broker 1 is killed")
     run.tick(1_000)
+    if between:
+        run.leader(3, epoch - 1, [2, 3])
+        run.tick(500)
     run.send("p0-4", 3)
     run.send("p0-5", 4)
     run.observe(2, 5)
@@ -179,6 +189,15 @@ def test_a_leader_of_a_cluster_of_one_s_own_begins_where_its_epoch_does(
     assert found.status == "explained", found.findings
     assert any("led from offset 3" in link.says for link in found.findings[0].because)
     assert "cuts" not in found.checked  # nobody saw any
+
+
+def test_a_leader_that_appended_nothing_needs_no_question_about_its_epoch(tmp_path: Path) -> None:
+    """Of a managed service: readers are told of no record of epoch 1."""
+    run = failed_over(tmp_path / "run", told=2, epoch=2, between=True)
+    take_away(run, Observation.DISKS)
+    found = answer(run)
+    assert found.status == "explained", found.findings
+    assert "Broker 3 was elected in epoch 1" in found.findings[0].because[-1].says
 
 
 @pytest.mark.parametrize(("told", "status"), [(1, "explained"), (None, "unknown")])

@@ -68,8 +68,9 @@ def _expired(subject: Subject) -> list[str]:
 
 def _cut(subject: Subject) -> list[str]:
     gone = [cut for cut in subject.cuts if subject.taken_from(cut)]
-    cuts = [cut for cut in subject.cuts if cut not in gone]
-    return _removed(gone) + (_by_themselves(subject, cuts) if cuts else [])
+    back = [cut for cut in subject.cuts if cut not in gone and subject.lost_while_down(cut)]
+    cuts = [cut for cut in subject.cuts if cut not in (*gone, *back)]
+    return _removed(gone) + _came_back(back) + (_by_themselves(subject, cuts) if cuts else [])
 
 
 def _removed(gone: list[EndOffsetDrop]) -> list[str]:
@@ -77,6 +78,12 @@ def _removed(gone: list[EndOffsetDrop]) -> list[str]:
     brokers = sorted({cut.broker for cut in gone})
     disks = "the disk of broker" if len(brokers) == 1 else "the disks of brokers"
     return [f"Then a fault took R from {disks} {joined(map(str, brokers))}."] if gone else []
+
+
+def _came_back(back: list[EndOffsetDrop]) -> list[str]:
+    brokers = sorted({cut.broker for cut in back})
+    word = "broker" if len(brokers) == 1 else "brokers"
+    return [f"Then {word} {joined(map(str, brokers))} came back without R."] if back else []
 
 
 def _by_themselves(subject: Subject, cuts: list[EndOffsetDrop]) -> list[str]:

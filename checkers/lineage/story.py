@@ -147,6 +147,8 @@ def _truncated(subject: Subject) -> Iterator[Witness]:
         if subject.taken_from(cut):
             what, says = "taken", f"came back with LEO {cut.after}, which had been {cut.before}:"
             says += " the fault had taken the rest."
+        elif subject.lost_while_down(cut):
+            what, says = "shorter", f"came back with LEO {cut.after}, which had been {cut.before}."
         else:
             what, says = "truncated", f"cut its log: LEO {cut.before} became {cut.after}."
             says += f" Its HW had been {cut.hw}." if UNKNOWN < cut.hw <= cut.after else ""

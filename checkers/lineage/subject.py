@@ -18,6 +18,8 @@ from highwater.harness.runs.partition_trace import (
 )
 
 NEVER: Final = (1 << 63) - 1
+_SILENT: Final = frozenset(("kill", "stop", "pause", "power-failure"))
+"""Faults under which a broker answers nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +106,18 @@ class Subject:
             for offsets in removed_offsets(row, self.evidence.topic, self.partition or 0)
         )
 
+    def lost_while_down(self, cut: EndOffsetDrop) -> bool:
+        """Return whether a broker came back with less, and no log of it says how that came."""
+        was_down = any(
+            row["broker"] == cut.broker
+            and row["phase"] == "inject"
+            and row["fault"] in _SILENT - {"pause"}
+            and cut.since_ns <= row["time_ns"] <= cut.time_ns
+            for row in self.evidence.faults
+        )
+        lines = (row for row in self.evidence.log_lines if row["kind"] == "truncation")
+        return was_down and not any(row["broker"] == cut.broker for row in lines)
+
     @cached_property
     def elections(self) -> list[Leadership]:
         """Changes of leader or epoch."""
@@ -126,23 +140,40 @@ class Subject:
     def leader_of(self, row: Row) -> Leadership | None:
         """Return the leadership under which a send was acknowledged, if it was observed.
 
-        It is that of the epoch in which the record was written, as the client or a disk has it: who
+        It is that of the epoch in which the record was written, as a client or a disk has it: who
         led at the time may have been learned late, or not at all. Without one it is none in whose
-        epoch a disk has another record there.
+        epoch another record is known there, and no broker that was down.
         """
-        on_disk = self.evidence.disk.get((self.partition or 0, row["offset"]), ())
-        written = [
-            (epoch, value == row["value"]) for _, epoch, value in on_disk if epoch is not None
+        place = self.partition or 0, row["offset"]
+        records = [(epoch, value) for _, epoch, value in self.evidence.disk.get(place, ())]
+        records += [
+            (read["leader_epoch"], read["value"])
+            for read in self.evidence.operations
+            if read["kind"] == READ and (read["partition"], read["offset"]) == place
         ]
+        written = [(epoch, value == row["value"]) for epoch, value in records if epoch is not None]
         epochs = {epoch for epoch, same in written if same and epoch >= 0}
         others = {epoch for epoch, same in written if not same}
         observed = self.trace.answering(row["invoke_ns"], row["complete_ns"], others)
         if row["leader_epoch"] is not None:
             epochs = {row["leader_epoch"]}
+        if not epochs and observed is not None and self._was_down(observed.leader, row):
+            return None
         if len(epochs) != 1 or (observed is not None and observed.epoch in {*epochs, UNKNOWN}):
             return observed
         leaders = (now for now in self.trace.leaderships if now.leader >= 0 and now.epoch in epochs)
         return next(leaders, None)
+
+    def _was_down(self, broker: int, row: Row) -> bool:
+        """Return whether a broker did not run from before a send until after its answer."""
+        down_ns = NEVER
+        for fault in self.evidence.faults:
+            if fault["broker"] == broker and fault["fault"] in _SILENT:
+                if fault["phase"] == "inject" and fault["time_ns"] <= row["invoke_ns"]:
+                    down_ns = fault["time_ns"]
+                elif fault["phase"] == "heal" and fault["time_ns"] < (row["complete_ns"] or NEVER):
+                    down_ns = NEVER
+        return down_ns != NEVER
 
     @cached_property
     def _changes(self) -> list[Leadership]:

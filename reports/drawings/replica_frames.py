@@ -23,6 +23,8 @@ _POLLED: Final = {"events/partitions", "events/replicas"}
 """What the observer sees when it asks, which is later than it happens."""
 SETTLE_NS: Final = 1_000_000_000
 """How long after its last witness a beat may still show in observations, which lag behind."""
+_BORN: Final = {"sent", "held", "acknowledged"}
+"""What of a record's own history says that it was there."""
 FAULT_NS: Final = 100_000_000
 """A fault is recorded once it has taken effect; so long before that the broker was surely well."""
 BEHIND: Final = 2
@@ -230,7 +232,7 @@ class _Stage:
         ruling = self.observed.leadership(max(until, moment.end_ns or 0))
         fault = self._fault_on(broker, until)
         epoch = UNKNOWN if ruling is None else ruling.epoch
-        role = "follower" if answers else "no answer"
+        role = ("answers" if ruling is None else "follower") if answers else "no answer"
         if ruling and ruling.leader == broker:
             role = "leader" if epoch == UNKNOWN else f"leader, epoch {epoch}"
         if fault:
@@ -276,20 +278,30 @@ class _Stage:
 
         A disk was read at the end. Before, it held its record only if that existed when the replica
         was seen to append one there; else the replica truncated its log unseen, and from the birth
-        of the new record on it is not known which of them it held, unless it was down.
+        of the new record on it is not known which of them it held, unless it was down. Without a
+        disk a record is known that was appended in the leader epoch in which it was sent.
         """
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
         disk = self.holdings.get(broker, {}).get(offset)
         births = self._births(offset)
-        sent = [value for born_ns, value in births if now and born_ns <= writings[now - 1]]
+        before = [birth for birth in births if now and birth[0] <= writings[now - 1]]
+        sent = [value for _, value in before]
         if now == len(writings) and disk is not None:
             born_ns = next((born_ns for born_ns, value in births if value == disk.value), 0)
             if last or not writings or born_ns <= writings[now - 1]:
                 return disk.value
             fault = self._fault_on(broker, until)
             return sent[-1] if sent and (fault.start_ns if fault else until) < born_ns else None
+        if broker not in self.holdings and writings:
+            written = bool(before) and self._within_an_epoch(before[-1][0], writings[now - 1])
+            return sent[-1] if written else None
         return sent[-1] if sent else self.subject.value if offset == self.offset else None
+
+    def _within_an_epoch(self, begin_ns: int, end_ns: int) -> bool:
+        """Return whether one leader is known to have led all of the time."""
+        epochs = [now and now.epoch for now in map(self.observed.leadership, (begin_ns, end_ns))]
+        return epochs[0] == epochs[1] not in (None, UNKNOWN)
 
     def _births(self, offset: int) -> list[tuple[int, str]]:
         """Return when each record of an offset can first have been there, in order of time.
@@ -299,6 +311,9 @@ class _Stage:
         disks = (holding[offset] for holding in self.holdings.values() if offset in holding)
         epochs = {disk.value: disk.epoch for disk in disks if disk.epoch is not None}
         sends = self.evidence.sends.get((*self.observed.partition, offset), ())
+        if not sends and offset == self.offset and self.subject.value is not None:
+            times = [w.time_ns for w in self.subject.witnesses if w.what in _BORN and w.time_ns]
+            sends = [(min(times), self.subject.value)] if times else ()
         return sorted((max(at_ns, self._begun(epochs.get(id_))), id_) for at_ns, id_ in sends)
 
     def _begun(self, epoch: int | None) -> int:

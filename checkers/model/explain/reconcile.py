@@ -187,8 +187,8 @@ def _with_prediction(
 ) -> ModelFinding:
     """Return a finding corrected by the model: one that it does not predict is unexplained.
 
-    One that it predicts and no chain contradicts follows from the rule whose absence would prevent
-    it.
+    It stays unknown if what could explain it was not observed. One that it predicts and no chain
+    contradicts follows from the rule whose absence would prevent it.
     """
     expected = (finding.kind == "lost-write" and finding.record in predicted.lost) or (
         finding.kind == "divergence" and finding.offset in predicted.forked
@@ -208,7 +208,7 @@ def _with_prediction(
         )
         links = (*finding.because[:-1], because)
         return msgspec.structs.replace(finding, verdict="explained", because=links)
-    if expected:
+    if expected or finding.because[-1].rule == UNOBSERVED:
         return finding
     link = ExplanationLink(
         rule="none", says="The model, playing the same script, does not do this."

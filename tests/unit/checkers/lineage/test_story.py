@@ -1,5 +1,6 @@
 """The stories that the evidence about one record tells, without Spark."""
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -220,7 +221,7 @@ def test_who_acknowledged_is_told_by_the_epoch_of_the_record(told: bool) -> None
     ("says", "sentence"),
     [
         ("broker 1 lost its power: events-0 lost 3 up to 4", "a fault took R from the disk of"),
-        ("broker 1 is killed", "broker 1 cut its log to offset 3."),
+        ("broker 1 is killed", "broker 1 came back without R."),
     ],
 )
 def test_the_story_says_who_took_the_record_a_fault_or_kafka(says: str, sentence: str) -> None:
@@ -241,3 +242,51 @@ def test_the_story_says_who_took_the_record_a_fault_or_kafka(says: str, sentence
     )
     subject = Subject(evidence=told, kind="lost-write", partition=0, offset=3, value="m3")
     assert any(sentence in one for one in _cut(subject))
+
+
+@pytest.mark.parametrize(("told", "who"), [(2, "broker 3"), (None, "cluster")])
+def test_without_disks_a_reader_tells_the_epoch_and_a_killed_broker_answers_nothing(
+    told: int | None, who: str
+) -> None:
+    """A managed service: broker 1 is killed, and nobody has seen yet that another leads."""
+    run = RunBuilder.rehearsal()
+    run.leader(1, 0, [1, 2, 3])
+    run.send("m3", 3)
+    run.fault("kill", 1, "broker 1 is killed")
+    run.tick(1_000)
+    run.send("m4", 3)
+    run.tick(1)
+    run.leader(3, 2, [2, 3])
+    run.read("m4", 3, leader_epoch=told)
+    seen = replace(evidence(run), disk={}, ends=[])
+    found = Subject(evidence=seen, kind="lost-write", partition=0, offset=3, value="m3")
+    said = {each.what: each.who for each in witnesses(found)}
+    assert said["acknowledged"] == "broker 1"
+    assert said["replaced"] == who
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_what_a_broker_lacks_after_it_was_down_is_cut_by_nobody_unless_its_log_says_so(
+    logged: bool,
+) -> None:
+    """A cluster of one's own: what the command to kill took along is not known."""
+    run = RunBuilder.rehearsal()
+    run.leader(1, 0, [1, 2, 3])
+    run.observe(2, 3)
+    run.send("m3", 3)
+    run.observe(2, 4)
+    run.fault("kill", 2, "broker 2 is killed")
+    run.tick(1_000)
+    run.fault("kill", 2, "broker 2 is back", phase="heal")
+    run.tick(1_000)
+    run.observe(2, 3)
+    if logged:
+        run.log_line(2, "truncation", CUT, offset=3)
+    said = sentence(row(), subject(run))
+    ways = [each.says for each in witnesses(subject(run)) if each.source == "events/replicas"]
+    if logged:
+        assert "Then broker 2 cut its log to offset 3." in said
+        assert "Broker 2 cut its log: LEO 4 became 3." in ways
+    else:
+        assert "Then broker 2 came back without R." in said
+        assert "Broker 2 came back with LEO 3, which had been 4." in ways

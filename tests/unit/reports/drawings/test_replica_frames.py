@@ -1,13 +1,16 @@
 """The frames of a record's story: what each replica is shown to hold, and when."""
 
+import shutil
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from highwater.checkers.model.explain.observations import Observation
+from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import Anomaly
 from highwater.reports.drawings.frame_strip import describe, frame, key
-from highwater.reports.drawings.replica_frames import Frame, frames, places
+from highwater.reports.drawings.replica_frames import Frame, Lane, frames, places
 from highwater.reports.event_groups import bursts, grouped, title
 from highwater.reports.pages.run import write
 from highwater.reports.replica_contents import (
@@ -20,6 +23,7 @@ from highwater.reports.replica_contents import (
 from highwater.reports.run_evidence import gather
 from tests.browser.samples import SAMPLES
 from tests.browser.stories import lost_anomaly, witness
+from tests.unit.checkers.model.explain.test_observations import TAKEN, take_away
 
 
 def told(name: str, store: Path, number: int = 0) -> tuple[Anomaly, list[Frame]]:
@@ -69,6 +73,42 @@ def test_the_loss_story_shows_leo_hw_and_the_cut(tmp_path: Path) -> None:
     assert [lane.cut for lane in shown[3].lanes] == [None, None, (4, 3)]
     assert [lane.down for lane in shown[3].lanes] == [True, True, False]
     assert [lane.cut for lane in shown[5].lanes] == [(4, 3), (4, 3), None]
+
+
+@pytest.mark.parametrize("name", ["loss", "divergence"])
+def test_what_was_not_observed_makes_no_drawing_say_anything_else(
+    name: str, tmp_path: Path
+) -> None:
+    """A replica is shown as in the drawing of the whole run, or with less."""
+    run = SAMPLES[name]().write(tmp_path)
+    whole, named = drawings(run), 0
+    for taken in TAKEN:
+        copy = Run(tmp_path / "part")
+        shutil.copytree(run.path, copy.path)
+        take_away(copy, *taken)
+        for part, lane in zip(drawings(copy), whole, strict=True):
+            for shown, known in zip(part, lane, strict=False):
+                assert {*known.role.split(", "), "answers"} >= {*shown.role.split(", ")}, taken
+                assert shown.leo in (None, known.leo), taken
+                for cell, other in zip(shown.cells, known.cells, strict=True):
+                    assert cell.value is None or cell == other, (taken, shown.broker)
+                    named += cell.value is not None and Observation.DISKS in taken
+        shutil.rmtree(copy.path)
+    assert named > 50, "hardly anything is drawn without disks"
+
+
+def drawings(run: Run) -> list[list[Lane]]:
+    """The lanes of all frames, of each anomaly of a run."""
+    anomalies = run.verdict().anomalies
+    observed = gather(run, places=places(anomalies))
+    return [
+        [
+            lane
+            for each in frames(anomaly, observed, read_holdings(run, ("events", 0), []))
+            for lane in each.lanes
+        ]
+        for anomaly in anomalies
+    ]
 
 
 def test_roles_follow_the_controller_even_onto_a_dead_broker(tmp_path: Path) -> None:

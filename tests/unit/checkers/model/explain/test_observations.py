@@ -12,8 +12,8 @@ import pytest
 
 from highwater.checkers.model.explain.explanations import EXPLANATIONS
 from highwater.checkers.model.explain.observations import SOURCES, Observation
-from highwater.checkers.model.explain.reconcile import as_random
-from highwater.checkers.model.report_types import Reconciliation
+from highwater.checkers.model.explain.reconcile import as_random, as_scripted
+from highwater.checkers.model.report_types import PartitionOutcome, Reconciliation
 from highwater.harness.runs.history import MESSAGES_TABLE
 from highwater.harness.runs.plan import Acks, External, Topic, Workload
 from highwater.harness.runs.store import Run
@@ -211,6 +211,22 @@ def test_without_a_copy_of_the_disks_readers_tell_where_an_epoch_begins(
     assert found.status == status, found.findings
     assert [each.verdict for each in found.findings] == [status]
     assert ("the brokers' own logs" in sentence(found)) is (status == "unknown")
+
+
+def test_a_script_accuses_no_one_of_what_was_not_observed(tmp_path: Path) -> None:
+    """The model, playing the script, loses nothing; how the record was lost nobody has seen."""
+    kept = PartitionOutcome(logs=dict.fromkeys("ABC", ("p0-0", "p0-1", "p0-2", "p0-3")))
+    run = failed_over(tmp_path / "run")
+    words = {}
+    for taken in (Observation.WIRE, Observation.LEADERSHIPS):  # of the first nothing was there
+        take_away(run, taken)
+        found = as_scripted(run, verdict(), kept)
+        words[taken] = (found.status, [each.verdict for each in found.findings])
+    assert words == {
+        Observation.WIRE: ("unexplained", ["unexplained"]),
+        Observation.LEADERSHIPS: ("unknown", ["unknown"]),
+    }
+    assert "was not observed" in sentence(found)
 
 
 def without_power(path: Path, *, external: bool) -> Run:

@@ -51,8 +51,15 @@ def outcomes(
 
 def main() -> None:
     """Read cases from an argument, as JSON, and print the outcome of each."""
-    import highwater.checkers.model.search.kafka_model  # noqa: PLC0415 - so that no fork has to
-    import highwater.cli.app  # noqa: F401, PLC0415
+    import highwater.api  # noqa: PLC0415 - so that no fork has to
+    import highwater.campaigns.soak_run  # noqa: PLC0415
+    import highwater.checkers.inspection  # noqa: PLC0415
+    import highwater.checkers.model.search.kafka_model  # noqa: PLC0415
+    import highwater.cli.app  # noqa: PLC0415
+    import highwater.reports.formats  # noqa: PLC0415
+    import highwater.reports.pages.comparison  # noqa: PLC0415
+    import highwater.shrinking.shrinker  # noqa: F401, PLC0415
+    import tests.support.spoiled  # noqa: F401, PLC0415
 
     cases = json.loads(sys.argv[1])
     json.dump([_outcome(words, output) for words, output in cases], sys.stdout)

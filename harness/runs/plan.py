@@ -574,12 +574,14 @@ def _of_options(plan: Plan) -> Plan:
 
 def _program_command(plan: Plan, program: ProgramPlan) -> str:
     read = "" if plan.without_input else plan.topic.name
-    named = {"--in": read, "--out": program.out}
-    topics = " ".join(f"{word} {shlex.quote(name)}" for word, name in named.items() if name)
+    named = {word: name for word, name in (("--in", read), ("--out", program.out)) if name}
+    if plan.external is not None and len(named) > 1:
+        named = {}  # their names are the run's
+    topics = " ".join(f"{word} {shlex.quote(name)}" for word, name in named.items())
     cluster = ["cluster"] if plan.driver != "local" else []
     cluster += ["brokers"] if plan.brokers != Topic().replication_factor else []
     if plan.external is not None:
-        topics, cluster = plan.external.words, []
+        topics, cluster = f"{plan.external.words} {topics}".rstrip(), []
     usual = ProgramPlan(command=())
     changed = [
         n for n, option in options_of(ProgramPlan).items() if option.of(program) != option.of(usual)

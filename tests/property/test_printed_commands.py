@@ -2,6 +2,8 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -19,7 +21,9 @@ from highwater.campaigns.soak_plan import draw
 from highwater.campaigns.soak_results import Soak
 from highwater.campaigns.soak_run import Bounds
 from highwater.cli.app import app
+from highwater.clusters.external import cluster, identity
 from highwater.harness.releases.catalogue import CATALOGUE, release
+from highwater.harness.releases.cluster_facts import POSITIONS
 from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.nightly_cells import NEMESIS_S, NightlyCell
 from highwater.harness.runs.plan import (
@@ -36,6 +40,7 @@ from highwater.harness.runs.topics.likeness import Likeness
 from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.nemesis.faults.registry import faults
 from highwater.nemesis.stories.registry import STORIES
+from highwater.runtime.requested_plan import requested_app
 from highwater.shrinking.replay import plan_again
 
 ClientNames = st.sampled_from(["librdkafka", "java", "java:3.9.2", "kafka-python", "aiokafka"])
@@ -287,6 +292,11 @@ _OTHER: Mapping[type[msgspec.Struct], Mapping[str, Any]] = {
         "unclean_leader_election": True, "config": {"segment.bytes": "1000000"}, "added": 1,
         "like": Likeness(topic="orders", replicas=((1, 2, 3),)),
     },
+    ProgramPlan: {
+        "command": ("cat", "-n"), "out": "there", "instances": 2, "guarantee": "at-most-once",
+        "match": "$.id", "env": ("A=b",), "outputs": 2, "when": "$.amount", "ordered": True,
+        "feed": "/data/orders.jsonl",
+    },
     Workload: {
         "producers": 4, "consumers": 2, "acks": "1", "idempotence": True, "rate": 201.0,
         "record_bytes": 65, "compression": "zstd", "delivery_timeout_s": 31.0,
@@ -303,12 +313,52 @@ def test_every_setting_of_a_plan_is_in_its_command(of: type[msgspec.Struct]) -> 
     """Or options cannot say it, and the plan's own file is replayed; a new setting fails here."""
     plan = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=30.0)
     parts: dict[type[msgspec.Struct], str] = {Topic: "topic", Workload: "workload"}
+    if of is ProgramPlan:
+        plan = requested_app(["cat"], {})
+        parts = {ProgramPlan: "program"}
     assert {*of.__struct_fields__} - {"schema", *parts.values()} == {*_OTHER[of]}
     for name, value in _OTHER[of].items():
         changed = {name: value}
         if part := parts.get(of):
             changed = {part: msgspec.structs.replace(getattr(plan, part), **changed)}
         assert msgspec.structs.replace(plan, **changed).command() != plan.command(), name
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The inventory of a cluster that answers without being there."""
+    path = tmp_path / "my own.toml"
+    path.write_text(
+        'bootstrap = "b1:9092"\nkafka = "4.4.0"\n[commands]\nkill = "true"\nstart = "true"\n'
+        + "".join(f"[brokers.{broker}]\n" for broker in (1, 2, 3))
+    )
+    here = SimpleNamespace(cluster_id="c", code="ef6a77d6", topics={POSITIONS})
+    monkeypatch.setattr(cluster, "heal_leftovers", lambda _: None)
+    monkeypatch.setattr(identity, "identify", lambda *_: here)
+    monkeypatch.setattr("secrets.token_hex", lambda _: "0a1b2c3d")
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run --acks 1 --nemesis kill,pause=2 --for 7s --partitions 2 --min-isr 2",
+        "run --idempotence --nemesis none --for 1m --keys 9 --rate max --seed 4",
+        "app --nemesis app-kill --for 9s --instances 2 -- sh -c 'a \"b\" $c'",
+        "app --in orders --guarantee at-most-once -- cat {in}",
+        "app --out payments --rate 5 --nemesis kill -- cat",
+        "app --match $.id --when $.amount --outputs 2 --ordered -- cat",
+        "app --transactions --env A={bootstrap} -- cat",
+    ],
+)
+def test_a_command_for_a_cluster_of_ones_own_makes_the_same_plan(
+    words: str, own: Path, parsed: Callable[[str], Plan]
+) -> None:
+    command, rest = words.split(" ", 1)
+    plan = parsed(f"highwater {command} --inventory '{own}' --confirm ef6a77d6 {rest}")
+    assert plan.external is not None
+    assert plan.command().startswith(f"highwater {command} ")
+    assert parsed(plan.command()) == plan
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 10_000))

@@ -1,5 +1,6 @@
 """Faults that would wait for what another fault holds up do not begin, or wait for less."""
 
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -70,11 +71,15 @@ class Restarted(Made):
 
 
 def rolled(
-    monkeypatch: pytest.MonkeyPatch, made: Restarted, *, stopped_after: int = 9
+    monkeypatch: pytest.MonkeyPatch,
+    made: Restarted,
+    fault: Callable[..., Iterator[object]] = process.rolling_in_sync,
+    *,
+    stopped_after: int = 9,
 ) -> list[object]:
     monkeypatch.setattr(process, "ReplicationView", lambda _: made)
     aim = FaultTarget(stopped=lambda: len(made.done) >= stopped_after)
-    return list(process.rolling_in_sync(cast("Cluster", made), aim))
+    return list(fault(cast("Cluster", made), aim))
 
 
 @pytest.mark.slow
@@ -103,10 +108,13 @@ def test_a_cluster_that_stays_behind_is_left_with_what_lags(
     assert not made.done
 
 
-def test_a_run_that_is_stopped_restarts_no_further_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fault", [process.rolling_in_sync, process.rolling_restart])
+def test_a_run_that_is_stopped_restarts_no_further_broker(
+    fault: Callable[..., Iterator[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = Restarted()
     with pytest.raises(HarnessError, match="stopped during the rolling restart"):
-        rolled(monkeypatch, made, stopped_after=1)
+        rolled(monkeypatch, made, fault, stopped_after=1)
     assert made.done == ["1"]
 
 

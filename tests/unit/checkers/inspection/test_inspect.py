@@ -82,9 +82,6 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5332
 SIX = plain("abcdef")
 SIZE = len(SIX) // 6
 LEGACY = b"".join(batch(at, [(None, b"w%d" % at)], magic=1) for at in range(6))
-ZIPPED = batch(0, [(None, b"x")] * 3, magic=1, codec=1) + batch(
-    3, [(None, b"y"), (None, b"z")], magic=1, codec=1
-)
 COMMITTED = batch(0, [(None, b"x"), (None, b"y")], producer=(7, 0, 0), transactional=True)
 COMMITTED += marker(2, producer=7, commit=True)
 ABORTED = batch(3, [(None, b"z")], producer=(7, 0, 2), transactional=True)

@@ -12,8 +12,6 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import release
 from highwater.nemesis.faults.registry import FaultTarget, find_fault
 
-_KRAFT_KILLED = "the KRaft controller is killed"
-
 
 class Controller:
     """Remembers what was done to it."""

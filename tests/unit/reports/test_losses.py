@@ -74,7 +74,8 @@ def test_a_cell_of_the_terminal_s_matrix_has_the_colour(lossy: Run) -> None:
 
 
 def test_a_loss_that_was_not_counted_is_none(lossy: Run) -> None:
-    assert msgspec.structs.replace(row(lossy), counted=False).word == "valid"
+    uncounted = msgspec.structs.replace(row(lossy), counted=False)
+    assert (uncounted.word, uncounted.losses) == ("valid", "-")
 
 
 def test_junit_and_markdown_have_the_word(lossy: Run) -> None:

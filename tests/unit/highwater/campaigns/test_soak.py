@@ -6,6 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from highwater.api import JudgedRun
+from highwater.campaigns import soak_results
 from highwater.campaigns.soak_plan import SHARED, draw
 from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow, number_of
 from highwater.campaigns.soak_summary import exit_code, markdown
@@ -23,6 +25,7 @@ from highwater.nemesis.faults.registry import (
 )
 from highwater.runtime.cluster_pool import ClusterKey
 from highwater.runtime.preflight import check_plan
+from tests.browser.samples import SAMPLES
 
 ALL = tuple(CATALOGUE)
 
@@ -234,3 +237,15 @@ def test_a_brokers_words_are_no_markup_in_the_summary() -> None:
         [row(0, state="failed", problems=("<img src=x> | `rm`",))],
     )
     assert r"  - \<img src=x\> \| \`rm\`" in page
+
+
+@pytest.mark.parametrize("name", ["valid", "loss"])
+def test_the_command_of_a_run_needs_no_run_that_was_deleted(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that kept everything is deleted; another is replayed, whatever its path is."""
+    monkeypatch.setattr(soak_results, "whole_steps", lambda _: None)
+    soak, run = Soak(seed=7, kafkas=("4.3.1",)), SAMPLES[name]().write(tmp_path / "a store")
+    judged = JudgedRun(run=run, verdict=run.verdict(), report=run.report)
+    again = {"valid": soak.command(3), "loss": f"highwater replay '{run.path}'"}
+    assert SoakRow.of(soak, 3, judged).command == again[name]

@@ -27,7 +27,7 @@ from highwater.checkers.inspection.replica_files import (
 )
 from highwater.checkers.inspection.replica_findings import Facts
 from highwater.checkers.inspection.report_types import InspectedPartition, Inspection, worst
-from highwater.checkers.inspection.unrelated_logs import unrelated
+from highwater.checkers.inspection.unrelated_logs import placed, unrelated
 from highwater.checkers.spark.engine import Engine
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.wording import count
@@ -149,7 +149,9 @@ def _compare(
     """Compare the replicas of every part; those that turn out to be unrelated get other parts."""
     parts = _sides(evidence, facts)
     compared = comparisons(evidence, parts)
-    strangers = {} if related else unrelated(evidence, parts, compared)
+    strangers = {}
+    if not related:
+        strangers = unrelated(evidence, parts, compared) | placed(parts, compared)
     if not strangers:
         return evidence, compared
     part_of = dict(evidence.part_of)

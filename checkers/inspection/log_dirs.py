@@ -39,6 +39,7 @@ class LogDir:
         only: names of the replicas' folders that were asked for; empty: all.
         without: checkpoint files that are no evidence.
         cluster_id, directory_id: from meta.properties (KIP-858); None: it is not there.
+        placed: whether its broker is only its place among the folders: nothing says whose it is.
     """
 
     path: Path
@@ -48,6 +49,7 @@ class LogDir:
     without: frozenset[Path] = frozenset()
     cluster_id: str | None = None
     directory_id: str | None = None
+    placed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,9 @@ def log_dirs(given: Sequence[Path]) -> list[LogDir]:
             only=place.only,
             cluster_id=named.get("cluster.id"),
             directory_id=named.get("directory.id"),
+            placed=placed,
         )
-        for place, named, broker in zip(
+        for place, named, (broker, placed) in zip(
             log_dir_list, properties, _brokers(log_dir_list, properties), strict=True
         )
     ]
@@ -169,8 +172,13 @@ def _is_replica(folder: Path) -> bool:
     return any(map(of_replica, names)) and not any(map(_FILES.fullmatch, names))
 
 
-def _brokers(places: Sequence[_Place], properties: Sequence[Mapping[str, str]]) -> list[int]:
-    """Return an id for each log directory; two share one only if meta.properties says so."""
+def _brokers(
+    places: Sequence[_Place], properties: Sequence[Mapping[str, str]]
+) -> list[tuple[int, bool]]:
+    """Return an id for each log directory, and whether it is only its place among them.
+
+    Two share one only if meta.properties says so.
+    """
     identities = [_identity(named) for named in properties]
     named = [_named(place) for place in places]
     unknown = [name for identity, name in zip(identities, named, strict=True) if identity is None]
@@ -184,7 +192,11 @@ def _brokers(places: Sequence[_Place], properties: Sequence[Mapping[str, str]]) 
         if number not in known_identities
     )
     return [
-        identity if identity is not None else name if by_name and name is not None else next(free)
+        (identity, False)
+        if identity is not None
+        else (name, False)
+        if by_name and name is not None
+        else (next(free), True)
         for identity, name in zip(identities, named, strict=True)
     ]
 

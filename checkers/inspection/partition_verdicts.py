@@ -1,6 +1,7 @@
 """The verdict on a partition, with its reasons as sentences."""
 
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 
 from highwater.checkers.inspection.partition_comparison import Comparison
 from highwater.checkers.inspection.partition_groups import PartitionGroup
@@ -107,7 +108,10 @@ def _wrong(
     once = [
         side for side in states if all(reason.kind != "same-replica" for reason in side.findings)
     ]
-    if sum(replica.records > 0 for replica in once) > 1 and finding.kind != "another-log":
+    if sum(replica.records > 0 for replica in once) > 1 and finding.kind not in (
+        "another-log",
+        "no-broker",
+    ):
         others = "the others" if len(once) < len(states) else "what can be read"
         yield f"Of {others}, replicas hold the same record at every offset they share."
 
@@ -155,7 +159,9 @@ def _lag(states: Sequence[InspectedReplica]) -> str:
         for replica in states
         if replica.leo < end
     ]
-    return f"The longest log ends at {end}; {_joined(behind)}. What they share is the same."
+    shared = any(max(a.start, b.start) < min(a.leo, b.leo) for a, b in combinations(states, 2))
+    says = "What they share is the same." if shared else "No two of them have an offset in common."
+    return f"The longest log ends at {end}; {_joined(behind)}. {says}"
 
 
 def _agree(states: Sequence[InspectedReplica]) -> str:

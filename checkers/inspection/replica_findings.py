@@ -336,7 +336,8 @@ def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
             if broken:
                 continue
             number = counted(value - facts.leo, "committed record")
-            says = f"Its HW is {value}, but its log ends at {facts.leo}: {number} are not here."
+            says = f"Its HW is {value}, but its log ends at {facts.leo}: {number}"
+            says += f" {'is' if value == facts.leo + 1 else 'are'} not here."
             finding = replace(finding, says=says)  # noqa: PLW2901
         if broken:
             yield finding

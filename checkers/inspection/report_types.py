@@ -16,7 +16,13 @@ WORST_FIRST: Final[tuple[Verdict, ...]] = ("fork", "corrupt", "unknown", "lag", 
 UNTOLD: Final = frozenset(
     {
         *("unreadable", "zeros", "missing-segment", "no-folder", "same-replica", "another-log"),
-        *("topic-id", "hw-above-leo", "recovery-point-above-leo", "log-start-above-leo"),
+        *(
+            "no-broker",
+            "topic-id",
+            "hw-above-leo",
+            "recovery-point-above-leo",
+            "log-start-above-leo",
+        ),
         *("snapshot-above-leo", "epoch-list", "no-cleaner-checkpoint"),
         *("torn-segment", "overlap"),
     }

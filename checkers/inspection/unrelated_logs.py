@@ -3,7 +3,7 @@
 Releases before 2.8 write no topic id, and ``__cluster_metadata`` has one id in every cluster. Two
 replicas of one log begin with the same records, unless retention removed all that they shared: logs
 that differ at every offset that both hold show two topics of one name, or a fork that is older than
-either log. Which of these it is cannot be first_shared from them.
+either log. They do not show which of these it is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,6 +47,30 @@ def unrelated(
         sets = _sets(parts[part], rows)
         if len(sets) > 1:
             strangers_of[part] = sets, _doubt(sets, min(rows, key=lambda row: -row["shared"]))
+    return strangers_of
+
+
+def placed(
+    parts: Mapping[int, Sequence[Facts]], compared: Mapping[int, Comparison]
+) -> dict[int, tuple[list[list[Facts]], LogFinding]]:
+    """Return, by partition that differs, its replicas without those of unknown brokers, and these.
+
+    A broker truncates its log, so two copies of one replica may differ, and are no fork.
+    """
+    strangers_of = {}
+    for part, comparison in compared.items():
+        of_unknown = [side for side in parts[part] if side.replica.log_dir.placed]
+        if comparison.divergent and of_unknown:
+            rest = [side for side in parts[part] if not side.replica.log_dir.placed]
+            names = " and ".join(side.replica.log_dir.name for side in of_unknown)
+            says = (
+                f"Replicas hold different records at {counted(comparison.divergent, 'offset')}, the"
+                f" first {comparison.offsets[0][0]}, and no meta.properties says whose {names}"
+                f" {'is' if len(of_unknown) == 1 else 'are'}: an older copy of a replica may differ"
+                " from a newer one. Those are not compared."
+            )
+            sets = [*filter(None, [rest]), *([side] for side in of_unknown)]
+            strangers_of[part] = sets, LogFinding("no-broker", "error", says, None)
     return strangers_of
 
 

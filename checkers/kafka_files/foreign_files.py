@@ -1,13 +1,19 @@
 """Files in a segment's place that are no log of Kafka's, named by their first bytes."""
 
 import mmap
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from itertools import takewhile
 from typing import Final
 
-from highwater.checkers.kafka_files.framing import has_batch
+from highwater.checkers.kafka_files.framing import blank, has_batch
 from highwater.checkers.kafka_files.segment_files import Segment
 from highwater.harness.base.files import open_regular
 
 _OFFSET_BYTES: Final = 8
+_HEADER_BYTES: Final = 17
+"""The first bytes of a batch of any format, up to the one that says which format."""
+_WORDS_MIN: Final = 16
+"""So many characters at a file's beginning are no damage of a batch, whatever follows."""
 _HEAD_BYTES: Final = 1024
 _SHOWN_MAX: Final = 40
 _SIGNATURES: Final = (
@@ -35,8 +41,8 @@ def foreign_file(segment: Segment) -> str | None:
     """Return what the file in a segment's place is, if it is no log of Kafka's.
 
     A log begins with an offset that its segment can hold. Where that is broken, a batch behind it
-    shows that the file is a log, and damaged. Files that are empty, begin with zeros, or cannot be
-    read are left to ``reader``.
+    shows that the file is a log, and damaged, unless it begins with words. Files that are empty,
+    hold zeros alone, or cannot be read are left to ``reader``.
     """
     try:
         with open_regular(segment.path) as file:
@@ -53,33 +59,40 @@ def foreign_file(segment: Segment) -> str | None:
             )
             if words := named or _text(head):
                 return words
-            if len(head) < _OFFSET_BYTES or not any(head):
+            if len(head) < _OFFSET_BYTES:
                 return None
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            return None if has_batch(data, segment.base_offset) else _OTHER_BYTES
+            if blank(data, 0, file.fileno()) or has_batch(data, segment.base_offset):
+                return None
+            return _OTHER_BYTES
     except OSError:
         return None
 
 
 def _may_begin(head: bytes, segment: Segment) -> bool:
-    """Return whether a file begins with an offset of its segment."""
+    """Return whether a file begins with an offset of its segment, and not with zeros alone."""
     offset = int.from_bytes(head[:_OFFSET_BYTES], signed=True)
-    return len(head) >= _OFFSET_BYTES and segment.base_offset <= offset < segment.end
+    fits = segment.base_offset <= offset < segment.end
+    return len(head) >= _OFFSET_BYTES and fits and any(head[:_HEADER_BYTES])
 
 
 def _text(head: bytes) -> str | None:
-    """Return what a text is, with its beginning; None where the bytes are no text."""
+    """Return what a text is, with its beginning; None where the bytes begin with no text."""
+    encoding = "utf-16" if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig"
     try:
-        text = head.decode("utf-8-sig")
+        text, whole = head.decode(encoding), True
     except UnicodeDecodeError as error:
-        if len(head) < _HEAD_BYTES or error.start < len(head) - 3:
-            return None
-        text = head[: error.start].decode()
-    if not text or not all(char.isprintable() or char in "\t\n\r\f" for char in text):
+        text = head[: error.start].decode(encoding)
+        whole = len(head) == _HEAD_BYTES and error.start >= len(head) - 3  # cut in a character
+    words = "".join(takewhile(lambda char: char.isprintable() or char in "\t\n\r\f", text))
+    if not words or (len(words) < _WORDS_MIN and not (whole and words == text)):
         return None
-    start = text.lstrip().lower()
+    start = words.lstrip().lower()
     html = start.startswith(("<!doctype html", "<html", "<head"))
     kind = "an HTML page" if html else "XML" if start.startswith("<?xml") else "text"
-    beginning = " ".join(text.split())
+    kind += " in UTF-16" if encoding == "utf-16" else ""
+    beginning = " ".join(words.split())
     more = "…" if len(beginning) > _SHOWN_MAX else ""
+    if not beginning:
+        return f"{kind} without a word"
     return f'{kind} that begins with "{beginning[:_SHOWN_MAX]}{more}"'

@@ -124,7 +124,7 @@ def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
         floor: the least offset allowed.
     """
     left = len(data) - at
-    if _blank(data, at, file):
+    if blank(data, at, file):
         return Damage(kind="zeros", position=at, error=f"{left} preallocated bytes are unused")
     if left < _FRAME.size:
         return Damage(
@@ -153,7 +153,7 @@ def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
     return Damage(kind="corrupt", position=at, error=error, base_offset=offset, crc_ok=False)
 
 
-def _blank(data: memoryview, at: int, file: int | None) -> bool:
+def blank(data: memoryview, at: int, file: int | None) -> bool:
     """Return whether all bytes from ``at`` on are zeros; holes of a sparse file are skipped."""
     while at < len(data):
         if file is not None:

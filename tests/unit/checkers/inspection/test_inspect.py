@@ -500,6 +500,39 @@ CASES = {
         verdict="unknown",
         kinds={1: ("unreadable",)},
     ),
+    "words-and-a-log": Case(  # a saved response, an archive of cpio
+        logs=(b"HTTP/1.1 200 OK\r\nAge: 9\r\n\r\n" + SIX, SIX),
+        verdict="unknown",
+        says='is no log of Kafka\'s but text that begins with "HTTP/1.1 200 OK Age: 9"',
+        kinds={1: ("unreadable",)},
+    ),
+    "words-in-utf-16": Case(
+        logs=("Zugriff verweigert".encode("utf-16"), SIX),
+        verdict="unknown",
+        says='text in UTF-16 that begins with "Zugriff verweigert"',
+        kinds={1: ("unreadable",)},
+    ),
+    "words-in-latin-1": Case(
+        logs=("Die Kopie schlug fehl für orders".encode("latin-1"), SIX),
+        verdict="unknown",
+        says='text that begins with "Die Kopie schlug fehl f"',
+        kinds={1: ("unreadable",)},
+    ),
+    "zeros-and-other-bytes": Case(  # an image of a disk
+        logs=(bytes(5000) + bytes(range(1, 256)) * 9, SIX),
+        verdict="unknown",
+        says="bytes in which no batch begins",
+        kinds={1: ("unreadable",)},
+    ),
+    "zeros-and-a-log": Case(
+        logs=(bytes(SIZE) + SIX[SIZE:], SIX), verdict="corrupt", kinds={1: ("corrupt",)}
+    ),
+    "nothing-shared": Case(
+        logs=(((9, plain("xyz", base=9)),), SIX),
+        verdict="lag",
+        says="broker 2 ends at 6, 6 behind. No two of them have an offset in common.",
+        files=lambda broker, name: broker.epochs(name, (0, 9)) if broker.broker == 1 else None,
+    ),
     "begins-well-and-goes-bad": Case(
         logs=(SIX[: 2 * SIZE] + POINTER, SIX), verdict="corrupt", kinds={1: ("corrupt",)}
     ),
@@ -670,6 +703,36 @@ def test_a_cleaners_word_may_be_older_than_its_log(tmp_path: Path, spark: SparkS
     verdicts = {"tombstone": "unknown", "value": "corrupt", "never": "corrupt"}
     assert {topic: each.verdict for topic, each in found.items()} == verdicts
     assert "which would say so, is older." in found["tombstone"].says
+
+
+@pytest.mark.parametrize(
+    ("named", "names", "verdict"),
+    [
+        ((True, True, True), ("b1", "b2", "b1-old"), "unknown"),
+        ((True, True, False), ("b1", "b2", "b1-old"), "unknown"),
+        ((True, False, False), ("b1", "old/b1", "b2"), "unknown"),
+        ((False, False, False), ("data", "data-old", "other"), "unknown"),
+        ((False, False, False), ("b1", "b2", "b3"), "fork"),
+        ((True, True, False), ("b1", "b2", "b3"), "fork"),
+    ],
+)
+def test_without_a_broker_an_old_copy_is_no_fork(
+    named: tuple[bool, ...],
+    names: tuple[str, ...],
+    verdict: str,
+    tmp_path: Path,
+    spark: SparkSession,
+) -> None:
+    """An old copy, which its broker truncated later, beside today's; meta.properties left out."""
+    for name, has_properties in zip(names, named, strict=True):
+        broker = Broker(tmp_path / name, 2 if name.startswith("b2") else 1)
+        broker.log("events-0", plain("abx" if "old" in name or name == "b3" else "abcd"))
+        if has_properties:
+            broker.meta()
+    (partition,) = inspect([tmp_path], spark).partitions
+    assert partition.verdict == verdict, partition.says
+    if named[0] and not named[2]:
+        assert (verdict == "unknown") == ("no meta.properties says whose" in partition.says)
 
 
 def test_only_internal_topics_is_told(tmp_path: Path, spark: SparkSession) -> None:

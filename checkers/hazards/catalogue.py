@@ -351,8 +351,8 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --story late-answer",
         played_on="3.9.0",
-        source="AbstractFetcherThread.processFetchRequest of 2.8.0 and 3.9.0, and in the jars of"
-        " 3.9.1, 4.0.0 and 4.0.1",
+        source="AbstractFetcherThread (isTruncationOnFetchSupported), in 2.8.0 and not in 2.7.2;"
+        " its processFetchRequest of 3.9.0, and in the jars of 3.9.1, 4.0.0 and 4.0.1",
     ),
     Hazard(
         id="acks-1",
@@ -406,6 +406,7 @@ _ENTRIES: Final = (
         cost="While only one replica is in sync, producers with acks=all are refused.",
         evidence="story",
         command="highwater run --kafka {kafka} --min-isr 1 --story power-failure",
+        source="LeaderEpochFileCache, in 0.11.0.0 and not in 0.10.2.2, which loses by KIP-101",
     ),
     Hazard(
         id="no-elr-before-4.0",
@@ -544,7 +545,9 @@ _ENTRIES: Final = (
         evidence="story",
         command="highwater run --kafka {kafka} --story replaced-disk",
         played_on="3.4.1",
-        source="ReplicationControlManager.ineligibleReplicasForIsr, of 3.4.1 and 3.5.0",
+        source="AlterIsrManager, in 2.7.0 and not in 2.6.3;"
+        " ReplicationControlManager.ineligibleReplicasForIsr, in 3.3.0 and not in 3.2.3, which"
+        " checks the broker's epoch in 3.5.0 and not in 3.4.1",
     ),
     Hazard(
         id="KAFKA-15221",
@@ -567,7 +570,7 @@ _ENTRIES: Final = (
         evidence="source",
         command="highwater run --kafka 3.4.1 --story replaced-disk",
         played_on="3.4.1",
-        source="Replica.updateFetchState of 3.6.2, updateFetchStateOrThrow of 3.7.0",
+        source="Replica.updateFetchState of 3.5.2 and 3.6.2, updateFetchStateOrThrow of 3.7.0",
     ),
     Hazard(
         id="KAFKA-20732",
@@ -754,7 +757,8 @@ _ENTRIES: Final = (
         cost="An upgrade of the clients; brokers are not concerned.",
         evidence="story",
         command="highwater run --kafka {kafka} --story wrong-topic --client java:3.9.0",
-        source="ProducerBatch.setInflight, in the jars of 3.9.2, 4.0.2 and 4.1.2, and not in 3.9.1,"
+        source="Sender (getExpiredInflightBatches), in 2.1.0 and not in 2.0.1;"
+        " ProducerBatch.setInflight, in the jars of 3.9.2, 4.0.2 and 4.1.2, and not in 3.9.1,"
         " 4.0.1 and 4.1.1",
     ),
     Hazard(

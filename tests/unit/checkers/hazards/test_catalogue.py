@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from highwater.checkers.hazards.catalogue import BY_ID, HAZARDS, find_hazard
+from highwater.checkers.hazards.conditions import AnyOf, JavaProducers, Releases
 from highwater.checkers.hazards.evaluate import command, evaluate
 from highwater.checkers.model.protocol.rules_by_release import Rules, rules_of
 from highwater.harness.base.errors import UsageError
@@ -50,6 +51,20 @@ def losing(facts_of: object, acks: Acks = "all", *names: str) -> set[str]:
         for advice in evaluate(facts_of, {"acks": acks, "power": "separate"})  # type: ignore[arg-type]
         if advice.status == "can lose" and (not names or advice.hazard.id in names)
     }
+
+
+def bounded(condition: object) -> bool:
+    """Whether a condition, or one that it consists of, begins or ends with a release."""
+    if isinstance(condition, AnyOf):
+        return any(bounded(part) for every in condition.alternatives for part in every)
+    return isinstance(condition, Releases | JavaProducers)
+
+
+def test_each_bound_of_releases_names_kafkas_source() -> None:
+    without = {
+        each.id for each in HAZARDS if any(map(bounded, each.conditions)) and not each.source
+    }
+    assert not without
 
 
 def test_a_release_has_the_hazards_of_its_rules() -> None:

@@ -104,14 +104,16 @@ def put_key(text: Bytes, at: int, row: Rows) -> int:
 def put_record(text: Bytes, at: int, row: Rows) -> int:
     """Note ``[offset value]``, or a value alone, that comes next; returns where it ends.
 
-    A value that is ``nil`` is no record: the row has none.
+    A value that is ``nil`` is no record: the row has none. Kafka's clients give -1 for an offset
+    that they do not know, as with acks=0.
     """
     at = within(text, at)
     end = form_end(text, at)
     if text[at] == _VECTOR:
         at = within(text, at + 1)
         offset_end = form_end(text, at)
-        row[OFFSET] = number(text, at, offset_end)
+        offset = number(text, at, offset_end)
+        row[OFFSET] = offset if offset >= 0 else NONE
         at = within(text, offset_end)
     record_end = form_end(text, at)
     if not is_nil(text, at, record_end):

@@ -155,8 +155,8 @@ class History:
             clock.set(ops)
             invoked, lone = pairs.add(ops)
             yield self._filled(ops, rows, invoked, read.untold)
-            yield self._unanswered(lone)
-        yield self._unanswered(pairs.waiting)
+            yield self._unanswered(lone, read.untold)
+        yield self._unanswered(pairs.waiting, read.untold)
 
     def _scanned(self, read: Read) -> Iterator[tuple[Numbers, Numbers]]:
         """Yield the whole file, a batch at a time."""
@@ -207,6 +207,7 @@ class History:
         """
         ended = (ops[:, o.TYPE] != o.INVOKE) & (ops[:, o.PROCESS] != NONE)
         short = np.flatnonzero(ended & (invoked[:, o.SENDS] > ops[:, o.SENDS]))
+        short = np.union1d(short, self._of_another_form(ops, rows, invoked))
         if len(short):
             requests = self._unanswered(invoked[short]).rows
             rows = with_records(self._bytes, rows, requests, short)
@@ -216,12 +217,43 @@ class History:
         guessed = ended & ~has_request & (ops[:, o.NILS] > 0)
         ops[:, o.UNSENT] += guessed & np.isin(ops[:, o.F], (o.SEND, o.TXN))
         ops[:, o.UNTOLD] += guessed & np.isin(ops[:, o.F], (o.READ, o.TXN))
+        for place in np.flatnonzero(ended & (ops[:, o.F] == o.OTHER)):
+            ops[place, o.UNSENT] += self._has(b":send", ops[place], invoked[place])
+            ops[place, o.UNTOLD] += self._has(b":poll", ops[place], invoked[place])
         batch = _completed(OperationBatch(ops, rows, invoked[:, o.TIME]))
         untold.note(batch)
         return batch
 
-    def _unanswered(self, invocations: Numbers) -> OperationBatch:
-        """Return operations that were never completed, with the records to send."""
+    def _of_another_form(self, ops: Numbers, rows: Numbers, invoked: Numbers) -> Numbers:
+        """Return the operations that ended well with a send that is not as it was asked for."""
+        sends = rows[(rows[:, s.KIND] == o.SEND) & (rows[:, s.OFFSET] == NONE)]
+        of_ops = sends[:, s.OP]
+        sends = sends[(ops[of_ops, o.TYPE] == o.OK) & (invoked[of_ops, o.SENDS] > 0)]
+        places = set()
+        for op, begin, end in sends[:, (s.OP, s.KEY_AT, s.RECORD_END)].tolist():
+            moved = int(invoked[op, o.VALUE_AT] - ops[op, o.VALUE_AT])
+            if self._text[begin:end] != self._text[begin + moved : end + moved]:
+                places.add(op)
+        return np.array(sorted(places), np.int64)
+
+    def _has(self, word: bytes, *ops: Numbers) -> bool:
+        """Return whether a word is in the values of some operations."""
+        spans = [(op[o.VALUE_AT], op[o.STOP]) for op in ops if op[o.VALUE_AT] != NONE]
+        return any(word in self._text[start:stop] for start, stop in spans)
+
+    def _unanswered(self, invocations: Numbers, untold: Untold | None = None) -> OperationBatch:
+        """Return operations that were never completed, with the records to send.
+
+        Args:
+            invocations: rows of operations.
+            untold: collects those without all that they were to send.
+        """
+        if untold is not None:
+            sending = np.isin(invocations[:, o.F], (o.SEND, o.TXN))
+            unsent = (invocations[:, o.UNSENT] > 0) | (sending & (invocations[:, o.NILS] > 0))
+            for other in np.flatnonzero(invocations[:, o.F] == o.OTHER):
+                unsent[other] = self._has(b":send", invocations[other])
+            untold.sends += invocations[unsent, o.TIME].tolist()
         blocks = [np.empty((0, s.COLUMNS), np.int64)]
         op_row, rows = np.empty((1, o.OP_COLUMNS), np.int64), np.empty((16, s.COLUMNS), np.int64)
         for place, start in enumerate(invocations[:, o.START].tolist()):

@@ -106,6 +106,8 @@ class Pairs:
 def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers) -> Numbers:
     """Return rows with all sends of their operations' requests, those that are not there as well.
 
+    A send without an offset that was not asked for is a result of another form, and no record.
+
     Args:
         text: the whole file.
         rows: the columns of ``scanner.OP …``.
@@ -118,7 +120,8 @@ def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers)
     told_sends = {_record(text, row): row for row in rows[of_sends]}
     # In the order of the request: that of the operation's own sends.
     sends = [told_sends.pop(_record(text, row), row) for row in requests]
-    rows = np.concatenate([*(row[None] for row in [*sends, *told_sends.values()]), rows[~of_sends]])
+    sends += [row for row in told_sends.values() if row[s.OFFSET] != NONE]
+    rows = np.concatenate([*(row[None] for row in sends), rows[~of_sends]])
     return rows[np.argsort(rows[:, s.OP], kind="stable")]
 
 

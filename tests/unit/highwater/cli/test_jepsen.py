@@ -234,3 +234,46 @@ def test_a_record_may_be_of_a_send_that_does_not_say_what(history: Path) -> None
     assert (code, kinds) == (3, [])
     assert any("sent without a list of the records" in reason for reason in reasons)
     assert verdict(history, alone.replace(told, "[]") + READ_ON + OTHER)[1] == ["phantom"]
+
+
+WHOLE: Final = POLLED.replace("{}", "{3 [[0 1]]}")
+ASKED: Final = ACKNOWLEDGED.replace(":ok", ":invoke").replace("[0 1]", "1")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("sent", ["{:offset 0 :value 1}", "0", ":ack", "[-1 1]", "[0 nil]"])
+def test_a_send_whose_result_has_another_form_is_what_was_asked_for(
+    history: Path, sent: str
+) -> None:
+    found, kinds, reasons = verdict(history, ASKED + ACKNOWLEDGED.replace("[0 1]", sent) + WHOLE)
+    assert (found, kinds) == (3, [])
+    assert "did not give the offsets of all records" in reasons[0]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "{:process 5, :type :invoke, :f :send, :value nil}",
+        "{:process 5, :type :invoke, :f :txn, :value [[:poll] nil]}",
+        "{:process 5, :type :info, :f :crash, :value [[:send 3 2]]}",
+        "{:process 5, :type :invoke, :f :batch, :value [[:send 3 2]]}",
+    ],
+)
+def test_what_may_have_been_sent_is_no_phantom(history: Path, operation: str) -> None:
+    read = POLLED.replace("{}", "{3 [[0 1] [1 2]]}")
+    text = f"{ASKED}{ACKNOWLEDGED}{operation}\n{read}"
+    found, kinds, reasons = verdict(history, text)
+    assert (found, kinds) == (3, [])
+    assert "sent without a list of the records" in reasons[0]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_an_operation_of_another_name_that_polls_may_have_read_all(history: Path) -> None:
+    text = ASKED + ACKNOWLEDGED + WHOLE.replace(":f :poll", ":f :final-poll") + POLLED
+    assert verdict(history, text)[:2] == (3, [])
+    crash = "{:process 1, :type :info, :f :crash, :value nil}\n"
+    assert verdict(history, ASKED + ACKNOWLEDGED + crash + WHOLE)[:2] == (0, [])

@@ -27,6 +27,7 @@ from highwater.checkers.kafka_files.segment_files import Segment, inside, limite
 from highwater.checkers.kafka_files.whole_copies import (
     gap,
     incomplete,
+    incomplete_segment,
     metadata_segments,
     missing_begin,
     missing_end,
@@ -242,6 +243,7 @@ def stage(case: RunFiles, folder: Path) -> None:
             _stage_table(case, name, folder / f"{name.replace('/', '-')}.parquet")
     _merge_log_dirs(case, folder / "replicas")
     _stage_replicas(case)
+    _stage_remote_tier(case)
     _stage_metadata_logs(case)
 
 
@@ -383,6 +385,22 @@ def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], in
     broker = folder.parent.name
     reached[f"the last answer of broker {broker}"] = answered.get((broker, folder.name), 0)
     return missing_end(folder, segments, reached)
+
+
+def _stage_remote_tier(case: RunFiles) -> None:
+    """Leave out segments of the remote tier that are no whole copies, as ``_missing``."""
+    if case.listed or not case.plan.tiered or isinstance(case.run, RemoteRun):
+        return
+    unread = {segment.path: incomplete_segment(segment) for segment in case.remote_segments}
+    if not case.run.remote_tier.is_dir() and any(
+        segments[0].base_offset for folder in case.replicas if (segments := limited(inside(folder)))
+    ):
+        unread[str(case.run.remote_tier)] = "is missing: the oldest records were not compared"
+    case.unread += [
+        UnusedFile(path=Path(path).relative_to(case.run.path).as_posix(), why=why)
+        for path, why in unread.items()
+        if why
+    ]
 
 
 def _answered(case: RunFiles) -> dict[tuple[str, str], int]:

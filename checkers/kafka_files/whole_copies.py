@@ -53,6 +53,19 @@ def incomplete(folder: Path, segments: Sequence[Segment]) -> str:
     return ""
 
 
+def incomplete_segment(segment: Segment) -> str:
+    """Return why a file in the remote tier is no whole copy of a segment; empty where it may be.
+
+    A segment is copied there when the next one has begun, so it has a batch.
+    """
+    if what := foreign_file(segment):
+        return f"is no log of Kafka's but {what}"
+    end, torn = next_offset(segment)
+    if torn:
+        return "is cut off: it ends within a batch"
+    return "holds no batch" if end == segment.base_offset else ""
+
+
 def gap(segments: Sequence[Segment], *, compacted: bool = False) -> str:
     """Return which offsets lie between a log's segments; empty where none do.
 

@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ from highwater.checkers.kafka_files.checkpoints import LEADER_EPOCH, LOG_START, 
 from highwater.harness.runs.history import QUORUM_TABLE
 from highwater.harness.runs.plan import Topic
 from highwater.harness.runs.store import Run
+from tests.histories.remote_tier import run_with
 from tests.support import run_builder
 from tests.support.metadata_logs import log, nothing, partition, setting, topic, write
 from tests.support.run_builder import RunBuilder
@@ -230,3 +232,39 @@ def test_a_log_that_was_truncated_for_good_is_a_loss(tmp_path: Path, spark: Spar
         made.checkpoint(broker, {0: len(names)})
     (verdict,) = judge([run], spark)
     assert (verdict.verdict, [each.kind for each in verdict.anomalies]) == ("invalid", ["missing"])
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 7)
+
+
+def foreign(path: Path) -> None:
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+
+
+def tier_left_out(path: Path) -> None:
+    """Without the remote tier, and with disks that begin where local retention left them."""
+    shutil.rmtree(path.parents[1])
+    for log_file in (path.parents[2] / "replicas").glob("*/*/*.log"):
+        log_file.rename(log_file.with_name(f"{2:020d}.log"))
+
+
+@pytest.mark.parametrize("spoil_it", [cut, foreign, lambda path: os.truncate(path, 0)])
+def test_a_remote_tier_that_was_not_copied_whole_accuses_nobody(
+    spoil_it: Callable[[Path], None], tmp_path: Path, spark: SparkSession
+) -> None:
+    records = [(number, 0, f"m{number}") for number in range(4)]
+    run = run_with(tmp_path / "run", records[:2], records[2:3])
+    spoil_it(next(run.remote_tier.glob("*/*.log")))
+    (verdict,) = judge([run], spark)
+    assert (verdict.verdict, verdict.anomalies) == ("unknown", ())
+    assert any("-tier" in reason for reason in verdict.reasons), verdict.reasons
+
+
+def test_a_remote_tier_that_is_not_there_is_missing(tmp_path: Path, spark: SparkSession) -> None:
+    records = [(number, 0, f"m{number}") for number in range(4)]
+    run = run_with(tmp_path / "run", records[:2], local_from=2)
+    tier_left_out(next(run.remote_tier.glob("*/*.log")))
+    (verdict,) = judge([run], spark)
+    assert (verdict.verdict, verdict.anomalies) == ("unknown", ())
+    assert any("is missing: the oldest records" in reason for reason in verdict.reasons)

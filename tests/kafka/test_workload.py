@@ -1,15 +1,15 @@
 """The clients against real brokers: every acks, a frozen and a killed leader, the final read."""
 
 import contextlib
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.local.driver import open_cluster
+from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.history import read_stream
 from highwater.harness.runs.plan import Acks, Plan, Topic
@@ -50,18 +50,26 @@ def operations(run: Run) -> list[Row]:
     return [row for batch in read_stream(run.stream("history/ops")) for row in batch.to_pylist()]
 
 
-def await_true(recorder: Recorder, what: str, holds: Callable[[], bool], limit_s: float) -> None:
-    deadline = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < deadline, f"{what}: not within {limit_s:g} s"
-        recorder.failed.wait(0.02)
+def await_acknowledged(workload: RunningWorkload, count: int) -> None:
+    """Wait until so many records are acknowledged."""
+    await_condition(
+        workload.counts,
+        lambda counts: counts.ok >= count,
+        what=f"{count} acknowledged records",
+        limit_s=60,
+    )
 
 
-def await_whole(cluster: RealCluster, recorder: Recorder) -> None:
+def await_whole(cluster: RealCluster) -> None:
     """Wait until every broker has a session again, for the sake of the next test."""
     everyone = frozenset(cluster.brokers)
     with contextlib.closing(cluster.probe()) as probe:
-        await_true(recorder, "all brokers live", lambda: probe.live_brokers() == everyone, 60)
+        await_condition(
+            probe.live_brokers,
+            lambda live: live == everyone,
+            what="all brokers to be live",
+            limit_s=60,
+        )
 
 
 def is_fully_read(sent: list[Row], read: list[Row]) -> None:
@@ -93,7 +101,7 @@ def test_the_books_balance_when_nothing_breaks(
         Recorder(run, Clock()) as recorder,
         RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
     ):
-        await_true(recorder, "600 records are acknowledged", lambda: w.counts().ok >= 600, 60)
+        await_acknowledged(w, 600)
         w.check()
         w.stop()
         sent = w.counts().sent
@@ -128,7 +136,7 @@ def test_every_consumer_reads_every_partition(cluster: RealCluster, tmp_path: Pa
         Recorder(run, Clock()) as recorder,
         RunningWorkload(made, cluster.bootstrap, recorder, run),
     ):
-        await_true(recorder, "every consumer reads", lambda: seen() == wanted, 60)
+        await_condition(seen, wanted.__eq__, what="every consumer to read", limit_s=60)
     first = {
         (row["process"], row["partition"]): row["offset"]
         for row in reversed(operations(run)) if row["kind"] == "read"
@@ -145,7 +153,7 @@ def test_idempotent_producers_are_recorded_alike(cluster: RealCluster, tmp_path:
         Recorder(run, Clock()) as recorder,
         RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
     ):
-        await_true(recorder, "600 records are acknowledged", lambda: w.counts().ok >= 600, 60)
+        await_acknowledged(w, 600)
         w.stop()
         reads = w.final_read(limit_s=60)
     assert all(read.complete for read in reads)
@@ -197,7 +205,7 @@ def test_a_frozen_leader_leaves_the_client_without_an_answer(
             assert (patient.outcome, patient.error) == ("info", "_MSG_TIMED_OUT")
         finally:
             cluster.brokers[1].resume()
-            await_whole(cluster, recorder)
+            await_whole(cluster)
     found = {row["value"]: (row["outcome"], row["error"]) for row in operations(run)}
     assert found == {
         "before": ("ok", None),
@@ -213,18 +221,20 @@ def test_the_clients_outlive_the_death_of_a_leader(cluster: RealCluster, tmp_pat
         Recorder(run, Clock()) as recorder,
         RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
     ):
-        await_true(recorder, "records are acknowledged", lambda: w.counts().ok >= 100, 60)
+        await_acknowledged(w, 100)
         cluster.brokers[2].kill()
         before = w.counts().ok
         with contextlib.closing(cluster.probe()) as probe:
-            await_true(
-                recorder, "another broker leads",
-                lambda: probe.partition("killed", 1).leader not in {2, -1}, 60,
-            )  # fmt: skip
+            await_condition(
+                lambda: probe.partition("killed", 1).leader,
+                lambda leader: leader not in {2, -1},
+                what="another broker to lead",
+                limit_s=60,
+            )
         led = recorder.clock()
-        await_true(recorder, "acks go on", lambda: w.counts().ok >= before + 300, 60)
+        await_acknowledged(w, before + 300)
         cluster.brokers[2].start()
-        await_whole(cluster, recorder)
+        await_whole(cluster)
         w.check()
         w.stop()
         sent = w.counts().sent
@@ -266,6 +276,6 @@ def test_nothing_reaches_the_terminal(
     run = Run(tmp_path)
     nowhere = f"127.0.0.1:9,{cluster.bootstrap}"
     with Recorder(run, Clock()) as recorder, RunningWorkload(made, nowhere, recorder, run) as w:
-        await_true(recorder, "records are acknowledged", lambda: w.counts().ok >= 50, 60)
+        await_acknowledged(w, 50)
     assert capfd.readouterr() == ("", "")
     assert "127.0.0.1:9" in (run.logs / "clients.log").read_text()

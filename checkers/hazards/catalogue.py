@@ -844,6 +844,7 @@ _ENTRIES: Final = (
         cost="A reassignment of its partitions; no transaction while one replica is in sync.",
         evidence="source",
         command=f"{_ALONE} --transactions",
+        source="Topic (__transaction_state), in 0.11.0.0 and not in 0.10.2.2",
     ),
     Hazard(
         id="own-share-state",
@@ -860,6 +861,7 @@ _ENTRIES: Final = (
         cost="A reassignment of its partitions; no acknowledgement while one replica is in sync.",
         evidence="source",
         command=f"{_ALONE} --share 2",
+        source="BrokerServer of 3.9.0, without a ShareCoordinatorService",
     ),
     Hazard(
         id="own-remote-tier",
@@ -880,6 +882,7 @@ _ENTRIES: Final = (
         evidence="source",
         command=f"{_ALONE} --tiered",
         played_from=(3, 6),
+        source="UnifiedLog.localRetentionMs, in 3.6.0 and not in 3.5.2",
     ),
     Hazard(
         id="power-of-all",

@@ -5,11 +5,13 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from itertools import takewhile
 from typing import Final
 
-from highwater.checkers.kafka_files.framing import blank, has_batch
+from highwater.checkers.kafka_files.framing import blank, frames, has_batch
 from highwater.checkers.kafka_files.segment_files import Segment
 from highwater.harness.base.files import open_regular
 
 _OFFSET_BYTES: Final = 8
+_BATCHES_MIN: Final = 2
+"""In so many batches not every offset is damaged."""
 _HEADER_BYTES: Final = 17
 """The first bytes of a batch of any format, up to the one that says which format."""
 _WORDS_MIN: Final = 16
@@ -62,8 +64,9 @@ def foreign_file(segment: Segment) -> str | None:
             if len(head) < _OFFSET_BYTES:
                 return None
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            if blank(data, 0, file.fileno()) or has_batch(data, segment.base_offset):
-                return None
+            other = _of_another_segment(data, segment.base_offset)
+            if other or blank(data, 0, file.fileno()) or has_batch(data, segment.base_offset):
+                return other
             return _OTHER_BYTES
     except OSError:
         return None
@@ -74,6 +77,21 @@ def _may_begin(head: bytes, segment: Segment) -> bool:
     offset = int.from_bytes(head[:_OFFSET_BYTES], signed=True)
     fits = segment.base_offset <= offset < segment.end
     return len(head) >= _OFFSET_BYTES and fits and any(head[:_HEADER_BYTES])
+
+
+def _of_another_segment(data: memoryview, base: int) -> str | None:
+    """Return what a log is that ends before its segment begins: a copy under a wrong name."""
+    chunks = list(frames(data, 0, len(data), base))
+    batches = [chunk for chunk in chunks if not isinstance(chunk, int)]
+    if len(batches) < len(chunks) or sum(len(chunk.positions) for chunk in batches) < _BATCHES_MIN:
+        return None
+    ends = (0, int(batches[-1].positions[-1]))
+    first, last = (int.from_bytes(data[at : at + _OFFSET_BYTES]) for at in ends)
+    return (
+        f"the log of another segment, of offsets {first} to {last}"
+        if first <= last < base
+        else None
+    )
 
 
 def _text(head: bytes) -> str | None:

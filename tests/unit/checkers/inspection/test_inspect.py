@@ -524,6 +524,12 @@ CASES = {
         says="bytes in which no batch begins",
         kinds={1: ("unreadable",)},
     ),
+    "another-segment": Case(  # a copy under a wrong name
+        logs=(((0, SIX[: 2 * SIZE]), (2, SIX[: 2 * SIZE]), (4, SIX[4 * SIZE :])), SIX),
+        verdict="unknown",
+        says=f"{2:020d}.log is no log of Kafka's but the log of another segment, of offsets 0 to 1",
+        kinds={1: ("unreadable",)},
+    ),
     "zeros-and-a-log": Case(
         logs=(bytes(SIZE) + SIX[SIZE:], SIX), verdict="corrupt", kinds={1: ("corrupt",)}
     ),

@@ -78,7 +78,9 @@ def _lane(lane: Lane, top: float, anomaly: Anomaly) -> Markup:
     return tag(
         "g",
         rect(0, top - 6, LABEL - 12, HEIGHT + 12, "acted") if lane.acted else "",
-        tag("circle", tag("title", title), cx=12.0, cy=top + 8, r=4.0, class_=dot),
+        ""
+        if lane.in_isr is None
+        else tag("circle", tag("title", title), cx=12.0, cy=top + 8, r=4.0, class_=dot),
         text(22, top + 12, lane.called, "who"),
         text(8, top + 28, lane.role, _role(lane)),
         *cells,

@@ -115,6 +115,15 @@ def drawings(run: Run, *, sends: bool = True) -> list[list[Lane]]:
     ]
 
 
+def test_no_replica_is_drawn_outside_of_an_isr_that_was_not_observed(tmp_path: Path) -> None:
+    run = SAMPLES["loss"]().write(tmp_path)
+    anomaly = run.verdict().anomalies[0]
+    for taken, shown in ((Observation.WIRE, True), (Observation.LEADERSHIPS, False)):
+        take_away(run, taken)
+        drawn = [frame(each, anomaly, "x") for each in frames(anomaly, gather(run), {})]
+        assert any("in the ISR" in each for each in drawn) is shown, taken
+
+
 def test_roles_follow_the_controller_even_onto_a_dead_broker(tmp_path: Path) -> None:
     _, shown = told("loss", tmp_path)
     assert [lane.role for lane in shown[0].lanes] == ["leader, epoch 0", "follower", "follower"]

@@ -24,6 +24,14 @@ _OFF_MOST: Final = 0.08
 """How far a gap may be from a multiple of the interval, as a share of it: by chance alone one of
 six gaps is as near."""
 
+_DEFAULT_S: Final = 5.0
+"""``auto.commit.interval.ms`` of every client, unless it is set."""
+
+_LATE_LEAST: Final = 8
+_LATE_MOST: Final = 1.3
+"""So much of it may pass where a busy program polls late: kafka-python's and Java's clients commit
+in a poll."""
+
 _FEW: Final = 0.05
 _STEADY: Final = 0.8
 _CLOSING_NS: Final = 2_000_000_000
@@ -105,7 +113,7 @@ class Habits:
 def interval_s(gaps_s: Sequence[float]) -> float | None:
     """Return the interval of which nearly all gaps are a multiple, in seconds; None: of none.
 
-    A timer leaves a commit out where the position has not moved.
+    A timer leaves a commit out where the position has not moved; the default one may come late.
     """
     gaps = np.array([gap for gap in gaps_s if gap >= _LEAST_GAP_S])
     if len(gaps) < _LEAST_GAPS:
@@ -114,7 +122,9 @@ def interval_s(gaps_s: Sequence[float]) -> float | None:
         near = np.abs(gaps / interval - np.maximum(1, (gaps / interval).round())) <= _OFF_MOST
         if near.mean() >= _STEADY:
             return float(np.median(gaps[near] / (gaps[near] / interval).round()))
-    return None
+    late = (gaps >= (1 - _OFF_MOST) * _DEFAULT_S) & (gaps <= _LATE_MOST * _DEFAULT_S)
+    steady = len(gaps) >= _LATE_LEAST and late.mean() >= _STEADY
+    return float(np.median(gaps[late])) if steady else None
 
 
 def fenced_alive(

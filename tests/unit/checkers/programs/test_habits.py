@@ -53,6 +53,9 @@ def of(case: RunFiles) -> tuple[ProgramFacts, OutputLog, Habits]:
         ([1.0, 1.0, 1.0, 1.0], None),  # too few
         ([0.61, 0.83, 1.27, 0.55, 1.94, 0.7, 1.1], None),
         ([0.05] * 9, None),  # no timer is as quick
+        ([3.69, 4.93, 5.0, 5.28, 5.6, 5.69, 5.8, 5.84, 5.94, 6.0, 6.39, 7.28], 5.75),  # late polls
+        ([3.69, 5.0, 5.28, 5.6, 5.94, 6.39, 7.28], None),  # too few
+        ([3.0, 4.0, 5.0, 5.4, 5.9, 6.3, 7.1, 8.2, 9.1, 2.2], None),
     ],
 )
 def test_an_interval(gaps: list[float], interval: float | None) -> None:

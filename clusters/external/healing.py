@@ -8,6 +8,7 @@ import operator
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -225,11 +226,16 @@ def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> 
 def _recover(journal: Journal, say: Say, healer: ClusterHealer) -> None:
     entry = journal.entry
     failed: list[str] = []
-    for damaged in entry.wounds.values():
-        with _noting(failed):
-            healer.heal(damaged.broker, damaged.cures)
-            journal.record_healed(damaged.broker)
-            say(f"broker {damaged.broker} is healed")
+    # Side by side: a combined node of KRaft comes up only with a quorum of the others.
+    with ThreadPoolExecutor(max(1, len(entry.wounds)), thread_name_prefix="heal") as pool:
+        begun = {
+            pool.submit(healer.heal, w.broker, w.cures): w.broker for w in entry.wounds.values()
+        }
+        for healed in as_completed(begun):
+            with _noting(failed):
+                healed.result()
+                journal.record_healed(begun[healed])
+                say(f"broker {begun[healed]} is healed")
     for topic in entry.topics:
         with _noting(failed):
             healer.delete(topic)

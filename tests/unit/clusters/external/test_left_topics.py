@@ -161,6 +161,26 @@ def test_two_threads_that_heal_a_broker_run_its_command_once(
     assert starts.read_text() == "x\n"
 
 
+def test_brokers_are_healed_side_by_side_as_none_may_come_up_alone(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three combined nodes of KRaft were killed: the first waited for a quorum, and ended."""
+    nothing = ClusterDamage(cluster_id="abc", inventory=str(inventory), addresses={})
+    journal = Journal.locked(journal_folder("abc"), nothing)
+    for broker in (1, 2, 3):
+        journal.record_damage(broker, ())
+    quorum = threading.Barrier(2, timeout=30)
+    monkeypatch.setattr(healing, "answers", lambda _: False)
+    monkeypatch.setattr(
+        ClusterHealer, "_await_up", lambda _, broker: quorum.wait() if broker != 2 else None
+    )
+    homes, said = dict.fromkeys((1, 2, 3), HOMES[1]), list[str]()
+    recover(journal, said.append, ClusterHealer(CATALOGUE["4.4.0"], homes, {}))
+    assert journal.entry.wounds == {}
+    journal.release()
+    assert sorted(said) == [f"broker {broker} is healed" for broker in (1, 2, 3)]
+
+
 @pytest.fixture
 def counted() -> Iterator[list[int]]:
     came: list[int] = []

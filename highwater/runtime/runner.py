@@ -158,10 +158,7 @@ def conduct(
                 topic=plan.topic.name,
                 replicas=tuple(assignment[tested_partition(plan)]),
                 stop=stop,
-                checks=(
-                    *(part.check for part in (observer, workload, program) if part is not None),
-                    lambda: progress(fault_log.line(workload.counts())),
-                ),
+                checks=_checks(observer, workload, program, fault_log, progress),
                 work=work,
                 log=recorder,
                 clock=time.monotonic,
@@ -173,6 +170,20 @@ def conduct(
         keep()
         _seal(plan, run, recorder, clock, keeper)
         keeper.phase("frozen", manifest=manifest.record(run, recorder.rows()))
+
+
+def _checks(
+    observer: Observer,
+    workload: RunningWorkload,
+    program: RunningProgram | None,
+    fault_log: ProgressLine,
+    progress: Progress,
+) -> tuple[Callable[[], None], ...]:
+    """Return what a run goes on with: each of its parts works, and its progress is shown."""
+    return (
+        *(part.check for part in (observer, workload, program) if part is not None),
+        lambda: progress(fault_log.line(workload.counts())),
+    )
 
 
 def _prepare_sharing(plan: Plan, cluster: Cluster) -> None:

@@ -22,6 +22,9 @@ the steps were recorded."""
 
 _LOOK_S: Final = 0.05
 _LOOK_AT_WORK_S: Final = 0.2
+_FIRST_WORK_S: Final = 60.0
+"""How long the first fault of a program waits for it to begin, after the run's time if need be: on
+a busy machine, an instance takes longer to join its group than a short run lasts."""
 _THREADS_MOST: Final = 64
 
 
@@ -69,8 +72,8 @@ def play_in_turn(
     """
     executor, done = ScheduleExecutor(context), 0
     executor.begin()
-    deadline = context.clock() + duration_s
-    end_s = 0.0
+    begun = context.clock()
+    deadline, end_s = begun + duration_s, 0.0
     for at_s, group in groupby(in_order(steps), key=lambda step: step.at_s):
         faults = list(group)
         calm_s, trouble_s = at_s - end_s, faults[0].lasts_s
@@ -78,9 +81,9 @@ def play_in_turn(
             break
         end_s = at_s + trouble_s
         context.hold(calm_s)
-        if any(find_fault(step.fault).scope == "program" for step in faults) and not _works(
-            context, done, deadline - trouble_s
-        ):
+        limit = deadline - trouble_s if done else max(deadline, begun + _FIRST_WORK_S)
+        of_program = any(find_fault(step.fault).scope == "program" for step in faults)
+        if of_program and not _works(context, done, limit):
             context.note("the program has done nothing since its last fault: there is no other")
             break
         active = [

@@ -103,26 +103,32 @@ class Program:
 def flags(program: Program, rehearse: Callable[[Flags], None]) -> Flags:
     """JVM flags that use the program's archive, making it first if that was never tried.
 
+    Who comes while another makes it, starts without: to wait would take longer than it saves.
+
     Args:
         rehearse: starts the program with the given flags, and stops it in order.
     """
     try:
         archive = _archive(program)
         if not archive.tried():
-            with exclusive(archive.top.with_suffix(".lock")):
+            with exclusive(archive.top.with_suffix(".lock"), wait=False):
                 if not archive.tried():
                     _make(archive, program, rehearse)
                     _tidy(archive)
-    except OSError:  # a cache that cannot be written
+    except OSError:  # a cache that cannot be written, or the lock is another's
         return NOT_SHARED
     return archive.using if archive.usable() else NOT_SHARED
 
 
 @contextlib.contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """One thread or process at a time; the lock goes with its holder."""
+def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """One thread or process at a time; the lock goes with its holder.
+
+    Raises:
+        BlockingIOError: another has it, and ``wait`` is false.
+    """
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
 
 

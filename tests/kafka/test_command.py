@@ -44,11 +44,7 @@ def words_of(process: psutil.Process) -> str:
 
 
 def await_family(process: "subprocess.Popen[str]", *, brokers: int) -> list[psutil.Process]:
-    """Every process below one, as soon as so many brokers and Spark are among them.
-
-    The test uses the fixture ``spark``: else Spark may wait here until another test has made the
-    archive of its classes, and on a busy machine the run is over before.
-    """
+    """Every process below one, as soon as so many brokers and Spark are among them."""
 
     def look() -> list[psutil.Process]:
         if process.poll() is not None:
@@ -73,7 +69,6 @@ def await_gone(processes: Sequence[psutil.Process]) -> None:
     assert alive == []
 
 
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("how", "phase"),
     [
@@ -99,7 +94,6 @@ def test_nothing_outlives_the_harness(how: signal.Signals, phase: str, tmp_path:
         assert "interrupted" in err
 
 
-@pytest.mark.usefixtures("spark")
 def test_a_killed_run_leaves_no_process_and_is_judged_unknown(tmp_path: Path) -> None:
     words = ("run", "--kafka", "0.10.2.2", "--nemesis", "pause", "--for", "60s")
     process = start(*words, "--store", tmp_path)

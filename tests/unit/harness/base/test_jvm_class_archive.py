@@ -68,6 +68,18 @@ def test_it_is_made_once_and_then_used(entry: Program, folder: Path, rehearsal: 
     assert "-XX:+VerifySharedSpaces" in first
 
 
+def test_who_comes_while_it_is_made_starts_without_it(
+    entry: Program, folder: Path, rehearsal: Rehearsal
+) -> None:
+    def rehearse(flags: Flags) -> None:
+        assert jvm_class_archive.flags(entry, rehearsal) == NOT_SHARED
+        rehearsal(flags)
+
+    assert jvm_class_archive.flags(entry, rehearse) == jvm_class_archive.flags(entry, rehearsal)
+    assert rehearsal.times == 1
+    assert top(folder).exists()
+
+
 def test_one_that_was_cut_short_is_made_again(
     entry: Program, folder: Path, rehearsal: Rehearsal
 ) -> None:

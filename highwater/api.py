@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
@@ -25,7 +25,7 @@ from highwater.harness.base.wording import count
 from highwater.harness.runs.history import OPTIONAL, TABLES
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
-from highwater.harness.runs.verdict import Verdict
+from highwater.harness.runs.verdict import INVALID, Verdict
 from highwater.reports.pages.run import write as write_report
 from highwater.runtime.campaign import Campaign, LabelledProgress, PlannedRun
 from highwater.runtime.prediction_check import reconcile
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Progress = LabelledProgress
+VERDICTS: Final = "verdict"
+"""The label of progress about runs that were judged before the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ def perform(
     store: Store,
     *,
     jobs: int = 1,
+    until_failure: bool = False,
     spark: SparkOptions = HERE,
     progress: Progress = lambda *_: None,
 ) -> list[JudgedRun]:
@@ -78,6 +81,7 @@ def perform(
 
     Args:
         jobs: how many runs go on at the same time, each with a cluster of its own.
+        until_failure: judge each run when it ends, and perform none after one that is invalid.
         progress: called with what begins; called from several threads.
 
     Raises:
@@ -92,7 +96,25 @@ def perform(
         [PlannedRun(plan=plan, label=label)] for plan, label in zip(plans, labels, strict=True)
     ]
     campaign = Campaign(store=store, jobs=jobs, own_cluster=True, progress=progress)
+    if until_failure:
+        return _until_failure(groups, campaign, spark)
     return perform_groups(groups, campaign, spark)
+
+
+def _until_failure(
+    groups: Sequence[Sequence[PlannedRun]], campaign: Campaign, spark: SparkOptions
+) -> list[JudgedRun]:
+    starter, judged = SparkStarter(spark), list[JudgedRun]()
+    with campaign:
+        for [(planned, run)] in campaign.perform(groups):
+            assert run is not None  # a failed run has ended the campaign
+            judged += judge_all([run], starter.session())
+            verdict = judged[-1].verdict
+            line = f"seed {planned.plan.seed}: {verdict.word.upper()} {verdict.headline}"
+            campaign.progress(VERDICTS, line)
+            if verdict.verdict == INVALID:
+                break
+    return judged
 
 
 def perform_groups(

@@ -14,6 +14,8 @@ from highwater.cli.options.common import (
     JsonOption,
     MessageOption,
     StoreOption,
+    UntilFailureOption,
+    following,
     group_of,
     spark_options,
     takes,
@@ -47,12 +49,13 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     confirm: ConfirmOption = None,
     like: LikeOption = None,
     repeat: Annotated[int, Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
+    until_failure: UntilFailureOption = 0,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
     """Run one story or one random schedule on real brokers, judge it, and write its report."""
-    from highwater.api import perform
+    from highwater.api import VERDICTS, perform
     from highwater.nemesis.message_spec import read_option
     from highwater.runtime.requested_plan import requested_plan
     from highwater.shrinking.replay import read_plan, refuse_external
@@ -72,11 +75,15 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     if message:
         steps = tuple(read_option(text, until_s=plan.duration_s) for text in message)
         plan = replace(plan, steps=steps)
-    plans = [plan] * repeat
+    if until_failure and repeat > 1:
+        raise UsageError("--repeat and --until-failure exclude each other.")
+    plans = [plan] * repeat if repeat > 1 else following(plan, until_failure)
     if inventory is not None:
         chosen = external.topic_options(given)
         plans = [external.onto(plan, inventory, confirm, like=like, given=chosen) for plan in plans]
         external.show_likeness(plans[0].topic)
-    with console.progress() as progress:
-        judged = perform(plans, Store(store), spark=spark, progress=progress)
+    with console.progress(plain=(VERDICTS,)) as progress:
+        judged = perform(
+            plans, Store(store), until_failure=until_failure > 0, spark=spark, progress=progress
+        )
     console.finish(judged, as_json=as_json)

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+from msgspec.structs import replace
 from typer import Argument, Option
 
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import options as declared
 from highwater.harness.runs import parse_values
+from highwater.harness.runs.plan import Plan
 
 StoreOption = Annotated[Path, Option("--store", help="Folder of runs.", show_default=True)]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON on standard output.")]
@@ -24,10 +26,26 @@ MessageOption = Annotated[
         show_default=False,
     ),
 ]
+UntilFailureOption = Annotated[
+    int,
+    Option(
+        "--until-failure",
+        metavar="RUNS",
+        min=0,
+        max=1000,
+        help="Runs at most, each with the next seed, until one is invalid.",
+        show_default=False,
+    ),
+]
 RunsArgument = Annotated[
     list[str], Argument(metavar="RUN...", help="Run directories or names, or those of one matrix.")
 ]
 DEFAULT_STORE = Path("store")
+
+
+def following(plan: Plan, runs: int) -> list[Plan]:
+    """Return so many plans, each with the next seed, and one at least."""
+    return [replace(plan, seed=plan.seed + number) for number in range(max(1, runs))]
 
 
 def spark_options(

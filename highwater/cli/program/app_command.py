@@ -13,6 +13,8 @@ from highwater.cli.options.common import (
     JsonOption,
     MessageOption,
     StoreOption,
+    UntilFailureOption,
+    following,
     group_of,
     spark_options,
     takes,
@@ -84,13 +86,14 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
             help="A running cluster: only the program gets faults (docs/apps.md).",
         ),
     ] = None,
+    until_failure: UntilFailureOption = 0,
     shrink: ShrinkOption = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
     """Run a program of yours under faults: what does it lose or double?"""
-    from highwater.api import perform
+    from highwater.api import VERDICTS, perform
     from highwater.nemesis.message_spec import read_option
     from highwater.runtime.requested_plan import requested_app
     from highwater.shrinking.replay import refuse_external
@@ -107,14 +110,17 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     plan = replace(plan, steps=steps)
     if bootstrap is not None:
         inventory, confirm = external.bare_inventory(bootstrap, plan.kafka)
+    plans = following(plan, until_failure)
     if inventory is not None:
-        plan = external.onto(plan, inventory, confirm)
+        plans = [external.onto(plan, inventory, confirm) for plan in plans]
     if shrink:
-        refuse_external(plan)
-    with console.progress() as progress:
-        judged = perform([plan], Store(store), spark=spark, progress=progress)
-    if shrink and judged[0].verdict.verdict == INVALID:
-        _finish_shrunk(judged[0], as_json=as_json, spark=spark)
+        refuse_external(plans[0])
+    with console.progress(plain=(VERDICTS,)) as progress:
+        judged = perform(
+            plans, Store(store), until_failure=until_failure > 0, spark=spark, progress=progress
+        )
+    if shrink and judged[-1].verdict.verdict == INVALID:
+        _finish_shrunk(judged[-1], as_json=as_json, spark=spark)
     console.finish(judged, as_json=as_json)
 
 

@@ -96,6 +96,19 @@ def test_the_plan_of_an_external_cluster_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("command", [["run", "--acks", "1"], ["app", "--", "cat"]])
+def test_runs_until_a_failure_have_one_seed_each(command: list[str]) -> None:
+    words = ["--kafka", "4.4.0", "--seed", "5", "--until-failure", "3"]
+    performed = CliRunner().invoke(app, [command[0], *words, *command[1:]]).exception
+    assert isinstance(performed, PerformedError)
+    assert [plan.seed for plan in performed.args] == [5, 6, 7]
+    alike = {msgspec.structs.replace(plan, seed=0).to_json() for plan in performed.args}
+    assert len(alike) == 1
+    with pytest.raises(UsageError, match="exclude each other"):
+        raise failure("--repeat", "2", *words)
+
+
+@pytest.mark.usefixtures("folder")
 def test_a_story_ends_by_itself() -> None:
     with pytest.raises(UsageError, match="--for 9s has no effect"):
         raise failure("--kafka", "4.4.0", "--story", "loss", "--for", "9s")

@@ -45,7 +45,7 @@ QUESTIONS: Final = (
     Question("Did the faults do anything?", "table:has(caption:text('measured'))", "2 of 2 faults"),
     Question(
         "What bytes stand at its place?",
-        "table:has(caption:text('As they lie'))",
+        "table:has(caption:text('The records in each'))",
         "format v1",
         ("Raw records at offset 3",),
     ),

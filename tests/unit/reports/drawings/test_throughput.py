@@ -1,4 +1,4 @@
-"""What producers felt: drawn of runs with a workload, in words as well, and never of stories."""
+"""What producers saw: drawn of runs with a workload, in words as well, and never of stories."""
 
 import re
 from pathlib import Path
@@ -74,4 +74,4 @@ def test_the_drawing_does_not_grow_with_the_sends() -> None:
 def test_a_story_has_none(tmp_path: Path, sample: Sample, drawn: bool) -> None:
     run = sample.write(tmp_path)
     assert (len(gather(run).pace.ended_ns) >= FEWEST) == drawn
-    assert ("What producers felt" in page(run)) == drawn
+    assert ("What producers saw" in page(run)) == drawn

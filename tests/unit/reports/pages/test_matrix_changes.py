@@ -98,7 +98,7 @@ def test_the_page_begins_with_what_changed_since_the_last_that_can_be_compared(
     page = write_matrix_page(folder)
     words = " ".join(" ".join(parsed(page).text).split())
     assert "What changed since matrix-1" in words
-    assert "1 setting ended otherwise, 3 settings as before." in words
+    assert "1 setting ended differently, 3 settings ended as before." in words
     assert "better ✕ invalid 3 / 5 lost ✓ valid" in words
     assert words.index("What changed since") < words.index("Release by release")
     first = write_matrix_page(MatrixFolder(tmp_path / "matrix-1")).read_text("utf-8")

@@ -131,7 +131,7 @@ def test_every_file_but_plan_and_verdict_may_be_missing(tmp_path: Path) -> None:
     text = words(write(run))
     assert "has no environment.json" in text
     assert "status.json is broken" in text
-    assert "Nothing was observed of any partition." in text
+    assert "No partition was observed." in text
 
 
 def test_a_broken_table_is_said_and_does_not_stop_the_page(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_store_with_a_run_that_was_not_judged_is_not_green(tmp_path: Path) -> 
     assert "1 run, and no promise broken" in store_index.page(tmp_path)
     (run.analysis / "verdict.json").unlink()
     page = store_index.page(tmp_path)
-    assert "Of 1 of 1 run it is not known whether a promise was broken" in page
+    assert "It is not known whether 1 of 1 run broke a promise" in page
     assert "no promise broken" not in page
     assert 'class="top broad unknown"' in page
 

@@ -69,7 +69,7 @@ def test_every_step_that_was_noted_was_as_foretold(tmp_path: Path) -> None:
     shown = words(write(run))
     assert f"showed all that was predicted, after each of {len(LOSS.steps)} steps" in shown
     assert "A is broker 1, B is broker 2, C is broker 3." in shown
-    assert "here they part" not in shown
+    assert "first difference" not in shown
 
 
 @pytest.mark.parametrize(("problem", "missed"), [(OLD_PROBLEM, None), (PROBLEM, STEP)])
@@ -85,8 +85,8 @@ def test_the_first_disagreement_is_marked_and_told_in_names(
         "LEO of C 2 instead of 1; leader A instead of B; ISR [A, C] instead of [B, C]"
     )
     page = write(run)
-    assert f"Model and brokers part at step {MISSED}." in words(page)
-    assert page.read_text("utf-8").count("here they part") == 1
+    assert f"Model and brokers first differ at step {MISSED}." in words(page)
+    assert page.read_text("utf-8").count("first difference") == 1
 
 
 @pytest.mark.parametrize("schedule", [None, {"format": 99}, {"steps": "none"}])

@@ -92,8 +92,8 @@ def test_rules_of_another_release_part_from_the_brokers_where_the_log_is_cut(
     assert first.differs == ("broker 3 holds nothing instead of m3",)
     assert "session ends of broker 1" in first.title
     html = write(next(iter([sample.write(tmp_path / "page")]))).read_text("utf-8")
-    assert f"Model and brokers part at step {first.number}." in html
-    assert html.count("here they part") == 1
+    assert f"Model and brokers first differ at step {first.number}." in html
+    assert html.count("first difference") == 1
 
 
 def test_what_was_not_observed_is_not_claimed(tmp_path: Path) -> None:

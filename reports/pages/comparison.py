@@ -1,7 +1,7 @@
-"""Two runs of one schedule side by side: step by step, and the first step after which they differ.
+"""Two runs of one schedule side by side: all steps, and the first step after which they differ.
 
-This shows the effect of a rule that only one of the releases has: the same faults at the same
-steps, and a log that is truncated in one run and not in the other.
+The page shows the effect of a rule that only one of the releases has: both runs have the same
+faults at the same steps, but a log is truncated in only one of the runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,14 @@ from highwater.reports.run_evidence import RunObservations, gather
 from highwater.reports.sections.settings import Fact, facts
 
 STEPS_MAX: Final = 40
-"""Steps that are drawn; of more, those around the one where the runs part."""
+"""Maximum number of steps that are drawn: those around the first step where the runs differ."""
 _BEFORE: Final = 3
-"""Of too many steps, so many before that one."""
+"""Number of steps to draw before the first that differs, if not all steps are drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedStep:
-    """A fault, healing or note of a run; ``key`` is the same in both runs."""
+    """A fault, a healing or a note in a run; equal steps of both runs have the same ``key``."""
 
     key: tuple[str, str]
     broker: int | None
@@ -50,7 +50,7 @@ class ComparedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """One of the two runs."""
+    """One of the two runs that are compared."""
 
     run: Run
     plan: Plan
@@ -94,7 +94,7 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAtStep:
-    """One run at one step."""
+    """The replicas of one run after one step, and their drawing."""
 
     frame: Frame
     drawing: Markup
@@ -102,7 +102,7 @@ class RunAtStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One step in both runs; ``parts``: the first step after which the replicas differ."""
+    """One step in both runs; ``parts`` is true for the first step after which replicas differ."""
 
     number: int
     says: tuple[str | None, str | None]
@@ -112,7 +112,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSwitch:
-    """A switch of the model, and whether the left and the right release have it."""
+    """A rule that the model can switch, and whether the left and the right release have it."""
 
     name: str
     says: str
@@ -120,12 +120,12 @@ class ModelSwitch:
 
 
 def name(left: Run, right: Run) -> str:
-    """Return the file name of the page of two runs in a store."""
+    """Return the file name of the page that compares two runs."""
     return f"compare-{left.name}-{right.name}.html"
 
 
 def write(left: Run, right: Run, path: Path) -> Path:
-    """Write the page of two judged runs; raise if their schedules have nothing in common."""
+    """Write the page of two judged runs; raise if their schedules have no step in common."""
     return save(path, page(left, right))
 
 
@@ -158,15 +158,18 @@ def _headline(
     pairs: Sequence[Pair],
     parting: int | None,
 ) -> str:
-    """Return where the runs part, or what is known of that; nothing unobserved is called equal."""
+    """Return the headline: where the runs first differ, or that this is not known.
+
+    Runs are called equal only if the same replicas were observed in both.
+    """
     left, right = names = [f"Kafka {side.plan.software}" for side in sides]
     if parting is not None:
-        return f"{left} and {right} part at step {parting}"
+        return f"{left} and {right} first differ at step {parting}"
     if subject is not None:
         first, second = (_replicas(pairs, side) for side in (0, 1))
         if first and len(first) == len(second):
-            return f"{left} and {right} never part"
-        return f"Where {left} and {right} part was not observed"
+            return f"{left} and {right} never differ"
+        return f"Where {left} and {right} first differ was not observed"
     verdicts = [side.verdict for side in sides]
     unknown = [
         name
@@ -187,7 +190,7 @@ def _replicas(pairs: Sequence[Pair], side: int) -> set[int]:
 
 
 def _subject(verdict: Verdict) -> Anomaly | None:
-    """Return the record to look at: the first lost one, else the first divergent one."""
+    """Return the record that the page is about: the first lost record, else the first divergent."""
     placed = [anomaly for anomaly in verdict.anomalies if anomaly.offset is not None]
     kinds = ("lost-write", "divergence")
     return next((anomaly for kind in kinds for anomaly in placed if anomaly.kind == kind), None)
@@ -265,7 +268,7 @@ def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
 
 
 def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int]:
-    """Map brokers of the left run to those with the same role in the right, by their steps."""
+    """Map each broker of the left run to the broker with the same steps in the right run."""
     numbers: dict[int, int] = {}
     for left, right in same:
         if left.broker is not None and right.broker is not None:
@@ -274,10 +277,10 @@ def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int
 
 
 def _differ(left: Frame | None, right: Frame | None, part_of: Mapping[int, int]) -> bool:
-    """Return whether a log was truncated or has a different record in one run only.
+    """Return whether a log was truncated, or has a different record, in only one of the runs.
 
-    A different log end is not a difference: no two runs are equally fast. Nor is a replica that
-    was observed in one run only.
+    A different log end is not a difference, because no two runs are equally fast. A replica that
+    was observed in only one of the runs is not a difference either.
     """
     if left is None or right is None:
         return False
@@ -308,7 +311,7 @@ def _window(pairs: Sequence[Pair], parting: int | None) -> list[Pair]:
 
 
 def _settings(sides: tuple[ComparedRun, ComparedRun]) -> list[tuple[Fact, Fact]]:
-    """Return the settings in which the runs differ; some facts are of one run alone."""
+    """Return the settings in which the runs differ; a setting that a run lacks is ``none``."""
     left, right = (
         {fact.name: fact for fact in facts(side.plan, None, side.evidence.fault_counts)}
         for side in sides
@@ -321,7 +324,7 @@ def _settings(sides: tuple[ComparedRun, ComparedRun]) -> list[tuple[Fact, Fact]]
 
 
 def _rules(sides: tuple[ComparedRun, ComparedRun]) -> tuple[list[ModelSwitch], list[ModelSwitch]]:
-    """Return the switches in which the releases differ: those that explain, and the others."""
+    """Return the rules in which the releases differ: those that explain findings, and the rest."""
     plans = [side.plan for side in sides]
     if not {plan.played_on for plan in plans} <= set(RELEASES):
         return [], []

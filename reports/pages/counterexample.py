@@ -39,12 +39,12 @@ class ReplayOutcome:
     """A replay of a counterexample on real brokers.
 
     Attributes:
-        link: from the page to the run's report.
-        model: the model's explanation of the run; None if it was not asked.
+        link: the link from the page to the run's report.
+        model: the model's explanation of the run; None if the model was not asked.
         why: the verdict's reasons, a sentence each.
-        steps: the predicted and the seen state after each step of its schedule.
-        cast: the brokers that the model's replicas stand for, as a sentence.
-        same: whether its schedule was made from this counterexample, so that the steps agree.
+        steps: the predicted and the observed state after each step of the run's schedule.
+        cast: the broker that plays each replica of the model, as a sentence.
+        same: whether the run's schedule was made from this counterexample, so the steps agree.
     """
 
     kafka: str
@@ -60,7 +60,7 @@ def write(counterexample: "Counterexample", path: Path, runs: Sequence[Run] = ()
     """Write a counterexample as a page, or as a drawing if the name ends in ``.svg``.
 
     Args:
-        runs: judged runs that replayed its steps on real brokers.
+        runs: judged runs that replayed the counterexample's steps on real brokers.
     """
     if path.suffix == ".svg":
         return save(path, whole(counterexample, drawing_css()))
@@ -106,7 +106,8 @@ def conclusion(counterexample: "Counterexample") -> str:
     outcome = "acknowledged" if harmed.records <= set(end.acked) else "read by a consumer"
     was = "was" if len(harmed.records) == 1 else "were"
     return (
-        f"In the end {records} {was} {outcome}, and {NAMES[end.leader]}, who is to lead, lacks it."
+        f"In the end {records} {was} {outcome}, and {NAMES[end.leader]}, which is to lead,"
+        " lacks it."
     )
 
 
@@ -119,12 +120,12 @@ def _facts(counterexample: "Counterexample") -> list[Fact]:
         Fact(name="acks", value=scope.acks),
         Fact(name="min.insync.replicas", value=str(scope.min_isr)),
         Fact(name="Unclean election", value="on" if scope.unclean else "off"),
-        Fact(name="Failures in it", value=str(failures), means="kills, pauses, lagging followers"),
-        Fact(name="Moves in it", value=str(moves), means="of leadership, and orderly stops"),
+        Fact(name="Failures", value=str(failures), means="kills, pauses, lagging followers"),
+        Fact(name="Moves", value=str(moves), means="moves of leadership, and orderly stops"),
         Fact(
             name="Steps",
             value=str(len(counterexample.steps)),
-            means="no shorter way exists within the scope" if counterexample.shortest else "",
+            means="the fewest possible within the scope" if counterexample.shortest else "",
         ),
     ]
     switched = [f"{name} {'on' if on else 'off'}" for name, on in counterexample.switched.items()]

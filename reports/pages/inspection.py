@@ -19,15 +19,15 @@ COLOURS: Final[dict[Verdict, str]] = {
 
 SAYS: Final[dict[Verdict, str]] = {
     "agree": "all replicas hold the same records",
-    "alone": "one sound replica was given, and nothing to compare it with",
-    "lag": "the same, but some replicas hold fewer",
+    "alone": "only one replica was given; it is sound, but nothing was compared",
+    "lag": "all replicas hold the same records, but some replicas hold fewer",
     "fork": "replicas hold different records at one offset",
     "corrupt": "a log is damaged",
     "unknown": "something is missing, or could not be read",
 }
 
 DETAILED_MAX: Final = 200
-"""Partitions that are shown in full; the table has all up to ``LISTED_MAX``."""
+"""Maximum number of partitions that are shown in full; the table has up to ``LISTED_MAX``."""
 
 LISTED_MAX: Final = 2000
 
@@ -72,12 +72,12 @@ def headline(inspection: Inspection) -> str:
 
 
 def _nothing_wrong(total: str, verdicts: Counter[Verdict]) -> str:
-    """Return what was compared, and what only had one replica."""
+    """Return the headline if nothing is wrong: what agrees, what lags, what was not compared."""
     if set(verdicts) == {"alone"}:
         return f"One replica of {total} was given, and is sound: nothing was compared."
     if not (verdicts["lag"] or verdicts["alone"]):
         return f"All replicas of {total} agree."
-    parts = [f"in {verdicts['lag']:,} of {total} some are behind"] if verdicts["lag"] else []
+    parts = [f"in {verdicts['lag']:,} of {total} some replicas lag"] if verdicts["lag"] else []
     if verdicts["alone"]:
-        parts.append(f"of {verdicts['alone']:,} of {total} only one was given")
+        parts.append(f"of {verdicts['alone']:,} of {total} only one replica was given")
     return f"Replicas agree; {', and '.join(parts)}."

@@ -1,4 +1,4 @@
-"""Many judged runs on one page: a row a setting, a column a release, lost records in the cells."""
+"""Many judged runs on one page: a row per setting, a column per release, losses in the cells."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,16 +16,16 @@ from highwater.reports.model_text import COLOURS, GOOD, WORDS
 from highwater.reports.pages.matrix_changes import MatrixChanges, changes
 
 _NAMED_MAX: Final = 4
-"""Combinations that a reason for skipping names; the others are counted."""
+"""Maximum number of combinations that are named for a skip reason; the page counts the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInCell:
-    """One run in its cell.
+    """One run in its cell of the matrix.
 
     Attributes:
         notes: further remarks, a word or two each.
-        predicted: the word of rules and model; empty if they have none.
+        predicted: what the rules and the model say about the run; empty if they say nothing.
         odd: colour of ``predicted`` if it disagrees with the run; else empty.
     """
 
@@ -37,7 +37,7 @@ class RunInCell:
 
     @classmethod
     def of(cls, row: MatrixRow) -> "RunInCell":
-        """Return a row as the page shows it."""
+        """Return a run as the page shows it in a cell."""
         notes = [f"{row.divergent:,} forked"] if row.divergent else []
         notes += [f"{row.unseen:,} unseen"] if row.unseen and row.counted else []
         notes += [row.others] if row.others else []
@@ -54,7 +54,7 @@ class RunInCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixLine:
-    """One row of the matrix: for each release its runs, one a seed; empty where none ran."""
+    """One row of the matrix: the runs of each release, one per seed; empty if none ran."""
 
     name: str
     terms: str
@@ -68,12 +68,12 @@ def write(
     matrix: Matrix | None = None,
     earlier: Iterable[tuple[str, Sequence[MatrixRow]]] = (),
 ) -> Path:
-    """Write the page of judged runs, linking to each one's report.
+    """Write the page of judged runs, with a link to the report of each run.
 
     Args:
-        matrix: the planned matrix they belong to, which has the skipped combinations.
-        earlier: names and rows of earlier matrices, the latest first; the page compares with the
-            first that has a setting in common.
+        matrix: the planned matrix of the runs, which has the skipped combinations.
+        earlier: names and rows of earlier matrices, the latest first. The page compares with the
+            first earlier matrix that has a setting in common with ``rows``.
     """
     skipped = matrix.skipped if matrix else ()
     kafkas = sorted({row.kafka for row in (*rows, *skipped)}, key=version_order)
@@ -123,7 +123,7 @@ def _broken(rows: Sequence[MatrixRow]) -> str:
 
 
 def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
-    """Return the totals of all runs that the headline lacks, a clause each."""
+    """Return the totals of all runs that the headline does not have, a clause each."""
     lost = sum(row.lost for row in rows if row.counted)
     acknowledged = sum(row.acknowledged for row in rows if row.counted)
     verdicts = Counter(row.verdict for row in rows)
@@ -148,7 +148,7 @@ def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
 
 
 def worst(verdicts: Iterable[str]) -> str:
-    """Return the overall verdict: invalid if any is, else unknown, else with losses, else valid."""
+    """Return the worst of the verdicts: invalid, unknown, valid with losses, valid."""
     words = set(verdicts)
     return next((word for word in (INVALID, UNKNOWN, LOSSY) if word in words), VALID)
 
@@ -171,7 +171,7 @@ def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]
 
 
 def _predicted(row: MatrixRow) -> tuple[str, str]:
-    """Return the word of rules and model for a cell, and a colour if it disagrees with the run."""
+    """Return what rules and model say about a run, and a colour if they disagree with the run."""
     if row.verdict == UNKNOWN:
         return "not judged", UNKNOWN
     if row.model is not None and row.model not in GOOD:
@@ -182,7 +182,7 @@ def _predicted(row: MatrixRow) -> tuple[str, str]:
 
 
 def _terms(setting: MatrixSetting, *, driver: bool) -> str:
-    """Return the settings of a row in few words."""
+    """Return the settings of a matrix row in few words."""
     words = [f"acks={setting.acks}", f"min.isr {setting.min_isr}"]
     words += ["unclean elections"] if setting.unclean else []
     words += setting.machinery if driver else []
@@ -190,7 +190,7 @@ def _terms(setting: MatrixSetting, *, driver: bool) -> str:
 
 
 def _reasons(skipped: Sequence[SkippedCombination]) -> list[tuple[str, int, str]]:
-    """Return each reason for skipping, the number of combinations, and the first of them."""
+    """Return each reason for skipping, the number of its combinations, and the first few names."""
     combinations: dict[str, list[SkippedCombination]] = {}
     for skipped_one in skipped:
         combinations.setdefault(skipped_one.reason, []).append(skipped_one)

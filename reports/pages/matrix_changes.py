@@ -1,8 +1,8 @@
 """Changes from one matrix to the next: cells whose outcome differs.
 
 Seeds differ from night to night, and so do the numbers of records that a random schedule loses.
-Therefore the worst outcome of a setting is compared: its verdict, whether anything was lost or
-forked, and the model's status.
+Therefore the worst outcomes of a setting are compared: the verdict, whether records were lost or
+replicas forked, and the model's status.
 """
 
 from collections.abc import Iterable
@@ -16,12 +16,12 @@ from highwater.reports.model_text import GOOD
 Word = Literal["worse", "better"]
 
 _RANKS: Final = (VALID, UNKNOWN, INVALID)
-"""From best to worst."""
+"""Verdicts from best to worst."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One setting on one release, at its worst before and now."""
+    """One setting on one release: the run with its worst outcome before, and now."""
 
     word: Word
     before: MatrixRow
@@ -30,14 +30,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixChanges:
-    """A matrix against an earlier one.
+    """The changes from an earlier matrix to a later matrix.
 
     Attributes:
-        since: the earlier one's name.
-        changed: settings with another outcome, worse ones first.
-        same: settings that ended as before.
-        new: settings that only the later one has.
-        gone: settings that only the earlier one has.
+        since: the earlier matrix's name.
+        changed: settings with a different outcome, worse outcomes first.
+        same: number of settings that ended as before.
+        new: number of settings that only the later matrix has.
+        gone: number of settings that only the earlier matrix has.
     """
 
     since: str
@@ -70,7 +70,7 @@ def changes(
 
 
 def _worst(rows: Iterable[MatrixRow]) -> dict[tuple[object, ...], MatrixRow]:
-    """Return the run with the worst outcome of each setting, over all seeds."""
+    """Return, for each setting, the run with the worst outcome over all seeds."""
     worst: dict[tuple[object, ...], MatrixRow] = {}
     for row in rows:
         key = (*row.line, row.kafka)
@@ -80,10 +80,10 @@ def _worst(rows: Iterable[MatrixRow]) -> dict[tuple[object, ...], MatrixRow]:
 
 
 def _gravity(row: MatrixRow) -> tuple[int, bool, bool, bool]:
-    """Return a sort key, greater for a worse outcome; equal keys count as the same outcome."""
+    """Return a sort key of a run: greater for a worse outcome, equal for the same outcome."""
     return _RANKS.index(row.verdict), _strange(row), bool(row.divergent), bool(row.lost)
 
 
 def _strange(row: MatrixRow) -> bool:
-    """Return whether the outcome contradicts the prediction or the model."""
+    """Return whether a run's outcome contradicts the prediction or the model."""
     return row.as_predicted is False or (row.model is not None and row.model not in GOOD)

@@ -1,4 +1,4 @@
-"""One judged run as one HTML file."""
+"""The page of a run: one judged run as one HTML file."""
 
 import re
 import shlex
@@ -41,7 +41,7 @@ from highwater.reports.sections.story_acts import acts, subject
 from highwater.reports.text import were
 
 STORIES_MAX: Final = 10
-"""Records whose story is drawn; the others are listed."""
+"""Maximum number of findings that are drawn step by step; further findings are listed."""
 LISTED_MAX: Final = 100
 TIMELINES_MAX: Final = 2
 _LINK_MAX: Final = 120
@@ -50,10 +50,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingStory:
-    """One finding as the page shows it: frames if there are observations, evidence always.
+    """One finding as the page shows it: with its evidence, and with frames if it was observed.
 
     Attributes:
-        link: its id on the page, the same each time the page is written.
+        link: the finding's id on the page, the same each time the page is written.
     """
 
     link: str
@@ -71,7 +71,7 @@ def write(run: Run) -> Path:
 
 
 def page(run: Run) -> str:
-    """Return the report of a judged run as HTML; raise ``StoreError`` without verdict or plan."""
+    """Return a judged run's report as HTML; raise ``StoreError`` if verdict or plan is missing."""
     plan, verdict = run.plan(), run.verdict()
     unread: list[str] = []
     model = _or_none(lambda: model_text.read(run), unread)
@@ -137,7 +137,7 @@ def page(run: Run) -> str:
 
 
 def _sent(reconciliation: Reconciliation | None) -> set[str]:
-    """Return every record that the model's script sent."""
+    """Return the id of every record in the logs of the model's script."""
     return {
         record
         for beat in (reconciliation.course if reconciliation else ())
@@ -155,7 +155,7 @@ def _or_none(read: Callable[[], _T], missing: list[str]) -> _T | None:
 
 
 def _partitions(verdict: Verdict, evidence: RunObservations) -> list[Partition]:
-    """Return the partitions to draw, those with findings first."""
+    """Return the partitions to draw; partitions with findings come first."""
     ordered = dict.fromkeys((a.topic, a.partition) for a in verdict.anomalies if a.partition >= 0)
     ordered |= dict.fromkeys(evidence.partitions)
     return list(ordered)[:TIMELINES_MAX]
@@ -187,7 +187,7 @@ def _story(
 def _raws(
     run: Run, groups: Sequence[Burst], missing: list[str], without: Collection[str]
 ) -> dict[Partition, Raws]:
-    """Read the replicas' records at the offset of every finding with a story."""
+    """Read the replicas' records at the offset of each finding that is drawn step by step."""
     numbers: dict[Partition, set[int]] = {}
     for first in (group.first for group in groups):
         if first.offset is not None:
@@ -218,7 +218,7 @@ def _frame_of(
 
 
 def _links(groups: Sequence[Burst]) -> Iterator[str]:
-    """Yield links such as ``lost-write-events-0-3``, numbered where that is not unique."""
+    """Yield a link per finding, such as ``lost-write-events-0-3``; number links that repeat."""
     seen: Counter[str] = Counter()
     for group in groups:
         first = group.first
@@ -230,20 +230,22 @@ def _links(groups: Sequence[Burst]) -> Iterator[str]:
 
 
 def _commands(run: Run, plan: Plan, verdict: Verdict) -> list[tuple[str, str]]:
-    """Return titles and commands that repeat a run."""
+    """Return the commands that repeat a run, each with a title."""
     name = shlex.quote(run.name)
     if not plan.has_options and not plan.steps:
-        about = "Another run of this plan, whose settings of topic or brokers no option says"
+        about = "Another run of this plan (no options exist for some topic or broker settings)"
         commands = [(about, f"highwater replay {name}/plan.json")]
     else:
         commands = [("Another run of this plan", plan.command())]
     if plan.story:
-        exact = "The same in its directory, with settings that a program gave it beside the story's"
+        exact = "The same with settings that a program added to the story (in the run's directory)"
         commands.append((exact, "highwater replay plan.json"))
     if plan.story is None and plan.schedule is None and (plan.nemesis or plan.steps):
-        commands.append(("The exact steps that it took", f"highwater replay {name}"))
+        commands.append(("The exact steps of this run", f"highwater replay {name}"))
         if verdict.verdict == INVALID:
-            commands.append(("The fewest faults that do the same", f"highwater shrink {name}"))
+            commands.append(
+                ("The fewest faults that still break the promise", f"highwater shrink {name}")
+            )
     return commands
 
 
@@ -271,7 +273,7 @@ def _timeline(
 def ledger_bars(verdict: Verdict) -> Markup:
     """Draw the ledger as two bars: every record sent, and every record acknowledged.
 
-    A run that was cut short has only the first.
+    A run that was cut short has only the first bar.
     """
     width = 480.0
     ledger, done = verdict.ledger, ACKNOWLEDGED.get(verdict.acks, "acknowledged")
@@ -292,7 +294,9 @@ def ledger_bars(verdict: Verdict) -> Markup:
     )
     parts = [text(0, 14, f"sent {ledger.sent:,}", "barname"), bar(0, 22, width, 32, sent)]
     if verdict.account == "begun":
-        return svg(width, 60.0, "What was sent until the cut", about, *parts, uid="ledger")
+        return svg(
+            width, 60.0, "Records sent until the run was cut short", about, *parts, uid="ledger"
+        )
     about += (
         f" Of those that {were(done)}, {ledger.read:,} were "
         f"read at the end, {ledger.lost:,} are lost and {ledger.unseen:,} unseen."
@@ -303,13 +307,13 @@ def ledger_bars(verdict: Verdict) -> Markup:
         text(0, 84, f"{done} {ledger.acknowledged:,}", "barname"),
         bar(0, 92, width, 32, acked),
     ]
-    return svg(width, 128.0, "Where every record went", about, *parts, uid="ledger")
+    return svg(width, 128.0, "What became of every record", about, *parts, uid="ledger")
 
 
 def _sides(
     holdings: Mapping[Partition, Holdings], verdict: Verdict
 ) -> list[tuple[str, SideBySide]]:
-    """Return the name of each partition, and its replicas at the end."""
+    """Return the name of each partition, and its replicas at the end of the run, side by side."""
     offsets: dict[Partition, list[int]] = {}
     for a in verdict.anomalies:
         if a.offset is not None:

@@ -1,4 +1,4 @@
-"""The index of a store: every run, judged or not, and every page about many runs."""
+"""The index page of a store: every run, judged or not, and every page about several runs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ from highwater.reports import model_text
 from highwater.reports.html import render
 
 _PAGES: Final = ("demo.html", "index.html", "trend.html")
-"""Pages of many runs that lie in a store itself."""
+"""Pages about several runs that are directly in a store."""
 
 RUNS_MAX: Final = 1000
-"""Runs that are listed, the newest; the others are counted."""
+"""Maximum number of runs that are listed, the newest first; older runs are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +26,10 @@ class RunListing:
     """One run as the index lists it.
 
     Attributes:
-        verdict: its word for a person; None of a run that was not judged.
-        why: the problem of a run that was not judged or cannot be read.
-        lost: lost records; None if they could not be counted.
-        model: the word for the model's status; empty if it was not asked.
+        verdict: the verdict's word for a person; None for a run that was not judged.
+        why: why the run was not judged or cannot be read; empty for a judged run.
+        lost: number of lost records; None if the records could not be counted.
+        model: the word for the model's status; empty if the model was not asked.
     """
 
     name: str
@@ -74,7 +74,7 @@ def _pages(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _entry(root: Path, name: str) -> RunListing:
-    """Return the entry of a run in any state, also while it is being written."""
+    """Return the index entry of a run in any state, even while the run is being written."""
     run = Run(root / name)
     link = quote(f"{name}/{run.report.name}") if is_file(run.report) else None
     try:

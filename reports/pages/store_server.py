@@ -1,7 +1,7 @@
 """Serve a store's index and pages on loopback, read-only.
 
-Only HTML pages are served. A ``Host`` that is not a loopback name is refused, so that no other site
-can make a visitor's browser read the store (DNS rebinding).
+Only HTML pages are served. Requests whose ``Host`` is not a loopback name are refused, so that no
+other site can make a visitor's browser read the store (DNS rebinding).
 """
 
 import errno
@@ -20,7 +20,7 @@ _NAMES: Final = frozenset({"127.0.0.1", "localhost"})
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the pages of a store, on a port of loopback; 0 chooses a free one."""
+    """Serves the pages of a store on a port of loopback; port 0 chooses a free port."""
 
     daemon_threads = True
 
@@ -37,7 +37,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Address of the index."""
+        """The address of the store's index page."""
         return f"http://{HOST}:{self.server_address[1]}/"
 
 
@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _read(root: Path, path: str) -> bytes:
-    """Read a page below the store's folder, after resolving dots and symbolic links."""
+    """Read a page in the store's folder, after resolving dots and symbolic links in its path."""
     target = (root / path).resolve()
     if target.suffix != ".html" or not target.is_relative_to(root):
         raise ValueError(path)
@@ -91,7 +91,7 @@ def _read(root: Path, path: str) -> bytes:
 
 
 def _no_port(port: int, error: OSError) -> UsageError | HarnessError:
-    why = {errno.EADDRINUSE: "is taken", errno.EACCES: "may not be had"}.get(error.errno or 0)
+    why = {errno.EADDRINUSE: "is taken", errno.EACCES: "is forbidden"}.get(error.errno or 0)
     if why is None:
         return HarnessError(f"port {port} of {HOST} cannot be opened: {error.strerror}")
-    return UsageError(f"port {port} of {HOST} {why}", hint="Name another with --port; 0 is any.")
+    return UsageError(f"port {port} of {HOST} {why}", hint="Name another port: --port 0 picks one.")

@@ -1,4 +1,4 @@
-"""The page about many nights: new, ongoing and resolved trouble."""
+"""The page about many nights: settings with new, ongoing and resolved trouble."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,27 +24,27 @@ _CLASSES: Final[Mapping[State, str]] = {
 }
 _HEIGHT: Final = 20
 _WIDEST, _NARROWEST, _WIDTH = 12.0, 3.0, 240.0
-"""Of a night in a sparkline, and of all of them together."""
+"""The greatest and least width of a night in a sparkline, and the width of all nights."""
 
 _LAMPS: Final = {"green": ("bar ok", 4), "yellow": ("bar unknown", 8), "red": ("bar lost", 14)}
-"""Of a night's colour: its class, and its height, so that no colour is needed to tell it."""
+"""The style class and the height of each night's colour; the height shows the colour too."""
 
 LOOK: Final = {"green": "valid", "yellow": "unknown", "red": "invalid"}
-"""A night's colour as the style sheet knows it: the class of a run's verdict."""
+"""The style class of each night's colour, which is the class of a run's verdict."""
 
 STATE_LOOK: Final = {"good": "valid", "unknown": "unknown", "missing": "unknown", "bad": "invalid"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendLine:
-    """A setting: its worst result on the last night that it ran, and its sparkline."""
+    """A setting: its worst result on the last night on which it ran, and its sparkline."""
 
     mark: CellResult
     spark: Markup
 
 
 class Sparklines:
-    """Draws settings over the same nights, each with ids of its own on the page."""
+    """Draws sparklines of settings over the same nights; each has ids of its own on the page."""
 
     def __init__(self, history: Iterable[CellResult]) -> None:
         self._marks: dict[str, dict[str, CellResult]] = {}
@@ -59,7 +59,7 @@ class Sparklines:
 
     @property
     def keys(self) -> list[str]:
-        """Every setting that ever ran, by release."""
+        """Every setting that ever ran, ordered by release."""
         kafkas = {key: next(iter(of.values())).kafka for key, of in self._marks.items()}
         return sorted(self._marks, key=lambda key: (version_order(kafkas[key]), key))
 
@@ -69,7 +69,7 @@ class Sparklines:
         return TrendLine(mark=last, spark=self.draw(key))
 
     def draw(self, key: str) -> Markup:
-        """Draw a bar a night, higher for a worse result; no bar where the setting did not run."""
+        """Draw a bar per night, higher for a worse result; no bar if the setting did not run."""
         results = [(i, self._marks[key].get(night)) for i, night in enumerate(self._nights)]
         states = [(i, mark.state) for i, mark in results if mark]
         paths = [_bars(states, state, self._step) for state in STATES]
@@ -80,7 +80,7 @@ class Sparklines:
             width,
             _HEIGHT,
             f"{len(states)} of {len(self._nights)} nights: {summary}",
-            f"From {self._nights[0]} to {self._nights[-1]}, a bar a night.",
+            f"From {self._nights[0]} to {self._nights[-1]}, a bar per night.",
             line(0, _HEIGHT - 0.5, width, _HEIGHT - 0.5, "grid"),
             *paths,
             uid=f"s{next(self._numbers)}",
@@ -102,10 +102,10 @@ def write(outcome: NightOutcome, path: Path) -> Path:
     lines = Sparklines(outcome.history)
     changes = outcome.changes
     tables = [
-        ("New", "Troubled tonight, and not the last time they ran.", changes.new),
-        ("Ongoing", "Troubled tonight and the last time they ran.", changes.ongoing),
-        ("Resolved", "Troubled the last time they ran, and not tonight.", changes.resolved),
-        ("Waiting", "Troubled when they last ran, and not run tonight.", changes.waiting),
+        ("New", "Trouble tonight, but not the last time the setting ran.", changes.new),
+        ("Ongoing", "Trouble tonight and the last time the setting ran.", changes.ongoing),
+        ("Resolved", "Trouble the last time the setting ran, but not tonight.", changes.resolved),
+        ("Waiting", "Trouble when the setting last ran; it did not run tonight.", changes.waiting),
     ]
     everything = [lines.line(key) for key in lines.keys]
     kafkas = dict.fromkeys(line_.mark.kafka for line_ in everything)
@@ -132,7 +132,7 @@ def write(outcome: NightOutcome, path: Path) -> Path:
 
 
 def _nights(outcome: NightOutcome) -> Markup:
-    """Draw a column a night: its cells by state, above a lamp in the night's colour."""
+    """Draw a column per night: the night's cells by state, above a mark in the night's colour."""
     nights = outcome.nights()
     if not nights:
         return Markup("")

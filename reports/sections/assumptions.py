@@ -1,7 +1,7 @@
-"""The assumptions a verdict rests on: effective faults, a watching observer, agreeing clocks.
+"""The assumptions behind a verdict: effective faults, an observer that sees all, equal clocks.
 
-Every line is measured in the run itself. An assumption without evidence is "not observed": neither
-held nor broken. (Judged before anything else, as in etcd's robustness tests.)
+Every assumption is measured in the run itself. An assumption without evidence is "not observed":
+neither held nor broken. (etcd's robustness tests also judge assumptions first.)
 """
 
 import io
@@ -26,21 +26,21 @@ from highwater.reports.text import seconds
 
 Word = Literal["held", "not held", "not observed"]
 Measured = tuple[Word, str]
-"""Whether an assumption held, and what was measured of it, one sentence or more."""
+"""Whether an assumption held, and what was measured about it, in one or more sentences."""
 
 APART_NS: Final = 1_000_000_000
-"""So far apart brokers' logs and observations may show one event: beats are formed with that."""
+"""The longest time between a log line and an observation of one event; beats rely on it."""
 _NEAR_NS: Final = 3_000_000_000
 _NS: Final = 1_000_000_000
 _FLUSH: Final = re.compile(r"^\s*(log\.flush\.interval\.(?:messages|ms)) = (\S+)")
 _NEVER: Final = frozenset(("null", "9223372036854775807"))
 _CONFIG_LINES: Final = 4000
-"""A broker logs its settings when it starts, within so many lines."""
+"""Number of first lines of a broker's log that contain its settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
-    """Something that must be so for the verdict to mean what it says."""
+    """A condition that must be true for the verdict to be right."""
 
     name: str
     word: Word
@@ -51,22 +51,22 @@ def assumptions(
     run: Run, plan: Plan, status: RunStatus | None, verdict: Verdict, evidence: RunObservations,
     effects: list[Effect],
 ) -> list[Assumption]:  # fmt: skip
-    """Return every assumption, in the order in which a sceptic asks.
+    """Return every assumption of a run, in the order in which a sceptic asks about them.
 
-    For an incomplete run, only that fact and the flush settings can be judged.
+    For an incomplete run, return only that it is incomplete, and the flush settings.
     """
     flushes = {"Brokers flush as Kafka does by default": _flushes(run, plan)}
-    words: dict[str, Measured | None] = {"All that was recorded is there": _whole(verdict)}
+    words: dict[str, Measured | None] = {"Everything that was recorded is there": _whole(verdict)}
     words |= flushes
     if verdict.complete:
         words = {
-            "Every fault did something": _faults(plan, evidence, effects),
+            "Every fault had an effect": _faults(plan, evidence, effects),
             "The HW-lag window was open at a fault": _window(effects),
             "The schedule was followed": _left_out(run),
-            "Every broker was in sight but for faults": _observer(evidence),
-            "The clocks of brokers' logs and of the observer agree": _clocks(evidence),
+            "Every broker was observed except during faults": _observer(evidence),
+            "The clocks of the brokers and of the observer agree": _clocks(evidence),
             **flushes,
-            "All was healed before the final read": _quiesced(status),
+            "Every replica was in sync before the final read": _quiesced(status),
             "The final read passed every acknowledged record": _final_read(status, verdict),
         }
     return [
@@ -80,7 +80,7 @@ def _whole(verdict: Verdict) -> Measured:
     sentences = [f"The run was cut short while it was {verdict.cut}."] if verdict.cut else []
     sentences += [unused.says for unused in verdict.unread[:3]]
     more = len(verdict.unread) - 3
-    sentences += [f"So it is with {count(more, 'file')} more."] if more > 0 else []
+    sentences += [f"The same is true for {count(more, 'file')} more."] if more > 0 else []
     return "not held", " ".join(sentences)
 
 
@@ -92,11 +92,11 @@ def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Mea
         return "not held" if none else "held", "No fault was injected."
     idle = [effect.fault for effect in effects if not effect.seen]
     sentence = (
-        f"An effect was observed of {len(effects) - len(idle):,} of {count(len(effects), 'fault')}."
+        f"Effects were observed for {len(effects) - len(idle):,} of {count(len(effects), 'fault')}."
     )
     if idle:
         named = ", ".join(f"{effect.name} at {seconds(effect.start_ns, 2)}" for effect in idle[:5])
-        sentence += f" Of none of these: {named}{' …' if len(idle) > 5 else ''}."  # noqa: PLR2004
+        sentence += f" No effect of these: {named}{' …' if len(idle) > 5 else ''}."  # noqa: PLR2004
     return "not observed" if idle else "held", sentence
 
 
@@ -112,7 +112,7 @@ def _window(effects: list[Effect]) -> Measured:
 
 
 def _left_out(run: Run) -> Measured | None:
-    """Return whether steps were left out; None for a run without a schedule of faults."""
+    """Return whether steps of the schedule were left out; None for a run without a schedule."""
     try:
         rows = run.table(STEPS_TABLE).select(["event", "fault", "says"]).to_pylist()
     except (StoreError, KeyError):
@@ -136,7 +136,7 @@ def _observer(evidence: RunObservations) -> Measured:
             if spent:
                 sentences.append(
                     f"broker {broker} of {topic}-{partition} for {seconds(sum(spent), 2)}"
-                    f" in {count(len(spent), 'spell')}, {seconds(max(spent), 2)} at most"
+                    f" in {count(len(spent), 'interval')}, {seconds(max(spent), 2)} at most"
                 )
     if not any(observed.tracks for observed in evidence.partitions.values()):
         return "not observed", "No replica was observed."
@@ -144,11 +144,14 @@ def _observer(evidence: RunObservations) -> Measured:
         return "held", "Every broker answered whenever no fault was open on it."
     more = f"; and {len(sentences) - 4} more" if len(sentences) > 4 else ""  # noqa: PLR2004
     listed = "; ".join(sentences[:4])
-    return "not held", f"Not observed, while no fault was open on it: {listed}{more}."
+    return "not held", f"Without an answer while no fault was open on it: {listed}{more}."
 
 
 def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[tuple[int, int]]:
-    """Yield intervals without an answer that no fault explains; a restart takes a moment."""
+    """Yield intervals in which a broker did not answer and no fault explains the silence.
+
+    A broker may need a moment to answer after a fault, because it restarts.
+    """
     ends = [*track.time_ns[1:], max(end_ns, int(track.time_ns[-1]))] if len(track.time_ns) else []
     for start, end, leo in zip(track.time_ns, ends, track.leo, strict=True):
         if leo != UNKNOWN:
@@ -171,8 +174,8 @@ def _clocks(evidence: RunObservations) -> Measured:
         if cut.line and (drop := _drop(observed.tracks.get(cut.broker), cut.time_ns, cut.offset))
     ]
     if not apart:
-        return "not observed", "No cut of a log was both logged and observed."
-    sentence = f"{count(len(apart), 'cut')} of a log {'was' if len(apart) == 1 else 'were'} both"
+        return "not observed", "No truncation of a log was both logged and observed."
+    sentence = f"{count(len(apart), 'truncation')} {'was' if len(apart) == 1 else 'were'} both"
     first, last = seconds(min(apart)), seconds(max(apart))
     later = first if first == last else f"{first} to {last}"
     good = max(map(abs, apart)) <= APART_NS
@@ -196,16 +199,16 @@ def _flushes(run: Run, plan: Plan) -> Measured:
     settings = ", ".join(f"{key} = {value}" for key, value in sorted({**flushes, **topic}.items()))
     if all(value in _NEVER for value in (*flushes.values(), *topic.values())):
         return "held", (
-            f"{settings}. No record is flushed by itself: what is acknowledged survives the end of"
-            " a process, and need not survive a power failure."
+            f"{settings}. Brokers do not flush single records: an acknowledged record survives the"
+            " end of the broker's process, but may not survive a power failure."
         )
     return "not held", (
-        f"{settings}. Brokers flush by these settings, so that a power failure takes less."
+        f"{settings}. Brokers flush by these settings, so a power failure loses fewer records."
     )
 
 
 def _logged_flushes(run: Run) -> Mapping[str, str]:
-    """Read the flush settings that the brokers logged at their start."""
+    """Read the flush settings that the brokers logged when they started."""
     values: dict[str, str] = {}
     for path in sorted(run.logs.glob("broker-*.log")):
         try:
@@ -223,13 +226,13 @@ def _quiesced(status: RunStatus | None) -> Measured:
         return "not observed", "status.json is missing or broken."
     if status.quiesced:
         return "held", "Every replica was back in the ISR."
-    return "not held", "Not every replica came back into the ISR."
+    return "not held", "Some replicas did not return to the ISR."
 
 
 def _final_read(status: RunStatus | None, verdict: Verdict) -> Measured:
     unseen = verdict.ledger.unseen
     ends = status.standing if status is not None else ()
-    short = [f"It did not come to {count(unseen, 'record')}."] if unseen else []
+    short = [f"The final read did not reach {count(unseen, 'record')}."] if unseen else []
     short += [
         f"In partition {end.partition} the last stable offset was blocked at {end.lso} for"
         f" {end.seconds:.1f} s, before the fence at {end.fence}."
@@ -237,4 +240,4 @@ def _final_read(status: RunStatus | None, verdict: Verdict) -> Measured:
     ]
     if short:
         return "not held", " ".join(short)
-    return "held", f"It came past all {verdict.ledger.acknowledged:,}."
+    return "held", f"The final read came past all {verdict.ledger.acknowledged:,} records."

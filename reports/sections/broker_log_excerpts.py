@@ -11,14 +11,14 @@ from highwater.harness.runs.partition_trace import Ints
 from highwater.harness.runs.verdict import Anomaly
 
 LINES_MAX: Final = 30
-"""Lines of one story that are shown; the others are counted."""
+"""Maximum number of lines that are shown for one story; further lines are counted."""
 BEFORE_NS: Final = 500_000_000
 AFTER_NS: Final = 1_500_000_000
-"""A broker's log is written, and its clock read, somewhat after the event."""
+"""Time after the last witness from which lines are shown: brokers log an event after it happens."""
 _CONTROLLER: Final = -1
-"""Stands for a KRaft controller in the column ``broker``."""
+"""The value in the column ``broker`` that stands for a KRaft controller."""
 _OF_BROKERS: Final = pa.array(["start", "stop"])
-"""Kinds of lines that matter to every partition. Errors do only if they name this one."""
+"""Kinds of lines that matter to every partition. Errors matter only if they name the partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class LogExcerpt:
 
 
 def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
-    """Return lines about a record's partition or about whole brokers, near its witnesses' times."""
+    """Return lines about the anomaly's partition or whole brokers, near its witnesses' times."""
     times = [w.time_ns for w in anomaly.witnesses if w.time_ns is not None]
     if not times:
         return LogExcerpt(lines=(), left_out=0)

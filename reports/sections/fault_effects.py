@@ -1,4 +1,4 @@
-"""The observed effects of each fault, and whether the HW-lag window was open before it.
+"""The observed effects of each fault, and whether the HW-lag window was open before the fault.
 
 A fault that is recorded as injected may have had no effect. Only independent evidence counts here:
 the observer of the replicas, the controller's metadata, and the producers.
@@ -17,9 +17,9 @@ from highwater.reports.run_evidence import PartitionObservations, RunObservation
 from highwater.reports.text import seconds
 
 EARLY_NS: Final = 200_000_000
-"""A fault is recorded once it has taken effect; what it did may have been observed before that."""
+"""Time before a fault's record in which its effects count: it is recorded after it took effect."""
 LATE_NS: Final = 1_000_000_000
-"""The controller and the disks may show it as long after its healing."""
+"""Time after a fault's healing in which the controller and the disks may still show its effects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class Effect:
     """One fault and its observed effects.
 
     Attributes:
-        seen: the effects, a clause each; empty: none was observed.
-        window: brokers with records above their own HW just before it, with LEO and HW.
-        watched: whether the observer knew LEO and HW of any replica then.
+        seen: the observed effects, a clause each; empty if no effect was observed.
+        window: brokers with records above their own HW just before the fault, with LEO and HW.
+        watched: whether the observer knew LEO and HW of any replica just before the fault.
     """
 
     fault: FaultInterval
@@ -60,7 +60,7 @@ def _seen(fault: FaultInterval, evidence: RunObservations) -> Iterator[str]:
     failed = evidence.pace.failed_ns
     refused = int(((failed >= since) & (failed <= end_ns)).sum())
     if refused:
-        yield f"{count(refused, 'send')} begun meanwhile not acknowledged"
+        yield f"{count(refused, 'send')} during the fault not acknowledged"
 
 
 def _of_track(broker: int, track: Track, since: int, until: int) -> Iterator[str]:
@@ -71,16 +71,17 @@ def _of_track(broker: int, track: Track, since: int, until: int) -> Iterator[str
         yield f"broker {broker} did not answer from {seconds(int(track.time_ns[silent[0]]), 2)} on"
     for drop in track.drops():
         if since <= drop.time_ns <= until:
-            yield f"broker {broker}'s log went from {drop.before:,} to {drop.after:,}"
+            yield f"broker {broker}'s LEO fell from {drop.before:,} to {drop.after:,}"
             return
 
 
 def _of_controller(
     fault: FaultInterval, observed: PartitionObservations, since: int, until: int
 ) -> Iterator[str]:
-    """Yield elections and ISR changes that concern the fault's broker; all if it has none.
+    """Yield elections and ISR changes that concern the fault's broker.
 
-    The broker's own election is not an effect of a fault that only disturbs it.
+    If the fault has no broker, all elections and ISR changes count. The election of the fault's
+    own broker does not count if the fault stops, pauses or isolates that broker.
     """
     broker = fault.broker
     for before, after in zip(observed.leaderships, observed.leaderships[1:], strict=False):

@@ -1,7 +1,7 @@
-"""Settings and releases that would have prevented the anomaly, from the model's causal chains.
+"""Settings and releases that would have prevented an anomaly, from the model's causal chains.
 
-Advice is given only on what the model explains: a chain without a link that a setting or another
-release would break gives no advice.
+Only anomalies that the model explains give advice. If no setting and no other release would break
+a link of the chain, the chain gives no advice.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import Plan
 from highwater.reports.model_text import rule_says
 
-_TWO: Final = 2  # below that no broker is eligible that has left the ISR (KIP-966)
+_TWO: Final = 2  # with a lower min ISR, no broker outside the ISR is eligible as leader (KIP-966)
 _HARM: Final = frozenset({"lost-write", "divergence", "vanished"})
 
 _SETTINGS: Final = {
@@ -27,7 +27,7 @@ _SETTINGS: Final = {
 
 
 def prevention(plan: Plan, reconciliation: Reconciliation | None) -> tuple[str, ...]:
-    """Return sentences, the nearest remedy first; empty if no anomaly was explained."""
+    """Return remedies as sentences, the nearest first; empty if no anomaly was explained."""
     if reconciliation is None or plan.played_on not in RELEASES:
         return ()
     harmed = [
@@ -58,9 +58,9 @@ def _of(plan: Plan, finding: ModelFinding) -> Iterator[str]:
 
 
 def _releases_with(rule: str, kafka: str) -> str:
-    """Return the next release of the catalogue that has a rule, and those after it that have not.
+    """Return the next release of the catalogue with a rule, and the later releases without it.
 
-    A fix may come to a new line after it has come to an older one.
+    A fix may reach a new release line later than an older release line.
     """
     names = list(RELEASES)
     later = names[names.index(kafka) + 1 :]

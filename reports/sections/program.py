@@ -1,4 +1,4 @@
-"""The section about a program under test: its inputs, its mistakes and its instances' lives."""
+"""The section about a program under test: its inputs, its mistakes and its instances."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ from highwater.harness.runs.verdict import Verdict
 
 ONCE: Final = "once"
 _COUNTED: Final = {
-    LOST_INPUT: "lost: its position was committed, and it has no output",
-    HALF_INPUT: "half: its position was committed, and it lacks outputs",
-    DOUBLED_INPUT: "doubled: it has too many outputs",
-    UNREACHED_INPUT: "not reached: nothing is known of it",
+    LOST_INPUT: "lost: the input's position was committed, but it has no output",
+    HALF_INPUT: "half: the input's position was committed, but some outputs are missing",
+    DOUBLED_INPUT: "doubled: the input has too many outputs",
+    UNREACHED_INPUT: "not reached: nothing is known about the input",
     STRANGE_OUTPUT: "outputs that name an input that was never sent",
-    ABORTED_INPUT: "aborted, and yet processed",
+    ABORTED_INPUT: "processed, although it was aborted",
     UNFINISHED_TRANSACTION: "transactions that their coordinator ended",
 }
 _WRITTEN: Final = {
-    LOST_OUTPUT: "lost: it was acknowledged, and is not there",
-    DOUBLED_OUTPUT: "doubled: it is there more than once",
+    LOST_OUTPUT: "lost: the record was acknowledged, but is not in the topic",
+    DOUBLED_OUTPUT: "doubled: the record is in the topic more than once",
 }
 _OUTCOMES: Final = (LOST_INPUT, HALF_INPUT, DOUBLED_INPUT, UNREACHED_INPUT)
 _EVENTS: Final = ("started", "killed", "stopped", "paused", "ended")
@@ -43,14 +43,14 @@ _EVENTS: Final = ("started", "killed", "stopped", "paused", "ended")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramSection:
-    """A program under test, as its page shows it.
+    """A program under test, as the page of its run shows it.
 
     Attributes:
-        counts: sentences and numbers of inputs, and of outputs without one; empty if nothing is
-            known of them.
-        mistakes: sentences, and of how many of the listed findings each is told.
+        counts: outcomes in words, with the number of inputs (or of outputs without an input) that
+            have the outcome; empty if the outcomes are not known.
+        mistakes: causes in words, with the number of listed findings that have the cause.
         lives: instance to how often it was started, killed, stopped, paused, and ended by itself;
-            None where that cannot be read.
+            None where the table of instances cannot be read.
     """
 
     command: str
@@ -61,7 +61,7 @@ class ProgramSection:
 
 
 def program_section(run: Run, plan: Plan, verdict: Verdict) -> ProgramSection | None:
-    """Return the section of a judged run; None if it has no program under test."""
+    """Return the section of a judged run; None if the run has no program under test."""
     if plan.program is None:
         return None
     of_program = [anomaly for anomaly in verdict.anomalies if anomaly.kind in OF_PROGRAMS]
@@ -72,7 +72,7 @@ def program_section(run: Run, plan: Plan, verdict: Verdict) -> ProgramSection | 
         if witness.what == MISTAKE
     )
     counts = input_counts(verdict)
-    once = f"processed once{', or in need of no output' if plan.program.when else ''}"
+    once = f"processed once{', or no output was needed' if plan.program.when else ''}"
     does = "writes each record" if plan.without_input else "processes each input"
     return ProgramSection(
         command=" ".join(plan.program.command),
@@ -88,7 +88,8 @@ def program_section(run: Run, plan: Plan, verdict: Verdict) -> ProgramSection | 
 def input_counts(verdict: Verdict) -> dict[str, int]:
     """Return how many inputs were processed ``once``, and the counts of other outcomes by kind.
 
-    Empty where nothing is known of them.
+    The result is empty if the outcomes are not known. Of a program without inputs, lost and
+    doubled outputs are counted.
     """
     if not verdict.checkers.get(LOST_OUTPUT, "not ").startswith("not "):
         return {kind: verdict.counts.get(kind, 0) for kind in _WRITTEN}

@@ -1,7 +1,7 @@
-"""The bytes behind an anomaly: the record in each replica's segment at its offset, by field.
+"""The bytes behind an anomaly: the record at its offset in each replica's segment, by field.
 
-The side-by-side table shows which record each replica has; this section proves it with the file
-and the byte at which the batch begins, for ``kafka-dump-log`` or ``xxd``.
+The side-by-side table shows which record each replica has. This section proves the table with the
+file and the byte at which the batch begins, for ``kafka-dump-log`` or ``xxd``.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,13 +21,13 @@ from highwater.harness.runs.store import Run
 from highwater.reports.replica_contents import replica_folders
 
 BYTES_MAX: Final = 96
-"""Bytes of a key, a value or a header that are shown."""
+"""Maximum number of bytes that are shown from a key, a value or a header."""
 HEADERS_MAX: Final = 8
 _BATCH_MAX: Final = 1 << 20
-"""Bytes of a batch that is read again for its headers."""
+"""Maximum size in bytes of a batch that is read again for its headers."""
 _V2: Final = 2
 _LENGTH_AT: Final = 12
-"""Offset and length come first in a batch of any format; the length counts what follows them."""
+"""Bytes of offset and length, which begin a batch in any format; the length counts the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawRecord:
-    """The record of one replica at an offset; without fields: it has none there.
+    """The record of one replica at an offset; no fields if the replica has no record there.
 
     Attributes:
         file: path of the segment below the run directory.
@@ -54,7 +54,7 @@ class RawRecord:
 
 
 Raws: TypeAlias = Mapping[int, Sequence[RawRecord]]
-"""Offset to what each replica has there, by broker id."""
+"""Offset to the record that each replica has at the offset, by broker id."""
 
 
 def read_raw(
@@ -67,7 +67,7 @@ def read_raw(
     """Read the record of every frozen replica at each of the offsets.
 
     Args:
-        missing: gets a sentence for each replica that cannot be read.
+        missing: a list to which a sentence is added for each replica that cannot be read.
     """
     records: dict[int, list[RawRecord]] = {offset: [] for offset in offsets}
     for folder in replica_folders(run, partition, without) if offsets else ():
@@ -144,7 +144,7 @@ def _checksum(row: Mapping[str, Any]) -> str:
 
 
 def _bytes(data: object) -> str:
-    """Format bytes as Python does, all but printable ASCII escaped; truncate with an ellipsis."""
+    """Format bytes as Python does: escape all but printable ASCII, truncate with an ellipsis."""
     if not isinstance(data, bytes):
         return "null"
     printable = repr(data[:BYTES_MAX])[2:-1]

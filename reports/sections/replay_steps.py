@@ -1,8 +1,8 @@
-"""The states a schedule predicts after each step, beside the states the brokers showed.
+"""The states that a schedule predicts after each step, beside the states that the brokers showed.
 
 A replay takes a step, then polls the brokers until they show the state that the model predicts
-(``nemesis.model_replay.step_player``), and only then notes the step. So a noted step was
-observed as predicted at that time; for another step the run's status has the differences.
+(``nemesis.model_replay.step_player``), and only then notes the step. So a noted step was observed
+as predicted at the noted time. For a step without a note, the run's status has the differences.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ from highwater.reports.run_evidence import RunObservations
 Word = Literal["as predicted", "otherwise", "not taken"]
 
 _BROKERS: Final = frozenset(("leader", "ISR", "alive"))
-"""What is shown as numbers of replicas; LEO and HW are offsets."""
+"""The values that are numbers of replicas; LEO and HW are offsets instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,9 @@ class ReplayStep:
 
     Attributes:
         predicted: the predicted state, a clause each; empty where the step predicts nothing.
-        seen: the state seen instead; empty if it was as predicted or the step was not taken.
-        time_ns: when all of the prediction was seen; None if never.
+        seen: the state that was seen instead of the predicted state; empty if the state was as
+            predicted or the step was not taken.
+        time_ns: the time at which the whole prediction was seen; None if it never was.
     """
 
     number: int
@@ -45,7 +46,7 @@ class ReplayStep:
 def foreseen(
     plan: Plan, status: RunStatus | None, evidence: RunObservations
 ) -> tuple[ReplayStep, ...]:
-    """Return the steps of a run's schedule; empty without a readable schedule."""
+    """Return the steps of a run's schedule; empty if the plan has no readable schedule."""
     if plan.schedule is None:
         return ()
     try:
@@ -57,9 +58,9 @@ def foreseen(
 
 
 def cast(plan: Plan, evidence: RunObservations) -> str:
-    """Return ``A is broker 1, B is broker 2``; empty if the first ISR does not show it.
+    """Return ``A is broker 1, B is broker 2``; empty if the first ISR does not show the roles.
 
-    The first ISR is in the order of the replica assignment, which the schedule's ``order`` lists.
+    The first ISR has the order of the replica assignment; the schedule's ``order`` has the names.
     """
     rows = [row for observed in evidence.partitions.values() for row in observed.leaderships[:1]]
     order = (plan.schedule or {}).get("order", ())
@@ -70,7 +71,7 @@ def cast(plan: Plan, evidence: RunObservations) -> str:
 
 
 def _missed(status: RunStatus) -> Iterator[tuple[int, str]]:
-    """Yield steps that were not followed, with the observed state, else the problem."""
+    """Yield each step that was not followed, with the observed differences or else the problem."""
     for problem in status.problems:
         if (number := legacy_sentences.step(problem)) is None:
             continue
@@ -116,7 +117,7 @@ def _predicted(expect: Expect) -> Iterator[str]:
 
 
 def _named(difference: StateDifference) -> str:
-    """Return a difference with the names of replicas."""
+    """Return a difference in words, with the names of replicas instead of their numbers."""
     whose = difference.what if difference.replica is None else f"{difference.what} of"
     name = "" if difference.replica is None else f" {_name(difference.replica)}"
     seen, expected = (

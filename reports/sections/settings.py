@@ -1,4 +1,4 @@
-"""The settings that decide what a run may lose, each with a note on its meaning."""
+"""The settings that decide which records a run may lose, each with a note on its meaning."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,9 +9,9 @@ from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Environment
 
 _ACKS: Final = {
-    "0": "nothing is waited for",
+    "0": "the producer waits for no answer",
     "1": "the leader's own write is enough",
-    "all": "every member of the ISR has it",
+    "all": "every member of the ISR has the record",
 }
 _COORDINATION: Final = {"zookeeper": "ZooKeeper", "kraft": "KRaft"}
 
@@ -28,9 +28,9 @@ class Fact:
 def facts(
     plan: Plan, environment: Environment | None, fault_counts: FaultCounts | None = None
 ) -> list[Fact]:
-    """Return the key facts of a run, in the order in which a person asks for them.
+    """Return the key facts about a run, in the order in which a person asks for them.
 
-    None stands for an environment or counts that cannot be read.
+    ``environment`` or ``fault_counts`` is None if it cannot be read.
     """
     happened = Happening.of(plan, fault_counts)
     topic, work = plan.topic, plan.workload
@@ -74,7 +74,7 @@ def facts(
 
 
 def _likeness(topic: Topic) -> list[Fact]:
-    """Return the topic after which the run's was made, and where its settings are from."""
+    """Return the topic whose settings the run's topic copies, and the source of each setting."""
     if topic.like is None:
         return []
     means = "; ".join(topic.like.says(topic.settings()))
@@ -82,7 +82,7 @@ def _likeness(topic: Topic) -> list[Fact]:
 
 
 def _groups(work: Workload) -> list[Fact]:
-    """Return the groups of readers, where there are any."""
+    """Return the run's consumer group and share group, if it has them."""
     protocol = f"{work.group_protocol} protocol"
     group = Fact(name="Group", value=f"{work.subscribe} members", means=protocol)
     share = Fact(name="Share group", value=f"{work.share} members")

@@ -1,8 +1,8 @@
-"""A story as the model predicts it beside what was observed, act by act.
+"""A story as the model predicts it, beside the observations, act by act.
 
 An act is a line of the story's script with an observable effect, such as a fault or an election,
-and the lines after it without one. The model's state at the end of an act is compared with the
-replicas as observed just before the next act begins.
+and the following lines without an observable effect. The model's state at the end of an act is
+compared with the replicas as observed just before the next act begins.
 """
 
 import re
@@ -33,20 +33,20 @@ from highwater.reports.run_evidence import PartitionObservations, RunObservation
 
 Word = Literal["as predicted", "otherwise", "not observed"]
 Span = tuple[int, int]
-"""From when to when the events of an act were observed, in ns."""
+"""The times, in ns, at which the events of an act began and ended, as observed."""
 
 _NAME: Final = re.compile(r"\b[ABC]\b")
 _PHRASES: Final = {
-    "settle": "{} sent, and on every replica",
+    "settle": "{} sent, and copied to every replica",
     "send": "{} is sent",
     "retry": "{} is sent again",
-    "fetch": "{} fetch",
-    "let": "time for {}",
-    "cut": "all from offset {} on is taken away",
-    "follow": "{} learns whom to follow",
+    "fetch": "fetch by {}",
+    "let": "time for {} to act",
+    "cut": "all records from offset {} on are removed",
+    "follow": "{} learns its leader",
     "checkpoint": "{} writes its HW to the disk",
-    "expire": "the session ends of {}",
-    "heal": "all is healed{}",
+    "expire": "the session of {} ends",
+    "heal": "all faults are healed{}",
     "kill": "{} killed",
     "pause": "{} paused",
     "stop": "{} stopped",
@@ -57,12 +57,12 @@ _PHRASES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryAct:
-    """One act.
+    """One act of a story, as the model predicts it and as the brokers showed it.
 
     Attributes:
         model: drawing of the predicted state.
-        brokers: drawing of the observed state; None where it was not observed.
-        differs: the differences, a clause each.
+        brokers: drawing of the observed state; None if the state was not observed.
+        differs: the differences between the two states, a clause each.
     """
 
     number: int
@@ -74,9 +74,9 @@ class StoryAct:
 
 
 def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None:
-    """Return the record a story is about: lost in the model, or the last sent before the fault.
+    """Return the record that a story is about; None if the model played no script.
 
-    None if the model played no script.
+    This is a record that the model loses, or else the last record sent before the first fault.
     """
     if reconciliation is None or not reconciliation.course or reconciliation.predicted is None:
         return None
@@ -97,14 +97,14 @@ def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None
 
 
 def _first_blow(course: Sequence[ModelSnapshot]) -> int:
-    """Return the index of the last line before a broker is down; the last line if none is."""
+    """Return the index of the last line before a broker is down, else of the last line."""
     return next((max(0, i - 1) for i, beat in enumerate(course) if beat.down), len(course) - 1)
 
 
 def acts(
     course: Sequence[ModelSnapshot], about: Anomaly, evidence: RunObservations, holdings: Holdings
 ) -> list[StoryAct]:
-    """Return every act; empty if the model did not know which broker had which role."""
+    """Return every act of a story; empty if the model did not know the brokers' roles."""
     observed = evidence.partitions.get((about.topic, about.partition))
     if observed is None or not all(name.isdecimal() for beat in course for name in beat.logs):
         return []
@@ -139,7 +139,7 @@ def _grouped(
     evidence: RunObservations,
     observed: PartitionObservations,
 ) -> Iterator[tuple[list[ModelSnapshot], Span | None]]:
-    """Yield the beats of each act, and when its first line was observed."""
+    """Yield the lines of each act, and the times at which the act's first line was observed."""
     beats: list[ModelSnapshot] = []
     span: Span | None = None
     since = 0
@@ -161,7 +161,7 @@ def _span(
     observed: PartitionObservations,
     since: int,
 ) -> Span | None:
-    """Return when a line's effect was observed, from ``since`` on; None if not all of it was."""
+    """Return when a line's effect was observed, from ``since`` on; None if it was not complete."""
     verb, *words = beat.line.split()
     if verb in _SENDING:
         records = words if verb == "settle" else words[:1]
@@ -194,13 +194,13 @@ def _span(
 _SENDING: Final = frozenset(("settle", "send", "retry"))
 _ENDING: Final = frozenset(("resume", "start"))
 _MARKED: Final = _SENDING | _ENDING | {"kill", "pause", "stop", "expire", "heal"}
-"""The events that observations can show."""
+"""The verbs of lines whose effect observations can show."""
 
 
 def _moments(
     grouped: Sequence[tuple[list[ModelSnapshot], Span | None]], evidence: RunObservations
 ) -> Iterator[Moment | None]:
-    """Yield each act's moment; None if not observed, or not in its order."""
+    """Yield the moment of each act; None if the act was not observed in the script's order."""
     for i, (beats, span) in enumerate(grouped):
         after = grouped[i + 1][1] if i + 1 < len(grouped) else (evidence.end_ns + 1, 0)
         if span is None or after is None or after[0] <= span[1]:
@@ -212,7 +212,7 @@ def _moments(
 
 def _frame(number: int, beat: ModelSnapshot, before: ModelSnapshot, about: Anomaly) -> Frame:
     lanes = tuple(_lane(name, beat, before, about) for name in sorted(beat.logs, key=int))
-    return Frame(number=number, title=f"as the model has it after: {beat.line}", lanes=lanes)
+    return Frame(number=number, title=f"the model's state after: {beat.line}", lanes=lanes)
 
 
 def _lane(name: str, beat: ModelSnapshot, before: ModelSnapshot, about: Anomaly) -> Lane:
@@ -245,11 +245,12 @@ def _cell(offset: int, log: Sequence[str], was: Sequence[str], about: Anomaly) -
 
 
 def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterator[str]:
-    """Yield differences at the record's offset where the replica is up in both.
+    """Yield differences at the record's offset, for replicas that are up in both frames.
 
     Args:
-        last: whether it is the last act. Only then leaders are compared too, and a replica that
-            is only behind counts: earlier, the observer may not yet have seen its latest state.
+        last: whether this is the last act. Only in the last act leaders are compared too, and a
+            replica without the record counts as different: earlier, the observer may not yet have
+            seen the replica's latest state.
     """
     brokers: Mapping[int, Lane] = {lane.broker: lane for lane in seen.lanes}
     for lane in frame.lanes:
@@ -262,14 +263,14 @@ def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterat
         if lane.down or other.down:
             continue
         predicted, seen_record = _at(lane, about), _at(other, about)
-        late = not seen_record and other.cut is None and not last  # seen a moment later, or never
+        late = not seen_record and other.cut is None and not last  # may be seen a moment later
         if predicted != seen_record and seen_record is not None and not late:
             actual, instead = seen_record or "nothing", predicted or "nothing"
             yield f"broker {lane.broker} holds {actual} instead of {instead}"
 
 
 def _at(lane: Lane, about: Anomaly) -> str | None:
-    """Return the id at the record's offset: empty if there is no record, None if unknown."""
+    """Return the record id at the anomaly's offset: empty without a record, None if unknown."""
     cell = next(cell for cell in lane.cells if cell.offset == about.offset)
     if cell.state in {"none", "gone"}:
         return ""

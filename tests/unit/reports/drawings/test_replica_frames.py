@@ -351,7 +351,10 @@ def test_a_step_that_is_earlier_than_the_one_before_says_why(tmp_path: Path) -> 
     page = write(told).read_text("utf-8")
     assert "seen 8.573" in page
     assert "logged 8.546" in page
-    assert "The time is earlier than that of step 2, which the observer saw only at its next poll." in page
+    assert (
+        "The time is earlier than that of step 2, which the observer saw only at its next poll."
+        in page
+    )
 
 
 @pytest.mark.parametrize("name", ["loss", "divergence"])

@@ -24,7 +24,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 def test_they_part_where_a_log_is_cut_in_one_of_them(runs: dict[str, Run]) -> None:
     html = comparison.page(runs["loss"], runs["valid"])
-    assert "Kafka 0.10.2.2 and Kafka 4.3.1 part at step " in html
+    assert "Kafka 0.10.2.2 and Kafka 4.3.1 first differ at step " in html
     assert html.count('id="parting"') == 1
     parting = html.split('id="parting"')[1].split("</li>", maxsplit=1)[0]
     assert parting.index("LEO 4 → 3") < parting.index("Kafka 4.3.1")
@@ -39,7 +39,7 @@ def test_either_may_be_the_left_one(runs: dict[str, Run]) -> None:
 
 def test_a_run_never_parts_from_itself(runs: dict[str, Run]) -> None:
     html = comparison.page(runs["loss"], runs["loss"])
-    assert "never part" in html
+    assert "never differ" in html
     assert "parting" not in html.split("<body>")[1]
 
 
@@ -84,7 +84,7 @@ def test_runs_of_which_one_was_not_observed_are_not_said_to_agree(
     both = [SAMPLES["loss"]().judged(run="other"), SAMPLES["loss"]()]
     both[blind].replicas = {}
     html = comparison.page(*(sample.write(tmp_path) for sample in both))
-    assert heading(html) == "Where Kafka 0.10.2.2 and Kafka 0.10.2.2 part was not observed"
+    assert heading(html) == "Where Kafka 0.10.2.2 and Kafka 0.10.2.2 first differ was not observed"
 
 
 def test_a_replica_that_was_observed_in_one_run_only_is_no_difference(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_replica_that_was_observed_in_one_run_only_is_no_difference(tmp_path: 
     del observed[spare]
     both[1].disks.pop(spare, None)
     html = comparison.page(*(sample.write(tmp_path) for sample in both))
-    assert "part at step" not in heading(html)
+    assert "differ at step" not in heading(html)
 
 
 def test_the_steps_of_both_are_all_there(runs: dict[str, Run]) -> None:

@@ -31,14 +31,14 @@ def test_a_page_tells_what_breaks_and_every_step(tmp_path: Path) -> None:
     for number, step in enumerate(found.steps, start=1):
         assert f"Step {number}, {step.says}: the replicas around offset 0 A (" in shown
         assert f"{number}. {step.says}: A (" in whole(found, "")
-    assert "Failures in it 0" in shown
-    assert "Moves in it 2" in shown
+    assert "Failures 0" in shown
+    assert "Moves 2" in shown
 
 
 def test_what_is_lost_and_what_differs_is_marked() -> None:
     assert harm(lost()) == Harm(records=frozenset({"m1"}))
     assert conclusion(lost()) == (
-        "In the end m1 was acknowledged, and C, who is to lead, lacks it."
+        "In the end m1 was acknowledged, and C, which is to lead, lacks it."
     )
     assert harm(forked()) == Harm(records=frozenset({"m1"}), instead=frozenset({"m2"}))
     assert conclusion(forked()) == "In the end one replica holds m1 where another holds m2."

@@ -98,11 +98,11 @@ def rested(run: Run) -> dict[str, Assumption]:
     return {one.name: one for one in found}
 
 
-FAULTS = "Every fault did something"
+FAULTS = "Every fault had an effect"
 WINDOW = "The HW-lag window was open at a fault"
-SIGHT = "Every broker was in sight but for faults"
+SIGHT = "Every broker was observed except during faults"
 PASSED = "The final read passed every acknowledged record"
-CLOCKS = "The clocks of brokers' logs and of the observer agree"
+CLOCKS = "The clocks of the brokers and of the observer agree"
 FLUSH = "Brokers flush as Kafka does by default"
 
 
@@ -180,7 +180,7 @@ def test_a_final_read_that_came_short_is_said(tmp_path: Path) -> None:
     found = rested(SAMPLES["loss"]().judged(ledger=ledger).write(tmp_path))[
         "The final read passed every acknowledged record"
     ]
-    assert (found.word, found.observed) == ("not held", "It did not come to 2 records.")
+    assert (found.word, found.observed) == ("not held", "The final read did not reach 2 records.")
 
 
 def test_a_last_stable_offset_that_stood_is_said(tmp_path: Path) -> None:

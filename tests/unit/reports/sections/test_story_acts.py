@@ -78,7 +78,7 @@ def test_the_loss_goes_as_the_model_has_it_act_by_act(tmp_path: Path) -> None:
     assert sum(one.word == "as predicted" for one in told) >= 4
     assert [one.title for one in told][2:4] == [
         "broker 1 and broker 2 killed",
-        "the session ends of broker 1, and broker 2 is to lead; time for broker 3",
+        "the session of broker 1 ends, and broker 2 is to lead; time for broker 3 to act",
     ]
     assert any("LEO 4 → 3" in one.model and "LEO 4 → 3" in (one.brokers or "") for one in told)
 
@@ -90,7 +90,7 @@ def test_rules_of_another_release_part_from_the_brokers_where_the_log_is_cut(
     told = found(sample, tmp_path)
     first = next(one for one in told if one.word == "otherwise")
     assert first.differs == ("broker 3 holds nothing instead of m3",)
-    assert "session ends of broker 1" in first.title
+    assert "session of broker 1 ends" in first.title
     html = write(next(iter([sample.write(tmp_path / "page")]))).read_text("utf-8")
     assert f"Model and brokers first differ at step {first.number}." in html
     assert html.count("first difference") == 1

@@ -13,7 +13,7 @@ Group: TypeAlias = tuple[str, list[Witness]]
 
 TANGLE_NS: Final = 500_000_000
 NEAR: Final = 2
-"""Findings at most so many offsets apart become one."""
+"""The largest distance, in offsets, between neighbouring findings that are grouped."""
 _BEATS: Final = {
     "step": "",
     "sent": "",
@@ -39,7 +39,7 @@ TITLES: Final = {
     "written": "Written and acknowledged",
     "fault": "Fault",
     "healed": "Healed",
-    "cut": "Cut",
+    "cut": "Log truncated",
     "follows": "A new follower",
     "elected": "New leader",
     "replaced": "Another record takes the offset",
@@ -48,9 +48,9 @@ TITLES: Final = {
 
 
 def beat(witness: Witness) -> str:
-    """Return the beat of a witness; "" if it belongs to the beat before it."""
+    """Return the beat of a witness; "" if the witness belongs to the beat before it."""
     if witness.what == "read" and witness.who != "reader":
-        return ""  # a consumer of the run, not the final read
+        return ""  # the reader is a consumer of the run, not the final read
     beat = _BEATS.get(witness.what)
     if beat is not None:
         return beat
@@ -58,11 +58,11 @@ def beat(witness: Witness) -> str:
 
 
 def actors(witnesses: Sequence[Witness]) -> list[int]:
-    """Return ids of the brokers that acted or were acted upon."""
+    """Return the ids of the brokers that the witnesses are about, in order of appearance."""
     brokers: dict[int, None] = {}
     for witness in witnesses:
         broker = witness.broker
-        if broker is None:  # of a verdict up to 0.2, maybe
+        if broker is None:  # a verdict of Highwater 0.2 or earlier may name the broker in words
             broker = legacy_sentences.broker(witness.who, witness.says)
         if broker is not None:
             brokers[broker] = None
@@ -76,7 +76,7 @@ def title(name: str, witnesses: Sequence[Witness]) -> str:
     verbs = {
         "fault": ("is ", "are ", " and ".join(PAST.get(fault, fault) for fault in faults)),
         "healed": ("is ", "are ", "back"),
-        "cut": ("cuts its log", "cut their logs", ""),
+        "cut": ("truncates its log", "truncate their logs", ""),
         "follows": ("follows", "follow", ""),
         "elected": ("is ", "are ", "made leader"),
     }
@@ -93,7 +93,7 @@ def title(name: str, witnesses: Sequence[Witness]) -> str:
 
 
 def grouped(witnesses: Sequence[Witness]) -> list[Group]:
-    """Group witnesses by beat in order of time; those without a time come last."""
+    """Group witnesses by beat in order of time; witnesses without a time come last."""
     last = 1 << 62
     ordered = sorted(witnesses, key=lambda w: last if w.time_ns is None else w.time_ns)
     groups: list[Group] = []
@@ -109,8 +109,8 @@ def grouped(witnesses: Sequence[Witness]) -> list[Group]:
 def _untangled(groups: list[Group]) -> list[Group]:
     """Put causes before effects: brokers' logs and the observer's polls have different delays.
 
-    A truncation may be logged just before the election that caused it is observed, and observed
-    just after. The last record at the offset belongs to the end.
+    A truncation may be logged just before the observer sees the election that caused it, and the
+    observer may see the truncation just after. The last record at the offset belongs to the end.
     """
     grouped: list[Group] = []
     for name, witnesses in groups:
@@ -136,7 +136,7 @@ def _caused(cut: Sequence[Witness], election: Sequence[Witness]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """Findings of one kind at neighbouring offsets; the story of the first stands for all."""
+    """Findings of one kind at neighbouring offsets; the page tells the story of the first."""
 
     first: Anomaly
     last_offset: int | None
@@ -144,7 +144,7 @@ class Burst:
 
 
 def bursts(anomalies: Sequence[Anomaly]) -> list[Burst]:
-    """Group neighbouring findings (at most ``NEAR`` offsets apart), in their own order."""
+    """Group neighbouring findings (at most ``NEAR`` offsets apart), in the given order."""
     grouped: list[Burst] = []
     for anomaly in anomalies:
         last = grouped[-1] if grouped else None

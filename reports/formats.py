@@ -20,10 +20,10 @@ from highwater.reports.markdown import escape, table
 from highwater.reports.text import plain
 
 LISTED_MAX: Final = 20
-"""Anomalies of a run that are listed; the others are counted."""
+"""Maximum number of anomalies that are listed for a run; further anomalies are counted."""
 
 _NO_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What is no character of XML 1.0, section 2.2."""
+"""Matches what is not a character in XML 1.0 (section 2.2)."""
 
 _MARKS: Final = {
     VALID: "✓ valid",
@@ -35,7 +35,7 @@ _MARKS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The documents of one judged run; ``model`` is None if it was not asked."""
+    """The documents of one judged run; ``model`` is None if the model was not asked."""
 
     run: Run
     plan: Plan
@@ -45,7 +45,7 @@ class RunSummary:
 
     @classmethod
     def of(cls, run: Run) -> Self:
-        """Read a judged run."""
+        """Read the documents of a judged run."""
         return cls(
             run=run,
             plan=run.plan(),
@@ -61,7 +61,7 @@ class RunSummary:
 
 
 def find_format(name: str) -> Callable[[Sequence[RunSummary]], str]:
-    """Return the function that formats judged runs; raise ``UsageError`` for another name."""
+    """Return the function for a format's name; raise ``UsageError`` for an unknown name."""
     if name not in _FORMATS:
         formats = ("html", *_FORMATS)
         raise UsageError(f"there is no format {name!r}", hint=nearest(name, formats))
@@ -79,7 +79,7 @@ def as_json(summaries: Sequence[RunSummary]) -> str:
 
 
 def markdown(summaries: Sequence[RunSummary]) -> str:
-    """Return a table of all runs, then a section with the anomalies of each."""
+    """Return a table of all runs, then a section per run with its anomalies."""
     heads = ("kafka", "what", "acks", "verdict", "lost / acknowledged", "model", "run")
     rows = [_row(summary) for summary in summaries]
     return "\n".join([table(heads, rows), *(_section(summary) for summary in summaries)])
@@ -99,13 +99,13 @@ def _row(run_summary: RunSummary) -> tuple[str, ...]:
 
 
 def _lost(verdict: Verdict) -> str:
-    """Return ``1 / 4``, lost of acknowledged; a dash if the records could not be counted."""
+    """Return ``1 / 4`` (lost / acknowledged); a dash if the records could not be counted."""
     book = verdict.ledger
     return f"{book.lost:,} / {book.acknowledged:,}" if verdict.account == "whole" else "-"
 
 
 def junit(summaries: Sequence[RunSummary]) -> str:
-    """Return a test suite with a case a run: ``invalid`` is a failure, ``unknown`` an error."""
+    """Return a JUnit suite with a case per run: ``invalid`` is a failure, ``unknown`` an error."""
     broken = sum(summary.verdict.verdict == INVALID for summary in summaries)
     unknown = sum(summary.verdict.verdict == UNKNOWN for summary in summaries)
     seconds = f"{sum(summary.status.seconds for summary in summaries):.3f}"
@@ -177,6 +177,6 @@ def _repeat(summary: RunSummary) -> str:
 
 
 def _text(text: str) -> str:
-    """Escape control characters and others that XML does not allow."""
+    """Escape control characters and all other characters that XML does not allow."""
     printable = "\n".join(plain(line) for line in text.splitlines())
     return _NO_XML.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), printable)

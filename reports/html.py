@@ -1,7 +1,7 @@
-"""Render HTML from templates: all values escaped, nothing loaded, no scripts.
+"""Render HTML from templates: all values are escaped, nothing is loaded, and there are no scripts.
 
-The content security policy allows only the page's own style sheet, by its hash. So markup in a
-record's value could neither run nor fetch anything even if it were not escaped.
+The content security policy allows only the page's own style sheet, by its hash. So even if markup
+in a record's value were not escaped, it could neither run nor fetch anything.
 """
 
 import base64
@@ -39,7 +39,7 @@ def save(path: Path, html: str) -> Path:
 
 
 def drawing_css() -> str:
-    """Return the rules of the style sheet that a drawing in a file of its own needs."""
+    """Return the rules of the style sheet that a drawing in a separate file needs."""
     lines = _css().splitlines()
     colours = lines[: lines.index("*{box-sizing:border-box}")]
     return "\n".join([*colours, *(line for line in lines if line.startswith("svg"))])
@@ -67,16 +67,16 @@ def _environment() -> jinja2.Environment:
 
 
 def _look(word: str) -> str:
-    """Return the class of the style sheet that shows a verdict's word."""
+    """Return the style class for a verdict's word."""
     return "lossy" if word == LOSSY else word
 
 
 def _whole(words: object) -> Markup:
-    """Return text that is not truncated: a command, a link or a list of names is no use in part."""
+    """Return the whole text, escaped: a command, a link or a list of names must be complete."""
     text = str(words)
     return escape(plain(text, len(text)))
 
 
 def _finalize(value: object) -> object:
-    """Escape invisible characters in every string that a template prints, and truncate it."""
+    """Escape invisible characters in every string that a template prints; truncate the string."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else plain(value)

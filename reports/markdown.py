@@ -7,15 +7,15 @@ from typing import Final
 from highwater.reports.text import plain
 
 _MARKUP: Final = re.compile(r"[\\`|<>*\[\]#&]|(?<![^\W_])_|_(?![^\W_])")
-"""Also an underscore that is not within a word, where it stands for itself."""
+"""Characters to escape. An underscore within a word is not markup and stays as it is."""
 
 
 def escape(text: str) -> str:
-    """Return text in one line, in which nothing is markup."""
+    """Return text as one line, with all markup escaped."""
     return _MARKUP.sub(r"\\\g<0>", " ".join(plain(text).split()))
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table; text in cells must be escaped."""
+    """Return a Markdown table; the caller must escape the text in cells."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)

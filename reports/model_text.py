@@ -1,4 +1,4 @@
-"""The reference model's explanation of a run as text, for a page, a terminal and a script."""
+"""The reference model's explanation of a run as text, for pages, terminals and scripts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,16 +32,16 @@ COLOURS: Final[Mapping[str, Colour]] = {
     "unknown": "unknown",
 }
 GOOD: Final[frozenset[str]] = frozenset({"as-predicted", "explained"})
-"""Statuses of a run that the model has understood."""
+"""Statuses that mean that the model can explain the run."""
 
 FINDINGS_MAX: Final = 10
-"""Findings whose chain is shown; the others are counted."""
+"""Maximum number of findings whose chain is shown; further findings are counted."""
 OFFSETS_MAX: Final = 16
-"""Offsets of the logs that are shown, up to the end of the longest."""
+"""Maximum number of offsets that are shown: the last offsets of the longest log."""
 
 
 def read(run: Run) -> Reconciliation | None:
-    """Read the model's explanation of a judged run; None if it was not asked."""
+    """Read the model's explanation of a judged run; None if the model was not asked."""
     path = run.analysis / "model.json"
     try:
         return Reconciliation.from_json(path.read_bytes())
@@ -97,7 +97,7 @@ def listed(words: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCell:
-    """One offset of one log: its record (None: none); ``odd``: model and brokers differ here."""
+    """One offset of one log: its record, or None; ``odd`` if model and brokers differ there."""
 
     value: str | None
     odd: bool
@@ -105,7 +105,7 @@ class LogCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """The logs of every replica, predicted or observed, a row a broker."""
+    """The predicted or the observed logs of all replicas, a row per broker."""
 
     title: str
     offsets: tuple[int, ...]
@@ -115,7 +115,7 @@ class Logs:
 
 
 def side_by_side(reconciliation: Reconciliation) -> tuple[Logs, ...]:
-    """Return the predicted and the observed logs over the same offsets; empty if not compared."""
+    """Return the predicted and observed logs at the same offsets; empty without predicted logs."""
     if reconciliation.predicted is None or not reconciliation.predicted.logs:
         return ()
     both = (
@@ -148,7 +148,7 @@ def _logs(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """The model's section on the page of a run."""
+    """The section about the model on the page of a run."""
 
     reconciliation: Reconciliation
     word: str
@@ -160,7 +160,7 @@ class Section:
 
 
 def section(reconciliation: Reconciliation) -> Section:
-    """Return the page section of an answer: unexplained findings first, and what is not known."""
+    """Return the page section for the model's answer: unexplained findings, unknown, explained."""
     order = ("unexplained", "unknown", "explained")
     ordered = sorted(reconciliation.findings, key=lambda finding: order.index(finding.verdict))
     return Section(
@@ -175,7 +175,7 @@ def section(reconciliation: Reconciliation) -> Section:
 
 
 def sentences(findings: Sequence[ModelFinding]) -> list[str]:
-    """Return findings with their chains as lines of text, for a terminal."""
+    """Return findings and their causal chains as lines of text, for a terminal."""
     return [
         line for finding in findings for line in (heading(finding), *map(_line, finding.because))
     ]
@@ -195,19 +195,19 @@ def _line(link: ExplanationLink) -> str:
 
 
 def rule_word(name: str, reconciliation: Reconciliation) -> str:
-    """Return a rule's name, with ``: off`` if it is a switch that was off in the run."""
+    """Return a rule's name, with ``: off`` if the rule is a switch that was off in the run."""
     if name not in SWITCHES or reconciliation.kafka not in RELEASES:
         return name
     try:
         rules = rules_of(
             reconciliation.kafka, protocol=reconciliation.protocol, written=reconciliation.written
         )
-    except UsageError:  # model.json has other words than ours there
+    except UsageError:  # model.json names a protocol or a format that is not known here
         return name
     return name if getattr(rules, name) else f"{name}: off"
 
 
 def rule_says(name: str) -> str:
-    """Return the description and source of a switch of the model; empty for other rules."""
+    """Return the description and source of a model's switch; empty if the rule is no switch."""
     field = Rules.__dataclass_fields__.get(name)
     return f"{field.metadata['says']} ({field.metadata['source']})" if field else ""

@@ -17,9 +17,9 @@ from highwater.harness.runs.store import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOnDisk:
-    """One record on disk: its id, or which marker it is, and the epoch of its append.
+    """One record on disk: its id or the kind of marker, and the leader epoch of its append.
 
-    ``value`` is None where neither can be read.
+    ``value`` is None if neither the id nor the kind of marker can be read.
     """
 
     value: str | None
@@ -28,22 +28,22 @@ class RecordOnDisk:
 
 
 Holdings: TypeAlias = Mapping[int, Mapping[int, RecordOnDisk]]
-"""Broker id to offset to what it holds there."""
+"""Broker id to offset to the record that the broker's replica holds there."""
 
 AROUND: Final = 3
-"""Offsets shown before and after one that differs."""
+"""Number of offsets shown before and after an offset where replicas differ."""
 TAIL: Final = 4
 RUN_MAX: Final = 8
-"""Of a longer run of neighbouring findings only the two ends are shown."""
+"""Longest run of neighbouring offsets that is shown whole; longer runs show only both ends."""
 ROWS_MAX: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRow:
-    """One offset across the replicas.
+    """The records of all replicas at one offset.
 
-    ``states`` are ``same``, ``odd`` (differs from most) or ``none``, one a broker;
-    ``records`` has None for a replica without a record there.
+    ``states`` has ``same``, ``odd`` (differs from most replicas) or ``none`` for each broker.
+    ``copies`` has None for a replica without a record at the offset.
     """
 
     offset: int
@@ -55,7 +55,7 @@ class OffsetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Number of offsets left out between two rows; at ``differing`` of them the replicas differ."""
+    """The number of offsets left out between two rows; replicas differ at ``differing`` of them."""
 
     offsets: int
     differing: int
@@ -72,7 +72,7 @@ class SideBySide:
 
 
 def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
-    """Compare replicas by offset; return the windows around the subjects, and the tail."""
+    """Compare replicas by offset; return rows near ``subjects`` and differences, and the tail."""
     brokers = tuple(sorted(holdings))
     offsets = sorted({offset for holding in holdings.values() for offset in holding})
     subject_offsets = set(subjects)
@@ -95,7 +95,7 @@ def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
 
 
 def _ends(offsets: list[int]) -> list[int]:
-    """Return the offsets, only the two ends of runs longer than ``RUN_MAX``."""
+    """Return the offsets; of each run longer than ``RUN_MAX``, return only both ends."""
     runs: list[list[int]] = []
     for offset in offsets:
         if runs and offset == runs[-1][-1] + 1:
@@ -106,7 +106,7 @@ def _ends(offsets: list[int]) -> list[int]:
 
 
 def _differs(disks: Iterable[RecordOnDisk | None]) -> bool:
-    """Return whether two replicas have different records; one without a record does not count."""
+    """Return whether two replicas have different records; a missing record is no difference."""
     return len({(h.value, h.note) for h in disks if h is not None}) > 1
 
 
@@ -126,7 +126,8 @@ def replica_folders(run: Run, partition: Partition, without: Collection[str]) ->
     """Return the folders of one partition's replicas, in order.
 
     Args:
-        without: paths of files that are not evidence; replicas that contain one are left out.
+        without: paths of files that are not evidence. Replicas that contain such a file are left
+            out, unless the file is a checkpoint.
     """
     topic, number = partition
     if not run.disks_here:
@@ -159,7 +160,7 @@ def read_holdings(
             missing.append(f"The replica on broker {folder.parent.name} cannot be read: {error}")
         disks[int(folder.parent.name)] = records
     if not disks:
-        what = "was frozen" if run.disks_here else "was brought here: they are too large"
+        what = "was frozen" if run.disks_here else "was copied here: the replicas are too large"
         missing.append(f"No replica of {topic}-{number} {what}.")
     return disks
 

@@ -1,7 +1,7 @@
 """The evidence of a run for its pages: observations, faults, truncations and acknowledgements.
 
-A run that was cut short lacks tables, or has them as unfinished streams. Sentences about tables
-that cannot be read go to ``RunObservations.missing``; the rest is shown.
+A run that was cut short lacks tables, or has unfinished streams instead of tables. Sentences about
+tables that cannot be read go to ``RunObservations.missing``; all other tables are shown.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,12 +35,12 @@ Place: TypeAlias = tuple[str, int, int]
 """Topic, partition number and offset."""
 
 _NEAR_NS = 1_000_000_000
-"""A truncation is logged and observed within that."""
+"""The longest time between the log line and the observation of one truncation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncationEvent:
-    """A replica truncated its log: offsets from ``offset`` on are gone."""
+    """A replica's truncation of its log: the offsets from ``offset`` on are gone."""
 
     time_ns: int
     broker: int
@@ -57,7 +57,7 @@ class PartitionObservations(PartitionTrace):
 
     @property
     def brokers(self) -> list[int]:
-        """Every broker seen with this partition, by id."""
+        """The ids of all brokers that were seen with this partition, ascending."""
         brokers = {*self.tracks, *(cut.broker for cut in self.cuts)}
         for leadership in self.leaderships:
             brokers |= {*leadership.isr} | ({leadership.leader} - {-1})
@@ -66,7 +66,7 @@ class PartitionObservations(PartitionTrace):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendTimes:
-    """Times of the sends of the phase ``run``, in ns.
+    """The times, in ns, of the sends in the phase ``run``.
 
     Attributes:
         ended_ns: times of acknowledgement, ascending.
@@ -81,17 +81,18 @@ class SendTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunObservations:
-    """All that is known of a run besides its verdict.
+    """All that is known about a run besides its verdict.
 
     Attributes:
         messages: single messages that the wire acted on, in the order in which they came.
-        fault_counts: what was done to the cluster; None where that cannot be read.
+        fault_counts: counts of the faults; None if the table of faults cannot be read.
         acks: per partition, the times in ns at which sends were acknowledged, ascending.
-        done: what that was: with acks=0 no broker acknowledges.
-        acked_at: id of a record to the time of its acknowledgement, for the asked-for ids only.
-        sends: for the asked-for places, who was acknowledged there: (sent at, id) in order of time.
-        log_lines: ``events/log_lines``.
-        missing: what could not be read, a sentence each.
+        done: the words for a successful send: ``acknowledged``, or ``left the client`` with acks=0.
+        acked_at: record id to the time of its acknowledgement, only for ids that were asked for.
+        sends: the sends at each offset that was asked for: (time of the send, record id), in order
+            of time.
+        log_lines: the table ``events/log_lines``.
+        missing: a sentence for each file that could not be read.
     """
 
     partitions: dict[Partition, PartitionObservations] = field(default_factory=dict)
@@ -119,9 +120,9 @@ def gather(
     """Read everything about a run that its page shows.
 
     Args:
-        run: a run that was judged, or at least started.
-        values: ids of the records whose acknowledgement times to read.
-        places: offsets whose acknowledged sends to read.
+        run: a run that was judged, or was at least started.
+        values: ids of the records whose acknowledgement times are read.
+        places: offsets whose sends are read.
         without: paths of files that are not evidence; they are not read.
     """
     missing: list[str] = []
@@ -130,7 +131,7 @@ def gather(
         f"{name} ({tables[name].num_rows:,} rows shown)" for name in TABLES if run.unsealed(name)
     ]
     if open_:
-        missing.append(f"Written while the run went on and never finished: {', '.join(open_)}.")
+        missing.append(f"The run ended before these tables were finished: {', '.join(open_)}.")
     operations = tables["history/ops"]
     sends = _sends(operations)
     acknowledged = sends.filter(pc.equal(sends["outcome"], OK))
@@ -173,10 +174,10 @@ def gather(
 
 
 def _table(run: Run, name: str, missing: list[str], without: Collection[str]) -> pa.Table:
-    """Read a table of the run; return an empty one and add to ``missing`` if that fails."""
+    """Read a table of the run; if that fails, add to ``missing`` and return an empty table."""
     schema = TABLES[name]
     if wrong := {f"{name}.parquet", f"{name}.arrows"}.intersection(without):
-        missing.append(f"{wrong.pop()} is no evidence, and nothing of it is shown.")
+        missing.append(f"{wrong.pop()} is not evidence, so nothing from this file is shown.")
         return schema.empty_table()
     try:
         if run.parquet(name).exists():
@@ -191,7 +192,7 @@ def _table(run: Run, name: str, missing: list[str], without: Collection[str]) ->
 
 
 def _messages(run: Run, without: Collection[str]) -> tuple[MessageSpan, ...]:
-    """Return the single messages that the wire acted on; only runs with the wire have any."""
+    """Return the single messages that the wire acted on; empty for a run without the wire."""
     if is_table_among(MESSAGES_TABLE, without):
         return ()
     try:
@@ -210,7 +211,7 @@ def _fault_counts(run: Run, without: Collection[str]) -> FaultCounts | None:
 
 
 def _cuts(table: pa.Table) -> dict[Partition, list[TruncationEvent]]:
-    """Return the truncations that the brokers logged themselves."""
+    """Return the truncations that the brokers logged."""
     events: dict[Partition, list[TruncationEvent]] = {}
     for row in table.filter(pc.equal(table["kind"], "truncation")).to_pylist():
         if None not in (row["time_ns"], row["offset"], row["topic"]):
@@ -224,7 +225,7 @@ def _cuts(table: pa.Table) -> dict[Partition, list[TruncationEvent]]:
 def _merged(
     logged: Sequence[TruncationEvent], tracks: Mapping[int, Track]
 ) -> tuple[TruncationEvent, ...]:
-    """Add truncations observed only as a falling LEO to the logged ones, in order of time."""
+    """Return logged truncations and those observed only as a falling LEO, in order of time."""
     cuts = list(logged)
     for broker, track in tracks.items():
         for drop in track.drops():
@@ -237,9 +238,9 @@ def _merged(
 def _silenced(
     observed: PartitionObservations, sends: Iterable[Mapping[str, Any]]
 ) -> PartitionObservations:
-    """Raise the last LEO of brokers that fell silent to what acks=all proves they had.
+    """Raise the last LEO of silent brokers to the LEO that acks=all proves.
 
-    A broker may append a record and die before the observer asks it again.
+    A broker may append a record and die before the observer polls it again.
     """
     tracks = dict(observed.tracks)
     for row in sends:
@@ -261,7 +262,7 @@ def _silenced(
 
 
 def _sends(operations: pa.Table) -> pa.Table:
-    """Return the sends, words as strings."""
+    """Return the sends from the operations, with words as strings."""
     rows = operations.filter(pc.equal(operations["kind"].cast(pa.string()), history.SEND))
     words = ("topic", "outcome", "acks", "phase")
     numbers = ("partition", "offset", "invoke_ns", "complete_ns", "value")

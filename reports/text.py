@@ -1,18 +1,18 @@
-"""Make text from a record, a broker or a client safe and short enough to show."""
+"""Make text from a record, a broker or a client safe to show, and short."""
 
 import re
 import unicodedata
 from typing import Final
 
 LONGEST: Final = 400
-"""Characters of a foreign text that a page shows."""
+"""Maximum number of characters that a page shows of a text from elsewhere."""
 
 _CLOCK: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\S+ (?:[A-Z]{4,5} )?")
 _FOLDER: Final = re.compile(r",? ?\bdir=[^\],\s]*")
 _WHITESPACE: Final = {"\n", "\t"}
 _HIDDEN: Final = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
-"""Unicode categories that cannot be seen, that reorder what stands beside them, or that no XML may
-hold: a noncharacter such as U+FFFE would break a drawing's file."""
+"""Unicode categories of characters that are invisible, that reorder their neighbours, or that XML
+forbids: a noncharacter such as U+FFFE would break a drawing's file."""
 
 
 def plain(words: str, longest: int = LONGEST) -> str:
@@ -31,12 +31,12 @@ def _visible(character: str) -> str:
 
 
 def logged(line: str) -> str:
-    """Return a broker's log line without its time and the folders of its machine."""
+    """Return a broker's log line without its time and without folders."""
     return _FOLDER.sub("", _CLOCK.sub("", line))
 
 
 def short(words: str, longest: int = 7) -> str:
-    """Return the end of a record's id, which is where ids of records differ, to fit a log cell."""
+    """Return the end of a record's id, short enough for a log cell; ids differ at their ends."""
     visible = plain(words)
     return visible if len(visible) <= longest else "…" + visible[-(longest - 1) :]
 

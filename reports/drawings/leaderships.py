@@ -12,11 +12,11 @@ from highwater.reports.run_evidence import PartitionObservations
 
 BAND: Final = 16.0
 _NARROWEST: Final = 2.0
-"""Narrower than that no strip is seen."""
+"""The least width of a strip that a person can see."""
 
 
 def reigns(leaderships: Sequence[Leadership]) -> list[Leadership]:
-    """Return the rows in which the leader or its epoch changed."""
+    """Return the rows in which the leader or the leader epoch changed."""
     periods: list[Leadership] = []
     for leadership in leaderships:
         if not periods or (periods[-1].leader, periods[-1].epoch) != (
@@ -30,7 +30,7 @@ def reigns(leaderships: Sequence[Leadership]) -> list[Leadership]:
 def bands(
     rows: Sequence[Leadership], broker: int, time: Scale, top: float, lane: float
 ) -> list[Markup]:
-    """Draw the leader band on top of a lane and the ISR bar at its foot."""
+    """Draw the leader band at the top of a broker's lane, and the ISR bar at the bottom."""
     parts = []
     for start, end, epoch in _intervals(reigns(rows), time, lambda r: r.leader == broker):
         name = "leader" if epoch == UNKNOWN else f"leader, epoch {epoch}"
@@ -50,7 +50,7 @@ def bands(
 def _intervals(
     rows: Sequence[Leadership], time: Scale, holds: Callable[[Leadership], bool]
 ) -> list[tuple[float, float, int]]:
-    """Return (start, end, epoch) where the condition held; join neighbours of one epoch."""
+    """Return (start, end, epoch) of intervals in which ``holds`` is true; join equal epochs."""
     bands: list[tuple[float, float, int]] = []
     for i, row in enumerate(rows):
         if not holds(row):
@@ -65,9 +65,9 @@ def _intervals(
 
 
 def epochs(observed: PartitionObservations, broker: int, time: Scale, top: float) -> list[Markup]:
-    """Draw the leader epochs in which a replica answered and did not lead; none while silent.
+    """Draw the leader epochs in which a replica answered without leading; nothing while silent.
 
-    A replica that missed a whole epoch is the case that KIP-101 and KIP-279 are about.
+    KIP-101 and KIP-279 are about replicas that missed a whole epoch.
     """
     track = observed.tracks.get(broker)
     rows = reigns(observed.leaderships)
@@ -81,7 +81,7 @@ def epochs(observed: PartitionObservations, broker: int, time: Scale, top: float
             if end - start < _NARROWEST or ended <= row.time_ns or began >= until:
                 continue
             whose = f"broker {row.leader}" if row.leader >= 0 else "no broker"
-            title = tag("title", f"epoch {row.epoch}, of {whose}")
+            title = tag("title", f"epoch {row.epoch}, led by {whose}")
             parts.append(rect(start, top, end - start, BAND, "epochs", title))
             words = f"e{row.epoch}"
             if end - start > 7 * len(words) + 8:

@@ -1,4 +1,4 @@
-"""Turn a counterexample's states into frames, drawn as those of real brokers are."""
+"""Turn a counterexample's states into frames like the frames of real brokers."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from highwater.checkers.model.search.kafka_model import Counterexample
 
 OFFSETS_LEAST: Final = 2
-"""Narrower drawings have no room for the words below HW and LEO."""
+"""The least number of offsets to draw, so that the words below HW and LEO have room."""
 
 _LOSSES: Final = frozenset({"acked-kept", "read-kept", "read-once"})
 _DOWN: Final = {"dead": "killed", "paused": "paused", "stopped": "shut down"}
@@ -24,7 +24,7 @@ _DOWN: Final = {"dead": "killed", "paused": "paused", "stopped": "shut down"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harm:
-    """The records that a counterexample is about: the lost ones, and those in their place."""
+    """The records that a counterexample is about: lost records, and records in their place."""
 
     records: frozenset[str]
     instead: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class Harm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionFact:
-    """A decision of the controller or the clients' knowledge, and whether the step changed it."""
+    """A decision of the controller, or what clients know, and whether the step changed it."""
 
     says: str
     is_new: bool
@@ -46,14 +46,14 @@ class DecisionFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFrame:
-    """The state after a step: the replicas, and what the controller and the clients know."""
+    """The state after a step: replicas, the controller's decisions, and the clients' knowledge."""
 
     frame: Frame
     facts: tuple[DecisionFact, ...]
 
 
 def harm(counterexample: "Counterexample") -> Harm:
-    """Return the records that are lost at the end, or differ between replicas."""
+    """Return the records that are lost at the end, or that differ between replicas."""
     end = counterexample.steps[-1].after
     leader = _contents(end.replicas[end.leader]) if end.leader >= 0 else []
     if counterexample.invariant in _LOSSES:
@@ -70,7 +70,7 @@ def harm(counterexample: "Counterexample") -> Harm:
 
 
 def model_frames(counterexample: "Counterexample") -> list[ModelFrame]:
-    """Return each step's frame, over offsets 0 to the end of the longest log."""
+    """Return the frame of each step, with the offsets from 0 to the end of the longest log."""
     harmed, states = harm(counterexample), _states(counterexample)
     width = max(OFFSETS_LEAST, *(replica.leo for state in states for replica in state.replicas))
     changes = zip(counterexample.steps, pairwise(states), strict=True)
@@ -91,7 +91,7 @@ def model_frames(counterexample: "Counterexample") -> list[ModelFrame]:
 
 
 def subject(counterexample: "Counterexample") -> Anomaly:
-    """Return the record that the drawings are about, at its first offset."""
+    """Return the record that the drawings are about, at the first offset that it had."""
     harmed = harm(counterexample)
     contents = (
         (offset, entry.record)

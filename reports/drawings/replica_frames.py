@@ -1,4 +1,4 @@
-"""The frames of one record's story: each replica's records around its offset, a frame a beat.
+"""The frames of one record's story: all replicas near the record's offset, a frame per beat.
 
 An anomaly's witnesses are grouped into beats (written, fault, cut, elected, end). Each beat
 becomes one frame that shows every replica after the beat took effect.
@@ -20,16 +20,16 @@ from highwater.reports.run_evidence import PartitionObservations, Place, RunObse
 FRAMES_MAX: Final = 9
 _LINES: Final = "events/log_lines"
 _POLLED: Final = {"events/partitions", "events/replicas"}
-"""What the observer sees when it asks, which is later than it happens."""
+"""Tables of what the observer sees when it polls, which is later than the event."""
 SETTLE_NS: Final = 1_000_000_000
-"""How long after its last witness a beat may still show in observations, which lag behind."""
+"""How long after a beat's last witness observations may still show the beat, as they lag."""
 _BORN: Final = {"sent", "held", "acknowledged"}
-"""What of a record's own history says that it was there."""
+"""Kinds of witnesses that prove that the record was there."""
 FAULT_NS: Final = 100_000_000
-"""A fault is recorded once it has taken effect; so long before that the broker was surely well."""
+"""Time before a fault's record at which the broker was surely well: a fault is recorded late."""
 BEHIND: Final = 2
 AHEAD: Final = 1
-"""Offsets shown before and after the record's own."""
+"""Numbers of offsets shown before (``BEHIND``) and after (``AHEAD``) the record's offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,10 @@ class FrameCell:
 
     Attributes:
         state: ``none`` (past the LEO), ``record`` (some record), ``subject`` (the record that the
-            finding is about), ``other`` (another one at its offset), ``gone`` (cut in this beat).
+            finding is about), ``other`` (another record at its offset), ``gone`` (truncated in
+            this beat).
         value: the record's id; None if unknown.
-        epoch: the leader epoch in which the record was written; None if it is not to be shown.
+        epoch: the leader epoch in which the record was written; None hides the epoch.
     """
 
     offset: int
@@ -54,7 +55,7 @@ class Lane:
     """One replica in a frame; ``hw`` and ``leo`` are None if unknown.
 
     Attributes:
-        name: name of a replica of the model; empty for a broker.
+        name: the name of a replica in the model; empty for a broker.
     """
 
     broker: int
@@ -70,13 +71,13 @@ class Lane:
 
     @property
     def called(self) -> str:
-        """Its name in a drawing."""
+        """The replica's name in a drawing."""
         return self.name or f"broker {self.broker}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A beat or a step to show: the replicas at ``until_ns``, when it had taken effect."""
+    """A beat or a step to show: its frame shows replicas at ``until_ns``, after it took effect."""
 
     title: str
     start_ns: int | None
@@ -91,8 +92,8 @@ class Frame:
     """One beat: its witnesses, and every replica at its end.
 
     Attributes:
-        seen_late: the number of the frame before it that has a later time, if there is one: the
-            cause, which was seen only when the observer asked next.
+        seen_late: the number of an earlier frame that has a later time, or None. That frame shows
+            the cause, which the observer saw only at its next poll.
     """
 
     number: int
@@ -106,7 +107,7 @@ class Frame:
 
     @property
     def clock(self) -> str:
-        """Return what its times are: ``seen`` by the observer, ``logged`` by a broker, or ""."""
+        """Source of the times: ``seen`` (by the observer), ``logged`` (by a broker), or ""."""
         sources = {w.source for w in self.witnesses if w.time_ns is not None and beat(w)}
         if sources == {_LINES}:
             return "logged"
@@ -124,7 +125,7 @@ class Frame:
 
 
 def frames(anomaly: Anomaly, evidence: RunObservations, holdings: Holdings) -> list[Frame]:
-    """Return at most ``FRAMES_MAX`` frames; none without an offset or observations."""
+    """Return at most ``FRAMES_MAX`` frames of an anomaly; none without offset or observations."""
     groups = grouped(anomaly.witnesses)
     if len(groups) > FRAMES_MAX:
         half = FRAMES_MAX // 2
@@ -154,7 +155,7 @@ def frames(anomaly: Anomaly, evidence: RunObservations, holdings: Holdings) -> l
 def states(
     subject: Anomaly, evidence: RunObservations, holdings: Holdings, moments: Sequence[Moment]
 ) -> list[Frame]:
-    """Return a frame of every replica around a record's offset at each of the moments."""
+    """Return a frame per moment, with every replica near the offset of ``subject``."""
     observed = evidence.partitions.get((subject.topic, subject.partition))
     if subject.offset is None or observed is None or not observed.tracks:
         return []
@@ -194,13 +195,13 @@ def cell_of(offset: int, value: str | None, subject: Anomaly) -> FrameCell:
 
 
 def window(offset: int) -> range:
-    """Return the offsets that are shown of a record at one of them."""
+    """Return the offsets that a frame shows for a record at ``offset``."""
     return range(max(0, offset - BEHIND), offset + AHEAD + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """Data shared by all frames of one record."""
+    """The data that all frames of one record share."""
 
     subject: Anomaly
     offset: int
@@ -209,9 +210,9 @@ class _Stage:
     holdings: Holdings
 
     def lane(self, broker: int, since: int, moment: Moment, *, last: bool) -> Lane:
-        """Return a replica's lane, with its truncations since the moment before.
+        """Return a replica's lane at a moment, with the truncations since the time ``since``.
 
-        In the last frame, the frozen log gives the LEO.
+        In the last frame, the LEO comes from the frozen log.
         """
         until = moment.until_ns
         track = self.observed.tracks.get(broker)
@@ -256,7 +257,7 @@ class _Stage:
         )
 
     def _acknowledged(self, broker: int) -> int | None:
-        """Return when this broker acknowledged the record, which proves that it had it then."""
+        """Return when this broker acknowledged the record, which proves that it then had it."""
         times = (
             w.time_ns
             for w in self.subject.witnesses
@@ -274,12 +275,13 @@ class _Stage:
         return FrameCell(offset=offset, state="gone", value=self._value(broker, offset, since))
 
     def _value(self, broker: int, offset: int, until: int, *, last: bool = False) -> str | None:
-        """Return the record at an offset: the last append from disk, earlier ones from history.
+        """Return the record at an offset: the last append from disk, earlier appends from history.
 
-        A disk was read at the end. Before, it held its record only if that existed when the replica
-        was seen to append one there; else the replica truncated its log unseen, and from the birth
-        of the new record on it is not known which of them it held, unless it was down. Without a
-        disk a record is known that was appended in the leader epoch in which it was sent.
+        The disk was read at the end. The replica held the disk's record since its last observed
+        append at the offset only if that record had already been sent by then. Otherwise the
+        replica truncated its log unobserved, and it is not known which record it held after the
+        new record was sent, unless the broker was down. Without a disk, a record is known only if
+        it was appended in the leader epoch in which it was sent.
         """
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
@@ -299,14 +301,15 @@ class _Stage:
         return sent[-1] if sent else self.subject.value if offset == self.offset else None
 
     def _within_an_epoch(self, begin_ns: int, end_ns: int) -> bool:
-        """Return whether one leader is known to have led all of the time."""
+        """Return whether the leader epoch is known and the same at the beginning and the end."""
         epochs = [now and now.epoch for now in map(self.observed.leadership, (begin_ns, end_ns))]
         return epochs[0] == epochs[1] not in (None, UNKNOWN)
 
     def _births(self, offset: int) -> list[tuple[int, str]]:
-        """Return when each record of an offset can first have been there, in order of time.
+        """Return the earliest time of each record at an offset, with its id, in order of time.
 
-        That is when it was sent and, where a disk has its epoch, when that had begun.
+        The earliest time is when the record was sent or, if a disk has the record's leader epoch
+        and that epoch began later, when the epoch began.
         """
         disks = (holding[offset] for holding in self.holdings.values() if offset in holding)
         epochs = {disk.value: disk.epoch for disk in disks if disk.epoch is not None}
@@ -317,13 +320,13 @@ class _Stage:
         return sorted((max(at_ns, self._begun(epochs.get(id_))), id_) for at_ns, id_ in sends)
 
     def _begun(self, epoch: int | None) -> int:
-        """Return when a leader epoch was seen to have begun, in ns; 0 if that is not known."""
+        """Return the time in ns at which a leader epoch was seen to begin; 0 if unknown."""
         if epoch is None or epoch <= UNKNOWN:
             return 0
         return next((now.time_ns for now in self.observed.leaderships if now.epoch >= epoch), 0)
 
     def _writings(self, broker: int, offset: int) -> list[int]:
-        """Return the times at which this replica appended a record at the offset, ascending."""
+        """Return the times at which a broker's replica appended a record at ``offset``."""
         track = self.observed.tracks.get(broker)
         if track is None:
             return []
@@ -342,12 +345,12 @@ class _Stage:
                 times.append(time_ns)
             holds = leo > offset
         if not holds and offset in self.holdings.get(broker, {}):
-            times.append(max(marks)[0] + 1 if marks else 0)  # unobserved
+            times.append(max(marks)[0] + 1 if marks else 0)  # the last append was not observed
         return times
 
 
 def places(anomalies: Iterable[Anomaly]) -> set[Place]:
-    """Return every place that the frames of these anomalies show."""
+    """Return every place (topic, partition, offset) that the frames of these anomalies show."""
     return {
         (a.topic, a.partition, offset)
         for a in anomalies

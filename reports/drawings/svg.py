@@ -1,4 +1,4 @@
-"""SVG elements, scales, axis ticks and bars: pure functions from numbers to markup.
+"""SVG elements, scales, axis ticks and bars: pure functions that turn numbers into markup.
 
 Colours come from the page's style sheet by class name, so that drawings follow light and dark mode.
 """
@@ -15,8 +15,8 @@ from highwater.reports.text import plain
 def tag(name: str, *children: str, **attributes: object) -> Markup:
     """Return an element; ``stroke_width`` becomes ``stroke-width``, ``class_`` becomes ``class``.
 
-    Attributes that are None are left out. Children that are not Markup are escaped, attribute
-    values always are.
+    Attributes that are None are left out. Children that are not Markup are escaped; attribute
+    values are always escaped.
     """
     words = [name]
     for key, value in attributes.items():
@@ -67,7 +67,7 @@ def svg(
 ) -> Markup:
     """Return a whole drawing with a title and a description for screen readers.
 
-    A drawing in a file of its own needs a namespace, ``xmlns``.
+    A drawing in a separate file needs ``xmlns``, a namespace.
     """
     return tag(
         "svg",
@@ -134,7 +134,7 @@ class Share:
 
 
 def bar(x: float, y: float, width: float, height: float, shares: Sequence[Share]) -> Markup:
-    """Draw a stacked bar; a share above zero is at least 6 wide: one lost record is visible."""
+    """Draw a stacked bar; each share above zero is at least 6 wide, so one record is visible."""
     present = [share for share in shares if share.count > 0]
     total = sum(share.count for share in present)
     if not total:

@@ -1,6 +1,6 @@
-"""Draw the producers' view: throughput, latency and failed sends over time.
+"""Draw what producers saw: throughput, latency and failed sends over time, with faults behind.
 
-The faults are drawn behind it. Only runs with a workload have it; a story sends too few records.
+Only runs with a workload have this drawing; a story sends too few records.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ PANEL: Final = 96.0
 GAP: Final = 26.0
 BINS: Final = 140
 FEWEST: Final = 50
-"""Acknowledged sends below which there is nothing to see."""
+"""The least number of acknowledged sends for which the drawing is made."""
 _DECADES: Final = tuple(10.0**power for power in range(-4, 4))  # seconds, from 0.1 ms
 
 
@@ -56,7 +56,7 @@ def pace(evidence: RunObservations) -> Markup | None:
 
 
 def describe(evidence: RunObservations) -> str:
-    """Describe the drawing in words."""
+    """Describe the drawing of throughput and latency in words."""
     sends = evidence.pace
     half, most = np.percentile(sends.took_ns, [50, 100])
     during_fault = np.zeros(len(sends.ended_ns), bool)
@@ -106,7 +106,7 @@ def _throughput(ended: Ints, failed: Ints, time: Scale) -> list[Markup]:
 
 
 def _latency(ended: Ints, took: Ints, time: Scale, top: float) -> list[Markup]:
-    """Draw the median and 99th percentile of each time bin on a logarithmic scale."""
+    """Draw the median and 99th percentile of the latency in each time bin, on a log scale."""
     base = top + PANEL
     lo, hi = np.log10(max(took.min(), 1)), np.log10(max(took.max(), 1))
     y = Scale(lo=lo, hi=hi, start=base - 6, end=top + 6)

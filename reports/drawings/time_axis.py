@@ -1,4 +1,4 @@
-"""The time axis of a whole run, which its drawings share: scale, grid, rates, extents of faults."""
+"""The time axis that a run's drawings share: scale, grid, rates, and the extents of faults."""
 
 from typing import Final
 
@@ -16,12 +16,12 @@ NS: Final = 1_000_000_000
 
 
 def time_scale(end_ns: int) -> Scale:
-    """Return the scale from the nanoseconds of a run to the width of a drawing."""
+    """Return the scale that maps the nanoseconds of a run to the width of a drawing."""
     return Scale(lo=0, hi=max(end_ns, 1), start=LEFT, end=WIDTH - RIGHT)
 
 
 def grid(time: Scale, end_ns: int, top: float, bottom: float) -> list[Markup]:
-    """Draw a line at round seconds, and the seconds below."""
+    """Draw a vertical line at round seconds, and the number of seconds below each line."""
     parts = []
     for tick in ticks(end_ns / NS):
         x = time(tick * NS)
@@ -31,12 +31,12 @@ def grid(time: Scale, end_ns: int, top: float, bottom: float) -> list[Markup]:
 
 
 def base_line(y: float) -> Markup:
-    """Draw the line on which a curve stands."""
+    """Draw the baseline of a curve."""
     return line(LEFT, y, WIDTH - RIGHT, y, "base")
 
 
 def rate(times: Ints, bins: int, time: Scale, base: float, top: float) -> tuple[str, float]:
-    """Return the path of a histogram over time, and its highest rate per second."""
+    """Return the path of a histogram over time, and the highest rate per second."""
     heights, edges = np.histogram(times, bins=bins, range=(time.lo, time.hi))
     most = max(int(heights.max()), 1)
     y = Scale(lo=0, hi=most, start=base, end=top)
@@ -47,6 +47,6 @@ def rate(times: Ints, bins: int, time: Scale, base: float, top: float) -> tuple[
 
 
 def extent(fault: FaultInterval, time: Scale) -> tuple[float, float]:
-    """Return the start of a fault and its width; one without an end lasts to the end."""
+    """Return the start and the width of a fault; an unhealed fault lasts to the run's end."""
     end = time.hi if fault.end_ns is None else fault.end_ns
     return time(fault.start_ns), max(2.0, time(end) - time(fault.start_ns))

@@ -1,4 +1,4 @@
-"""Draw one partition over the whole run: a lane per replica, faults, elections, cuts, acks."""
+"""Draw one partition over a whole run: a lane per replica, faults, elections, truncations, acks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ GAP: Final = 16.0
 COLUMNS: Final = 500
 """A LEO or HW line has at most four points per column."""
 TICKS_MAX: Final = 80
-"""Up to so many acknowledgements are drawn one by one; more become a rate."""
+"""Maximum number of acknowledgements that are drawn one by one; more are drawn as a rate."""
 MARKS_MAX: Final = 150
 BINS: Final = 160
 
@@ -54,7 +54,7 @@ def timeline(
     *,
     uid: str = "timeline",
 ) -> Markup:
-    """Draw the timeline, ``WIDTH`` wide, with a lane ``LANE`` high per replica."""
+    """Draw a partition's timeline, ``WIDTH`` wide, with a lane ``LANE`` high per replica."""
     brokers = observed.brokers
     time = time_scale(evidence.end_ns)
     top = 24 + ACKS + (MESSAGES if evidence.messages else 0.0)
@@ -80,7 +80,7 @@ def timeline(
 
 
 def describe(observed: PartitionObservations, evidence: RunObservations) -> str:
-    """Describe the drawing in words: leaders, faults and cuts in order of time."""
+    """Describe the timeline in words: leaders, faults and truncations in order of time."""
     events = [
         (reign.time_ns, f"broker {reign.leader} leads" if reign.leader >= 0 else "no broker leads")
         for reign in reigns(observed.leaderships)
@@ -113,7 +113,7 @@ def _offsets(observed: PartitionObservations) -> tuple[int, int]:
 def _acks(
     evidence: RunObservations, partition: Partition, marks: Sequence[TimelineMark], time: Scale
 ) -> Markup:
-    """Draw the acknowledgements along the top, a stroke each; if there are many, their rate."""
+    """Draw a stroke per acknowledgement at the top; draw their rate if there are too many."""
     top, base = 30.0, 24 + ACKS - 12
     acks = evidence.acks.get(partition, np.empty(0, np.int64))
     parts: list[Markup] = [text(LEFT - 10, top + 14, "acks", "lanename", "end")]
@@ -130,7 +130,7 @@ def _acks(
         words = f"{mark.name}, {evidence.done} at {seconds(mark.time_ns)}: {mark.kind}"
         parts.append(_triangle(x, base - 26, 5, 9, words, f"mark {mark.kind}"))
         parts.append(line(x, base - 17, x, base, f"ack {mark.kind}"))
-        if len(marks) <= 3:  # noqa: PLR2004 - more names than that run into one another
+        if len(marks) <= 3:  # noqa: PLR2004 - more than three names would overlap
             words = f"{short(mark.name, 14)} {mark.kind.replace('lost-write', 'lost')}"
             parts.append(_beside(x, base - 18, words, f"marktext {mark.kind}", 160))
     return join(parts)
@@ -144,14 +144,14 @@ def _triangle(x: float, top: float, half: float, high: float, says: str, class_:
 
 
 def _beside(x: float, y: float, words: str, class_: str, room: float) -> Markup:
-    """Draw text right of a mark; left of it within ``room`` of the drawing's end."""
+    """Draw text right of a mark, or left of the mark if less than ``room`` is left."""
     if x > WIDTH - room:
         return text(x - 9, y, words, class_, "end")
     return text(x + 9, y, words, class_)
 
 
 def _messages(messages: Sequence[MessageSpan], time: Scale, top: float) -> Markup:
-    """Draw the single messages that the wire acted on, each for as long as it was in hand."""
+    """Draw the messages that the wire acted on, each for as long as the wire had the message."""
     parts: list[Markup] = []
     if messages:
         parts.append(text(LEFT - 10, top + 14, "messages", "lanename", "end"))
@@ -221,7 +221,7 @@ def _spans(faults: Sequence[FaultInterval], broker: int, time: Scale, top: float
 
 
 def _lines(track: Track, time: Scale, y: Scale) -> list[Markup]:
-    """Draw LEO and HW as step lines, shaded between, interrupted while the broker was silent."""
+    """Draw LEO and HW as step lines with shade between, interrupted while the broker is silent."""
     gaps, hws, leos = [], [], []
     for start, end in known_ranges(np.minimum(track.leo, track.hw)):
         leo, hw = (_line(track, values, start, end, time, y) for values in (track.leo, track.hw))
@@ -237,7 +237,7 @@ def _lines(track: Track, time: Scale, y: Scale) -> list[Markup]:
 def _line(
     track: Track, values: Ints, start: int, end: int, time: Scale, y: Scale
 ) -> list[tuple[float, float]]:
-    """Return the points of one index range, up to the time of the row after it."""
+    """Return the points of one index range, up to the time of the next row."""
     stop = int(track.time_ns[end]) if end < len(track.time_ns) else int(time.hi)
     return _thinned(track.time_ns[start:end], values[start:end], stop, time, y)
 
@@ -245,7 +245,7 @@ def _line(
 def _thinned(
     times: Ints, values: Ints, stop: int, time: Scale, y: Scale
 ) -> list[tuple[float, float]]:
-    """Keep at most four points a column (first, lowest, highest, last): no spike is lost."""
+    """Keep at most four points per column (first, lowest, highest, last), so no spike is lost."""
     width = (time.hi - time.lo) / COLUMNS
     column = ((times - time.lo) / width).astype(np.int64)
     keep: set[int] = {0, len(times) - 1}
@@ -268,7 +268,7 @@ def _back(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _cuts(observed: PartitionObservations, broker: int, time: Scale, y: Scale) -> list[Markup]:
-    """Draw a downward triangle for each truncation that really made the log shorter."""
+    """Draw a downward triangle for each truncation that made the log shorter."""
     parts, last = [], -1e9
     track = observed.tracks.get(broker)
     for cut in [c for c in observed.cuts if c.broker == broker][:MARKS_MAX]:
@@ -286,7 +286,7 @@ def _cuts(observed: PartitionObservations, broker: int, time: Scale, y: Scale) -
 
 
 def _elections(observed: PartitionObservations, time: Scale, top: float, bottom: float) -> Markup:
-    """Draw a dashed line wherever the leader changed."""
+    """Draw a dashed line at each change of the leader or the leader epoch."""
     changes = reigns(observed.leaderships)
     parts = []
     for change in changes[1 : MARKS_MAX + 1]:

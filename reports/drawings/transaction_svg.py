@@ -1,4 +1,4 @@
-"""Draw all steps of a counterexample of transactions, in a file of its own."""
+"""Draw all steps of a counterexample about transactions, in a separate file."""
 
 from collections.abc import Sequence
 from textwrap import wrap
@@ -24,7 +24,7 @@ MARGIN: Final = 20.0
 GAP: Final = 22.0
 _CELL: Final = 46.0
 _CELLS: Final = 6
-"""Entries of a log in a row."""
+"""Number of log entries in a row."""
 _HEIGHT: Final = 26.0
 _LETTERS: Final = 46
 _MARKERS: Final = ("commit", "abort")
@@ -58,7 +58,7 @@ def whole_transactions(counterexample: "TransactionCounterexample", css: str) ->
 
 
 def transaction_facts(state: "TransactionState") -> list[str]:
-    """Return what the coordinator, the applications and the producers have, a line each."""
+    """Return the state of the coordinator, transactions, producers and requests, a line each."""
     there = ", ".join(map(str, state.partitions)) or "none"
     lines = [f"coordinator: {state.coordinator}, epoch {state.epoch}, partitions {there}"]
     lines += [f"transaction {n}: {status}" for n, status in enumerate(state.transactions, start=1)]

@@ -22,7 +22,7 @@ def test_the_schemes_differ(browser: Browser, pages: dict[str, Path]) -> None:
 def test_the_headline_and_the_frames_are_seen(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["loss"], width=1280) as (page, _):
         expect(page.get_by_text("1 of 5 acknowledged records is lost").first).to_be_visible()
-        expect(page.get_by_role("heading", name="Broker 3 cuts its log")).to_be_visible()
+        expect(page.get_by_role("heading", name="Broker 3 truncates its log")).to_be_visible()
         assert page.locator(".strip svg").count() == 6
         expect(page.get_by_role("img", name="events-0 over the whole run")).to_be_visible()
 

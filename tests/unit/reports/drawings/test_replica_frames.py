@@ -50,7 +50,7 @@ def test_the_loss_story_is_told_in_six_frames(tmp_path: Path) -> None:
         "Written and acknowledged",
         "Brokers 1 and 2 are killed",
         "Broker 2 is made leader",
-        "Broker 3 cuts its log",
+        "Broker 3 truncates its log",
         "Broker 3 is made leader",
         "In the end",
     ]
@@ -232,7 +232,11 @@ def test_a_cut_follows_the_election_that_caused_it_and_never_its_own() -> None:
     cut = (8.41, "broker 1", "truncated", "Broker 1 cut its log.")
     third = (8.47, "controller", "elected", "Broker 3 became leader.")
     first = (8.48, "controller", "elected", "Broker 1 became leader.")
-    one, three, cuts = "Broker 1 is made leader", "Broker 3 is made leader", "Broker 1 cuts its log"
+    one, three, cuts = (
+        "Broker 1 is made leader",
+        "Broker 3 is made leader",
+        "Broker 1 truncates its log",
+    )
     assert beats(cut, third, first) == [three, cuts, one]
     assert beats(cut, first) == [cuts, one]
     note = (8.475, "nemesis", "step", "Broker 1 will lead.")

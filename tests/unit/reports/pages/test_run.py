@@ -74,7 +74,7 @@ def test_the_loss_page_says_what_was_lost_and_how_to_repeat_it(runs: dict[str, R
     for wanted in (
         "1 of 5 acknowledged records is lost",
         "Promise broken",
-        "Broker 3 cuts its log",
+        "Broker 3 truncates its log",
         "to its own HW at once",
         "highwater run --kafka 0.10.2.2 --acks all --min-isr 1 --story loss --seed 7",
         "127.0.0.13:9092",
@@ -114,7 +114,7 @@ def test_a_cut_short_run_says_so_and_shows_the_rest(tmp_path: Path) -> None:
     for wanted in (
         "The run was cut short while it was running.",
         "events/log_lines is missing.",
-        "Written while the run went on and never finished: history/ops (5 rows shown)",
+        "The run ended before these tables were finished: history/ops (5 rows shown)",
         "No replica of events-0 was frozen.",
         "There was no final read.",
     ):

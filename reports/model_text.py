@@ -160,7 +160,7 @@ class Section:
 
 
 def section(reconciliation: Reconciliation) -> Section:
-    """Return the page section for the model's answer: unexplained findings, unknown, explained."""
+    """Return the page section about the model's answer, with unexplained findings first."""
     order = ("unexplained", "unknown", "explained")
     ordered = sorted(reconciliation.findings, key=lambda finding: order.index(finding.verdict))
     return Section(

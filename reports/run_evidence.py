@@ -131,7 +131,7 @@ def gather(
         f"{name} ({tables[name].num_rows:,} rows shown)" for name in TABLES if run.unsealed(name)
     ]
     if open_:
-        missing.append(f"The run ended before these tables were finished: {', '.join(open_)}.")
+        missing.append(f"The run had not finished these tables: {', '.join(open_)}.")
     operations = tables["history/ops"]
     sends = _sends(operations)
     acknowledged = sends.filter(pc.equal(sends["outcome"], OK))

@@ -77,7 +77,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A beat or a step to show: its frame shows replicas at ``until_ns``, after it took effect."""
+    """A beat or step to show: its frame has the replicas at ``until_ns``, after it took effect."""
 
     title: str
     start_ns: int | None

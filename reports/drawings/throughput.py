@@ -65,7 +65,10 @@ def describe(evidence: RunObservations) -> str:
         during_fault |= (sends.ended_ns >= fault.start_ns) & (sends.ended_ns <= end)
     number_of = count(len(sends.ended_ns), "send")
     sentences = [
-        f"{number_of} {evidence.done}, after {_duration(half)} (median) to {_duration(most)} (most)"
+        (
+            f"{number_of} {evidence.done}, after {_duration(half)} (median) to {_duration(most)}"
+            " (maximum)"
+        )
     ]
     for name, chosen in (("while a fault was open", during_fault), ("otherwise", ~during_fault)):
         if chosen.any():

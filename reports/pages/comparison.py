@@ -160,7 +160,7 @@ def _headline(
 ) -> str:
     """Return the headline: where the runs first differ, or that this is not known.
 
-    Runs are called equal only if the same replicas were observed in both.
+    Runs are said to be equal only if equally many replicas were observed in both runs.
     """
     left, right = names = [f"Kafka {side.plan.software}" for side in sides]
     if parting is not None:

@@ -79,5 +79,5 @@ def _nothing_wrong(total: str, verdicts: Counter[Verdict]) -> str:
         return f"All replicas of {total} agree."
     parts = [f"in {verdicts['lag']:,} of {total} some replicas lag"] if verdicts["lag"] else []
     if verdicts["alone"]:
-        parts.append(f"of {verdicts['alone']:,} of {total} only one replica was given")
+        parts.append(f"for {verdicts['alone']:,} of {total} only one replica was given")
     return f"Replicas agree; {', and '.join(parts)}."

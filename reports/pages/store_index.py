@@ -109,4 +109,4 @@ def _phase(run: Run) -> str:
         phase = run.status().phase
     except StoreError:
         return ""
-    return "not judged yet" if phase == "frozen" else f"{phase}, or cut short while it was"
+    return "not judged yet" if phase == "frozen" else f"{phase}, or cut short in this phase"

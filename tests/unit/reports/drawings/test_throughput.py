@@ -34,7 +34,7 @@ def felt(slow: slice, *, failed: tuple[int, ...] = ()) -> RunObservations:
 def test_latency_within_faults_is_told_apart() -> None:
     said = describe(felt(slice(300, 500)))
     assert said == (
-        "1,000 sends acknowledged, after 2 ms (median) to 500 ms (most);"
+        "1,000 sends acknowledged, after 2 ms (median) to 500 ms (maximum);"
         " median while a fault was open 500 ms; median otherwise 2 ms."
     )
 

@@ -78,7 +78,7 @@ def test_the_shelf_lists_it_and_says_why(refused: tuple[Run, str], tmp_path: Pat
     assert run.name in page
     shown = {
         "has no analysis/verdict.json": "not judged yet",
-        "was not judged: it is running, or was cut short": "running, or cut short while it was",
+        "was not judged: it is running, or was cut short": "running, or cut short in this phase",
     }
     assert shown.get(says, says) in page
     assert SAMPLES["loss"]().verdict.headline not in page
@@ -108,7 +108,7 @@ def test_what_is_being_written_says_how_much_is_shown(tmp_path: Path) -> None:
     run.parquet("events/replicas").unlink()
     with StreamWriter(run.stream("events/replicas"), TABLES["events/replicas"]):
         html = write(run).read_text("utf-8")
-    assert "never finished: events/replicas (0 rows shown)" in html
+    assert "The run had not finished these tables: events/replicas (0 rows shown)" in html
 
 
 def test_a_later_matrix_is_refused(tmp_path: Path) -> None:

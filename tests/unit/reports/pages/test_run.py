@@ -114,7 +114,7 @@ def test_a_cut_short_run_says_so_and_shows_the_rest(tmp_path: Path) -> None:
     for wanted in (
         "The run was cut short while it was running.",
         "events/log_lines is missing.",
-        "The run ended before these tables were finished: history/ops (5 rows shown)",
+        "The run had not finished these tables: history/ops (5 rows shown)",
         "No replica of events-0 was frozen.",
         "There was no final read.",
     ):

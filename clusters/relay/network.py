@@ -41,7 +41,7 @@ class Wiring:
         peers: broker id to the address at which other brokers reach that broker.
         coordination: broker id to controller id to the address at which the broker reaches that
             ZooKeeper or controller.
-        controllers: controller id to the address at which other nodes reach that controller (KRaft).
+        controllers: on KRaft, controller id to the address at which other nodes reach it.
         voters: node numbers of the controllers or ZooKeepers between which the relay is.
         ensemble: pair of ZooKeepers to the host at which the first reaches the second; empty for a
             single ZooKeeper, on KRaft, and where the machine has no such hosts.

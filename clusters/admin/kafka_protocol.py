@@ -225,7 +225,7 @@ class ProtocolClient:
             raise
 
     def ask_any(self, nodes: Sequence[int], *requests: Request) -> list[Response]:
-        """Ask nodes until one answers; nodes with an open connection are asked first.
+        """Ask nodes until a node answers; nodes with an open connection are asked first.
 
         A node that did not answer may have carried out the request; ``repeated`` is then true.
 

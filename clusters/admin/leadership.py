@@ -42,7 +42,7 @@ _ELECTED: Final = frozenset({0, 84})  # none, ELECTION_NOT_NEEDED
 
 
 class Freezer(Protocol):
-    """Freezes every running broker except the given ones, while its context is open."""
+    """Freezes every running broker except the brokers in ``but``, while its context is open."""
 
     def __call__(self, *but: int) -> AbstractContextManager[None]:
         """Return the context; ``but`` are the ids of brokers that are not frozen."""
@@ -80,7 +80,7 @@ class ZooKeeperMover:
     order is written to the topic's node, and the controller is forced to read that node again.
 
     Args:
-        frozen: freezes all brokers except the given ones, for a moment.
+        frozen: freezes all brokers except the given brokers, for a moment.
     """
 
     def __init__(self, view: ZooKeeperView, frozen: Freezer) -> None:
@@ -127,8 +127,8 @@ class ZooKeeperMover:
     def await_controller(self, epoch: int) -> int:
         """Wait until any broker is elected controller after an epoch, and return the broker's id.
 
-        If all brokers missed the end of the last controller, they wait for the node of the next
-        one. Then this method creates a node that names no broker, and deletes it again.
+        If all brokers missed the end of the last controller, they wait for the next controller's
+        node. Then this method creates a node that names no broker, and deletes it again.
         """
         deadline = time.monotonic() + LIMIT_S
         while True:
@@ -251,7 +251,7 @@ def move(
 
     Args:
         brokers: id of each running broker to its address.
-        frozen: freezes all brokers except the given ones, for a moment.
+        frozen: freezes all brokers except the given brokers, for a moment.
 
     Raises:
         WaitTimeoutError: the controller did not make the broker leader in time.

@@ -34,7 +34,7 @@ _ENSEMBLE_SESSION_S: Final = 2
 _UPDATES: Final = 20
 _STATUS: Final = b"srvr"
 _LEADS: Final = b"Mode: leader"
-# By default kazoo doubles its delay each time: after an outage it would wait another such time.
+# By default kazoo doubles its delay each time: the wait after an outage would be as long again.
 _RETRY_DELAY_MAX_S: Final = 0.25
 _LCG_FACTOR, _LCG_STEP, _LCG_MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1  # java.util.Random
 
@@ -64,7 +64,7 @@ class CoordinationView(Protocol):
         """Return the KRaft quorum's state; None if the cluster has no KRaft or is external."""
 
     def topic_state(self, topic: str) -> TopicState | None:
-        """Return a topic's state in ZooKeeper, or None; raise without a ZooKeeper of ours."""
+        """Return a topic's state in ZooKeeper, or None; NotImplementedError without ZooKeeper."""
 
     def close(self) -> None:
         """Close every connection."""
@@ -201,7 +201,7 @@ class ZooKeeperView:
         return json.loads(data)
 
     def update(self, path: str, change: Callable[[Any], object]) -> None:
-        """Read a node, change its content in place, and write it; retry after another's write.
+        """Read a node, change its content in place, and write it; retry if another client wrote.
 
         Raises:
             UnreachableError: ZooKeeper does not answer, or other writers keep changing the node.

@@ -18,11 +18,11 @@ class ControllerFiles(Protocol):
         """Write a controller's settings for a level, and return its plan."""
 
     def format_controller(self, controller_id: int, *, renewed: bool) -> None:
-        """Give a controller a new data directory; ``renewed`` makes it a different voter, too."""
+        """Give a controller a new data directory; with ``renewed`` it is a different voter, too."""
 
 
 class RealCoordinator:
-    """The Coordinator of ``clusters.core.interfaces``.
+    """One ZooKeeper or KRaft controller; it implements Coordinator of ``clusters.core.interfaces``.
 
     Args:
         controller_id: id of the ZooKeeper or controller.

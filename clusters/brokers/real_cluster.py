@@ -166,7 +166,7 @@ class RealBroker:
 
 
 class RealCluster:
-    """The Cluster of ``clusters.core.interfaces``; use a driver.
+    """A cluster of real brokers (Cluster of ``clusters.core.interfaces``); a driver opens it.
 
     Args:
         release: release of every node, until another release is installed.
@@ -218,7 +218,7 @@ class RealCluster:
 
     @property
     def directory(self) -> Path:
-        """Directory of its replicas, logs and coordination."""
+        """Directory with the cluster's replicas, logs and coordination files."""
         return self._layout.directory
 
     @property
@@ -275,7 +275,7 @@ class RealCluster:
 
     @property
     def bootstrap(self) -> str:
-        """``host:port,host:port`` of the brokers, or of the relay if it is before clients."""
+        """``host:port,host:port`` of the brokers, or of the relay if clients connect through it."""
         brokers = (self._wiring.clients if self._wiring else {}) or self._site.public.brokers
         return ",".join(map(str, brokers.values()))
 
@@ -302,7 +302,7 @@ class RealCluster:
         )
 
     def _topic_id(self, topic: str) -> str:
-        """Return the topic id in fetch requests of this release; "" if they use the name."""
+        """Return the topic id in this release's fetch requests; "" if requests use the name."""
         with contextlib.closing(self._view()) as view:
             return view.topic_id(topic)
 
@@ -495,7 +495,7 @@ class RealCluster:
         shutil.rmtree(self._layout.scratch, ignore_errors=True)
 
     def await_session_end(self, broker_id: int) -> None:
-        """Wait until a broker's old session has ended, since ZooKeeper refuses a second one.
+        """Wait until a broker's old session has ended, since ZooKeeper refuses a second session.
 
         A KRaft broker needs no such wait: it repeats its registration until the controller accepts.
         """

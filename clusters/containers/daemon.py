@@ -32,7 +32,7 @@ def connected() -> Iterator[Client]:
     Raises:
         HarnessError: no daemon answers, or Docker reports an error during the ``with`` block.
     """
-    place = os.environ.get("DOCKER_HOST", "where it is by default")
+    place = os.environ.get("DOCKER_HOST", "at its default address")
     with errors(f"does not answer ({place})"):
         from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415 - see above
 

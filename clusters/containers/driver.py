@@ -244,7 +244,7 @@ class ContainerProcess:
             self._container.remove(force=True, v=True)
 
     def _freeze(self) -> None:
-        """Freeze the container; retry, as the kernel gives up during a thread's long system call."""
+        """Freeze the container; retry, the kernel gives up during a long system call."""
         from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
 
         def freeze() -> None:
@@ -261,13 +261,13 @@ class ContainerProcess:
     def _do(self, before: BrokerState, after: BrokerState, verb: Callable[[], None]) -> None:
         if self.state != before:
             return
-        self._ask(f"cannot make it {after}:", verb)
+        self._ask(f"cannot set the state {after} for", verb)
         with self._changed:
             if self.state == before:
                 self.state = after
 
     def _ask(self, doing: str, verb: Callable[[], None]) -> None:
-        """Call Docker; ignore its refusal if the container has ended meanwhile."""
+        """Call Docker; ignore a refusal if the container has ended meanwhile."""
         try:
             with errors(f"{doing} {self._title}"):
                 verb()

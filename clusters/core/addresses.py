@@ -142,7 +142,7 @@ class AddressGroup:
             }
 
     def _claim_group(self) -> str:
-        """Claim a group by a bound socket; the system closes it however this process ends."""
+        """Claim a group by a bound socket, which the system closes however this process ends."""
         start = os.getpid() * 7
         for attempt in range(_GROUPS):
             high, low = divmod((start + attempt) % _GROUPS, 250)

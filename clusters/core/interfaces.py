@@ -29,7 +29,7 @@ class PartitionState:
 
     Attributes:
         leader: broker id, -1 if the partition has no leader.
-        leader_epoch: None if the Kafka version has no leader epochs (every catalogued one has).
+        leader_epoch: None where Metadata has no leader epochs (external clusters before 2.4).
         isr: broker ids in the controller's order.
     """
 
@@ -70,8 +70,8 @@ class TopicState:
 
     Attributes:
         settings: the settings that were set for the topic itself.
-        replicas: the assignment of each partition, by number.
-        partitions: the state of each partition, by number.
+        replicas: partition number to the partition's assignment.
+        partitions: partition number to the partition's state.
     """
 
     settings: Mapping[str, str]

@@ -169,7 +169,7 @@ class ExternalCluster:
         return ClusterProbe(lambda _: self.release.wire, self._addresses, self._view())
 
     def finalize(self, level: Level) -> NoReturn:
-        _refuse(f"it is not upgraded to {level}")
+        _refuse(f"brokers are not upgraded to {level}")
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
@@ -313,8 +313,8 @@ class ExternalCluster:
             raise HarnessError(
                 f"another run works on this cluster, or a dead run left topics there:"
                 f" {', '.join(others)}",
-                hint="Wait until that run ends. If none is active, highwater heal --inventory FILE"
-                " deletes topics that a run of this machine has left.",
+                hint="Wait until that run ends. If no run is active, highwater heal --inventory"
+                " FILE deletes topics that a run of this machine has left.",
             )
 
     def _require_ours(self, topic: str) -> None:

@@ -44,7 +44,7 @@ again within a second and a half, and a newly elected controller takes as long t
 change."""
 
 Say = Callable[[str], None]
-"""Called with a line for each thing that is done."""
+"""Called with a line about each step that is done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def recognise(inventory: Inventory) -> ClusterIdentity:
     kafka = release(inventory.kafka)
     if kafka.number < OLDEST:
         raise UsageError(
-            f"Kafka {kafka.name} has no cluster ids, so the right one cannot be verified",
+            f"Kafka {kafka.name} has no cluster ids, so the intended cluster cannot be verified",
             hint="Cluster ids came with 0.10.1 (KIP-78).",
         )
     identity = _query_any(inventory)
@@ -86,7 +86,7 @@ def _query_any(inventory: Inventory) -> ClusterIdentity:
 
 
 def _check_release(kafka: Release, identity: ClusterIdentity) -> None:
-    """Raise if brokers of that release cannot have this Fetch version or this coordination.
+    """Raise if brokers of a release cannot have the cluster's Fetch version and coordination.
 
     For a release that is not in the catalogue, the nearest older one may be named.
     """

@@ -1,8 +1,8 @@
 """The inventory of an external cluster: addresses, and commands for faults.
 
-It is a TOML file; docs/external.md has complete examples. Commands are lines for ``/bin/sh``;
-``{id}``, ``{host}`` and the other keys in a broker's table are replaced by values that are quoted
-for the shell.
+The inventory is a TOML file; docs/external.md has complete examples. Commands are lines for
+``/bin/sh``. In a command, ``{id}``, ``{host}`` and the other keys in a broker's table are replaced
+by values that are quoted for the shell.
 """
 
 import os

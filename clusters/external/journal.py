@@ -119,7 +119,7 @@ class Journal:
         return cls(folder, entry, lock)
 
     def record_damage(self, broker: int, cures: tuple[Command, ...]) -> None:
-        """Record that a broker is about to be damaged, or its final healing commands."""
+        """Record that a broker is about to be damaged, or record its final healing commands."""
         with self._updating() as entry:
             wounds = {**entry.wounds, broker: DamagedBroker(broker=broker, cures=cures)}
             self.entry = replace(entry, wounds=wounds)
@@ -131,7 +131,7 @@ class Journal:
             self.entry = replace(entry, wounds=wounds)
 
     def record_topic(self, name: str, run: Path) -> None:
-        """Record that a topic is about to be created, and by which run."""
+        """Record that a run is about to create a topic, with the run's directory."""
         made = MadeTopic(topic=name, run=str(run), at=datetime.now(UTC).isoformat("T", "seconds"))
         with (self.folder / _TOPICS).open("ab") as file:
             file.write(msgspec.json.encode(made) + b"\n")

@@ -44,7 +44,7 @@ def start(log: str, command: list[str], *, grouped: bool) -> int:
     """Fork and execute the command; on Linux the kernel kills the child if the guard is killed."""
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     executed, executing = os.pipe()  # closed by execv itself
-    silence, _ = os.pipe()  # only this guard has its other end, open for writing
+    silence, _ = os.pipe()  # the write end stays open only in this guard
     guard = os.getpid()
     pid = os.fork()
     if not pid:
@@ -136,14 +136,14 @@ def children(pid: int) -> list[int]:
     """Return the children of a process; an empty list where the system has no /proc."""
     ids = []
     for entry in os.scandir("/proc") if sys.platform == "linux" else ():
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             if entry.name.isdecimal() and parent_of(entry.path) == pid:
                 ids.append(int(entry.name))
     return ids
 
 
 def parent_of(process: str) -> int:
-    """Return the parent's id of a process, from the fields after its name (proc_pid_stat(5))."""
+    """Return the id of a process's parent, from the fields after its name (proc_pid_stat(5))."""
     with open(f"{process}/stat", "rb") as stat:  # noqa: PTH123 - pathlib takes long to import
         return int(stat.read().rpartition(b")")[2].split()[1])
 

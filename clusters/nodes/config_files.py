@@ -112,7 +112,7 @@ def zookeeper(
         "dataDir": str(directory.absolute()),
         "clientPort": str(address.port),
         "clientPortAddress": address.host,
-        "tickTime": "200",  # sessions end on a tick; two separate ones must not share it
+        "tickTime": "200",  # sessions end on a tick; separate ones need separate ticks
         "minSessionTimeout": "1000",
         "maxSessionTimeout": "60000",
         "maxClientCnxns": "0",
@@ -211,7 +211,7 @@ def format_node(
 
 
 TIER_TASK_S = 10.0
-"""The interval at which a broker copies segments and looks for expired ones; 30 s by default."""
+"""The interval at which a broker copies segments and removes expired segments; 30 s by default."""
 
 TIERED: Mapping[str, str] = MappingProxyType({"remote.log.storage.system.enable": "true"})
 """Settings for every node in a cluster with a remote tier."""
@@ -242,7 +242,7 @@ _PLAIN: Settings = {
     "unclean.leader.election.enable": "false",  # true by default up to 0.10.2
 }
 
-# The same for the topic of share groups (KIP-932), which has 50 partitions by default.
+# The same settings for the share groups' topic (KIP-932), which has 50 partitions by default.
 _SHARE_GROUPS: Settings = {
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "1",

@@ -221,7 +221,7 @@ class Layout:
         return f"{name}-{controller_id}" if len(self._site.inside.coordination) > 1 else name
 
     def _server(self, controller_id: int, other: int) -> str:
-        """Return the address at which a ZooKeeper finds another, or listens itself."""
+        """Return the host and ports where a ZooKeeper reaches another, or listens itself."""
         inside, ways = self._site.inside, self._wiring.ensemble if self._wiring else {}
         host = ways.get((controller_id, other), inside.coordination[other].host)
         return config_files.server_entry(host, inside.ensemble[other])

@@ -16,7 +16,7 @@ from highwater.harness.releases.release import Release
 
 
 class NodeProcess(Protocol):
-    """One start of a node's JVM. Any thread may call a method; it returns after its effect."""
+    """One start of a node's JVM. Any thread may call methods; they return after their effect."""
 
     @property
     def state(self) -> BrokerState:

@@ -1,4 +1,4 @@
-"""The harness's side of the relay: starts its process, sends orders, reads reports."""
+"""The harness's side of the relay: starts the relay's process, sends orders, reads reports."""
 
 import contextlib
 import json

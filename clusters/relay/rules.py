@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, Self
 
 COORDINATION: Final = 0
 """Node number of the only ZooKeeper or KRaft controller; brokers count from 1. If a cluster has
-several, their ids are their node numbers, and this number in a rule means all of them."""
+several controllers, their ids are their node numbers, and this number in a rule means all."""
 
 FIRST_CONTROLLER: Final = 100
 """Node id of the first KRaft controller, or ``myid`` of the first ZooKeeper."""
@@ -144,7 +144,7 @@ def into(node: Node, others: Iterable[Node]) -> frozenset[Link]:
 
 
 def ring(nodes: Iterable[int]) -> frozenset[Link]:
-    """Return the links to cut so that each node sees a majority, but no two the same majority.
+    """Return the links to cut so that each node sees a majority, and all majorities differ.
 
     Nodes form a circle, and each node sees as many neighbours on either side as a majority needs
     (Jepsen's ``majorities-ring``). Three nodes would all see each other; of these only one link is

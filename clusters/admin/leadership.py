@@ -192,7 +192,7 @@ class KraftMover:
         self._client = ProtocolClient(brokers, timeout_s=_ANSWER_S)
 
     def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Send AlterPartitionReassignments; the controller applies a mere new order at once."""
+        """Send AlterPartitionReassignments; a new order of the same replicas is applied at once."""
         reassignment = AlterPartitionReassignmentsRequest.ReassignableTopic
         order = reassignment.ReassignablePartition(partition_index=partition, replicas=[*replicas])
         response = self._ask(

@@ -20,7 +20,7 @@ _LIMIT_S: Final = 60.0
 _ANSWER_S: Final = 10.0
 _DONE: Final = 0
 _REFUSED: Final = {35: "the voters of this quorum are fixed", 42: "the request is not valid"}
-# The leader returns these only while no change of voters is pending: the last is committed.
+# The leader returns these errors only if no change of voters is pending: the last is committed.
 _ALREADY_VOTER, _NO_VOTER = 126, 127
 
 

@@ -244,7 +244,7 @@ class ContainerProcess:
             self._container.remove(force=True, v=True)
 
     def _freeze(self) -> None:
-        """Freeze the container; retry, the kernel gives up during a long system call."""
+        """Freeze the container; retry, since a long system call can make the kernel give up."""
         from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
 
         def freeze() -> None:

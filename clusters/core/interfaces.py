@@ -263,7 +263,7 @@ class Broker(Protocol):
 
 
 class Network(Protocol):
-    """The links between the nodes of a cluster, where a relay is between the nodes."""
+    """The links between the nodes of a cluster that has a relay."""
 
     @property
     def brokers(self) -> frozenset[int]:

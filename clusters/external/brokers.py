@@ -129,7 +129,7 @@ class ExternalBroker:
         state: BrokerState,
         alive: Callable[[], bool] | None = None,
     ) -> None:
-        """Run a command that damages, and wait until the broker is no longer ``alive``."""
+        """Run a damaging command, and wait until the broker is no longer ``alive``."""
         command = self.inventory.command(verb, self.id)
         cures = (self.inventory.command(healing_verb, self.id),)
         before = self.journal.entry.wounds.get(self.id)

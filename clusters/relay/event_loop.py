@@ -123,7 +123,7 @@ class Loop:
     def catch(
         self, source: Node, target: Node, side: Side, request: PendingRequest
     ) -> MessageInHand | None:
-        """Return a message in hand for the first rule that acts on the message; all rules count."""
+        """Return a message in hand for the first rule that acts on it; every rule counts it."""
         acting = [
             catcher
             for catcher in self._catchers.values()

@@ -1,8 +1,9 @@
-"""The wire's reports of a program's requests, sent when a request is answered or never can be.
+"""The wire's reports of a program's requests: a request is reported once its outcome is known.
 
-Each row describes a request and one of its partitions; an EndTxn, which has no partition, gets one
-row. If a Produce was refused or not answered, its row contains the records, so that the judge can
-identify the program's outputs among them.
+The outcome is an answer, or the end of the connection without an answer. Each row describes a
+request and one of its partitions; an EndTxn, which has no partition, gets one row. If a Produce was
+refused or not answered, its row contains the records, so that the judge can identify the program's
+outputs among them.
 """
 
 import base64

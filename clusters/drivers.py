@@ -1,4 +1,4 @@
-"""The cluster drivers, by the name that a plan gives them."""
+"""The cluster drivers, by their names in a plan."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ def _in_containers(
     controllers: int = 1,
     options: NodeOptions = PLAIN,
 ) -> Cluster:
-    """Open a cluster by the docker driver; its libraries are imported only here."""
+    """Open a cluster with the docker driver; the driver's libraries are imported only here."""
     from highwater.clusters.containers import driver  # noqa: PLC0415 - see above
 
     return driver.open_cluster(
@@ -41,10 +41,10 @@ DRIVERS: Final[Mapping[str, Driver]] = {"local": open_cluster, "docker": _in_con
 
 
 def find_driver(name: str) -> Driver:
-    """Return the driver of that name.
+    """Return the driver with a name.
 
     Raises:
-        UsageError: it does not exist; the hint names those that do.
+        UsageError: no driver has that name; the hint names the drivers that exist.
     """
     if name not in DRIVERS:
         raise UsageError(f"no cluster driver is called {name!r}", hint=nearest(name, DRIVERS))
@@ -55,7 +55,7 @@ def require_driver(name: str, release: Release) -> None:
     """Raise if a driver does not exist or cannot run the release.
 
     Raises:
-        UsageError: the hint names the drivers that can.
+        UsageError: the hint names the drivers that can run the release.
     """
     find_driver(name)
     if name not in release.drivers:

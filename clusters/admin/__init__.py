@@ -1,1 +1,1 @@
-"""Administering a running cluster: metadata, topics, elections, probes."""
+"""Administration of a running cluster: metadata, topics, elections, probes."""

@@ -1,7 +1,7 @@
 """Sends a record once to a given broker, leader or not, without waiting for the answer.
 
-An ordinary client looks up the leader and retries. A schedule needs to write to a leader that has
-been deposed and does not know it yet, without a second attempt.
+An ordinary client looks up the leader and retries. But a schedule needs a single attempt to write
+to a leader that has been deposed and does not know this yet.
 """
 
 import threading
@@ -32,17 +32,17 @@ _PRODUCE: Final = {0: 1, 1: 2, 2: 3}
 _CONNECT_S: Final = 3.0
 _TRANSPORT: Final = "_TRANSPORT"
 _PURGED: Final = "_PURGE_INFLIGHT"
-"""Errors as librdkafka names them: the connection broke; the answer did not come in time."""
+"""librdkafka's names for two errors: the connection broke; the answer did not come in time."""
 
 _BATCH_BYTES_MAX: Final = 1 << 20
 
 
 class DirectSender:
-    """Sends every record over a connection of its own. Safe to share between threads.
+    """Sends every record over its own connection. Threads can share this object.
 
     Args:
-        plan: gives topic, acks, record size and timeout.
-        recorder: gets the operations, as those of process ``story``.
+        plan: has the topic, the acks, the record size and the timeout.
+        recorder: records the operations, as operations of the process ``story``.
     """
 
     def __init__(self, plan: Plan, recorder: Recorder) -> None:
@@ -60,7 +60,7 @@ class DirectSender:
 
     @property
     def answers(self) -> Mapping[str, SendOutcome | None]:
-        """Outcome of each record sent so far; None while it is open."""
+        """Id of each record sent so far to its outcome; None while the outcome is open."""
         return dict(self._answers)
 
     def send(self, identity: str, partition: int, *, address: str) -> None:
@@ -72,14 +72,14 @@ class DirectSender:
         self.send_batch((identity,), partition, address=address)
 
     def send_batch(self, identities: Sequence[str], partition: int, *, address: str) -> None:
-        """Send records in one batch, as ``send`` does one. They get one answer."""
+        """Send several records in one batch, like ``send``. The batch gets one answer."""
         invoke_ns = self._recorder.clock()
         self._answers.update(dict.fromkeys(identities))
         request = self._request(identities, partition)
         note = partial(self._note, identities, partition, invoke_ns)
         try:
             connection = BrokerConnection(Address.parse(address), timeout_s=_CONNECT_S)
-        except UnreachableError:  # so the record was never sent
+        except UnreachableError:  # the record was never sent
             note(SendOutcome(outcome=FAIL, error=_TRANSPORT))
             return
         try:
@@ -98,7 +98,7 @@ class DirectSender:
         thread.start()
 
     def close(self, *, limit_s: float) -> None:
-        """Wait for outstanding answers; record those missing after the limit as unknown."""
+        """Wait for open answers; after the limit, record the missing answers as unknown."""
         deadline = time.monotonic() + limit_s
         for thread, _ in self._waiting:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -111,7 +111,7 @@ class DirectSender:
     def _await_response(
         self, connection: BrokerConnection, request: Request, note: Callable[[SendOutcome], None]
     ) -> None:
-        """Wait for the answer to one record; with acks=0 there is none."""
+        """Wait for the answer to a request; with acks=0 the broker sends no answer."""
         try:
             if request.acks == 0:
                 note(SendOutcome(outcome=OK))

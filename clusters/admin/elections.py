@@ -16,14 +16,14 @@ _ANSWER_S: Final = 10.0
 
 
 def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) -> None:
-    """Request an unclean election for a partition without a leader; ElectLeaders v1, since 2.4.
+    """Request an unclean election for a partition without a leader (ElectLeaders v1, since 2.4).
 
     Args:
-        brokers: brokers to ask: the controller, or on KRaft any broker, which forwards it.
+        brokers: brokers to ask: the controller, or on KRaft any broker, which forwards the request.
 
     Raises:
         UnreachableError: no broker answered.
-        HarnessError: the controller refuses.
+        HarnessError: the controller refuses the election.
     """
     request: Any = ElectLeadersRequest(
         version=1,
@@ -33,7 +33,7 @@ def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) ->
     )
     with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
         [response] = client.ask_any(tuple(brokers), request)
-        done = {0, _NOT_NEEDED} if client.repeated else {0}  # a broker that did not answer may have
+        done = {0, _NOT_NEEDED} if client.repeated else {0}  # a silent broker may have done it
     partitions = [
         result
         for topic_result in response.replica_election_results
@@ -41,4 +41,4 @@ def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) ->
     ]
     codes = [response.error_code, *(result.error_code for result in partitions)]
     if errors := [code for code in codes if code not in done]:
-        raise HarnessError(f"no leader of {topic}-{partition} is elected: error {errors[0]}")
+        raise HarnessError(f"no leader is elected for {topic}-{partition}: error {errors[0]}")

@@ -1,7 +1,7 @@
 """A small synchronous client of Kafka's protocol, for requests that ordinary clients cannot send.
 
 kafka-python's protocol classes encode and decode every version of every message. This module adds
-a socket with short timeouts, pipelined requests, and a pause after a broker did not answer.
+a socket with short timeouts, pipelined requests, and a pause after a broker has not answered.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ _ANSWERED_BY = {
 _SIZE = struct.Struct(">i")
 _CLIENT = "highwater-probe"
 _ANSWER_BYTES_MAX = 100 << 20
-"""What Kafka takes for a request at most (``socket.request.max.bytes``); answers are smaller."""
+"""Kafka's limit for a request (``socket.request.max.bytes``); answers are smaller."""
 
 
 class BrokerConnection:
@@ -87,7 +87,7 @@ class BrokerConnection:
         timeout_s: limit for the connection and for each answer.
 
     Raises:
-        UnreachableError: the broker does not listen, or does not accept in time.
+        UnreachableError: the broker does not listen, or does not accept the connection in time.
     """
 
     def __init__(self, address: Address, *, timeout_s: float) -> None:
@@ -97,23 +97,24 @@ class BrokerConnection:
             self._socket = address.dial((address.host, address.port), timeout_s)
         except OSError as error:
             raise UnreachableError(f"{address} does not answer: {error}") from error
-        with contextlib.suppress(OSError):  # macOS: it was reset already, as a request will show
+        with contextlib.suppress(OSError):  # macOS: already reset; a request will fail
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, *requests: Request) -> list[Response]:
-        """Send requests in a row and read their answers; the broker handles them in this order.
+        """Send requests without waiting in between, then read their answers in the same order.
 
         Raises:
-            UnreachableError: the connection broke or an answer took too long; do not use it again.
+            UnreachableError: the connection broke or an answer took too long; do not use the
+                connection again.
         """
         self.send(*requests)
         return self.receive(*requests)
 
     def send(self, *requests: Request) -> None:
-        """Send requests in a row without reading their answers.
+        """Send requests without reading their answers.
 
         Raises:
-            UnreachableError: the connection broke; do not use it again.
+            UnreachableError: the connection broke; do not use the connection again.
         """
         frames = []
         for request in requests:
@@ -126,11 +127,11 @@ class BrokerConnection:
             raise UnreachableError(f"{self._address} does not listen: {error}") from error
 
     def receive(self, *requests: Request) -> list[Response]:
-        """Read the answers to requests that were sent, in their order.
+        """Read the answers to requests that were sent, in the order of the requests.
 
         Raises:
-            UnreachableError: the connection broke, an answer took too long or is none of Kafka's;
-                do not use it again.
+            UnreachableError: the connection broke, an answer took too long or is not an answer of
+                Kafka; do not use the connection again.
         """
         try:
             return [self._answer(request) for request in requests]
@@ -142,7 +143,7 @@ class BrokerConnection:
             ) from error
 
     def set_timeout(self, timeout_s: float) -> None:
-        """Set the timeout of each further answer."""
+        """Set the timeout for each further answer."""
         self._socket.settimeout(timeout_s)
 
     def shut_down(self) -> None:
@@ -153,7 +154,7 @@ class BrokerConnection:
     def _answer(self, request: Request) -> Response:
         (size,) = _SIZE.unpack(self._read(_SIZE.size))
         if not 0 <= size <= _ANSWER_BYTES_MAX:
-            raise ValueError(f"it announces {size} bytes")
+            raise ValueError(f"an answer announces {size} bytes")
         response = _ANSWERED_BY[type(request)]
         return response.decode(self._read(size), version=request.API_VERSION, header=True)
 
@@ -175,16 +176,16 @@ class BrokerConnection:
 class ProtocolClient:
     """Connections to the nodes of a cluster, opened when needed. Not thread-safe.
 
-    A node that did not answer is not asked again for a moment, so that a paused broker costs an
-    observer one timeout a second and not one a request.
+    A node that has not answered is not asked again for a moment. So a paused broker costs an
+    observer one timeout a second, and not one timeout a request.
 
     Args:
         addresses: node id to address.
         timeout_s: limit for each step of a request.
-        clock: seconds, monotonic.
+        clock: returns the monotonic time in seconds.
 
     Attributes:
-        repeated: the last ``ask_any`` was answered by another node than the first that it asked.
+        repeated: whether the first node that the last ``ask_any`` asked did not answer.
     """
 
     repeated = False
@@ -209,7 +210,7 @@ class ProtocolClient:
         """Ask one node.
 
         Raises:
-            UnreachableError: it does not answer, or failed to answer a moment ago.
+            UnreachableError: the node does not answer, or failed to answer a moment ago.
         """
         started_at = self._clock()
         if started_at < self._not_before.get(node, started_at):
@@ -224,12 +225,12 @@ class ProtocolClient:
             raise
 
     def ask_any(self, nodes: Sequence[int], *requests: Request) -> list[Response]:
-        """Ask the first node that answers, those with an open connection first.
+        """Ask nodes until a node answers; nodes with an open connection are asked first.
 
-        A node that does not answer may have done it all the same: ``repeated`` then says so.
+        A node that did not answer may have carried out the request; ``repeated`` is then true.
 
         Raises:
-            UnreachableError: none of them answers.
+            UnreachableError: none of the nodes answers.
         """
         self.repeated = False
         for node in sorted(nodes, key=lambda node: node not in self._connections):

@@ -1,8 +1,9 @@
 """Planned moves of leadership, as an administrator makes them: no broker fails.
 
-The new leader becomes the first of the partition's assignment, which moves no data, and then the
-controller elects the preferred leader. On ZooKeeper both steps are nodes below ``/admin`` which
-the controller consumes, from 0.9 to 3.9; on KRaft they are requests (KIP-455, KIP-460).
+The new leader becomes the first in the partition's assignment, which moves no data. Then the
+controller elects the preferred leader. On ZooKeeper (0.9 to 3.9) the harness writes a node below
+``/admin`` for each step, and the controller removes it; on KRaft each step is a request (KIP-455,
+KIP-460).
 """
 
 import contextlib
@@ -24,10 +25,11 @@ from highwater.harness.base.waiting import NotYetError, await_condition
 LIMIT_S: Final = 30.0
 _ELECTIONS: Final = 3
 _ELECTION_S: Final = 5.0
-"""Twice what 0.10 needs while a frozen broker owes an answer; a third of a session timeout."""
+"""Twice the time that 0.10 needs while a frozen broker owes the controller an answer; a third of a
+session timeout."""
 
 _NOTICE_S: Final = 1.0
-"""In this time a broker notices a new node; nothing tells when it has."""
+"""Within this time a broker notices a new ZooKeeper node; no event reports that it has noticed."""
 
 _NO_CONTROLLER: Final = {"version": 1, "brokerid": -1, "timestamp": "0"}
 
@@ -40,45 +42,45 @@ _ELECTED: Final = frozenset({0, 84})  # none, ELECTION_NOT_NEEDED
 
 
 class Freezer(Protocol):
-    """Freezes every running broker except some, while its context is open."""
+    """Freezes every running broker except the brokers in ``but``, while its context is open."""
 
     def __call__(self, *but: int) -> AbstractContextManager[None]:
-        """Return the context; ``but`` are ids of brokers that go on."""
+        """Return the context; ``but`` are the ids of brokers that are not frozen."""
 
 
 class Mover(Protocol):
-    """Asks the controller for the two halves of a move. Either may raise UnreachableError."""
+    """Asks the controller for the steps of a move. Every method may raise UnreachableError."""
 
     def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Put the replicas of the assignment in this order."""
+        """Put the replicas in the assignment in this order."""
 
     def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Put the replicas of the assignment in this order, without a new leader epoch."""
+        """Put the replicas in the assignment in this order, without a new leader epoch."""
 
     def assign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Create and remove replicas until exactly these exist."""
+        """Ask the controller to create and remove replicas until exactly these exist."""
 
     def elect(self, topic: str, partition: int) -> None:
-        """Elect the first replica of the assignment."""
+        """Elect the first replica in the assignment."""
 
     def close(self) -> None:
-        """Close the connections that it opened."""
+        """Close the connections that the mover opened."""
 
 
 LeadershipChange = Callable[[CoordinationView, Mapping[int, Address], Freezer, str, int, int], None]
-"""``move`` or ``set_next_leader``."""
+"""The function ``move`` or ``set_next_leader``."""
 
 
 class ZooKeeperMover:
-    """Writes what ``kafka-reassign-partitions`` and ``kafka-preferred-replica-election`` write.
+    """Writes like ``kafka-reassign-partitions`` and ``kafka-preferred-replica-election``.
 
     The controller treats a new order as a reassignment: it waits until every replica is in the ISR,
-    and gives the current leader a new epoch before the election gives one to its successor
+    and gives the current leader a new epoch, before the election gives its successor another epoch
     (``KafkaController.updateLeaderEpochAndSendRequest``). While a replica is out of the ISR, the
-    order is written to the topic's node and the controller is made to read that again.
+    order is written to the topic's node, and the controller is forced to read that node again.
 
     Args:
-        frozen: freezes all brokers except some, for a moment.
+        frozen: freezes all brokers except the given brokers, for a moment.
     """
 
     def __init__(self, view: ZooKeeperView, frozen: Freezer) -> None:
@@ -99,7 +101,7 @@ class ZooKeeperMover:
         self._write_request(_REASSIGN, item)
 
     def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Write the assignment to the topic's node, and make the controller read it again."""
+        """Write the assignment to the topic's node, and force the controller to read the node."""
         order = {str(partition): [*replicas]}
         self._view.update(f"/brokers/topics/{topic}", lambda node: node["partitions"].update(order))
         self._elect_controller_anew()
@@ -107,9 +109,10 @@ class ZooKeeperMover:
     def _elect_controller_anew(self) -> None:
         """Make the controller resign and be elected again, while all other brokers are frozen.
 
-        A controller that was elected a moment ago does not watch its node again yet: it resigns and
+        A controller that was elected a moment ago does not watch its node again yet. It resigns but
         takes no part in the election (``KafkaController.ControllerChange``). Then another broker is
-        elected, and that one has to resign next. If none takes part, they are called.
+        elected, and that broker has to resign next. If no broker takes part, ``await_controller``
+        starts a new election.
         """
         controller, epoch = self._view.controller(), self._view.read(_EPOCH)
         for _ in range(_ELECTIONS):
@@ -122,10 +125,10 @@ class ZooKeeperMover:
         raise WaitTimeoutError(f"broker {controller} was not elected in {_ELECTIONS} elections")
 
     def await_controller(self, epoch: int) -> int:
-        """Wait until any broker is elected after an epoch, and return its id.
+        """Wait until any broker is elected controller after an epoch, and return the broker's id.
 
-        Brokers that all missed the end of the last controller wait for the next one's node. They
-        get one of no broker, which is deleted again.
+        If all brokers missed the end of the last controller, they wait for the next controller's
+        node. Then this method creates a node that names no broker, and deletes it again.
         """
         deadline = time.monotonic() + LIMIT_S
         while True:
@@ -145,7 +148,7 @@ class ZooKeeperMover:
         elected, _ = await_condition(
             lambda: (self._view.controller(), self._view.read(_EPOCH)),
             lambda seen: seen[0] in candidates and seen[1] > epoch,
-            what=f"a controller to be elected anew, one of {sorted(candidates)}",
+            what=f"one of the brokers {sorted(candidates)} to be elected controller again",
             limit_s=limit_s,
             every_s=_EVERY_S,
             passing=(UnreachableError,),
@@ -153,15 +156,15 @@ class ZooKeeperMover:
         return elected
 
     def elect(self, topic: str, partition: int) -> None:
-        """Request the preferred election, and wait until the controller has held it."""
+        """Request the election of the preferred leader, and wait until the controller is done."""
         self._write_request(_ELECT, {"topic": topic, "partition": partition})
 
     def _write_request(self, path: str, item: Mapping[str, Any]) -> None:
         if not self._view.create(path, {"version": 1, "partitions": [item]}):
-            raise HarnessError(f"ZooKeeper has a node {path} of another move")
+            raise HarnessError(f"ZooKeeper already has a node {path}, from another move")
         await_condition(
             partial(self._require_done, path),
-            what=f"the controller to do what {path} says: {dict(item)}",
+            what=f"the controller to carry out {path}: {dict(item)}",
             limit_s=LIMIT_S,
             every_s=_EVERY_S,
             passing=(UnreachableError,),
@@ -169,17 +172,19 @@ class ZooKeeperMover:
 
     def _require_done(self, path: str) -> None:
         if self._view.exists(path):
-            raise NotYetError(f"the node is there, and broker {self._view.controller()} controls")
+            raise NotYetError(
+                f"the node still exists, and broker {self._view.controller()} is the controller"
+            )
 
     def close(self) -> None:
         """Do nothing: the caller closes the view."""
 
 
 class KraftMover:
-    """Sends the requests to a running broker, which forwards them to the controller.
+    """Sends the requests to a running broker; the broker forwards them to the controller.
 
     Args:
-        brokers: running brokers, broker id to address.
+        brokers: id of each running broker to its address.
     """
 
     def __init__(self, brokers: Mapping[int, Address]) -> None:
@@ -242,15 +247,15 @@ def move(
     partition: int,
     broker: int,
 ) -> None:
-    """Make a broker the leader of a partition, with no broker failing.
+    """Make a broker the leader of a partition; no broker fails.
 
     Args:
-        brokers: running brokers, broker id to address.
-        frozen: freezes all brokers except some, for a moment.
+        brokers: id of each running broker to its address.
+        frozen: freezes all brokers except the given brokers, for a moment.
 
     Raises:
-        WaitTimeoutError: the controller did not do it in time.
-        HarnessError: it refused, or the broker has no replica.
+        WaitTimeoutError: the controller did not make the broker leader in time.
+        HarnessError: the controller refused, or the broker has no replica.
     """
     order = view.replicas(topic, partition)
     if broker not in order:
@@ -277,13 +282,14 @@ def set_next_leader(
     partition: int,
     broker: int,
 ) -> None:
-    """Make a broker the one that the controller elects when the leader fails.
+    """Change the assignment so that the controller elects this broker when the leader fails.
 
-    That is the first of the assignment that is alive and in the ISR. Arguments are as in ``move``.
+    The controller elects the first replica in the assignment that is alive and in the ISR.
+    Arguments are as in ``move``.
 
     Raises:
-        WaitTimeoutError: the controller did not do it in time.
-        HarnessError: it refused.
+        WaitTimeoutError: the controller did not change the assignment in time.
+        HarnessError: the controller refused.
     """
     order, state = view.replicas(topic, partition), view.partition(topic, partition)
     candidates = [replica for replica in order if replica in state.isr and replica != state.leader]
@@ -308,11 +314,11 @@ def assign(
     """Give a partition other replicas, and wait until exactly these exist and are in sync.
 
     Args:
-        awaited: False to return when the controller has been asked.
+        awaited: False to return as soon as the controller has the request.
 
     Raises:
-        WaitTimeoutError: the controller did not do it in time.
-        HarnessError: it refused.
+        WaitTimeoutError: the reassignment did not end in time.
+        HarnessError: the controller refused.
     """
     with contextlib.closing(_mover(view, brokers, frozen)) as mover:
         mover.assign(topic, partition, replicas)
@@ -321,7 +327,7 @@ def assign(
     await_condition(
         lambda: (set(view.replicas(topic, partition)), set(view.partition(topic, partition).isr)),
         lambda seen: seen == (set(replicas), set(replicas)),
-        what=f"brokers {[*replicas]} alone to have {topic}-{partition}, in sync",
+        what=f"exactly the brokers {[*replicas]} to have {topic}-{partition}, all in sync",
         limit_s=2 * LIMIT_S,
         passing=(UnreachableError,),
     )

@@ -1,4 +1,4 @@
-"""Leaders, ISRs and live brokers, read from ZooKeeper or from the KRaft controller and brokers."""
+"""Reads leaders, ISRs and live brokers from ZooKeeper, or from KRaft controllers and brokers."""
 
 import contextlib
 import json
@@ -29,42 +29,42 @@ _CONTROLLER_ENDPOINTS = 2  # DescribeCluster's endpoint_type (KIP-919)
 _SESSION_SECRET: Final = 0xB3415C00  # ZooKeeperServer.superSecret, the same in 3.4 to 3.8
 _SESSION_S: Final = 10
 _ENSEMBLE_SESSION_S: Final = 2
-"""A paused ZooKeeper keeps its clients for as long as their sessions; then they ask another."""
+"""Clients of a paused ZooKeeper ask another ZooKeeper only after this session timeout."""
 
 _UPDATES: Final = 20
 _STATUS: Final = b"srvr"
 _LEADS: Final = b"Mode: leader"
-# By default kazoo doubles its delay each time: after an outage it would wait as long again.
+# By default kazoo doubles its delay each time: the wait after an outage would be as long again.
 _RETRY_DELAY_MAX_S: Final = 0.25
 _LCG_FACTOR, _LCG_STEP, _LCG_MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1  # java.util.Random
 
 
 class CoordinationView(Protocol):
-    """The cluster as its coordination sees it. Every method may raise UnreachableError."""
+    """The cluster as ZooKeeper or KRaft sees it. Every method may raise UnreachableError."""
 
     def controller(self) -> int:
         """Return the id of the active controller."""
 
     def quorum_leader(self) -> int:
-        """Return the id of the ZooKeeper or KRaft controller that leads the others."""
+        """Return the id of the ZooKeeper or KRaft controller that is the leader."""
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Return leader, epoch and ISR."""
+        """Return a partition's leader, leader epoch and ISR."""
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        """Return the partition's assignment, preferred leader first."""
+        """Return a partition's assignment; the preferred leader is first."""
 
     def topic_id(self, topic: str) -> str:
-        """Return the topic's id (KIP-516) as Kafka writes it, or "" if it has no id."""
+        """Return the topic's id (KIP-516) in Kafka's text form, or "" if the topic has no id."""
 
     def live_brokers(self) -> frozenset[int]:
-        """Return the brokers with a session (ZooKeeper) or unfenced (KRaft)."""
+        """Return the brokers that have a session (ZooKeeper) or are unfenced (KRaft)."""
 
     def quorum(self) -> QuorumState | None:
-        """Return the state of KRaft's metadata logs; None where they are none of ours."""
+        """Return the KRaft quorum's state; None if the cluster has no KRaft or is external."""
 
     def topic_state(self, topic: str) -> TopicState | None:
-        """Return what ZooKeeper has of a topic, or None; only where there is one of ours."""
+        """Return a topic's state in ZooKeeper, or None; NotImplementedError without ZooKeeper."""
 
     def close(self) -> None:
         """Close every connection."""
@@ -74,7 +74,7 @@ class ZooKeeperView:
     """Reads the nodes in ZooKeeper that the controller itself writes.
 
     Args:
-        servers: controller id to the address of each ZooKeeper; any of them is asked.
+        servers: controller id to ZooKeeper address; any of these ZooKeepers is asked.
         timeout_s: limit for each answer.
     """
 
@@ -103,14 +103,14 @@ class ZooKeeperView:
         return int(self.read("/controller")["brokerid"])
 
     def quorum_leader(self) -> int:
-        """Ask each ZooKeeper of an ensemble for its mode; the only one leads."""
+        """Ask each ZooKeeper in an ensemble for its mode; a single ZooKeeper is the leader."""
         if len(self._servers) == 1:
             return next(iter(self._servers))
         for server, address in self._servers.items():
             with contextlib.suppress(UnreachableError):
                 if _LEADS in zookeeper_status(address, timeout_s=self._timeout_s):
                     return server
-        raise UnreachableError("no ZooKeeper leads the others")
+        raise UnreachableError("no ZooKeeper is the leader of the ensemble")
 
     def partition(self, topic: str, partition: int) -> PartitionState:
         """Read the partition's ``state`` node."""
@@ -120,10 +120,10 @@ class ZooKeeperView:
         )
 
     def live_brokers(self) -> frozenset[int]:
-        """Read the nodes below ``/brokers/ids``, which end with their sessions."""
+        """Read the nodes below ``/brokers/ids``; a broker's node ends with its session."""
         try:
             names = self._wait(self._connected().get_children_async("/brokers/ids"))
-        except NoNodeError:  # the first broker that starts creates it
+        except NoNodeError:  # the first broker that starts creates the node
             return frozenset()
         return frozenset(int(name) for name in names)
 
@@ -132,14 +132,14 @@ class ZooKeeperView:
         return tuple(self.read(f"/brokers/topics/{topic}")["partitions"][str(partition)])
 
     def topic_id(self, topic: str) -> str:
-        """Read the id in the topic's node, which is there from 2.8 on."""
+        """Read the id in the topic's node; it exists since 2.8."""
         return str(self.read(f"/brokers/topics/{topic}").get("topic_id", ""))
 
     def quorum(self) -> None:
-        """Return None: ZooKeepers' logs are not compared."""
+        """Return None: the logs of ZooKeepers are not compared."""
 
     def topic_state(self, topic: str) -> TopicState | None:
-        """Read the topic's node, that of its settings, and the state of each partition."""
+        """Read the topic's node, the node with its settings, and the state of each partition."""
         if not self.exists(f"/brokers/topics/{topic}"):
             return None
         assigned = self.read(f"/brokers/topics/{topic}")["partitions"]
@@ -155,14 +155,14 @@ class ZooKeeperView:
         return self._wait(self._connected().exists_async(path)) is not None
 
     def end_session(self, broker: int) -> None:
-        """End a broker's session at once, as if it had been silent for too long.
+        """End a broker's session at once, as if the broker had been silent for too long.
 
         ZooKeeper derives a session's password from its id, so that any client can take the session
         over and close it (``SessionTrackerImpl``, ``ZooKeeperServer.generatePasswd``). A live
         broker gets the event that its session has expired, and registers again.
 
         Raises:
-            UnreachableError: ZooKeeper does not answer, or has no such session.
+            UnreachableError: ZooKeeper does not answer, or has no session of that broker.
         """
         path = f"/brokers/ids/{broker}"
         try:
@@ -176,16 +176,16 @@ class ZooKeeperView:
             client.stop()
         except KazooTimeoutError as error:
             raise UnreachableError(
-                f"the session of broker {broker} cannot be taken over"
+                f"ZooKeeper does not let us take over the session of broker {broker}"
             ) from error
         finally:
             client.close()
 
     def create(self, path: str, node: Mapping[str, Any], *, ephemeral: bool = False) -> bool:
-        """Create a node and its parents; return False if the node was already there.
+        """Create a node and its parents; return False if the node already exists.
 
         Args:
-            ephemeral: whether the node ends with this connection.
+            ephemeral: whether the node ends with this client's session.
         """
         data = json.dumps(node).encode()
         client = self._connected()
@@ -201,10 +201,10 @@ class ZooKeeperView:
         return json.loads(data)
 
     def update(self, path: str, change: Callable[[Any], object]) -> None:
-        """Change a node's content in place, again from what it is if another writer was faster.
+        """Read a node, change its content in place, and write it; retry if another client wrote.
 
         Raises:
-            UnreachableError: ZooKeeper does not answer, or others change the node all the time.
+            UnreachableError: ZooKeeper does not answer, or other writers keep changing the node.
         """
         for _ in range(_UPDATES):
             data, state = self._at(path, self._connected().get_async)
@@ -213,10 +213,12 @@ class ZooKeeperView:
                 content = json.dumps(node).encode()
                 self._at(path, self._connected().set_async, content, state.version)
                 return
-        raise UnreachableError(f"{path} in ZooKeeper was changed {_UPDATES} times meanwhile")
+        raise UnreachableError(
+            f"other writers changed {path} in ZooKeeper during each of {_UPDATES} attempts"
+        )
 
     def append(self, path: str, node: Mapping[str, Any]) -> None:
-        """Create a node whose name is ``path`` and the next sequence number."""
+        """Create a node with the name ``path`` followed by the next sequence number."""
         data = json.dumps(node).encode()
         result = self._connected().create_async(path, data, sequence=True, makepath=True)
         self._wait(result)
@@ -226,7 +228,7 @@ class ZooKeeperView:
         self._at(path, self._connected().delete_async)
 
     def _at(self, path: str, verb: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
-        """Call ``verb`` on a node; UnreachableError if it is gone, as its owner may have ended."""
+        """Call ``verb`` on a node; raise UnreachableError if the node does not exist."""
         try:
             return self._wait(verb(path, *arguments))
         except NoNodeError as error:
@@ -250,19 +252,19 @@ class ZooKeeperView:
         return self._client
 
     def close(self) -> None:
-        """End the session. A client whose start was interrupted cannot be stopped: errors pass."""
+        """End the session. Ignore errors: a client cannot stop if its start was interrupted."""
         with contextlib.suppress(KazooException, KazooTimeoutError, OSError, AttributeError):
             self._client.stop()
             self._client.close()
 
 
 class BrokersView:
-    """The answers of brokers, each from its own copy of the metadata.
+    """A cluster's state in brokers' answers; a broker answers from its own copy of the metadata.
 
     A copy lags behind while its broker is paused or partitioned, and for a moment after that.
 
     Args:
-        brokers: ids of those that may be asked.
+        brokers: ids of the brokers that may be asked.
         metadata: version of the Metadata request.
     """
 
@@ -284,22 +286,22 @@ class BrokersView:
         return tuple(self._metadata_of(topic, partition).replica_nodes)
 
     def live_brokers(self) -> frozenset[int]:
-        """Return the brokers that Metadata lists; on KRaft these are the unfenced ones."""
+        """Return the brokers that Metadata lists; on KRaft these are the unfenced brokers."""
         return frozenset(broker.node_id for broker in self._ask([]).brokers)
 
     def topic_id(self, topic: str) -> str:
-        """Read the id in the topic's metadata, of the first version that has ids."""
+        """Read the id in the topic's metadata; the request has at least the version with ids."""
         request_topics = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
         topics = self._ask(request_topics, version=max(self._metadata, METADATA_WITH_IDS)).topics
         return topic_id(topics[0].topic_id.bytes) if topics and topics[0].topic_id else ""
 
     def quorum(self) -> QuorumState | None:
-        """Return None: brokers alone do not show controllers' disks."""
+        """Return None: brokers do not know the controllers' logs."""
         return None
 
     def topic_state(self, topic: str) -> TopicState | None:
-        """Raise: the brokers' metadata is no evidence of what ZooKeeper has."""
-        raise NotImplementedError(f"no ZooKeeper of ours has {topic}")
+        """Raise NotImplementedError: brokers' metadata does not prove ZooKeeper's content."""
+        raise NotImplementedError(f"the state of {topic} in ZooKeeper cannot be read")
 
     def _metadata_of(self, topic: str, partition: int) -> Any:  # noqa: ANN401 - kafka-python's
         request_topics = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
@@ -320,7 +322,7 @@ class BrokersView:
         return response
 
     def _foremost(self) -> tuple[int, ...]:
-        """Return the brokers to ask before all others."""
+        """Return the brokers to ask before all other brokers."""
         return ()
 
     def close(self) -> None:
@@ -331,13 +333,13 @@ class BrokersView:
 class KraftView(BrokersView):
     """Asks the quorum for its leader, and the most up-to-date brokers for the partitions.
 
-    A broker's copy is milliseconds behind the controller's. So the quorum's leader is asked first
-    for the end offset of each broker (DescribeQuorum, KIP-595), and then a broker with the
-    greatest; if none of these answers, any broker.
+    A broker's copy is milliseconds behind the controller's log. So the view first asks the quorum's
+    leader for the end offset of each broker (DescribeQuorum, KIP-595), and then a broker with the
+    greatest end offset. If no such broker answers, it asks any broker.
 
     Args:
-        brokers: broker id to address.
-        controllers: controller id to address.
+        brokers: broker id to broker address.
+        controllers: controller id to controller address.
         metadata: version of the Metadata request.
         timeout_s: limit for each answer.
     """
@@ -364,10 +366,10 @@ class KraftView(BrokersView):
         return leader_state(self._client, self._controllers)
 
     def quorum(self) -> QuorumState:
-        """Return what the quorum's leader says of every controller's log."""
+        """Return the quorum's state, with every controller's log, as the leader reports it."""
         state = self._leader_state()
         voters = {voter.replica_id: voter.log_end_offset for voter in state.current_voters}
-        # A leader remembers a removed voter for 5 minutes, also where the same id votes again.
+        # A leader remembers a removed voter for 5 minutes, even if the same id is a voter again.
         others = {*self._brokers, *voters}
         return QuorumState(
             leader=state.leader_id,
@@ -382,7 +384,7 @@ class KraftView(BrokersView):
         )
 
     def _foremost(self) -> tuple[int, ...]:
-        """Return the brokers that have read the most of the controller's log."""
+        """Return the brokers that have read the controller's log up to the greatest offset."""
         end_offsets = {
             observer.replica_id: observer.log_end_offset
             for observer in self._leader_state().observers
@@ -394,12 +396,13 @@ class KraftView(BrokersView):
 
 
 def leader_state(client: ProtocolClient, controllers: Iterable[int]) -> Any:  # noqa: ANN401 - kafka-python's
-    """Return the quorum's state as its leader knows it: DescribeQuorum, which only it answers.
+    """Return the quorum's state from its leader; only the leader answers DescribeQuorum.
 
-    A leader that is cut off from the others leads on for a while; the greatest epoch counts.
+    A leader that is cut off from other controllers stays leader for a while, so the answer with the
+    greatest epoch counts.
 
     Raises:
-        UnreachableError: no controller says that it leads.
+        UnreachableError: no controller says that it is the leader.
     """
     states = []
     for controller in controllers:
@@ -417,10 +420,10 @@ def leader_state(client: ProtocolClient, controllers: Iterable[int]) -> Any:  # 
 
 
 def known_leader(controller: Address, *, timeout_s: float = 1.0) -> int:
-    """Return the leader of the quorum that a KRaft controller knows; -1 if it knows none.
+    """Return the quorum's leader that a KRaft controller knows; -1 if it knows no leader.
 
     Raises:
-        UnreachableError: it does not answer.
+        UnreachableError: the controller does not answer.
     """
     request = DescribeClusterRequest(version=1, endpoint_type=_CONTROLLER_ENDPOINTS)
     with contextlib.closing(BrokerConnection(controller, timeout_s=timeout_s)) as connection:
@@ -429,10 +432,10 @@ def known_leader(controller: Address, *, timeout_s: float = 1.0) -> int:
 
 
 def zookeeper_status(server: Address, *, timeout_s: float = 1.0) -> bytes:
-    """Return what a ZooKeeper says of itself: its mode, or that it serves no requests.
+    """Return a ZooKeeper's status text: its mode, or that it does not serve requests.
 
     Raises:
-        UnreachableError: it does not answer.
+        UnreachableError: the ZooKeeper does not answer.
     """
     answer = b""
     try:
@@ -448,7 +451,7 @@ def zookeeper_status(server: Address, *, timeout_s: float = 1.0) -> bytes:
 
 
 def quorum_request(version: int) -> Any:  # noqa: ANN401 - kafka-python creates these classes
-    """Return a DescribeQuorum request (KIP-595) about the controller's log."""
+    """Return a DescribeQuorum request (KIP-595) for the controllers' metadata log."""
     topic = DescribeQuorumRequest.TopicData
     metadata_log = topic(
         topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)]
@@ -457,7 +460,7 @@ def quorum_request(version: int) -> Any:  # noqa: ANN401 - kafka-python creates 
 
 
 def session_password(session: int) -> bytes:
-    """Derive a ZooKeeper session's password: 16 bytes of a Java ``Random`` seeded with its id."""
+    """Return a ZooKeeper session's password: 16 bytes from a Java ``Random`` seeded with the id."""
     state = (session ^ _SESSION_SECRET ^ _LCG_FACTOR) & _LCG_MASK
     password = b""
     for _ in range(4):

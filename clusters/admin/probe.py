@@ -1,4 +1,4 @@
-"""LEO, HW, leader, epoch and ISR of every replica of a running cluster, by Kafka's protocol."""
+"""Reads LEO, HW, leader, epoch and ISR of a running cluster's replicas with Kafka's protocol."""
 
 from collections.abc import Callable, Mapping
 
@@ -21,21 +21,21 @@ _CONSUMER = -1
 _DEBUGGING_CONSUMER = -2
 _LATEST = -1
 _OFFSET_OUT_OF_RANGE = 1
-_LEADER_ERRORS = frozenset({0, 5})  # 5: a new leader, whose HW is still below its epoch (KIP-207)
+_LEADER_ERRORS = frozenset({0, 5})  # 5: a new leader; its HW is still below its epoch (KIP-207)
 _UNKNOWN_LEADER_EPOCH = 75
 _SESSIONLESS = -1
 
 
 class ClusterProbe:
-    """The Probe of ``clusters.core.interfaces``. Not thread-safe.
+    """Implements Probe of ``clusters.core.interfaces``. Not thread-safe.
 
-    LEO comes from ListOffsets, sent as a debugging consumer, which every release lets read past the
-    high watermark. HW comes from a Fetch at the log's end, so that no record travels. The Fetch
-    goes first on the same connection, so that HW above LEO is only seen if the replica was
-    truncated in between.
+    The LEO comes from ListOffsets, sent as a debugging consumer: every release lets such a consumer
+    read past the high watermark. The HW comes from a Fetch at the log's end, so that no record is
+    sent. The Fetch goes first on the same connection, so that a HW above the LEO is only seen if
+    the replica was truncated in between.
 
     Args:
-        versions: returns the request versions of a broker, which an upgrade changes.
+        versions: returns a broker's request versions; an upgrade changes them.
     """
 
     def __init__(
@@ -50,31 +50,31 @@ class ClusterProbe:
         self._last_leo: dict[tuple[int, str, int], int] = {}
 
     def controller(self) -> int:
-        """Return the id of the active controller; on KRaft of the quorum's leader."""
+        """Return the id of the active controller; on KRaft this is the quorum's leader."""
         return self._view.controller()
 
     def quorum_leader(self) -> int:
-        """Return the id of the ZooKeeper or KRaft controller that leads the others."""
+        """Return the id of the ZooKeeper or KRaft controller that is the leader."""
         return self._view.quorum_leader()
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Return leader, epoch and ISR, as the coordination has them."""
+        """Return a partition's leader, leader epoch and ISR, as ZooKeeper or KRaft has them."""
         return self._view.partition(topic, partition)
 
     def live_brokers(self) -> frozenset[int]:
-        """Return the brokers with a session (ZooKeeper) or unfenced (KRaft)."""
+        """Return the brokers that have a session (ZooKeeper) or are unfenced (KRaft)."""
         return self._view.live_brokers()
 
     def quorum(self) -> QuorumState | None:
-        """Return the state of the metadata logs; None for ZooKeeper and for external clusters."""
+        """Return the KRaft quorum's state; None for ZooKeeper and for external clusters."""
         return self._view.quorum()
 
     def topic_state(self, topic: str) -> TopicState | None:
-        """Return what ZooKeeper has of a topic; None if it has no such topic."""
+        """Return a topic's state in ZooKeeper; None if the topic is not there."""
         return self._view.topic_state(topic)
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
-        """Ask a broker for LEO and HW of its replica."""
+        """Ask a broker for the LEO and the HW of its replica."""
         key = (broker, topic, partition)
         offset = self._last_leo.pop(key, None)
         if offset is None:
@@ -93,13 +93,13 @@ class ClusterProbe:
         return ReplicaState(leo=leo, hw=fetched.high_watermark)
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
-        """Return whether a broker believes that it leads: it then answers an ordinary consumer."""
+        """Return whether a broker believes that it leads: if so, it answers ordinary consumers."""
         request = self._list_offsets(broker, topic, partition, replica_id=_CONSUMER)
         [listed] = self._client.ask(broker, request)
         return listed.topics[0].partitions[0].error_code in _LEADER_ERRORS
 
     def knows_epoch(self, broker: int, topic: str, partition: int, epoch: int) -> bool:
-        """Return whether a broker knows of a leader epoch: else a fetch in it is refused."""
+        """Return whether a broker knows a leader epoch; a fetch in an unknown epoch is refused."""
         fetch = self._fetch(broker, topic, partition, 0, epoch=epoch)
         [fetched] = self._client.ask(broker, fetch)
         if fetched.error_code or not fetched.responses:
@@ -107,7 +107,7 @@ class ClusterProbe:
         return bool(fetched.responses[0].partitions[0].error_code != _UNKNOWN_LEADER_EPOCH)
 
     def producers(self, broker: int, topic: str, partition: int) -> frozenset[int]:
-        """Return the ids of producers that a leader has a state of (DescribeProducers, KIP-664)."""
+        """Return the ids of producers for which a leader keeps state (KIP-664)."""
         place = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
         request = DescribeProducersRequest(version=0, topics=[place])
         [answer] = self._client.ask(broker, request)
@@ -177,7 +177,9 @@ class ClusterProbe:
 def _leo(listed: Response) -> int:
     listed_partition = listed.topics[0].partitions[0]
     if listed_partition.error_code:
-        raise UnreachableError(f"the replica is not served: error {listed_partition.error_code}")
+        raise UnreachableError(
+            f"the broker does not serve the replica: error {listed_partition.error_code}"
+        )
     return int(
         listed_partition.old_style_offsets[0]
         if listed.API_VERSION == 0

@@ -1,4 +1,4 @@
-"""Partitions whose replicas are not all in sync, of every topic, as an operator would list them."""
+"""Lists the partitions of all topics whose replicas are not all in sync, as an operator would."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _LISTED: Final = 5
 
 
 class ReplicationView:
-    """Reads the metadata of every topic of a cluster. Not thread-safe."""
+    """Reads the metadata of every topic in a cluster. Not thread-safe."""
 
     def __init__(self, cluster: Cluster) -> None:
         settings = {"bootstrap.servers": cluster.bootstrap, "log_level": "0"}
@@ -27,7 +27,7 @@ class ReplicationView:
         try:
             topics = self._admin.list_topics(timeout=_ANSWER_S).topics
         except KafkaException as error:
-            raise UnreachableError(f"no broker lists its topics: {error}") from error
+            raise UnreachableError(f"no broker lists the topics: {error}") from error
         behind = [
             f"{name}-{number} (in sync: {sorted(partition.isrs)} of {sorted(partition.replicas)})"
             for name, topic in sorted(topics.items())

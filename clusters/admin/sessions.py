@@ -1,4 +1,4 @@
-"""Wait until every broker has a session; start those that ended by themselves."""
+"""Wait until every broker has a session; start brokers that ended by themselves."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
 
 Note = Callable[[str, int | None], None]
-"""Called with a sentence about what was done, and the broker's id."""
+"""Called with a sentence about an action, and the broker's id."""
 
 
 def await_sessions(
@@ -14,11 +14,12 @@ def await_sessions(
 ) -> None:
     """Wait until every broker has its session; no fault may keep a broker down meanwhile.
 
-    A broker ends itself when its session ends before it has started (``KafkaServer.startup``), as
-    can happen on a busy machine or while ZooKeeper is paused. A supervisor would start it again.
+    A broker ends itself if its session ends before its start is complete (``KafkaServer.startup``).
+    That can happen on a busy machine or while ZooKeeper is paused. This function starts such a
+    broker again, as a supervisor would.
 
     Args:
-        what: the condition in words, for the error.
+        what: the condition in words, for the error message.
 
     Raises:
         HarnessError: a broker does not start.

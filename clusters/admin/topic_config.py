@@ -1,8 +1,8 @@
 """Change the settings of a topic that is in use, or of a group, as ``kafka-configs`` does.
 
-On ZooKeeper this writes the topic's node and a notification, from 0.9 to 3.9
-(``AdminUtils.changeEntityConfig``, ``DynamicConfigManager``); on KRaft it is a request (KIP-339).
-Groups have settings on KRaft alone (KIP-848, KIP-932).
+On ZooKeeper (0.9 to 3.9) the change is written to the topic's node, with a notification
+(``AdminUtils.changeEntityConfig``, ``DynamicConfigManager``). On KRaft it is a request (KIP-339).
+Groups have settings only on KRaft (KIP-848, KIP-932).
 """
 
 import contextlib
@@ -18,23 +18,23 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.release import Release
 
 Changes = Mapping[str, str | None]
-"""Setting to value; None restores the brokers' default."""
+"""Name of a setting to its new value; None restores the brokers' default."""
 
 _TOPIC: Final = 2
 GROUP: Final = 32
-"""Kinds of resources."""
+"""Two kinds of resources, by Kafka's codes."""
 
 _SET, _DELETE = 0, 1
 _ANSWER_S: Final = 5.0
 _BY_PATH: Final = (0, 10, 1)
-"""First release whose notifications name the changed entity by path; before, by kind and name."""
+"""First release whose notifications name the changed entity by path; older: by kind and name."""
 
 
 def write(view: ZooKeeperView, release: Release, topic: str, changes: Changes) -> None:
     """Change a topic's settings in ZooKeeper, and notify the brokers.
 
     Raises:
-        UnreachableError: ZooKeeper does not answer, or there is no such topic.
+        UnreachableError: ZooKeeper does not answer, or the topic does not exist.
     """
 
     def change(node: dict[str, Any]) -> None:
@@ -54,10 +54,10 @@ def write(view: ZooKeeperView, release: Release, topic: str, changes: Changes) -
 def request(
     brokers: Mapping[int, Address], name: str, changes: Changes, *, kind: int = _TOPIC
 ) -> None:
-    """Send the changes to a running broker, which forwards them to the KRaft controller.
+    """Send the changes to a running broker; the broker forwards them to the KRaft controller.
 
     Args:
-        name: of the topic, or of another kind of resource.
+        name: name of the topic, or of a resource of another ``kind``.
 
     Raises:
         UnreachableError: no broker answered.

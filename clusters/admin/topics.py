@@ -1,8 +1,8 @@
-"""Create topics, and partitions of topics, with every replica placed; wait until they are ready.
+"""Create topics and partitions with given placement of replicas; wait until they are ready.
 
-The request is CreateTopics. Up to 0.10.0 it does not exist: the topic is written to ZooKeeper,
-where the controller reads it. Partitions are added in ZooKeeper as long as there is one, as
-``kafka-topics --alter`` does; on KRaft the request is CreatePartitions.
+Topics are created with CreateTopics. Up to 0.10.0 that request does not exist: the topic is written
+to ZooKeeper, where the controller reads it. Partitions are added in ZooKeeper if the cluster has
+it, as ``kafka-topics --alter`` does; on KRaft they are added with CreatePartitions.
 """
 
 import contextlib
@@ -39,11 +39,11 @@ def create_topic(
     """Create a topic and wait for its preferred leaders, full ISRs and serving replicas.
 
     Args:
-        coordination: address of each ZooKeeper; only releases without CreateTopics need it.
+        coordination: address of each ZooKeeper; only releases without CreateTopics need this.
 
     Raises:
-        HarnessError: Kafka refuses it; the message says why.
-        WaitTimeoutError: it was not ready in time.
+        HarnessError: Kafka refuses the topic; the message says why.
+        WaitTimeoutError: the topic was not ready in time.
     """
     if release.wire.create_topics is None:
         assert coordination is not None, f"{release.name} creates topics in ZooKeeper"
@@ -62,16 +62,17 @@ def add_partitions(
     name: str,
     added: Mapping[int, Sequence[int]],
 ) -> None:
-    """Add partitions to a topic, and wait as for those of a new topic.
+    """Add partitions to a topic, and wait until they are ready, as for a new topic.
 
     Args:
-        brokers: those that run.
-        added: number of each new partition to its replicas; the numbers follow the last one.
+        brokers: the running brokers.
+        added: number of each new partition to its replicas; the numbers follow the topic's last
+            partition.
 
     Raises:
-        HarnessError: Kafka refuses it; the message says why.
-        UnreachableError: no node that could do it answers.
-        WaitTimeoutError: they were not ready in time.
+        HarnessError: Kafka refuses the partitions; the message says why.
+        UnreachableError: no node that can add them answers.
+        WaitTimeoutError: the partitions were not ready in time.
     """
     if isinstance(view, ZooKeeperView):
         more = {str(number): [*replicas] for number, replicas in added.items()}
@@ -128,18 +129,18 @@ def _write(
     assignment: Sequence[Sequence[int]],
     settings: Mapping[str, str],
 ) -> None:
-    """Write what ``AdminUtils.createOrUpdateTopicPartitionAssignmentPathInZK`` writes.
+    """Write a topic like ``AdminUtils.createOrUpdateTopicPartitionAssignmentPathInZK``.
 
-    The settings go first, because a broker reads them when it creates the replica. They are not
-    validated, neither here nor by Kafka.
+    The settings are written first, because a broker reads them when it creates a replica. Neither
+    this function nor Kafka validates the settings.
     """
     partitions = {str(index): list(replicas) for index, replicas in enumerate(assignment)}
     with contextlib.closing(ZooKeeperView(zookeeper, timeout_s=_ANSWER_S)) as view:
         view.create(f"/config/topics/{name}", {"version": 1, "config": dict(settings)})
         if not view.create(f"/brokers/topics/{name}", {"version": 1, "partitions": partitions}):
             raise HarnessError(
-                f"Kafka {release.name} refuses to create topic {name!r}: it is in ZooKeeper",
-                hint="Give every topic a name of its own.",
+                f"Kafka {release.name} refuses to create topic {name!r}: ZooKeeper already has it",
+                hint="Give every topic its own name.",
             )
 
 
@@ -179,7 +180,7 @@ def _send(
     probe: Probe,
     request: Any,  # noqa: ANN401 - for the same reason
 ) -> None:
-    """Send the request to a node that may create topics; retry while there is none."""
+    """Send the request to a node that may create topics; retry while no such node answers."""
     may_exist = False
 
     def create() -> None:
@@ -189,18 +190,18 @@ def _send(
         try:
             [response] = client.ask_any(nodes, request)
         except UnreachableError:
-            may_exist = True  # the topic may have been created all the same
+            may_exist = True  # the silent node may have created the topic
             raise
         [result] = response.topics
         if result.error_code == _NONE or (result.error_code == _EXISTS and may_exist):
             return
         may_exist = may_exist or result.error_code == _TIMED_OUT
         if result.error_code in {_NOT_CONTROLLER, _TIMED_OUT}:
-            raise NotYetError(f"error {result.error_code} of {nodes}")
+            raise NotYetError(f"error {result.error_code} from one of the nodes {nodes}")
         raise HarnessError(
             f"Kafka {release.name} refuses to create topic {result.name!r}: "
             f"{getattr(result, 'error_message', None) or f'error {result.error_code}'}",
-            hint="Look at the topic's settings and its replicas.",
+            hint="Check the topic's settings and its replicas.",
         )
 
     await_condition(
@@ -212,7 +213,7 @@ def _send(
 
 
 def _served(probe: Probe, topic: str, partition: int, replicas: Sequence[int]) -> PartitionState:
-    """Return a partition's state; UnreachableError while a broker does not serve its replica."""
+    """Return a partition's state; raise UnreachableError if a replica is not served yet."""
     state = probe.partition(topic, partition)
     for broker in replicas:
         probe.replica(broker, topic, partition)

@@ -1,7 +1,7 @@
-"""The requests by which voters are added and removed (KIP-853), which kafka-python does not have.
+"""The two requests that add and remove voters (KIP-853); kafka-python does not have them.
 
-Both are of version 0, and alike: no cluster's id, and a voter by its id and that of its directory.
-Their answers have the same fields.
+Both requests have version 0, no cluster id, and name a voter by its node id and its directory id.
+The answers to both have the same fields.
 """
 
 import io
@@ -15,20 +15,20 @@ from kafka.protocol.schemas.fields.codecs import String
 from highwater.clusters.core.addresses import Address
 
 _NOTHING: Final = b"\0"
-"""A compact string that is null, and no tagged fields (KIP-482)."""
+"""The byte for a compact string that is null, and for no tagged fields (KIP-482)."""
 
 _ONE_ENTRY: Final = b"\2"
-"""The length of a compact array, which is one more."""
+"""The byte for a compact array's length 1; the format adds one to a length."""
 
 _TEXT: Final = String("utf-8")
 _VOTER: Final = struct.Struct(">i16s")
 _ANSWER: Final = struct.Struct(">i x i h")
-"""Correlation, no tagged fields; milliseconds that the request was throttled, and its error."""
+"""Correlation id, no tagged fields, throttle time in milliseconds, and error code."""
 
 
 @dataclass(slots=True, kw_only=True)
 class VoterRequest:
-    """One of the two, with what ``kafka_protocol`` asks of kafka-python's requests."""
+    """One of the two requests, with the methods that ``kafka_protocol`` uses on requests."""
 
     name: str
     key: int
@@ -39,7 +39,7 @@ class VoterRequest:
 
     @classmethod
     def add(cls, voter: int, directory: UUID, listener: str, at: Address, *, limit_ms: int) -> Self:
-        """Add a voter that listens at an address; the answer comes within the limit."""
+        """Return a request to add a voter that listens at ``at``; Kafka answers in ``limit_ms``."""
         place = (
             _TEXT.encode(listener, compact=True)
             + _TEXT.encode(at.host, compact=True)
@@ -52,32 +52,32 @@ class VoterRequest:
 
     @classmethod
     def remove(cls, voter: int, directory: UUID) -> Self:
-        """Remove a voter."""
+        """Return a request to remove a voter."""
         body = _NOTHING + _VOTER.pack(voter, directory.bytes) + _NOTHING
         return cls(name="RemoveRaftVoterRequest", key=81, body=body)
 
     def with_header(self, *, correlation_id: int, client_id: str) -> None:
-        """Give it its header."""
+        """Set the request's header."""
         client = client_id.encode()
         numbers = struct.pack(">hhih", self.key, self.API_VERSION, correlation_id, len(client))
         self.header = numbers + client + _NOTHING
 
     def encode(self, *, header: bool, framed: bool = False) -> bytes:
-        """Return its bytes; ``framed``: behind their number."""
+        """Return the request's bytes; with ``framed`` their number comes first."""
         frame = (self.header if header else b"") + self.body
         return struct.pack(">i", len(frame)) + frame if framed else frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterResponse:
-    """The answer to one of the two."""
+    """The answer to one of the two requests."""
 
     error_code: int
     error_message: str | None
 
     @classmethod
     def decode(cls, frame: bytes, *, version: int, header: bool) -> Self:
-        """Read a frame without its length."""
+        """Decode an answer from a frame without its length."""
         assert (version, header) == (VoterRequest.API_VERSION, True)
         _, _, error_code = _ANSWER.unpack_from(frame)
         message = _TEXT.decode(io.BytesIO(frame[_ANSWER.size :]), compact=True)

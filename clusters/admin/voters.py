@@ -1,6 +1,6 @@
 """Add and remove voters of a running KRaft quorum, as ``kafka-metadata-quorum`` does (KIP-853).
 
-A controller answers when the new set of voters is committed.
+The quorum's leader answers once the new set of voters is committed.
 """
 
 import contextlib
@@ -19,24 +19,24 @@ from highwater.harness.base.waiting import await_condition
 _LIMIT_S: Final = 60.0
 _ANSWER_S: Final = 10.0
 _DONE: Final = 0
-_REFUSED: Final = {35: "this quorum has the voters of its settings", 42: "the request is not valid"}
-# The leader says so only when no change of voters is pending: the one before is committed.
+_REFUSED: Final = {35: "the voters of this quorum are fixed", 42: "the request is not valid"}
+# The leader returns these errors only if no change of voters is pending: the last is committed.
 _ALREADY_VOTER, _NO_VOTER = 126, 127
 
 
 def add_voter(
     controllers: Mapping[int, Address], voter: int, directory: UUID, endpoint: Address
 ) -> None:
-    """Add a running controller to the voters; it has to have caught up first.
+    """Add a running controller to the voters; the controller must have caught up before.
 
     Args:
-        controllers: controller id to address, for the harness.
-        directory: id of its log directory.
-        endpoint: address at which the other nodes reach it.
+        controllers: controller id to the address at which the harness reaches that controller.
+        directory: id of the new voter's log directory.
+        endpoint: address at which other nodes reach the new voter.
 
     Raises:
-        HarnessError: the quorum has no voters that change.
-        WaitTimeoutError: it is not done in time.
+        HarnessError: the quorum's voters are fixed.
+        WaitTimeoutError: the controller is not a voter in time.
     """
     limit_ms = int(_ANSWER_S * 1000)
     request = VoterRequest.add(voter, directory, CONTROLLER_LISTENER, endpoint, limit_ms=limit_ms)
@@ -47,11 +47,11 @@ def remove_voter(controllers: Mapping[int, Address], voter: int, directory: UUID
     """Remove a controller, running or not, from the voters.
 
     Raises:
-        HarnessError: the quorum has no voters that change.
-        WaitTimeoutError: it is not done in time.
+        HarnessError: the quorum's voters are fixed.
+        WaitTimeoutError: the controller is still a voter after the limit.
     """
     request = VoterRequest.remove(voter, directory)
-    _ask_leader(controllers, request, _NO_VOTER, f"controller {voter} to be no voter")
+    _ask_leader(controllers, request, _NO_VOTER, f"controller {voter} to be no longer a voter")
 
 
 def _ask_leader(
@@ -60,10 +60,10 @@ def _ask_leader(
     already: int,
     what: str,
 ) -> None:
-    """Send a request to the leader until it is done.
+    """Send a request to the leader until the leader has carried it out.
 
     Args:
-        already: the error that says that it had been done before.
+        already: the error code which says that the change was made before.
     """
 
     def answer() -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""ZooKeepers and KRaft controllers: killed, paused, started again, emptied."""
+"""ZooKeepers and KRaft controllers, which faults kill, pause, start again and empty."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -18,17 +18,18 @@ class ControllerFiles(Protocol):
         """Write a controller's settings for a level, and return its plan."""
 
     def format_controller(self, controller_id: int, *, renewed: bool) -> None:
-        """Give a controller a new data directory, or one that is another voter, too."""
+        """Give a controller a new data directory; with ``renewed`` it is a different voter, too."""
 
 
 class RealCoordinator:
-    """The Coordinator of ``clusters.core.interfaces``.
+    """One ZooKeeper or KRaft controller; it implements Coordinator of ``clusters.core.interfaces``.
 
     Args:
-        controller_id: its id.
-        node: its JVM.
-        files: its settings and its data directory.
-        ask: sends it a request that no other node can answer; raises UnreachableError until then.
+        controller_id: id of the ZooKeeper or controller.
+        node: JVM of the ZooKeeper or controller.
+        files: writes its settings and its data directory.
+        ask: sends a request that only this node can answer; raises UnreachableError until the
+            node answers.
     """
 
     def __init__(
@@ -41,12 +42,12 @@ class RealCoordinator:
 
     @property
     def id(self) -> int:
-        """Its id."""
+        """Id of the ZooKeeper or controller."""
         return self._id
 
     @property
     def state(self) -> BrokerState:
-        """State of its JVM."""
+        """State of the JVM."""
         return self._node.state
 
     def install(self, level: Level) -> None:
@@ -57,13 +58,13 @@ class RealCoordinator:
             self._node.replace_plan(self._files.controller_plan(self._id, level))
 
     def lose_disk(self, *, renewed: bool = False) -> None:
-        """Give one that is down a new data directory."""
+        """Give a node that is down a new data directory."""
         if self._node.state != "down":
             raise HarnessError(f"{self._node.name} runs", hint="Kill it first.")
         self._files.format_controller(self._id, renewed=renewed)
 
     def start(self) -> None:
-        """Start it on the data it left, and wait until it answers; never after ``close``."""
+        """Start the node with its old data; wait until it answers. Does nothing after ``close``."""
         if self._node.state != "down" or self._node.released:
             return
         self._node.launch()
@@ -84,7 +85,7 @@ class RealCoordinator:
         self._node.stop()
 
     def kill(self) -> None:
-        """Send SIGKILL, paused or not."""
+        """Send SIGKILL, whether the node is paused or not."""
         self._node.kill()
 
     def pause(self) -> None:

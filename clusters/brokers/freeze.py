@@ -1,6 +1,6 @@
 """Turn log directories into evidence: keep or copy what the judge reads, remove the rest.
 
-The replicas of the coordinators' topics go to a folder beside ``replicas``, of the same form.
+Replicas of the coordinators' topics go to a folder beside ``replicas`` with the same layout.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from highwater.harness.runs.store import (
 )
 from highwater.harness.runs.topics.remote_tier import remote_partition
 
-# Kafka's internal topics, and copies of the metadata log, whose original the controller has.
+# Prefix of Kafka's internal topics and of brokers' copies of the controllers' metadata log.
 _INTERNAL = "__"
 _METADATA_LOG = "__cluster_metadata-0"
 # Preallocated files that are derived from the segments.
@@ -29,8 +29,8 @@ _DERIVED = {".index", ".timeindex", ".txnindex"}
 def prune(replicas: Path, coordination: Path) -> Path:
     """Remove internal topics below ``replicas/<broker id>``, and index files everywhere.
 
-    The remote tier is beside ``replicas``, too. Coordinators' topics of which several brokers have
-    replicas are moved there.
+    Index files are also removed from the remote tier beside ``replicas``. Coordinators' topics
+    with replicas on several brokers are first copied to a folder beside ``replicas``.
 
     Raises:
         HarnessError: a file cannot be removed.
@@ -52,9 +52,9 @@ def prune(replicas: Path, coordination: Path) -> Path:
 
 
 def merge_log_dirs(replicas: Path) -> None:
-    """Move what is in brokers' further log directories to ``replicas/<broker id>``.
+    """Move the content of brokers' further log directories to ``replicas/<broker id>``.
 
-    A replica is in one of them; checkpoint files get the lines of all.
+    A replica is in only one directory; checkpoint files get the lines from all directories.
 
     Raises:
         HarnessError: a file cannot be moved.
@@ -113,7 +113,7 @@ def copy_metadata_logs(coordination: Path, target: Path) -> None:
         for log in sorted(coordination.glob(f"controller*/{_METADATA_LOG}/")):
             copy = target / log.relative_to(coordination)
             copy.mkdir(parents=True, exist_ok=True)
-            for pattern in ("*.log", "*.checkpoint"):  # a snapshot is there before segments go
+            for pattern in ("*.log", "*.checkpoint"):  # snapshots are written before segments go
                 for file in log.glob(pattern):
                     with contextlib.suppress(FileNotFoundError):
                         shutil.copy2(file, copy / file.name)
@@ -124,7 +124,7 @@ def copy_metadata_logs(coordination: Path, target: Path) -> None:
 
 
 def _copy_coordinators(replicas: Path, parent: Path) -> None:
-    """Copy coordinators' topics with several replicas, and broker-wide files, below a folder."""
+    """Copy coordinators' topics that have several replicas, and the broker-wide files."""
     target = parent / COORDINATORS_FOLDER
     for topic in COORDINATOR_TOPICS:
         folders = [

@@ -47,7 +47,7 @@ _GONE_S = 10.0
 
 
 class RealBroker:
-    """One broker; the Broker of ``clusters.core.interfaces``."""
+    """One broker; it implements Broker of ``clusters.core.interfaces``."""
 
     def __init__(
         self,
@@ -75,64 +75,64 @@ class RealBroker:
 
     @property
     def state(self) -> BrokerState:
-        """State of its JVM."""
+        """State of the broker's JVM."""
         return self._node.state
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Its processes on this machine, while it runs."""
+        """The broker's process ids on this machine, while the broker runs."""
         return self._node.pids
 
     @property
     def level(self) -> Level:
-        """Its level, or that from its next start on."""
+        """The broker's software level, or its level from its next start on."""
         return self._level
 
     def install(self, level: Level) -> None:
-        """Write its settings for a level; the next start uses that level's jars."""
+        """Write the broker's settings for a level; the next start uses that level's jars."""
         if self._node.state != "down":
             raise HarnessError(f"broker {self._id} runs", hint="Stop it first.")
         self._node.replace_plan(self._cluster.plan(self._id, level))
         self._level = level
 
     def finalized(self, level: Level) -> None:
-        """Record the level that its cluster now uses."""
+        """Record the level that the broker's cluster now uses."""
         self._level = level
 
     @property
     def directory(self) -> Path:
-        """Its only log directory, or the first one."""
+        """The broker's only log directory, or its first one."""
         return self._log_directories[0]
 
     @property
     def log_directories(self) -> tuple[Path, ...]:
-        """All of its log directories."""
+        """All log directories of the broker."""
         return self._log_directories
 
     def read(self, name: str) -> str:
-        """Return a small text file of its log directory, running or not."""
+        """Return a small text file from the log directory, whether the broker runs or not."""
         return (self.directory / name).read_text(encoding="utf-8")
 
     def take_unflushed(self) -> Mapping[Path, float]:
-        """Return what its trace says, and remove that."""
+        """Return the unflushed files in the broker's flush trace, and remove the trace."""
         trace = flush_trace.trace_of(self._node.log)
         files = flush_trace.unflushed(trace)
         trace.unlink()
         return files
 
     def limit_writes(self, *, limited: bool) -> None:
-        """Set the file size limit of its JVM to 0, or back to what it was."""
+        """Set the file size limit of the broker's JVM to 0, or back to its hard limit."""
         if sys.platform != "linux" or not self.pids:
             raise HarnessError(
-                f"broker {self._id} is down, or no process of this machine",
-                hint="Its writes can be limited on Linux alone, where brokers are processes.",
+                f"broker {self._id} is down, or is not a process of this machine",
+                hint="A broker's writes can be limited only on Linux, with the local driver.",
             )
         jvm, limit = self.pids[0], resource.RLIMIT_FSIZE
         hard_limit = resource.prlimit(jvm, limit)[1]
         resource.prlimit(jvm, limit, (0 if limited else hard_limit, hard_limit))
 
     def start(self) -> None:
-        """Start it on the data it left, once its old session has ended; never after ``close``."""
+        """Start with the old data once the old session has ended. Does nothing after ``close``."""
         if self._node.state == "running" or self._node.released:
             return
         if self._node.state == "paused":
@@ -146,14 +146,14 @@ class RealBroker:
         self._node.stop()
 
     def restart(self) -> None:
-        """Stop it and start it, even if it did not end in order."""
+        """Stop the broker and start it, even if the stop failed."""
         try:
             self.stop()
         finally:
             self.start()
 
     def kill(self) -> None:
-        """Send SIGKILL, paused or not."""
+        """Send SIGKILL, whether the broker is paused or not."""
         self._node.kill()
 
     def pause(self) -> None:
@@ -166,16 +166,16 @@ class RealBroker:
 
 
 class RealCluster:
-    """The Cluster of ``clusters.core.interfaces``; use a driver.
+    """A cluster of real brokers (Cluster of ``clusters.core.interfaces``); a driver opens it.
 
     Args:
-        release: release of every node, until another one is installed.
+        release: release of every node, until another release is installed.
         directory: directory of the run.
-        site: runs the nodes; closed with the cluster.
+        site: runs the nodes; ``close`` also closes the site.
         broker_config: settings that override the driver's own.
-        wired: whether the relay stands between the nodes.
-        clients_wired: whether it also stands between clients and brokers.
-        options: properties of its nodes.
+        wired: whether the relay is between the nodes.
+        clients_wired: whether the relay is also between clients and brokers.
+        options: properties of the nodes.
     """
 
     def __init__(
@@ -212,13 +212,13 @@ class RealCluster:
 
     @property
     def release(self) -> Release:
-        """Release of every broker; the oldest, while they differ."""
+        """Release of the brokers; the oldest one, while brokers differ."""
         releases = [broker.level.release for broker in self._brokers.values()]
         return min(releases, key=lambda release: release.number, default=self._release)
 
     @property
     def directory(self) -> Path:
-        """Directory of its replicas, logs and coordination."""
+        """Directory with the cluster's replicas, logs and coordination files."""
         return self._layout.directory
 
     @property
@@ -228,11 +228,11 @@ class RealCluster:
 
     @property
     def controllers(self) -> Mapping[int, Coordinator]:
-        """Id to each ZooKeeper or KRaft controller."""
+        """Controller id to ZooKeeper or KRaft controller."""
         return MappingProxyType(self._controllers)
 
     def address_of(self, controller_id: int) -> Address:
-        """Return the address of a ZooKeeper or KRaft controller for the harness."""
+        """Return the address at which the harness reaches a ZooKeeper or KRaft controller."""
         return self._site.public.coordination[controller_id]
 
     def controller_plan(self, controller_id: int, level: Level) -> NodePlan:
@@ -241,7 +241,7 @@ class RealCluster:
             return self._layout.controller_plan(controller_id, level.release)
 
     def format_controller(self, controller_id: int, *, renewed: bool = False) -> None:
-        """Give a ZooKeeper or KRaft controller a new data directory, or another voter's, too."""
+        """Give a ZooKeeper or KRaft controller a new data directory; ``renewed``: a new voter."""
         with disk_errors(self._layout.directory):
             self._layout.format_controller(controller_id, self._level, renewed=renewed)
 
@@ -259,7 +259,7 @@ class RealCluster:
         """Send a request that only this ZooKeeper or controller can answer.
 
         Raises:
-            UnreachableError: it does not answer; or a majority runs, and it does not belong to it.
+            UnreachableError: the node does not answer; or a majority runs without this node.
         """
         address = self.address_of(controller_id)
         states = [controller.state for controller in self._controllers.values()]
@@ -275,7 +275,7 @@ class RealCluster:
 
     @property
     def bootstrap(self) -> str:
-        """``host:port,host:port`` of every broker, or of the relay before it."""
+        """``host:port,host:port`` of the brokers, or of the relay if clients connect through it."""
         brokers = (self._wiring.clients if self._wiring else {}) or self._site.public.brokers
         return ",".join(map(str, brokers.values()))
 
@@ -286,12 +286,12 @@ class RealCluster:
 
     @property
     def pids(self) -> frozenset[int]:
-        """Its processes on this machine now, those of the coordination included."""
+        """Process ids of all nodes on this machine now, ZooKeepers and controllers included."""
         return frozenset(pid for node in self._nodes for pid in node.pids)
 
     @property
     def network(self) -> RelayNetwork | None:
-        """The links between its nodes; None without a relay."""
+        """The links between the cluster's nodes; None without a relay."""
         if self._wiring is None:
             return None
         return RelayNetwork(
@@ -302,7 +302,7 @@ class RealCluster:
         )
 
     def _topic_id(self, topic: str) -> str:
-        """Return the id by which brokers of this release fetch a topic, or ""."""
+        """Return the topic id in this release's fetch requests; "" if requests use the name."""
         with contextlib.closing(self._view()) as view:
             return view.topic_id(topic)
 
@@ -325,10 +325,11 @@ class RealCluster:
         self._await_registration()
 
     def _await_voters(self) -> None:
-        """Wait until the first voters are committed, before any broker reads them.
+        """Wait until the first set of voters is committed, before any broker reads it.
 
-        A broker that has read them from a leader whose log it then truncates never reads them
-        again, and finds no controller (docs/findings/forgotten-voters.md).
+        Suppose a broker has read the voters from a leader, and then truncates that part of its
+        log: it never reads the voters again, and finds no controller
+        (docs/findings/forgotten-voters.md).
         """
         with contextlib.closing(self._view()) as view:
 
@@ -359,7 +360,7 @@ class RealCluster:
             return self._layout.broker_plan(broker_id, level.release, level.settings)
 
     def finalize(self, level: Level) -> None:
-        """Finalize the features that a new cluster of that version has."""
+        """Finalize the features that a new cluster of the level's release has."""
         kraft_features.finalize(self._running(), kraft_features.source(level))
         for broker in self._brokers.values():
             broker.finalized(level)
@@ -380,7 +381,7 @@ class RealCluster:
             )
 
     def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
-        """Add partitions in ZooKeeper, or by a request, and wait until they are ready."""
+        """Add partitions in ZooKeeper or by a request, and wait until they are ready."""
         running = self._running()
         with (
             contextlib.closing(self._view(running)) as view,
@@ -389,7 +390,7 @@ class RealCluster:
             topics.add_partitions(view, running, probe, topic, added)
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Put a broker first in the assignment and have the preferred leader elected."""
+        """Put a broker first in the assignment and let the preferred leader be elected."""
         self._change_leadership(leadership.move, topic, partition, broker)
 
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
@@ -416,7 +417,7 @@ class RealCluster:
                 topic_config.request(running, topic, changes)
 
     def finalize_features(self, levels: Mapping[str, int]) -> None:
-        """Send the levels to the KRaft controller, where they are higher than what it has."""
+        """Send the KRaft controller the levels that are higher than its finalized levels."""
         kraft_features.finalize_features(self._running(), levels)
 
     def configure_group(self, group: str, changes: Mapping[str, str | None]) -> None:
@@ -450,7 +451,7 @@ class RealCluster:
             change(view, running, self._paused, topic, partition, broker)
 
     def end_session(self, broker: int) -> bool:
-        """Close the broker's session in ZooKeeper; on KRaft leave it alone."""
+        """Close the broker's session in ZooKeeper; on KRaft do nothing."""
         with contextlib.closing(self._view()) as view:
             if not isinstance(view, ZooKeeperView):
                 return False
@@ -464,7 +465,7 @@ class RealCluster:
 
     @contextlib.contextmanager
     def _paused(self, *but: int) -> Iterator[None]:
-        """Pause every running broker except some, while the context is open."""
+        """Pause every running broker except ``but``, while the context is open."""
         running = [broker for broker in self._brokers.values() if broker.state == "running"]
         with contextlib.ExitStack() as resuming:
             for broker in running:
@@ -494,9 +495,9 @@ class RealCluster:
         shutil.rmtree(self._layout.scratch, ignore_errors=True)
 
     def await_session_end(self, broker_id: int) -> None:
-        """Wait until a broker's old session has ended; until then its registration is refused.
+        """Wait until a broker's old session has ended, since ZooKeeper refuses a second session.
 
-        A KRaft broker needs no such wait: it repeats its registration until it is accepted.
+        A KRaft broker needs no such wait: it repeats its registration until the controller accepts.
         """
         if self._release.coordination == "kraft":
             return
@@ -511,7 +512,7 @@ class RealCluster:
             )
 
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """Return the coordination's view; on KRaft it asks these brokers (default: all)."""
+        """Return a view of ZooKeeper or KRaft; a KRaft view asks ``brokers`` (default: all)."""
         if self._release.coordination == "zookeeper":
             return ZooKeeperView(self._site.public.coordination)
         return KraftView(
@@ -523,8 +524,8 @@ class RealCluster:
     def _await_registration(self) -> None:
         expected = frozenset(self._brokers)
         with contextlib.closing(self._view()) as view:
-            # Only brokers' ports: ZooKeeper 3.4 spins for ever if a client disconnects before it
-            # has loaded its data, as a look at its port would do.
+            # Look only at brokers' ports: ZooKeeper 3.4 spins for ever if a client disconnects
+            # before ZooKeeper has loaded its data, as a look at ZooKeeper's port would do.
             brokers = self._site.public.brokers.values()
             self._await_ports([node for node in self._nodes if node.address in brokers])
             for node in self._nodes:
@@ -535,11 +536,11 @@ class RealCluster:
                 )
 
     def _await_ports(self, brokers: Sequence[Node]) -> None:
-        """Wait for all ports in parallel, since a look at a container is slow; Ctrl-C ends all."""
+        """Wait for all ports in parallel, as a container answers slowly; Ctrl-C ends the wait."""
         cancelled = threading.Event()
 
         def look(broker: Node) -> None:
-            for starting in self._nodes:  # brokers wait for each other: one death ends it
+            for starting in self._nodes:  # brokers wait for each other: one death is fatal
                 starting.require_alive()
             if not cancelled.is_set():
                 broker.require_listening()
@@ -581,7 +582,7 @@ def open_or_clean_up(cluster: RealCluster) -> RealCluster:
 
     Raises:
         HarnessError: a port is in use, the disk is full, or a node died or was not ready in time;
-            with the last lines of its log.
+            the message then has the last lines of the node's log.
     """
     try:
         cluster.open()
@@ -600,7 +601,7 @@ def rehearse(release: Release, site: Site, directory: Path) -> None:
 
 
 def _pause(broker: RealBroker) -> None:
-    """Pause a broker that ran a moment ago; one that has died since is as still."""
+    """Pause a broker that ran a moment ago; do nothing if the broker has died since."""
     try:
         broker.pause()
     except HarnessError:
@@ -609,7 +610,7 @@ def _pause(broker: RealBroker) -> None:
 
 
 def _in_parallel(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
-    """Call ``verb`` on all nodes in parallel; once all are done, raise the first error."""
+    """Call ``verb`` on all nodes in parallel; once all calls are done, raise the first error."""
     if nodes:
         with ThreadPoolExecutor(len(nodes), thread_name_prefix="node") as pool:
             for done in [pool.submit(verb, node) for node in nodes]:
@@ -617,7 +618,7 @@ def _in_parallel(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
 
 
 def _live(view: CoordinationView) -> frozenset[int]:
-    """Return the registered brokers; empty while the coordination does not answer yet."""
+    """Return the registered brokers; an empty set while no coordinator answers yet."""
     try:
         return view.live_brokers()
     except UnreachableError:

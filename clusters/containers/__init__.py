@@ -1,1 +1,1 @@
-"""Nodes as containers of one network."""
+"""Nodes as containers in one Docker network."""

@@ -1,7 +1,7 @@
 """The base of all images: a C library and a shell, from Debian's packages or a registry.
 
-Where apt-get exists no image registry is needed: five packages are downloaded, unpacked and
-imported.
+Where apt-get exists, no image registry is needed: this module downloads five packages, unpacks
+them, and imports them as an image.
 """
 
 import os
@@ -25,10 +25,10 @@ _LIMIT_S: Final = 120
 
 
 def base_image(client: Client) -> str:
-    """Return the name of the base image, pulled or built if it does not exist yet.
+    """Return the name of the base image; pull or build the image if it does not exist yet.
 
-    ``HIGHWATER_BASE_IMAGE`` if that is set; else the one that was built here; else one is built
-    from Debian's packages if apt-get exists, and pulled from a registry otherwise.
+    The image is ``HIGHWATER_BASE_IMAGE`` if that is set, else the image that was built here before.
+    Else an image is built from Debian's packages if apt-get exists, or pulled from a registry.
     """
     configured = os.environ.get(VARIABLE)
     if configured:
@@ -44,7 +44,7 @@ def base_image(client: Client) -> str:
 
 
 def source(client: Client) -> str:
-    """Describe where ``base_image`` will take the image from."""
+    """Describe the source from which ``base_image`` will take the image."""
     configured = os.environ.get(VARIABLE)
     if configured:
         return (
@@ -60,7 +60,7 @@ def _has_packages() -> bool:
 
 
 def find(client: Client, name: str) -> Any:  # noqa: ANN401 - docker ships no types
-    """Return the image of that name, or None."""
+    """Return the image with a name, or None."""
     from docker.errors import ImageNotFound  # noqa: PLC0415 - see clusters.containers.daemon
 
     with errors(f"cannot look for the image {name}"):
@@ -79,8 +79,8 @@ def _pull(client: Client, name: str) -> None:
     except HarnessError as error:
         raise HarnessError(
             error.message,
-            hint=f"Where no image registry answers, load an image (docker load) and name it in "
-            f"{VARIABLE}; on Debian one is built from packages, if apt-get can download them.",
+            hint=f"If no image registry answers, load an image (docker load) and name it in "
+            f"{VARIABLE}; on Debian it is built from packages, if apt-get can download them.",
         ) from error
 
 
@@ -110,7 +110,7 @@ def _unpack(folder: Path, root: Path) -> None:
         stderr = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip()
         raise HarnessError(
             f"the base image cannot be made from Debian's packages: {stderr or error}",
-            hint="Run apt-get update, check the network, or name an image that is there in "
+            hint="Run apt-get update, check the network, or name an image that Docker has in "
             f"{VARIABLE}.",
         ) from error
 
@@ -120,7 +120,7 @@ def _run(command: list[str], folder: Path) -> None:
 
 
 def _merge(root: Path) -> None:
-    """Move ``/lib*`` and ``/bin`` below ``/usr``, where loaders look, and add what is missing."""
+    """Move ``/lib*`` and ``/bin`` below ``/usr``, where loaders look; add shell, tmp and passwd."""
     for top in [path for path in root.iterdir() if path.name.startswith(("lib", "bin"))]:
         merged = root / "usr" / top.name
         shutil.copytree(top, merged, symlinks=True, dirs_exist_ok=True)
@@ -136,7 +136,7 @@ def _merge(root: Path) -> None:
 
 
 def owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Give an archive's entry to root: users of this machine do not exist in an image."""
+    """Make root the owner of an archive's entry: this machine's users do not exist in an image."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
     return entry

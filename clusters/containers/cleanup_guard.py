@@ -1,8 +1,8 @@
-"""Waits for the end of a harness, and removes the containers it left: ``-m …cleanup_guard CLAIM``.
+"""Waits for a harness to end, and removes the containers it left: ``-m …cleanup_guard CLAIM``.
 
-Its standard input is a pipe whose other end only the harness holds; it ends when the harness ends,
-even by SIGKILL. A harness that closed its cluster has removed the claim by then, and there is
-nothing to do.
+The guard's standard input is a pipe whose other end only the harness holds. The pipe ends when the
+harness ends, even by SIGKILL. A harness that closed its cluster has removed the claim by then, and
+the guard has nothing to do.
 """
 
 import sys
@@ -16,7 +16,7 @@ _EVERY_S = 0.25
 
 
 def main(claim: str) -> None:
-    """Remove what carries the claim until nothing new has appeared for a moment."""
+    """Remove resources with the claim's label until no new resource appears for 2 seconds."""
     sys.stdin.read()
     if not ownership.is_open(claim):
         return

@@ -1,7 +1,7 @@
-"""Connections to the Docker daemon, and its errors in plain words.
+"""Connections to the Docker daemon, and Docker's errors in plain words.
 
-docker and testcontainers are imported at the first connection, not before: a run on local
-processes needs neither.
+The packages docker and testcontainers are imported only at the first connection, since a run on
+local processes does not need them.
 """
 
 import contextlib
@@ -30,9 +30,9 @@ def connected() -> Iterator[Client]:
     """Connect to the daemon that DOCKER_HOST or Docker's own configuration names.
 
     Raises:
-        HarnessError: no daemon answers there; or any later error of Docker, in plain words.
+        HarnessError: no daemon answers, or Docker reports an error during the ``with`` block.
     """
-    place = os.environ.get("DOCKER_HOST", "where it is by default")
+    place = os.environ.get("DOCKER_HOST", "at its default address")
     with errors(f"does not answer ({place})"):
         from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415 - see above
 
@@ -45,9 +45,9 @@ def connected() -> Iterator[Client]:
 
 
 def user(client: Client) -> str:
-    """Return the user of a container to whom this user's folders belong, ``uid:gid``.
+    """Return the user, ``uid:gid``, who owns this user's folders inside a container.
 
-    A daemon without root's rights maps its own user to root (``name=rootless`` of docker info).
+    A daemon without root rights maps its own user to root (``name=rootless`` in docker info).
     """
     if "name=rootless" in client.info().get("SecurityOptions", ()):
         return "0:0"
@@ -55,32 +55,32 @@ def user(client: Client) -> str:
 
 
 def _require_here(url: str) -> None:
-    """Raise a HarnessError if a daemon is on another machine, whose folders it would mount."""
+    """Raise a HarnessError if the daemon is on another machine: it would mount folders there."""
     place = urlsplit(url)
     if place.scheme == "http+docker" and place.hostname != "ssh":
         return
     if place.hostname not in _LOOPBACK:
         raise HarnessError(
             f"Docker's daemon is on another machine ({url})",
-            hint="Its containers would have neither the folders nor the addresses of this one:"
+            hint="Its containers would not have the folders and addresses that Highwater uses:"
             " unset DOCKER_HOST, or run on local processes: --cluster local.",
         )
 
 
 def _require_same_machine(client: Client) -> None:
-    """Raise a HarnessError within a container whose host's daemon would start the brokers."""
+    """Raise a HarnessError if we run in a container and the daemon runs outside of it."""
     inside = any(marker.exists() for marker in _IN_A_CONTAINER)
     if inside and client.info().get("Name") != socket.gethostname():
         raise HarnessError(
             "Docker's daemon runs outside of this container",
-            hint="Its containers would have neither the folders nor the addresses of this one:"
+            hint="Its containers would not have the folders and addresses that Highwater uses:"
             " run Highwater outside, or on local processes: --cluster local.",
         )
 
 
 @contextlib.contextmanager
 def errors(doing: str) -> Iterator[None]:
-    """Turn errors of Docker and its library into a HarnessError with a hint."""
+    """Turn errors from Docker and its library into a HarnessError with a hint."""
     from docker.errors import APIError, BuildError, DockerException  # noqa: PLC0415 - see above
     from requests.exceptions import RequestException  # noqa: PLC0415 - for the same reason
 
@@ -91,8 +91,8 @@ def errors(doing: str) -> Iterator[None]:
         full = "no space left on device" in explanation.lower()
         raise HarnessError(
             f"Docker {doing}: {explanation}",
-            hint="Make room on the disk of Docker's data (docker info names it; "
-            "docker system prune frees what is unused)."
+            hint="Make room on the disk with Docker's data (docker info names the folder; "
+            "docker system prune removes unused data)."
             if full
             else "",
         ) from error
@@ -101,7 +101,7 @@ def errors(doing: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the operating system's reason, from below the exceptions that wrap it."""
+    """Return the operating system's reason, from inside the exceptions that wrap it."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in errno.errorcode and cause.strerror:

@@ -1,9 +1,9 @@
-"""The docker driver: one container a broker, and one for each ZooKeeper or controller.
+"""The docker driver: one container for each broker, ZooKeeper and controller.
 
-All are in one network of the cluster, each at an address that never changes; its peers connect
-there. Clients and the probe connect to a loopback address, to which its port is published. Folders
-of the run are mounted at the same paths, so that log directories and logs are where those of local
-processes are, even after the container or the harness is gone.
+All containers of a cluster are in one network, and each has an address that never changes, to which
+its peers connect. Clients and the probe connect to a loopback address, to which the container's
+port is published. Folders of the run are mounted at the same paths. So log directories and logs are
+at the same places as with local processes, even after the container or the harness has ended.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ _TAKES_EFFECT_S: Final = 20.0
 _DROPPED_AFTER_S: Final = 0.2
 _SUBNET_ATTEMPTS: Final = 20
 _LARGEST_PREFIX: Final = 24
-_NOT_FROZEN: Final = "unable to freeze"  # what runc reports when it gave up
+_NOT_FROZEN: Final = "unable to freeze"  # runc's report after it gave up
 
 
 def open_cluster(
@@ -59,8 +59,9 @@ def open_cluster(
     """Start a cluster of containers; a ``clusters.core.interfaces.Driver``, for 0.10.2 and later.
 
     Raises:
-        HarnessError: no Docker, no image, a full disk, or a node that died or was not ready in
-            time, with the last lines of its log. Nothing is left behind then.
+        HarnessError: Docker or an image is missing, the disk is full, or a node died or was not
+            ready in time; the message then has the last lines of the node's log. No container is
+            left behind.
     """
     if brokers < 1:
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
@@ -71,7 +72,7 @@ def open_cluster(
     return open_or_clean_up(
         RealCluster(
             release,
-            # Docker takes ".." out of the paths of its mounts: nodes must be given the same paths.
+            # Docker removes ".." from mounted paths: nodes must get the same paths.
             directory.resolve(),
             site,
             broker_config=broker_config,
@@ -123,7 +124,7 @@ class ContainerSite:
         return {}
 
     def wire_host(self, broker: int) -> str:
-        """Return this machine's address in the network, the same for all brokers: the gateway."""
+        """Return this machine's address in the network: the gateway, the same for all brokers."""
         del broker
         with socket.socket() as probe:
             try:
@@ -131,12 +132,12 @@ class ContainerSite:
             except OSError as error:
                 raise HarnessError(
                     f"the wire cannot listen at {self._gateway}, the gateway of Docker's network",
-                    hint="It can where Docker runs on this very Linux; use --cluster local here.",
+                    hint="The wire needs Docker on the same Linux; use --cluster local here.",
                 ) from error
         return self._gateway
 
     def begin(self, plan: NodePlan) -> "ContainerProcess":
-        """Start the node's container; create it first, or again if the plan has changed."""
+        """Start the node's container; create it if it does not exist or the plan has changed."""
         require_free(plan.public, plan.title)
         with errors(f"cannot start the container of {plan.title}"):
             if self._plans.get(plan.name) == plan:
@@ -153,7 +154,7 @@ class ContainerSite:
         from testcontainers.core.config import testcontainers_config  # noqa: PLC0415 - for the same reason
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - for the same reason
 
-        testcontainers_config.ryuk_disabled = True  # claims do its work, without its image
+        testcontainers_config.ryuk_disabled = True  # claims replace ryuk, and need no image
         coordination = plan.public in self.public.coordination.values()
         port = COORDINATION_PORT if coordination else BROKER_PORT
         endpoint = EndpointConfig("1.41", ipv4_address=plan.inside.host)
@@ -177,7 +178,7 @@ class ContainerSite:
         return container.start().get_wrapped_container()
 
     def answers(self, address: Address) -> bool:
-        """Return whether a node keeps a connection; Docker's proxy drops one without a listener."""
+        """Return whether a node listens: otherwise Docker's proxy drops a new connection."""
         with socket.socket() as connection:
             connection.settimeout(1.0)
             if connection.connect_ex((address.host, address.port)):
@@ -202,7 +203,7 @@ class ContainerSite:
 
 
 class ContainerProcess:
-    """One start of a container's JVM, watched by a thread that waits for its end."""
+    """One start of a container's JVM; a thread waits for the JVM's end."""
 
     state: BrokerState = "running"
     status: int | None = None
@@ -243,7 +244,7 @@ class ContainerProcess:
             self._container.remove(force=True, v=True)
 
     def _freeze(self) -> None:
-        """Retry until it is frozen: the kernel gives up if a thread is in a long system call."""
+        """Freeze the container; retry, since a long system call can make the kernel give up."""
         from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
 
         def freeze() -> None:
@@ -260,13 +261,13 @@ class ContainerProcess:
     def _do(self, before: BrokerState, after: BrokerState, verb: Callable[[], None]) -> None:
         if self.state != before:
             return
-        self._ask(f"cannot make it {after}:", verb)
+        self._ask(f"cannot set the state {after} for", verb)
         with self._changed:
             if self.state == before:
                 self.state = after
 
     def _ask(self, doing: str, verb: Callable[[], None]) -> None:
-        """Call Docker; ignore its refusal if the container has ended meanwhile."""
+        """Call Docker; ignore a refusal if the container has ended meanwhile."""
         try:
             with errors(f"{doing} {self._title}"):
                 verb()
@@ -284,21 +285,21 @@ class ContainerProcess:
 
 
 def _rehearse(image: Image, release: Release, folder: Path) -> None:
-    """Do the training run of an image, with a cluster of one broker."""
+    """Do the training run for an image, with a cluster of one broker."""
     rehearse(release, ContainerSite(release, image, 1), folder)
 
 
 def _group(subnet: str) -> str:
-    """Return the first three numbers of all addresses in a range.
+    """Return the first three numbers of the addresses in a range.
 
     Raises:
-        HarnessError: the range is smaller than /24, so that it lacks numbers that nodes have.
+        HarnessError: the range is smaller than /24, so that it does not contain every node address.
     """
     network = ip_network(subnet)
     if network.prefixlen > _LARGEST_PREFIX:
         raise HarnessError(
-            f"Docker's networks are too small: it gave {subnet}",
-            hint="Give it default-address-pools with a size of 24 or less, in daemon.json.",
+            f"Docker's networks are too small: Docker chose {subnet}",
+            hint="Set default-address-pools with a size of 24 or less in Docker's daemon.json.",
         )
     return str(network.network_address).rpartition(".")[0]
 
@@ -306,8 +307,8 @@ def _group(subnet: str) -> str:
 def _claim_network(client: Client, claim: Claim) -> tuple[str, str]:
     """Create a network with addresses of our choice; return its name and its first three numbers.
 
-    Docker picks a free range, but allows fixed addresses only in a range that the user has chosen:
-    so we let it pick one, give that back, and request the same range.
+    Docker picks a free range, but allows fixed addresses only in a range that the user has chosen.
+    So we let Docker pick a range, remove that network, and request the same range.
     """
     from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
     from docker.types import IPAMConfig, IPAMPool  # noqa: PLC0415 - for the same reason
@@ -325,4 +326,4 @@ def _claim_network(client: Client, claim: Claim) -> tuple[str, str]:
         except APIError:  # another process was faster
             continue
         return network.name, _group(subnet)
-    raise HarnessError("Docker gives no range of addresses for a network")
+    raise HarnessError("Docker provides no range of addresses for a network")

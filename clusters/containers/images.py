@@ -1,9 +1,9 @@
-"""Images of Kafka releases: each built once, from the jars and the Java of the local driver.
+"""Images of Kafka releases; an image is built once, from the local driver's jars and Java.
 
-The layers above the base image (``clusters.containers.base_image``) are Java with an archive of its
-classes, which all releases share, a release's jars, and an archive of their classes, which a
-training run in a container writes. A tag is a digest of the image's inputs, so that an image is
-reused, and other jars or another Java give another image.
+Above the base image (``clusters.containers.base_image``) are these layers: Java with an archive of
+Java's classes, which all releases share; a release's jars; and an archive of the jars' classes,
+which a training run in a container writes. A tag is a digest of the image's inputs. So an image is
+reused until the jars or Java change.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ RELEASE_LABEL: Final = "highwater.kafka"
 _JAVA_REPOSITORY: Final = "highwater/java"
 _SHARED_LABEL: Final = "highwater.shared"
 RECIPE = "1"
-"""Changes with the Dockerfiles below."""
+"""A version that must change when the Dockerfiles below change."""
 _JAVA: Final = "/opt/java"
 _JARS: Final = "/opt/kafka"
 # The JVM takes the shell's place, and both its outputs go to the end of the node's log.
@@ -45,24 +45,24 @@ _ARCHIVE: Final = Archive(base=Path(f"{_JAVA}.jsa"), top=Path(f"{_JARS}.jsa"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """An image of a release, and the runtime in it."""
+    """An image of a Kafka release, and the Java runtime in the image."""
 
     name: str
     runtime: Runtime
 
 
 TrainingRun = Callable[[Image, Release, Path], None]
-"""Starts one broker of an image with its files below a folder, and stops it."""
+"""Starts one broker from an image, with its files below a folder, and stops the broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerState:
-    """A daemon that answers.
+    """The state of a daemon that answers.
 
     Attributes:
-        base: where the base image is, or will come from.
-        releases: releases that have an image, of today's jars or of older ones.
-        left: number of containers of Highwater now, those of running clusters included.
+        base: the place of the base image, or the source from which it will come.
+        releases: releases that have an image, with today's jars or with older jars.
+        left: number of Highwater's containers now, including containers of running clusters.
     """
 
     version: str
@@ -87,7 +87,7 @@ def docker_state() -> DockerState:
 
 
 def release_image(client: Client, release: Release, rehearse: TrainingRun) -> Image:
-    """Return the release's image, built if it does not exist yet."""
+    """Return the release's image; build it if it does not exist yet."""
     base = base_image(client)
     java = _digest(RECIPE, find(client, base).id, jvm.release_file())
     tag = f"{REPOSITORY}:{release.name}-{_digest(java, lock_file(release).read_bytes())}"
@@ -125,7 +125,7 @@ def _ensure_java(client: Client, base: str, tag: str) -> None:
 def _build_release(
     client: Client, release: Release, below: str, tag: str, rehearse: TrainingRun
 ) -> None:
-    """Add the jars, do a training run, and add the class archive that it wrote, if any."""
+    """Add the jars, do a training run, and add its class archive, if the run wrote one."""
     bare = f"{tag}-bare"
     _build(client, bare, below, {f"{_JARS}/{path.name}": path for path in classpath(release)})
     with tempfile.TemporaryDirectory(prefix="highwater-") as name:
@@ -139,7 +139,7 @@ def _build_release(
 
 
 def _run(client: Client, image: str, command: Sequence[str], folder: Path) -> None:
-    """Run a command that writes to a folder of this machine, in a new container."""
+    """Run a command in a new container; the command writes to a folder of this machine."""
     from docker.errors import ContainerError  # noqa: PLC0415 - see clusters.containers.daemon
     from docker.types import Mount  # noqa: PLC0415 - for the same reason
 
@@ -177,7 +177,7 @@ def _build(
     copies: Mapping[str, Path],
     labels: Mapping[str, str] | None = None,
 ) -> None:
-    """Build one layer of copied files. Docker sets the tag last, so a failed build has none."""
+    """Build one layer of copied files. Docker sets the tag last: a failed build has no tag."""
     with errors(f"cannot build the image {tag}"), tempfile.TemporaryFile() as context:
         with tarfile.open(fileobj=context, mode="w") as tar:
             for target, source_path in copies.items():
@@ -198,7 +198,7 @@ def _build(
 
 
 def _untag(client: Client, name: str) -> None:
-    """Remove a tag; its layers stay, below the image that was built on it."""
+    """Remove an image's tag; its layers stay, below the image that was built on them."""
     with errors(f"cannot untag {name}"):
         client.images.remove(name, noprune=True)
 
@@ -216,5 +216,5 @@ def _disk_errors() -> Iterator[None]:
         place = error.filename or tempfile.gettempdir()
         raise HarnessError(
             f"an image cannot be built: {error.strerror} ({place})",
-            hint="A build needs 300 MiB in the temporary folder; TMPDIR names another one.",
+            hint="A build needs 300 MiB in the temporary folder; set TMPDIR to use another folder.",
         ) from error

@@ -1,13 +1,13 @@
-"""Ownership of containers: one claim for each cluster, to find what a dead harness left behind.
+"""Ownership of containers: one claim for each cluster, to find containers of a dead harness.
 
-Everything that the docker driver creates carries the labels ``highwater`` and ``highwater.claim``.
-A claim is a locked file in the cache; the system releases the lock however its holder ends. So a
-claim whose file can be locked belongs to a dead harness of this machine, and everything with its
-label may be removed. A claim without a file here is left alone: it belongs to another machine,
-whose harness uses the same daemon.
+All containers and networks that the docker driver creates have the labels ``highwater`` and
+``highwater.claim``. A claim is a locked file in the cache; the system releases the lock however the
+lock's holder ends. So if a claim's file can be locked, the claim belongs to a dead harness of this
+machine, and all containers and networks with its label may be removed. A claim without a file here
+is left alone: it belongs to another machine, and a harness there uses the same daemon.
 
-In addition a guard process waits for the end of the harness, and removes what is left at once
-(``clusters.containers.cleanup_guard``). If the guard is killed too, the next run cleans up.
+In addition, a guard process waits for the harness to end, and then removes the remaining containers
+at once (``clusters.containers.cleanup_guard``). If the guard is killed too, the next run cleans up.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _GUARD_ENDS_S = 2.0
 
 
 class Claim:
-    """A name for all that one cluster creates in Docker; locked until ``close`` or our own end."""
+    """A name for all resources of one cluster in Docker; locked until ``close`` or our own end."""
 
     def __init__(self) -> None:
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -39,39 +39,39 @@ class Claim:
         unlocked = folder / f".{self.name}"
         self._file = unlocked.open("w")
         fcntl.flock(self._file, fcntl.LOCK_EX)
-        unlocked.rename(folder / self.name)  # so it is never seen unlocked while we run
+        unlocked.rename(folder / self.name)  # no process sees it unlocked while we run
         self._guard = subprocess.Popen(
             [sys.executable, "-m", "highwater.clusters.containers.cleanup_guard", self.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=Path(__file__).parents[3],
-            start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
+            start_new_session=True,  # so that a terminal's Ctrl-C does not reach the guard
         )
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels for everything that is created under this claim."""
+        """Labels for all containers and networks under this claim."""
         return {LABEL: "1", CLAIM_LABEL: self.name}
 
     def close(self) -> None:
-        """Release the claim; the guard removes whatever still carries it."""
+        """Release the claim; the guard removes all containers and networks with its label."""
         self._file.close()
         assert self._guard.stdin is not None
         self._guard.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it goes on as long as it has to
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the guard goes on until it is done
             self._guard.wait(_GUARD_ENDS_S)
 
 
 def remove(client: Client, claim: str) -> int:
-    """Remove the claim's containers and networks; return how many.
+    """Remove the claim's containers and networks; return their number.
 
-    Safe while other processes do the same.
+    Other processes may remove them at the same time.
     """
     from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
 
     def remove_container(resource: Any) -> None:  # noqa: ANN401 - docker ships no types
-        with contextlib.suppress(APIError):  # gone, or going
+        with contextlib.suppress(APIError):  # removed, or being removed
             client.api.remove_container(resource["Id"], v=True, force=True)
 
     by_label = {"label": f"{CLAIM_LABEL}={claim}"}
@@ -86,17 +86,17 @@ def remove(client: Client, claim: str) -> int:
 
 
 def forget(claim: str) -> None:
-    """Remove the claim's file, once nothing carries the claim any more."""
+    """Remove the claim's file, once no container or network has the claim's label."""
     (_folder() / claim).unlink(missing_ok=True)
 
 
 def is_open(claim: str) -> bool:
-    """Return whether something may still carry the claim."""
+    """Return whether a container or network may still have the claim's label."""
     return (_folder() / claim).exists()
 
 
 def sweep() -> int:
-    """Remove what dead harnesses of this machine left behind; return how many things."""
+    """Remove containers and networks of this machine's dead harnesses; return their number."""
     count = 0
     for claim in _dead():
         with connected() as client:
@@ -107,7 +107,7 @@ def sweep() -> int:
 
 def _dead() -> Iterator[str]:
     for path in _folder().glob("[!.]*"):
-        # An OSError: it is locked, or another run has removed it.
+        # An OSError means: the file is locked, or another run has removed it.
         with contextlib.suppress(OSError), path.open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield path.name

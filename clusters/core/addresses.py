@@ -1,4 +1,4 @@
-"""Addresses of a cluster's processes: in a loopback group, or ports of 127.0.0.1."""
+"""Addresses of a cluster's processes: hosts in a loopback group, or ports of 127.0.0.1."""
 
 import contextlib
 import errno
@@ -26,16 +26,16 @@ _QUORUM_PORT, _ELECTION_PORT = 2888, 3888
 _GROUPS = 250 * 250
 _BLOCK = 128
 _PORTS = range(20_000, 32_000)
-"""Below those that systems give out themselves."""
+"""Ports below the range from which operating systems assign ports themselves."""
 _BLOCKS = _PORTS[::_BLOCK]
-"""First ports of blocks of one cluster each."""
+"""The first port of each block; a cluster takes one block."""
 
 
 class Connector(Protocol):
     """Opens a connection that is ready for requests. May raise OSError."""
 
     def __call__(self, address: tuple[str, int], timeout_s: float, /) -> socket.socket:
-        """Open the connection; each step takes no longer than the limit."""
+        """Open the connection to an address; no step takes longer than ``timeout_s``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Address:
     """Host and port of one listener.
 
     Attributes:
-        dial: opens a connection to it; the default is plain TCP.
+        dial: opens a connection to the listener; the default is plain TCP.
     """
 
     host: str
@@ -55,7 +55,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``host:port``, or ``[host]:port`` as an address of IPv6 is written."""
+        """Read an address from ``host:port``, or from ``[host]:port`` for IPv6."""
         host, _, port = text.rpartition(":")
         return cls(host=host.removeprefix("[").removesuffix("]"), port=int(port))
 
@@ -73,12 +73,17 @@ class Addresses(Protocol):
 
     @property
     def ensemble(self) -> Mapping[int, "EnsemblePorts"]:
-        """Controller id to the ports on which a ZooKeeper listens for the others."""
+        """Controller id to the ports on which that ZooKeeper listens for other ZooKeepers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsemblePorts:
-    """Ports of one ZooKeeper for the others: for followers while it leads, and for elections."""
+    """Ports of one ZooKeeper for other ZooKeepers.
+
+    Attributes:
+        quorum: port for followers, while this ZooKeeper leads.
+        election: port for elections.
+    """
 
     quorum: int = _QUORUM_PORT
     election: int = _ELECTION_PORT
@@ -86,7 +91,7 @@ class EnsemblePorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalAddresses:
-    """Addresses at which the nodes find each other, where those differ from the public ones."""
+    """Addresses at which nodes find each other, if these differ from the public addresses."""
 
     brokers: Mapping[int, Address]
     coordination: Mapping[int, Address]
@@ -96,17 +101,17 @@ class InternalAddresses:
 class AddressGroup:
     """Addresses of one cluster, claimed until ``close`` or the end of this process.
 
-    Where all of 127.0.0.0/8 answers (Linux), a cluster takes a free group 127.x.y.0/24 and every
-    node has its own address with the well-known port. Elsewhere (macOS) all share 127.0.0.1 and
-    each has a port of a free block.
+    Where all of 127.0.0.0/8 can be used (Linux), a cluster takes a free group 127.x.y.0/24, and
+    every node has its own address with the well-known port. Elsewhere (macOS) all nodes share
+    127.0.0.1, and each node has its own port in a free block.
 
     Attributes:
         brokers: broker id (from 1) to address.
-        peers: broker id to a second address, only for its peers.
-        coordination: controller id to the address of a ZooKeeper or KRaft controller.
-        ensemble: controller id to the ports on which a ZooKeeper listens for the others.
-        ensemble_hosts: pairs of ZooKeepers to a host for a relay between them; empty where all
-            share 127.0.0.1.
+        peers: broker id to a second address of the broker, which only other brokers use.
+        coordination: controller id to the address of that ZooKeeper or KRaft controller.
+        ensemble: controller id to the ports on which that ZooKeeper listens for other ZooKeepers.
+        ensemble_hosts: pair of ZooKeepers to a host for a relay between the two; empty where all
+            nodes share 127.0.0.1.
     """
 
     def __init__(self, brokers: int, controllers: int = 1) -> None:
@@ -147,7 +152,7 @@ class AddressGroup:
         raise HarnessError("no free loopback group is left in 127.0.0.0/8")
 
     def _claim_ports(self, count: int) -> range:
-        """Claim a block of ports by its first, so that no other cluster takes them meanwhile."""
+        """Claim a block of ports by binding its first port, so that no other cluster takes it."""
         assert count < _BLOCK, count
         for attempt in range(len(_BLOCKS)):
             first = _BLOCKS[(os.getpid() * 7 + attempt) % len(_BLOCKS)]
@@ -159,7 +164,7 @@ class AddressGroup:
         raise HarnessError(f"no free ports are left from {_BLOCKS.start} to {_BLOCKS.stop}")
 
     def _claimed(self, host: str, port: int) -> bool:
-        """Bind the claim to an address; return whether it was free."""
+        """Bind a claim to an address; return whether the address was free."""
         claim = socket.socket()
         try:
             claim.bind((host, port))
@@ -170,16 +175,16 @@ class AddressGroup:
         return True
 
     def close(self) -> None:
-        """Release the group."""
+        """Release the claimed addresses."""
         if self._claim is not None:
             self._claim.close()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports on which nothing listens now, at any address of this machine.
+    """Return ports on which no process listens now, at any address of this machine.
 
     Raises:
-        HarnessError: there are not so many.
+        HarnessError: fewer than ``count`` ports are free.
     """
     ports = (_PORTS[(os.getpid() * 7 + attempt) % len(_PORTS)] for attempt in range(len(_PORTS)))
     free = [*islice((port for port in ports if _is_free(port, host="")), count)]
@@ -194,7 +199,7 @@ def broker_host(group: str, broker_id: int) -> str:
 
 
 def controller_ids(count: int) -> tuple[int, ...]:
-    """Return the ids of so many controllers or ZooKeepers."""
+    """Return the ids of a cluster's controllers or ZooKeepers, by their number."""
     return tuple(range(FIRST_CONTROLLER, FIRST_CONTROLLER + count))
 
 
@@ -207,7 +212,7 @@ def require_free(address: Address, node: str) -> None:
     """Raise if another process listens on the address, and name that process.
 
     Raises:
-        HarnessError: the port is taken; the message says by which process if that can be seen.
+        HarnessError: the port is taken; the message names the process, if the system shows it.
     """
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -219,7 +224,7 @@ def require_free(address: Address, node: str) -> None:
             raise HarnessError(
                 f"{node} cannot start: port {address.port} of {address.host} is in use"
                 f"{_holder(address)}",
-                hint="End that process, or start again to get other addresses.",
+                hint="End that process, or start the run again to get other addresses.",
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""The Protocols by which faults, workloads and stories use a cluster, whichever driver runs it.
+"""The Protocols through which faults, workloads and stories use a cluster of any driver.
 
 A driver (such as ``local``) opens a cluster of real brokers and returns these Protocols; no other
 package knows whether a broker is a process or a container.
@@ -20,7 +20,7 @@ BrokerState = Literal["running", "paused", "down"]
 
 
 class UnreachableError(HarnessError):
-    """A broker did not answer in time. Normal while faults are active; the caller decides."""
+    """A broker did not answer in time. This is normal during faults; the caller decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class PartitionState:
 
     Attributes:
         leader: broker id, -1 if the partition has no leader.
-        leader_epoch: None where the version has none (never, on the catalogued ones).
-        isr: in the controller's order.
+        leader_epoch: None where Metadata has no leader epochs (external clusters before 2.4).
+        isr: broker ids in the controller's order.
     """
 
     leader: int
@@ -51,10 +51,10 @@ class QuorumState:
     """A KRaft quorum as its leader knows it (DescribeQuorum, KIP-595).
 
     Attributes:
-        leader: its node id.
-        hw: the high watermark of the metadata log: everything below it is committed.
-        voters: log end offset by node id; up to there a log is the leader's.
-        observers: the same of nodes that have no vote, brokers left out.
+        leader: node id of the leader.
+        hw: the high watermark of the metadata log: every record below it is committed.
+        voters: node id to log end offset, up to which the voter's log equals the leader's.
+        observers: node id to log end offset for nodes without a vote, except brokers.
     """
 
     leader: int
@@ -66,12 +66,12 @@ class QuorumState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
-    """A topic as ZooKeeper has it.
+    """A topic's state in ZooKeeper.
 
     Attributes:
-        settings: those that were set for it.
-        replicas: the assignment of each partition, by number.
-        partitions: the state of each partition, by number.
+        settings: the settings that were set for the topic itself.
+        replicas: partition number to the partition's assignment.
+        partitions: partition number to the partition's state.
     """
 
     settings: Mapping[str, str]
@@ -81,14 +81,14 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class NodeOptions:
-    """Properties of a cluster's nodes that are not Kafka's settings alone.
+    """Properties of a cluster's nodes that need more than Kafka settings.
 
     Attributes:
         trace_flushes: whether the system calls that flush and rename files are traced.
         log_dirs: number of log directories of each broker.
-        racks: number of racks that brokers are in by turns; 0: none is named.
+        racks: number of racks to which brokers are assigned in turn; 0: brokers have no rack.
         dynamic_quorum: whether voters of the KRaft quorum can be added and removed (KIP-853).
-        tiered: whether brokers have a remote tier (KIP-405), in a folder that they share.
+        tiered: whether brokers have a remote tier (KIP-405), in a folder that all brokers share.
     """
 
     trace_flushes: bool = False
@@ -102,72 +102,73 @@ PLAIN: Final = NodeOptions()
 
 
 class Probe(Protocol):
-    """Queries to a running cluster; every answer is the view of one broker or one quorum."""
+    """Queries to a running cluster; every answer is what one broker or one quorum knows."""
 
     def controller(self) -> int:
-        """Return the id of the active controller; on KRaft that of the quorum's leader.
+        """Return the id of the active controller; on KRaft this is the quorum's leader.
 
         Raises:
-            UnreachableError: no node that knows it answered.
+            UnreachableError: no node that knows the controller answered.
         """
 
     def quorum_leader(self) -> int:
-        """Return the id of the KRaft controller or ZooKeeper that leads the others.
+        """Return the id of the KRaft controller or ZooKeeper that is the leader.
 
         Raises:
-            UnreachableError: none of them leads, or none that knows it answered.
+            UnreachableError: there is no leader, or no node that knows the leader answered.
         """
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Return leader, epoch and ISR.
+        """Return a partition's leader, leader epoch and ISR.
 
         Raises:
-            UnreachableError: no node that knows them answered, or the partition is not known yet.
+            UnreachableError: no node that knows the state answered, or no node knows the
+                partition yet.
         """
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
-        """Ask a broker, leader or follower, for LEO and HW of its replica.
+        """Ask a broker, leader or follower, for the LEO and the HW of its replica.
 
         Raises:
-            UnreachableError: it is down or paused, or does not have that replica (yet).
+            UnreachableError: the broker is down or paused, or does not have that replica (yet).
         """
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
-        """Return whether a broker believes that it leads, whatever the controller says.
+        """Return whether a broker believes that it leads the partition, right or wrong.
 
         Raises:
-            UnreachableError: it is down or paused.
+            UnreachableError: the broker is down or paused.
         """
 
     def knows_epoch(self, broker: int, topic: str, partition: int, epoch: int) -> bool:
-        """Return whether a broker knows of a leader epoch, whatever its leader (2.1 and later).
+        """Return whether a broker knows a leader epoch, whichever broker leads (2.1 and later).
 
         Raises:
-            UnreachableError: it is down or paused.
+            UnreachableError: the broker is down or paused.
         """
 
     def producers(self, broker: int, topic: str, partition: int) -> frozenset[int]:
-        """Return the ids of producers that a leader has a state of (2.8 and later).
+        """Return the ids of producers for which a leader keeps state (2.8 and later).
 
         Raises:
-            UnreachableError: it is down or paused, or does not lead the partition.
+            UnreachableError: the broker is down or paused, or does not lead the partition.
         """
 
     def live_brokers(self) -> frozenset[int]:
-        """Return ids of brokers that have a session (ZooKeeper) or are unfenced (KRaft)."""
+        """Return the ids of brokers that have a session (ZooKeeper) or are unfenced (KRaft)."""
 
     def quorum(self) -> QuorumState | None:
-        """Return the state of the metadata logs; None for ZooKeeper and for external clusters.
+        """Return the KRaft quorum's state; None for ZooKeeper and for external clusters.
 
         Raises:
             UnreachableError: the quorum's leader did not answer.
         """
 
     def topic_state(self, topic: str) -> TopicState | None:
-        """Return what ZooKeeper has of a topic; None if it has no such topic.
+        """Return a topic's state in ZooKeeper; None if the topic is not there.
 
         Raises:
-            NotImplementedError: it is a KRaft cluster, or an external one.
+            NotImplementedError: the cluster runs KRaft or is external.
             UnreachableError: ZooKeeper did not answer.
         """
 
@@ -176,7 +177,7 @@ class Probe(Protocol):
 
 
 class Broker(Protocol):
-    """One broker. Every method returns once it has taken effect on the process."""
+    """One broker. A method returns once its effect on the broker's process is there."""
 
     @property
     def id(self) -> int:
@@ -188,80 +189,81 @@ class Broker(Protocol):
 
     @property
     def state(self) -> BrokerState:
-        """State after the last method called, or ``down`` if it died by itself."""
+        """State after the last method called, or ``down`` if the process ended by itself."""
 
     @property
     def level(self) -> Level:
-        """Its level, or that from its next start on."""
+        """The broker's software level, or its level from its next start on."""
 
     @property
     def directory(self) -> Path:
-        """Its log directory, the first of several.
+        """The broker's log directory, or the first if it has several.
 
-        Its files may be changed from outside while it is down.
+        Files in it may be changed from outside while the broker is down.
         """
 
     @property
     def log_directories(self) -> tuple[Path, ...]:
-        """All of its log directories."""
+        """All log directories of the broker."""
 
     def read(self, name: str) -> str:
-        """Return a small text file of its log directory, running or not.
+        """Return a small text file from the log directory, whether the broker runs or not.
 
         Raises:
             FileNotFoundError: the file does not exist (yet).
         """
 
     def take_unflushed(self) -> Mapping[Path, float]:
-        """Return small files that it replaced and did not flush, and when; then forget them.
+        """Return small files that the broker replaced without a flush, and when; forget them.
 
-        Only where flushes are traced, and while it is down. Times are seconds since 1970.
+        Use this only where flushes are traced, and while the broker is down. Times are seconds
+        since 1970.
 
         Raises:
-            HarnessError: its flushes are not traced.
+            HarnessError: the broker's flushes are not traced.
         """
 
     def limit_writes(self, *, limited: bool) -> None:
-        """Make every write to a file fail, or end that. A restart ends it, too.
+        """Make every write to a file fail, or let writes succeed again, as a restart also does.
 
         Raises:
-            HarnessError: it is not a process of this machine, or is down.
+            HarnessError: the broker is down, or is not a process of this machine.
         """
 
     def install(self, level: Level) -> None:
         """Give a broker that is down other jars, or another protocol and message format.
 
         Raises:
-            HarnessError: it is not down, or those jars do not exist.
+            HarnessError: the broker is not down, or those jars do not exist.
         """
 
     def start(self) -> None:
-        """Start it on the data it left, once its old session has ended.
+        """Start the broker with its old data, once its old session has ended.
 
         Returns when the process runs and its port answers.
 
         Raises:
-            HarnessError: the broker died first; with the last lines of its log.
+            HarnessError: the broker died first; the message has the last lines of its log.
         """
 
     def stop(self) -> None:
-        """Shut it down in order (SIGTERM), as an administrator would, and wait for its end."""
+        """Shut the broker down cleanly (SIGTERM), as an administrator would; wait for the end."""
 
     def restart(self) -> None:
-        """Shut it down in order and start it again, as an administrator would."""
+        """Shut the broker down cleanly and start it again, as an administrator would."""
 
     def kill(self) -> None:
-        """Send SIGKILL, paused or not."""
+        """Send SIGKILL, whether the broker is paused or not."""
 
     def pause(self) -> None:
-        """Send SIGSTOP: it is frozen, its sockets stay open."""
+        """Send SIGSTOP: the broker is frozen, but its sockets stay open."""
 
     def resume(self) -> None:
         """Send SIGCONT."""
 
 
 class Network(Protocol):
-    """The links between the nodes of a cluster, where a relay stands between them."""
+    """The links between the nodes of a cluster that has a relay."""
 
     @property
     def brokers(self) -> frozenset[int]:
@@ -269,29 +271,29 @@ class Network(Protocol):
 
     @property
     def nodes(self) -> frozenset[int]:
-        """The brokers, and ``clusters.relay.rules.COORDINATION``, which is every controller."""
+        """The brokers, and ``clusters.relay.rules.COORDINATION``, which means all controllers."""
 
     @property
     def controllers(self) -> frozenset[int]:
-        """Node numbers of the ZooKeepers or KRaft controllers between which the relay stands."""
+        """Node numbers of the ZooKeepers or KRaft controllers whose links pass the relay."""
 
     @property
     def topic_id(self) -> Callable[[str], str]:
-        """Function from a topic to the id by which brokers fetch it; "" where they use its name."""
+        """Function from a topic to the id in fetch requests; "" where brokers fetch by name."""
 
     def under(self, *rules: RelayRule) -> AbstractContextManager[None]:
-        """Apply rules to links while the block lasts; afterwards everything goes on."""
+        """Apply rules to links during the ``with`` block; after it, all messages go on."""
 
     def hw_held(
         self, topic: str, partition: int, *followers: int, above: int
     ) -> AbstractContextManager[None]:
-        """Hold every response to followers with a HW above an offset, while the block lasts."""
+        """Hold responses to followers that carry a HW above an offset, during the block."""
 
     def await_held(self, what: str, *targets: int, since_ns: int = 0, limit_s: float) -> None:
-        """Wait until a message of one kind to each of these nodes has been held back.
+        """Wait until the relay has held back a message of one kind to each of these nodes.
 
         Raises:
-            WaitTimeoutError: it has not happened within the limit.
+            WaitTimeoutError: this has not happened within the limit.
         """
 
     def watch(self, watcher: Callable[[dict[str, Any]], None] | None) -> None:
@@ -304,12 +306,12 @@ class Network(Protocol):
         """Return the clients whose connections pass the relay now, such as ``producer-0``."""
 
     def name_client(self, name: str, pid: int) -> None:
-        """Know a process, and what it starts, as a client of that name, from now on."""
+        """Treat a process, and processes that it starts, as the client ``name`` from now on."""
 
     def record_requests(self, topics: Collection[str], group: str) -> None:
-        """Tell the watcher of clients' requests that write to topics, or commit as a group.
+        """Report to the watcher the clients' requests that write to topics or commit as a group.
 
-        Without topics that ends, and names of processes are forgotten.
+        A call without topics ends this, and the names of processes are forgotten.
         """
 
 
@@ -318,65 +320,65 @@ class CaughtMessages(Protocol):
 
     @property
     def caught(self) -> int:
-        """The number of messages that it has acted on so far."""
+        """The number of messages that the rule has acted on so far."""
 
     def await_event(self, event: str, *, limit_s: float, times: int = 1) -> None:
         """Wait until an event (``docs/wire.md``) has happened to messages of the rule.
 
         Raises:
-            WaitTimeoutError: it has not happened so often within the limit.
+            WaitTimeoutError: the event has not happened ``times`` times within the limit.
         """
 
     def events(self, *names: str) -> Sequence[Mapping[str, Any]]:
-        """Return the events so far, in their order; of these names, if any is given."""
+        """Return the events so far, in order; only events with these names, if names are given."""
 
     def let_pass(self, *, lose: bool = False) -> None:
-        """Let the messages in hand go on, or lose them; the rule acts on those to come."""
+        """Let the held messages go on, or lose them; the rule still acts on later messages."""
 
     def release(self, cause: str = "order") -> None:
-        """End the rule; messages in hand go on. May be called twice."""
+        """End the rule; held messages go on. May be called twice."""
 
 
 class Coordinator(Protocol):
-    """One ZooKeeper or KRaft controller. Every method returns once it has taken effect."""
+    """One ZooKeeper or KRaft controller. A method returns once its effect is there."""
 
     @property
     def id(self) -> int:
-        """Node id of the controller, or ``myid`` of ZooKeeper; the first is 100."""
+        """Node id of the controller, or ``myid`` of the ZooKeeper; the lowest is 100."""
 
     @property
     def state(self) -> BrokerState:
-        """State after the last method called, or ``down`` if it died by itself."""
+        """State after the last method called, or ``down`` if the process ended by itself."""
 
     def install(self, level: Level) -> None:
         """Give a KRaft controller that is down other jars. ZooKeeper is never upgraded.
 
         Raises:
-            HarnessError: it is not down, or those jars do not exist.
+            HarnessError: the controller is not down, or those jars do not exist.
         """
 
     def lose_disk(self, *, renewed: bool = False) -> None:
-        """Empty the data directory of one that is down, and format it anew.
+        """Empty the data directory of a node that is down, and format the directory again.
 
         Args:
-            renewed: whether the directory gets another id: in a quorum whose voters can be added
-                and removed it is another voter then (KIP-853).
+            renewed: whether the directory gets a new id. In a quorum whose voters can be added and
+                removed, the node is then a different voter (KIP-853).
 
         Raises:
-            HarnessError: it is not down.
+            HarnessError: the node is not down.
         """
 
     def start(self) -> None:
-        """Start it on the data it left; wait until it answers, and follows or leads a majority.
+        """Start the node with its old data; wait until it answers and belongs to a majority.
 
-        While less than a majority runs, it is enough that it answers.
+        While less than a majority runs, the node only has to answer.
         """
 
     def stop(self) -> None:
-        """Shut it down in order (SIGTERM), and wait for its end."""
+        """Shut the node down cleanly (SIGTERM), and wait for its end."""
 
     def kill(self) -> None:
-        """Send SIGKILL, paused or not."""
+        """Send SIGKILL, whether the node is paused or not."""
 
     def pause(self) -> None:
         """Send SIGSTOP."""
@@ -386,23 +388,23 @@ class Coordinator(Protocol):
 
 
 class Cluster(Protocol):
-    """A cluster of brokers, its coordination included."""
+    """A cluster of brokers with its ZooKeepers or KRaft controllers."""
 
     @property
     def release(self) -> Release:
-        """The catalogued release that every broker runs; the oldest, while they differ."""
+        """The catalogued release that brokers run; the oldest one, while brokers differ."""
 
     @property
     def directory(self) -> Path:
-        """Directory of ``replicas/<broker id>``, ``logs/<node>.log`` and ``coordination/``."""
+        """Directory with ``replicas/<broker id>``, ``logs/<node>.log`` and ``coordination/``."""
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """Broker id to broker, in order of id, without ZooKeeper and controllers."""
+        """Broker id to broker, in order of id; without ZooKeepers and controllers."""
 
     @property
     def controllers(self) -> Mapping[int, Coordinator]:
-        """Id to each ZooKeeper or KRaft controller, in order of id."""
+        """Controller id to ZooKeeper or KRaft controller, in order of id."""
 
     @property
     def bootstrap(self) -> str:
@@ -410,11 +412,11 @@ class Cluster(Protocol):
 
     @property
     def client(self) -> Mapping[str, str]:
-        """Settings of librdkafka that clients need."""
+        """Settings of librdkafka that clients of this cluster need."""
 
     @property
     def network(self) -> Network | None:
-        """The links between its nodes, for network faults; None without a relay."""
+        """The links between the cluster's nodes, for network faults; None without a relay."""
 
     def probe(self) -> Probe:
         """Return a new probe with its own connections. Not thread-safe. The caller closes it."""
@@ -423,34 +425,37 @@ class Cluster(Protocol):
         """Finalize every feature of a level's protocol on a KRaft cluster whose brokers all run.
 
         Raises:
-            HarnessError: the controller refuses, or a broker does not learn of it in time.
+            HarnessError: the controller refuses, or a broker does not get the change in time.
         """
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
-        """Create a topic with the given placement, the first replica as preferred leader.
+        """Create a topic with the given placement; the first replica is the preferred leader.
 
-        Waits until every partition has that leader and a full ISR and every replica answers, as
-        the probe sees it.
+        Waits until the probe reports for every partition that leader, a full ISR and an answer
+        from every replica.
         """
 
     def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
-        """Add partitions to a topic, by number with their replicas; wait as for a new topic.
+        """Add partitions to a topic, then wait until they are ready, as for a new topic.
+
+        Args:
+            added: partition number to the broker ids of its replicas.
 
         Raises:
             HarnessError: Kafka refuses.
-            UnreachableError: no node that could do it answers.
+            UnreachableError: no node that can add them answers.
         """
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Move leadership to a member of the ISR as an administrator does; no broker fails.
 
-        The broker becomes the first of the assignment, and the controller is asked to elect the
+        The broker becomes the first in the assignment, and the controller is asked to elect the
         preferred leader. Returns when the controller has decided; the brokers may not know yet.
 
         Raises:
-            WaitTimeoutError: the controller does not do it.
+            WaitTimeoutError: the controller does not elect the broker in time.
         """
 
     def reassign(
@@ -458,17 +463,17 @@ class Cluster(Protocol):
     ) -> None:
         """Give a partition other replicas; return when exactly these exist and are in sync.
 
-        Without ``awaited`` it returns as soon as the controller has been asked.
+        Without ``awaited`` the method returns as soon as the controller has the request.
 
         Raises:
-            WaitTimeoutError: the controller does not do it.
+            WaitTimeoutError: the reassignment does not end in time.
         """
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Change settings of a topic that is in use; None restores the brokers' default.
 
         Raises:
-            UnreachableError: no node that could do it answers.
+            UnreachableError: no node that can change them answers.
             HarnessError: Kafka refuses.
         """
 
@@ -477,14 +482,14 @@ class Cluster(Protocol):
 
         Raises:
             HarnessError: Kafka refuses.
-            WaitTimeoutError: a broker does not learn of it.
+            WaitTimeoutError: a broker does not get the change in time.
         """
 
     def configure_group(self, group: str, changes: Mapping[str, str | None]) -> None:
-        """Change settings of a group, which need not exist yet (KRaft, KIP-848).
+        """Change settings of a group; the group need not exist yet (KRaft, KIP-848).
 
         Raises:
-            UnreachableError: no node that could do it answers.
+            UnreachableError: no node that can change them answers.
             HarnessError: Kafka refuses.
         """
 
@@ -492,61 +497,61 @@ class Cluster(Protocol):
         """Elect a live replica, in the ISR or not, for a partition without a leader (2.4+).
 
         Raises:
-            UnreachableError: no node that could do it answers.
+            UnreachableError: no node that can start the election answers.
             HarnessError: Kafka refuses.
         """
 
     def remove_voter(self, controller_id: int) -> None:
-        """Remove a controller, running or not, from the voters of the quorum (KIP-853, 3.9 on).
+        """Remove a controller, running or not, from the quorum's voters (KIP-853, 3.9 and later).
 
-        Returns when that is committed.
+        Returns when the removal is committed.
 
         Raises:
-            HarnessError: Kafka refuses, or the voters of this quorum never change.
-            WaitTimeoutError: it is not done in time.
+            HarnessError: Kafka refuses, or the voters of this quorum are fixed.
+            WaitTimeoutError: the removal is not committed in time.
         """
 
     def add_voter(self, controller_id: int) -> None:
-        """Add a controller that runs to the voters again, as ``remove_voter`` removes it."""
+        """Add a running controller to the voters again, after ``remove_voter`` removed it."""
 
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Make a member of the ISR the one that is elected when the leader fails.
+        """Make a member of the ISR the broker that is elected when the leader fails.
 
         Changes the order of the assignment if needed, but no leader epoch.
 
         Raises:
-            WaitTimeoutError: the controller does not do it.
+            WaitTimeoutError: the controller does not change the assignment in time.
         """
 
     def end_session(self, broker: int) -> bool:
-        """End a broker's session now, as if it had been silent for too long.
+        """End a broker's session now, as if the broker had been silent for too long.
 
         Returns:
-            False where that is impossible (KRaft): there only a silent broker's session ends.
+            False on KRaft, where only a silent broker's session can end.
 
         Raises:
-            UnreachableError: it has no session, or ZooKeeper does not answer.
+            UnreachableError: the broker has no session, or ZooKeeper does not answer.
         """
 
     def snapshot(self, topics: Collection[str], directory: Path) -> None:
         """Copy topics' replicas as they are at one moment, and let the cluster go on.
 
-        Every running broker is paused meanwhile, so that no copy is torn. ``directory`` gets what
-        ``freeze`` would leave of the topics: a folder for each broker id with
-        ``<topic>-<partition>/*`` and the broker-wide files.
+        Every running broker is paused during the copy, so that every copied file is consistent.
+        ``directory`` gets the files that ``freeze`` would leave for the topics: a folder for each
+        broker id with ``<topic>-<partition>/*`` and the broker-wide files.
 
         Raises:
             HarnessError: a file cannot be copied.
         """
 
     def freeze(self) -> Path:
-        """Pause every broker, kill them all, and leave the log directories as they are.
+        """Pause every broker, then kill all brokers, and leave the log directories as they are.
 
         Returns:
             The folder ``replicas`` with one folder for each broker id:
             ``<topic>-<partition>/*.log`` and ``leader-epoch-checkpoint``, and the broker-wide
             ``*-checkpoint`` files. Preallocated index files and Kafka's internal topics are
-            removed. The cluster cannot be used afterwards.
+            removed. The cluster cannot be used after this.
         """
 
     def close(self) -> None:
@@ -576,15 +581,15 @@ class Driver(Protocol):
                 from the start, so that even a killed harness leaves them where the judge looks.
             brokers: number of brokers; ids count from 1.
             broker_config: settings that add to and override the driver's own, in Kafka's names.
-            wired: whether the relay stands between its nodes, so that it has a network.
-            clients_wired: whether it also stands between clients and brokers, where ``bootstrap``
-                leads to it.
-            controllers: number of ZooKeepers or KRaft controllers, which is odd; ids count from
+            wired: whether the relay is between the cluster's nodes, so that ``network`` is set.
+            clients_wired: whether the relay is also between clients and brokers; ``bootstrap``
+                then names the relay's addresses.
+            controllers: number of ZooKeepers or KRaft controllers, an odd number; ids count from
                 100.
-            options: properties of its nodes.
+            options: properties of the nodes.
 
         Returns once every broker has registered.
 
         Raises:
-            HarnessError: a node died; with the last lines of its log.
+            HarnessError: a node died; the message has the last lines of its log.
         """

@@ -13,7 +13,7 @@ _TO_ESCAPE: Final = re.compile(r"[^ -\[\]-~]|^ ")
 
 
 def to_properties(settings: Mapping[str, str]) -> str:
-    """Return settings as a file of ASCII characters; names have nothing that needs an escape."""
+    """Return settings as an ASCII text; names must not contain a character to escape."""
     return "".join(f"{name}={_TO_ESCAPE.sub(_escape, value)}\n" for name, value in settings.items())
 
 
@@ -21,7 +21,7 @@ def from_properties(text: str) -> dict[str, str]:
     """Return the settings in a file's text, as ``Properties.load`` reads them.
 
     Raises:
-        ValueError: a backslash and ``u`` without four hexadecimal digits.
+        ValueError: a backslash and ``u`` are not followed by four hexadecimal digits.
     """
     settings = {}
     for line in _logical_lines(text):
@@ -32,7 +32,7 @@ def from_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yield lines without comments, each with those that continue it."""
+    """Yield lines without comments; a line and its continuation lines are joined."""
     line = ""
     for natural in _LINE.split(text):
         part = natural.lstrip(_BLANKS)
@@ -52,7 +52,7 @@ def _unescape(text: str) -> str:
     def character(match: re.Match[str]) -> str:
         code = match[1]
         if code == "u":
-            raise ValueError("\\u stands without four hexadecimal digits")
+            raise ValueError("\\u is not followed by four hexadecimal digits")
         return chr(int(code[1:], 16)) if code[:1] == "u" else _CONTROLS.get(code, code)
 
     plain = _ESCAPED.sub(character, text)

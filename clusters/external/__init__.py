@@ -1,1 +1,1 @@
-"""External clusters, which the commands of an inventory damage and heal."""
+"""External clusters, which are damaged and healed by the commands in an inventory."""

@@ -1,4 +1,4 @@
-"""A broker of an external cluster: its methods run commands and verify that they worked."""
+"""A broker of an external cluster: its methods run commands and verify that these worked."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -23,13 +23,13 @@ _SILENT_S: Final = 15.0
 
 @dataclass(slots=True, kw_only=True)
 class ExternalBroker:
-    """The Broker of ``clusters.core.interfaces``.
+    """A broker that an inventory describes; it implements Broker of ``clusters.core.interfaces``.
 
-    Before the broker is damaged, the journal gets the commands that heal it; once it answers again,
-    they are removed.
+    Before the broker is damaged, the commands that heal it are written to the journal. Once the
+    broker answers again, the commands are removed.
 
     Attributes:
-        hold: descriptor that commands which damage keep open, so that the guard can wait for them.
+        hold: descriptor that damaging commands keep open, so that the guard can wait for them.
     """
 
     id: int
@@ -77,10 +77,10 @@ class ExternalBroker:
             self._damage("stop", "start", "down")
 
     def restart(self) -> None:
-        """Restart it by its owner's command for that, or else by those to stop and to start it.
+        """Restart the broker with the inventory's restart command, or with stop and start.
 
-        A connection from before must end: a restart is quick, and the broker may answer again
-        before anybody has seen it silent.
+        A connection that was opened before must end: a restart is quick, and the broker may answer
+        again before the harness has seen it silent.
         """
         if not self.inventory.can("restart"):
             try:
@@ -106,9 +106,10 @@ class ExternalBroker:
         self.heal()
 
     def heal(self) -> None:
-        """Undo all damage that was done to it.
+        """Undo all damage that was done to the broker.
 
-        Signals are held meanwhile: who heals next would run the commands again.
+        Signals are held back meanwhile: after an interruption, the next process that heals would
+        run the commands again.
         """
         damage = self.journal.entry.wounds.get(self.id)
         if damage is None:
@@ -128,12 +129,12 @@ class ExternalBroker:
         state: BrokerState,
         alive: Callable[[], bool] | None = None,
     ) -> None:
-        """Run a command that damages, and wait until the broker is no longer ``alive``."""
+        """Run a damaging command, and wait until the broker is no longer ``alive``."""
         command = self.inventory.command(verb, self.id)
         cures = (self.inventory.command(healing_verb, self.id),)
         before = self.journal.entry.wounds.get(self.id)
         self.journal.record_damage(self.id, (*(before.cures if before else ()), *cures))
-        self.state = state  # even if the command fails: it has to be healed from now on
+        self.state = state  # even if the command fails: the broker must be healed from now on
         try:
             command.run(hold=self.hold)
             self._await_silence(verb, command.line, alive or (lambda: answers(self.host)))
@@ -146,22 +147,22 @@ class ExternalBroker:
         self.journal.record_damage(self.id, cures)
 
     def _await_silence(self, verb: str, line: str, alive: Callable[[], bool]) -> None:
-        """Wait until the broker is silent; otherwise the command did not do what it is for."""
+        """Wait until the broker is silent; if it is not, the command did not work."""
 
         def silent() -> None:
             if alive():
                 raise NotYetError("it answers")
 
         try:
-            await_condition(silent, what="it to be silent", limit_s=_SILENT_S)
+            await_condition(silent, what="the broker to be silent", limit_s=_SILENT_S)
         except WaitTimeoutError as error:
             raise HarnessError(
-                f"the command to {verb} broker {self.id} ended well, and the broker still answers"
-                f" {_SILENT_S:g} s later: {line}"
+                f"the command to {verb} broker {self.id} ended with status 0, but the broker still"
+                f" answers {_SILENT_S:g} s later: {line}"
             ) from error
 
     def _out_of_reach(self, *_: object) -> NoReturn:
         raise HarnessError(
-            f"the files of broker {self.id} are out of reach: others run it",
-            hint="Faults of the disk and upgrades need a cluster that Highwater starts.",
+            f"the files of broker {self.id} are out of reach: the cluster is external",
+            hint="Disk faults and upgrades need a cluster that Highwater starts.",
         )

@@ -1,7 +1,8 @@
-"""Kafka's own client properties files, as ``--command-config`` of its tools reads them.
+"""Client properties files, as Kafka's tools read them with ``--command-config``.
 
-They become the settings that ``security`` supports, which have librdkafka's names; those may be in
-the file, too. Certificates have to be in PEM files: a Java key store cannot be read without Java.
+The properties are converted to the settings that ``security`` supports, with librdkafka's names;
+the file may also contain settings with these names. Certificates must be in PEM files: a Java key
+store cannot be read without Java.
 """
 
 import re
@@ -28,16 +29,16 @@ _TO_PEM: Final = (
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Return the settings of a client properties file, for ``security.dialer``.
+    """Return the settings from a client properties file, for ``security.dialer``.
 
     Raises:
-        UsageError: the file or something that it names cannot be read.
+        UsageError: the file, or a file that it names, cannot be read or used.
     """
     try:
         properties = from_properties(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"{path} cannot be read: {error}", hint="Name a client properties file."
+            f"{path} cannot be read: {error}", hint="Give the path of a client properties file."
         ) from error
     settings = {name: value for name, value in properties.items() if name in SUPPORTED}
     if settings.get("ssl.endpoint.identification.algorithm") == "":
@@ -46,7 +47,7 @@ def read_properties(path: Path) -> dict[str, str]:
         if name in properties:
             raise UsageError(
                 f"{path}: {name} is not supported",
-                hint="Write it into a PEM file, and name that with ssl.…store.location.",
+                hint="Write it into a PEM file, and name the file with ssl.…store.location.",
             )
     if store := properties.get("ssl.truststore.location"):
         settings["ssl.ca.location"] = _pem(path, "ssl.truststore.location", store)
@@ -60,7 +61,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def _complete(path: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings, if those that SASL needs are there."""
+    """Return the settings; raise UsageError if settings that SASL needs are missing."""
     if settings.get("security.protocol", "").lower().startswith("sasl"):
         named = "sasl.mechanism" in settings or "sasl.mechanisms" in settings
         for name, present in (
@@ -80,7 +81,7 @@ def _pem(path: Path, name: str, store: str) -> str:
         content = Path(store).read_bytes()
     except OSError as error:
         raise UsageError(
-            f"{path}: {name} cannot be read: {error}", hint="Look at the path and its rights."
+            f"{path}: {name} cannot be read: {error}", hint="Check the path and its permissions."
         ) from error
     if _PEM not in content:
         raise UsageError(f"{path}: {name} is no PEM file: {store}", hint=_TO_PEM)
@@ -91,7 +92,7 @@ def _credentials(path: Path, jaas: str) -> dict[str, str]:
     if not any(module in jaas for module in _MODULES):
         raise UsageError(
             f"{path}: the login module of sasl.jaas.config is not supported",
-            hint=f"It is {' or '.join(_MODULES)}.",
+            hint=f"Supported are {' and '.join(_MODULES)}.",
         )
     words = {
         name: re.sub(r"\\(.)", r"\1", quoted) or bare

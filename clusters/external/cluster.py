@@ -1,4 +1,4 @@
-"""An external cluster: what can be done from outside, and reliably undone."""
+"""An external cluster: changes that can be made, and reliably undone, from outside."""
 
 import contextlib
 import logging
@@ -40,7 +40,7 @@ _LOG: Final = logging.getLogger("highwater.external")
 
 
 def heal_leftovers(inventory: Path, say: Callable[[str], None] = _LOG.warning) -> int:
-    """Heal what dead runs with this inventory left damaged; return the number of clusters."""
+    """Heal damage left by dead runs with this inventory; return the number of clusters."""
     folders = folders_to_heal(inventory)
     for folder in folders:
         nothing = ClusterDamage(cluster_id="", inventory=str(inventory), addresses={})
@@ -53,9 +53,10 @@ def heal_leftovers(inventory: Path, say: Callable[[str], None] = _LOG.warning) -
 
 
 def delete_left_topics(path: Path, say: Callable[[str], None]) -> None:
-    """Delete topics with the prefix that dead runs of this machine have made, and say whose.
+    """Delete topics with the prefix that dead runs on this machine made, and name those runs.
 
-    One that none of them has made may be that of a run of another machine: it is left alone.
+    A topic that no run on this machine has made may belong to a run on another machine: it is left
+    alone.
 
     Raises:
         HarnessError: no broker answers, or a run works on the cluster.
@@ -85,11 +86,12 @@ def delete_left_topics(path: Path, say: Callable[[str], None]) -> None:
 
 
 def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster":
-    """Lock and open a cluster; first heal what a dead run left damaged.
+    """Lock and open a cluster; first heal the damage that a dead run left.
 
     Raises:
-        UsageError: it is not the cluster that was confirmed, or the inventory does not fit it.
-        HarnessError: no broker answers, another run works on it, or a command to check fails.
+        UsageError: the user has confirmed another cluster, or the inventory does not fit.
+        HarnessError: no broker answers, another run works on the cluster, or a ``check`` command
+            fails.
     """
     path = resolved(path)
     inventory = Inventory.read(path)
@@ -114,9 +116,9 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
 
 
 class ExternalCluster:
-    """The Cluster of ``clusters.core.interfaces``; use ``open_cluster``.
+    """A Cluster (``clusters.core.interfaces``) from an inventory; use ``open_cluster``.
 
-    It sees only the brokers of the inventory, and touches only topics that it created.
+    It sees only the brokers in the inventory, and changes only topics that it created.
     """
 
     def __init__(
@@ -154,11 +156,11 @@ class ExternalCluster:
 
     @property
     def controllers(self) -> Mapping[int, Coordinator]:
-        """None: ZooKeeper and controllers are out of reach."""
+        """An empty mapping: ZooKeeper and controllers are out of reach."""
         return MappingProxyType({})
 
     def check(self) -> None:
-        """Check that no other run is active here, and that the commands would work."""
+        """Check that no other run is active on the cluster, and that the commands would work."""
         self._refuse_others()
         for broker in self._brokers if self._inventory.can("check") else ():
             self._inventory.command("check", broker).run()
@@ -167,17 +169,17 @@ class ExternalCluster:
         return ClusterProbe(lambda _: self.release.wire, self._addresses, self._view())
 
     def finalize(self, level: Level) -> NoReturn:
-        _refuse(f"it is not upgraded to {level}")
+        _refuse(f"brokers are not upgraded to {level}")
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
-        """Create a topic that ``close`` deletes; it also shows other runs that one is active."""
+        """Create a topic that ``close`` deletes; it shows other runs that this run is active."""
         if not name.startswith(self._inventory.prefix):
             _refuse(f"the topic {name} does not begin with {self._inventory.prefix}")
         with contextlib.closing(self._view()) as view:
             if name in view.topics():
-                _refuse(f"the topic {name} is there already, and is not ours")
+                _refuse(f"the topic {name} exists already, and is not ours")
         self._journal.record_topic(name, self.directory)
         with contextlib.closing(self.probe()) as probe:
             topics.create_topic(self.release, self._addresses, probe, name, assignment, settings)
@@ -229,10 +231,10 @@ class ExternalCluster:
         _refuse(f"the session of broker {broker} is out of reach")
 
     def snapshot(self, topics: Collection[str], directory: Path) -> None:
-        """Copy topics' replicas by the inventory's command, one broker after the other.
+        """Copy topics' replicas with the inventory's command, one broker after the other.
 
-        No client writes to the topics any more, and every process of the broker's machine can read
-        what it has written: a copy is complete although the broker runs.
+        No client writes to the topics any more, and every process on the broker's machine can read
+        the data that the broker has written. So a copy is complete although the broker runs.
         """
         for topic in topics:
             self._require_ours(topic)
@@ -249,7 +251,7 @@ class ExternalCluster:
                 freeze.copy_topics(Path(temporary), topics, directory)
 
     def freeze(self) -> Path:
-        """Copy our topics' replicas, if there is a command for it; the brokers go on."""
+        """Copy our topics' replicas, if the inventory has a ``copy`` command; brokers go on."""
         replicas = self.directory / "replicas"
         if self._inventory.can("copy"):
             self.snapshot(self._journal.entry.topics, replicas)
@@ -258,8 +260,9 @@ class ExternalCluster:
     def close(self) -> None:
         """Heal every broker, delete the topics, and unlock. Never raises; may be called twice.
 
-        What cannot be healed now stays in the journal, and is logged to standard error. Signals
-        are held until the end: after a second Ctrl-C the guard would begin once more.
+        Damage that cannot be healed now stays in the journal, and is logged to standard error.
+        Signals are held back until the end: after a second Ctrl-C, the guard would start healing
+        again.
         """
         if not self._closed:
             with interruptions.hold_signals():
@@ -308,10 +311,10 @@ class ExternalCluster:
             topics = {topic for topic in view.topics() if topic.startswith(self._inventory.prefix)}
         if others := sorted(topics - set(self._journal.entry.topics)):
             raise HarnessError(
-                f"another run works on this cluster, or was left there: it has the topic"
+                f"another run works on this cluster, or a dead run left topics there:"
                 f" {', '.join(others)}",
-                hint="Wait for its end. If no command runs there, highwater heal --inventory FILE"
-                " deletes what a run of this machine has left.",
+                hint="Wait until that run ends. If no run is active, highwater heal --inventory"
+                " FILE deletes topics that a run of this machine has left.",
             )
 
     def _require_ours(self, topic: str) -> None:
@@ -327,7 +330,7 @@ class ExternalCluster:
 
 
 def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":
-    """Start the process that heals what we leave when we are killed; it shares our lock."""
+    """Start the guard, which shares our lock and heals the damage if this process is killed."""
     return subprocess.Popen(
         [sys.executable, "-m", _GUARD, str(journal.folder), str(commands_end), str(journal.lock)],
         stdin=subprocess.PIPE,
@@ -335,14 +338,16 @@ def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":
         stderr=subprocess.DEVNULL,
         cwd=Path(__file__).parents[3],
         pass_fds=(commands_end, journal.lock),
-        start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
+        start_new_session=True,  # so that a terminal's Ctrl-C does not reach the guard
     )
 
 
 def _frozen(*_: int) -> AbstractContextManager[None]:
-    """Raise HarnessError; no reassignment on KRaft calls it."""
-    _refuse("brokers are not frozen for an administrator's work")
+    """Raise HarnessError; a reassignment on KRaft never calls this function."""
+    _refuse("brokers cannot be frozen during an administrator's change")
 
 
 def _refuse(what: str) -> NoReturn:
-    raise HarnessError(f"{what}, on an external cluster", hint="docs/external.md says what can be.")
+    raise HarnessError(
+        f"{what}, on an external cluster", hint="docs/external.md lists what is possible."
+    )

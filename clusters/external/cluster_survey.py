@@ -1,7 +1,7 @@
-"""Read the facts of a running cluster, in few requests, without changing anything.
+"""Read the facts about a running cluster, in few requests, without changing anything.
 
-The requests are ApiVersions, Metadata, DescribeConfigs and, on KRaft, DescribeQuorum. Whatever a
-user may not describe is named in ``unseen`` and left out; nothing else depends on it.
+The requests are ApiVersions, Metadata, DescribeConfigs and, on KRaft, DescribeQuorum. Facts that
+the user may not describe are left out and named in ``unseen``; no other fact depends on them.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ _TOPICS_AT_ONCE: Final = 500
 _API_VERSIONS, _DESCRIBE_CONFIGS, _DESCRIBE_QUORUM = 18, 32, 55
 _WITH_FEATURES: Final = 3
 _METADATA: Final = 2
-"""Metadata with the cluster's id (0.10.1); every release since then supports it."""
+"""The Metadata version with the cluster's id (0.10.1); every later release supports it."""
 _TOPIC, _BROKER = 2, 4
 
 _TOPIC_SETTINGS: Final = (
@@ -55,7 +55,7 @@ _REFUSALS: Final = {29: "the user may not describe it", 31: "the user may not de
 
 
 class _Versions:
-    """The abilities of a broker: the newest version of each API, and of its features."""
+    """The abilities of a broker: the newest version of each API and of each feature."""
 
     def __init__(self, apis: Response, features: Response | None) -> None:
         self.apis = {api.api_key: api.max_version for api in apis.api_keys}
@@ -70,12 +70,12 @@ class _Versions:
 
 
 class ClusterSurvey:
-    """Reads one cluster.
+    """Reads the facts about one cluster.
 
     Args:
-        bootstrap: ``host:port``, or several with commas.
-        dial: opens a connection, with TLS and SASL if need be.
-        named: the release of all brokers, if a person knows it.
+        bootstrap: ``host:port``, or several, separated by commas.
+        dial: opens a connection, with TLS and SASL if needed.
+        named: the release of all brokers, if the user knows it.
     """
 
     def __init__(self, bootstrap: str, dial: Connector, named: ReleaseRange | None = None) -> None:
@@ -86,15 +86,15 @@ class ClusterSurvey:
         self._unseen: list[str] = []
 
     def read(self, *, pattern: str = "*", internal: bool = False) -> ClusterFacts:
-        """Return the facts of the cluster.
+        """Return the facts about the cluster.
 
         Args:
-            pattern: of names of topics, with ``*`` and ``?``.
-            internal: whether to look at Kafka's own topics, too.
+            pattern: pattern for topic names, with ``*`` and ``?``.
+            internal: whether to read Kafka's own topics, too.
 
         Raises:
             HarnessError: no broker answers.
-            UsageError: no topic has such a name.
+            UsageError: no topic's name matches the pattern.
         """
         connection, versions = self._first()
         with contextlib.closing(connection):
@@ -121,7 +121,7 @@ class ClusterSurvey:
         )
 
     def _first(self) -> tuple[BrokerConnection, _Versions]:
-        """Return a connection to the first broker of the bootstrap that answers."""
+        """Return a connection to the first bootstrap broker that answers, and its versions."""
         failures = []
         for text in self._bootstrap.split(","):
             try:
@@ -140,7 +140,7 @@ class ClusterSurvey:
                 return connection, versions
         raise HarnessError(
             f"no broker of the cluster answers: {'; '.join(failures)}",
-            hint="Look at --bootstrap, and for TLS and SASL at --command-config.",
+            hint="Check --bootstrap, and for TLS and SASL also --command-config.",
         )
 
     def _ask(self, connection: BrokerConnection, *requests: Request) -> list[Response]:

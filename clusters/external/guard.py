@@ -1,8 +1,8 @@
-"""Waits for the end of a harness, and heals what it left: ``-m …external.guard FOLDER FD LOCK``.
+"""Waits for a harness to end, and heals the damage left: ``-m …external.guard FOLDER FD LOCK``.
 
-Its standard input is a pipe whose other end only the harness holds. The commands which damage keep
-descriptor FD open: after the end of the harness the guard waits for them, so that nothing is
-damaged after it was healed. It has inherited the lock of the journal, descriptor LOCK.
+The guard's standard input is a pipe whose other end only the harness holds. Damaging commands keep
+descriptor FD open: after the harness has ended, the guard waits for these commands, so that no
+broker is damaged after it was healed. The guard has inherited descriptor LOCK, the journal's lock.
 """
 
 import os
@@ -14,22 +14,22 @@ from highwater.clusters.external.healing import recover
 from highwater.clusters.external.journal import Journal, read
 
 LONGEST_S = 60.0
-"""Limit of the wait for commands that go on after the end of their harness."""
+"""Limit of the wait for commands that still run after their harness has ended."""
 
 
 def main(folder: Path, commands: int, lock: int) -> None:
-    """Heal; what cannot be healed stays in the journal, and guard.log beside it says why."""
+    """Heal the damage; the rest stays in the journal, and guard.log beside it says why."""
     sys.stdin.read()
     if read(folder) is None:
         return
-    ended = select.poll()  # which, unlike select(), takes descriptors of any number
+    ended = select.poll()  # unlike select(), poll() takes descriptors of any number
     ended.register(commands, select.POLLIN)
     ended.poll(LONGEST_S * 1000)
     log_path = folder / "guard.log"
     with log_path.open("w", encoding="utf-8", buffering=1) as log:
         try:
             recover(Journal.inherited(folder, lock), lambda line: print(line, file=log))
-        except Exception as error:  # noqa: BLE001 - its last words, whatever they are
+        except Exception as error:  # noqa: BLE001 - the log must have any error
             print(f"{type(error).__name__}: {error}", file=log)
 
 

@@ -1,6 +1,6 @@
 """Heals the damage that a journal lists: called by the run itself, its guard, and the next run.
 
-It needs nothing from the harness that did the damage.
+Healing needs nothing from the harness that did the damage.
 """
 
 import contextlib
@@ -35,24 +35,26 @@ UP_LIMIT_S: Final = 180.0
 _SESSION_LIMIT_S: Final = 30.0
 _DELETE_LIMIT_S: Final = 60.0
 _AWAY_S: Final = 3.0
-"""So long a deleted topic must stay away: brokers that create topics by themselves, as they do by
-default, make it anew when a client asks for it, and ours ask every second."""
+"""A deleted topic must stay away for this time: by default, brokers create a topic again when a
+client asks for it, and our clients ask every second."""
 
 _STEADY_S: Final = 5.0
-"""A resumed broker may notice only then that its session has ended: it takes up to a second and a
-half to ask ZooKeeper again, and as long until a newly elected controller sends the change."""
+"""A resumed broker may need this time to notice that its session has ended: it asks ZooKeeper
+again within a second and a half, and a newly elected controller takes as long to send the
+change."""
 
 Say = Callable[[str], None]
-"""Called with a line for each thing that is done."""
+"""Called with a line about each step that is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterHealer:
-    """Heals one cluster, of all of whose brokers it has the addresses.
+    """Heals one cluster.
 
     Attributes:
+        addresses: the addresses of all brokers of the cluster.
         client: settings of librdkafka for access.
-        locks: held while a broker is healed, by its id.
+        locks: broker id to a lock that is held while the broker is healed.
     """
 
     kafka: Release
@@ -65,7 +67,7 @@ class ClusterHealer:
     def heal(self, broker: int, cures: tuple[Command, ...]) -> None:
         """Run a broker's healing commands, unless it answers, and wait until it has a session.
 
-        Who comes second waits, and finds it healed: no command is run twice.
+        A second caller waits, then finds the broker healed: no command is run twice.
         """
         with self.locks[broker]:
             self._heal(broker, cures)
@@ -80,7 +82,7 @@ class ClusterHealer:
             return
         failed: list[str] = []
         for cure in cures:
-            with _noting(failed):  # perhaps an earlier run has done it already
+            with _noting(failed):  # perhaps an earlier run has healed this already
                 cure.run()
         try:
             self._await_up(broker)
@@ -109,7 +111,7 @@ class ClusterHealer:
         if not answers(self.addresses[broker]):
             raise NotYetError("it does not answer")
         if not self._has_session(broker):
-            raise NotYetError("it answers, and has no session")
+            raise NotYetError("it answers, but has no session")
 
     def _await_session_end(self, broker: int) -> None:
         """Wait for a broker's old session to end; until then ZooKeeper refuses a new one.
@@ -139,13 +141,12 @@ class ClusterHealer:
             return view.live_brokers()
 
     def settle(self) -> None:
-        """Wait until every broker has listed all brokers for a while.
+        """Wait until every broker has listed all brokers in its metadata for some seconds.
 
-        Until the controller has noticed that a session ended, all metadata still lists that broker.
-        A deletion that involves such a broker never ends in Kafka 0.10.2, and its controller
-        creates no topics any more (docs/findings/stuck-deletion.md).
-        KRaft remembers which broker has to delete
-        which replica.
+        Until the controller has noticed that a broker's session ended, all metadata still lists
+        that broker. In Kafka 0.10.2, the deletion of a topic with a replica on such a broker never
+        ends, and the controller creates no topics any more (docs/findings/stuck-deletion.md).
+        KRaft remembers which broker has to delete which replica.
         """
         if self.kafka.coordination == "kraft":
             return
@@ -153,12 +154,12 @@ class ClusterHealer:
             await_condition(
                 partial(view.unlisted, self.addresses),
                 SteadyCondition(operator.not_, for_s=_STEADY_S),
-                what=f"every broker to list all of them for {_STEADY_S:g} s",
+                what=f"every broker to list all brokers for {_STEADY_S:g} s",
                 limit_s=_SESSION_LIMIT_S,
             )
 
     def delete(self, topic: str) -> None:
-        """Delete a topic, again if it comes back, and wait until it stays away."""
+        """Delete a topic, again if it appears again, and wait until it stays away."""
         self.settle()
         bootstrap = ",".join(map(str, self.addresses.values()))
         settings = {"bootstrap.servers": bootstrap, "log_level": "0"}
@@ -173,7 +174,7 @@ class ClusterHealer:
                 every_s=0.5,
                 passing=(UnreachableError, KafkaException),
             )
-            if POSITIONS in view.topics():  # else brokers would create it, to look for the group
+            if POSITIONS in view.topics():  # else brokers would create it to find the group
                 await_condition(
                     partial(_delete_group, admin, group_of(topic)),
                     what=f"the group of {topic} to be deleted (does a member still run?)",
@@ -186,20 +187,24 @@ class ClusterHealer:
 
 
 def _delete(admin: AdminClient, view: MetadataView, topic: str) -> frozenset[str]:
-    """Request the deletion of a topic if it is listed; return the topics that were."""
+    """Request the deletion of a topic if it is listed; return the topics listed before."""
     listed = view.topics()
     if topic not in listed:
         return listed
     [done] = admin.delete_topics([topic], operation_timeout=5, request_timeout=10).values()
-    with contextlib.suppress(KafkaException):  # it is being deleted already, or is gone
+    with contextlib.suppress(KafkaException):  # the topic is being deleted already, or is gone
         done.result()
     return listed
 
 
 def _delete_group(admin: AdminClient, group: str) -> None:
-    """Delete a group of ours, if there is one; NotYetError: it still has members.
+    """Delete a consumer group of the harness, if it exists.
 
-    Brokers before 1.1 cannot (KIP-229): there its positions have ended with the topic.
+    Brokers before 1.1 cannot delete groups (KIP-229): there the group's committed offsets have
+    ended with the topic.
+
+    Raises:
+        NotYetError: the group still has members.
     """
     [done] = admin.delete_consumer_groups([group], request_timeout=10).values()
     try:
@@ -210,11 +215,11 @@ def _delete_group(admin: AdminClient, group: str) -> None:
 
 
 def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> None:
-    """Heal all damage that a journal lists. Signals are held until that is done.
+    """Heal all damage that a journal lists. Signals are held back until the healing ends.
 
     Raises:
         UsageError: the inventory is missing or broken.
-        HarnessError: something could not be healed; it stays in the journal.
+        HarnessError: some damage could not be healed; it stays in the journal.
     """
     entry = journal.entry
     if not entry:
@@ -226,7 +231,7 @@ def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> 
 def _recover(journal: Journal, say: Say, healer: ClusterHealer) -> None:
     entry = journal.entry
     failed: list[str] = []
-    # Side by side: a combined node of KRaft comes up only with a quorum of the others.
+    # Heal in parallel: a KRaft node that is broker and controller starts only with a quorum.
     with ThreadPoolExecutor(max(1, len(entry.wounds)), thread_name_prefix="heal") as pool:
         begun = {
             pool.submit(healer.heal, w.broker, w.cures): w.broker for w in entry.wounds.values()

@@ -1,4 +1,4 @@
-"""Checks that a cluster is the intended one, before anything is done to it."""
+"""Checks that a cluster is the intended cluster, before the harness changes anything there."""
 
 from dataclasses import replace
 from typing import Final
@@ -18,12 +18,12 @@ FETCH: Final[dict[int, tuple[int, ...]]] = {
     3: (0, 10, 1), 5: (0, 11), 6: (1, 0), 7: (1, 1), 8: (2, 0), 10: (2, 1), 11: (2, 3),
     12: (2, 7), 13: (3, 1), 15: (3, 5), 16: (3, 7), 17: (3, 9), 18: (4, 1),
 }  # fmt: skip
-"""Fetch version to the first release that supports it (ApiKeys, and FetchRequest.json from 2.5 on).
-No other request has a new version in as many releases."""
+"""Fetch version to the first release that supports it (ApiKeys, and FetchRequest.json since 2.5).
+No other request got a new version in so many releases."""
 
 
 def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
-    """Ask a cluster for its identity, without doing anything to it, and compare its code."""
+    """Ask a cluster for its identity, change nothing, and compare its code with ``confirm``."""
     identity = recognise(inventory)
     if confirm == identity.code:
         return identity
@@ -32,34 +32,34 @@ def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
     if confirm is None:
         raise UsageError(
             f"{coded}. {stands_for}",
-            hint=f"If that is the one to be hurt, say so: --confirm {identity.code}",
+            hint=f"If this cluster is to be damaged, say so: --confirm {identity.code}",
         )
     if confirm == identity.cluster_id:
         raise UsageError(
             f"{coded}, and its id {confirm} does not confirm it:"
-            f" other clusters may have the same one. {stands_for}",
-            hint=f"If that is the one to be hurt, say so: --confirm {identity.code}",
+            f" other clusters may have the same id. {stands_for}",
+            hint=f"If this cluster is to be damaged, say so: --confirm {identity.code}",
         )
     raise UsageError(
         f"{coded}, not {confirm}. {stands_for}",
-        hint="Look at the inventory's bootstrap, at what --confirm says, and for a broker that"
+        hint="Check the inventory's bootstrap and the value of --confirm, and whether a broker"
         " is down or has moved.",
     )
 
 
 def recognise(inventory: Inventory) -> ClusterIdentity:
-    """Ask a cluster for its identity, whatever its id."""
+    """Ask a cluster for its identity, and check its brokers and its release."""
     kafka = release(inventory.kafka)
     if kafka.number < OLDEST:
         raise UsageError(
-            f"Kafka {kafka.name} has no cluster ids, so the right one cannot be verified",
-            hint="They came with 0.10.1 (KIP-78).",
+            f"Kafka {kafka.name} has no cluster ids, so the intended cluster cannot be verified",
+            hint="Cluster ids came with 0.10.1 (KIP-78).",
         )
     identity = _query_any(inventory)
     if missing := sorted(set(inventory.brokers) - set(identity.addresses)):
         raise UsageError(
             f"the cluster {identity.cluster_id} has no broker {missing[0]} now",
-            hint=f"It has {', '.join(map(str, sorted(identity.addresses)))}.",
+            hint=f"It has the brokers {', '.join(map(str, sorted(identity.addresses)))}.",
         )
     _check_release(kafka, identity)
     return identity
@@ -81,12 +81,12 @@ def _query_any(inventory: Inventory) -> ClusterIdentity:
             failures.append(error.message)
     raise HarnessError(
         f"no broker of the cluster answers: {'; '.join(failures)}",
-        hint="Look at bootstrap and [client] of the inventory.",
+        hint="Check bootstrap and [client] in the inventory.",
     )
 
 
 def _check_release(kafka: Release, identity: ClusterIdentity) -> None:
-    """Raise if the brokers cannot be of that release, by their Fetch version and coordination.
+    """Raise if brokers of a release cannot have the cluster's Fetch version and coordination.
 
     For a release that is not in the catalogue, the nearest older one may be named.
     """

@@ -1,7 +1,8 @@
 """The inventory of an external cluster: addresses, and commands for faults.
 
-It is a TOML file; docs/external.md has complete examples. Commands are lines for ``/bin/sh``;
-``{id}``, ``{host}`` and the other keys of a broker's table are filled in, quoted for the shell.
+The inventory is a TOML file; docs/external.md has complete examples. Commands are lines for
+``/bin/sh``. In a command, ``{id}``, ``{host}`` and the other keys in a broker's table are replaced
+by values that are quoted for the shell.
 """
 
 import os
@@ -39,18 +40,18 @@ _COPY_ONLY: Final = frozenset({"topic", "into"})
 class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Command lines for one broker; a fault whose command is missing is not possible.
 
-    A command must have taken effect when it ends, must end with 0 only then, and must be safe to
+    When a command ends with status 0, its effect must be there. Every command must be safe to
     repeat: healing may repeat ``resume`` and ``start``.
 
     Attributes:
-        check: does nothing; ends with 0 if the other commands would work.
+        check: changes nothing; ends with 0 if the other commands would work.
         kill: sends SIGKILL.
         pause: sends SIGSTOP.
         resume: sends SIGCONT.
-        start: starts the broker on the data that it left.
-        stop: shuts it down in order, as an administrator would.
-        restart: shuts it down in order and starts it again; ends when it is at least on its way.
-        copy: copies the directories of ``{topic}`` and the ``*checkpoint`` files, into ``{into}``.
+        start: starts the broker with its old data.
+        stop: shuts the broker down cleanly, as an administrator would.
+        restart: shuts the broker down cleanly and starts it again; may end while it still starts.
+        copy: copies the directories of ``{topic}`` and the ``*checkpoint`` files to ``{into}``.
     """
 
     check: str | None = None
@@ -63,16 +64,16 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     copy: str | None = None
 
     def named(self) -> dict[str, str]:
-        """Return the commands that are given, by verb."""
+        """Return the commands that the inventory has, by verb."""
         commands = {verb: getattr(self, verb) for verb in self.__struct_fields__}
         return {verb: text for verb, text in commands.items() if text is not None}
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """One command as it will be run.
+    """One command as the harness will run it.
 
     Attributes:
-        what: what it does, such as ``pause broker 2``.
+        what: what the command does, such as ``pause broker 2``.
         line: argument of ``/bin/sh -c``.
     """
 
@@ -82,15 +83,16 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     verb: str = ""
 
     def run(self, *, hold: int | None = None) -> None:
-        """Run it and wait for its end.
+        """Run the command and wait for its end.
 
-        Its output goes to a file and not to a pipe, which a background process might keep open.
+        The output goes to a file and not to a pipe, which a background process might keep open.
 
         Args:
             hold: a descriptor that the command and its children keep open as long as they live.
 
         Raises:
-            HarnessError: it failed, or was killed after its limit; with the end of its output.
+            HarnessError: the command failed, or was killed after its limit; the message has the
+                end of its output.
         """
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
@@ -99,7 +101,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 pass_fds=() if hold is None else (hold,),
-                start_new_session=True,  # a terminal's Ctrl-C does not reach it
+                start_new_session=True,  # a terminal's Ctrl-C does not reach the command
             )
             try:
                 status: int | None = process.wait(self.limit_s)
@@ -124,11 +126,11 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         bootstrap: ``host:port,host:port`` of some brokers.
-        kafka: the release of the catalogue that it runs, or the nearest older one.
-        brokers: brokers that may be damaged and that get the topic: broker id to the placeholders
-            that commands may use.
+        kafka: the catalogue's release that the cluster runs, or the nearest older release.
+        brokers: brokers that may be damaged and that get the topic's replicas: broker id to the
+            placeholders that commands may use.
         client: settings of librdkafka for access, such as ``security.protocol``.
-        prefix: prefix of every topic that is created there.
+        prefix: prefix of every topic that the harness creates on the cluster.
         copied: state of a broker while its directories are copied: ``live``, ``paused`` or
             ``stopped``.
     """
@@ -144,8 +146,8 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file."""
-        hint = "docs/external.md has whole examples."
+        """Read an inventory from a file, and check it."""
+        hint = "docs/external.md has complete examples."
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -154,23 +156,23 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         try:
             inventory = msgspec.convert(tomllib.loads(text), cls, strict=False)
         except tomllib.TOMLDecodeError as error:
-            raise UsageError(f"the inventory {path} is no TOML: {error}", hint=hint) from error
+            raise UsageError(f"the inventory {path} is not TOML: {error}", hint=hint) from error
         except msgspec.ValidationError as error:
             raise UsageError(f"the inventory {path} is not valid: {error}", hint=hint) from error
-        inventory._check(path)  # noqa: SLF001 - of this very class
+        inventory._check(path)  # noqa: SLF001 - of this same class
         return inventory
 
     def can(self, *verbs: str) -> bool:
-        """Return whether there are commands for all of these verbs."""
+        """Return whether the inventory has commands for all of these verbs."""
         return set(verbs) <= set(self.commands.named())
 
     def command(self, verb: str, broker: int, **extra: str) -> Command:
-        """Return a command for one broker, its placeholders filled in."""
+        """Return a command for one broker, with values in place of the placeholders."""
         line = self.commands.named().get(verb)
         if line is None:
             raise UsageError(
                 f"the inventory has no command to {verb} a broker",
-                hint="Add it below [commands], or leave out what needs it.",
+                hint="Add it below [commands], or leave out the faults that need it.",
             )
         values = {"id": str(broker), **self.brokers[broker], **extra}
         filled = _PLACEHOLDER.sub(lambda match: shlex.quote(str(values[match[1]])), line)
@@ -178,7 +180,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Command(what=what, verb=verb, line=filled, limit_s=self.limit_s(verb))
 
     def limit_s(self, verb: str) -> float:
-        """Return the seconds after which a command counts as hanging."""
+        """Return the number of seconds after which a command counts as hanging."""
         limits = {str(name): limit for name, limit in self.limits.items()}
         return limits.get(verb, _LONGER_S.get(verb, _LIMIT_S))
 
@@ -188,11 +190,11 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if not _TOPIC.fullmatch(self.prefix) or self.prefix.startswith("__"):
             raise UsageError(
                 f"{path}: topics cannot be called {self.prefix!r}…",
-                hint="Letters, digits, '.', '_' and '-'; two underscores are Kafka's own.",
+                hint="Use letters, digits, '.', '_' and '-'; a leading '__' is Kafka's own prefix.",
             )
         if invalid := [verb for verb, limit in self.limits.items() if limit <= 0]:
             raise UsageError(
-                f"{path}: a limit of {invalid[0]} is not positive", hint="Give seconds."
+                f"{path}: the limit of {invalid[0]} is not positive", hint="Give seconds."
             )
         for verb, line in self.commands.named().items():
             for broker, names in self.brokers.items():
@@ -200,15 +202,15 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 for name in _PLACEHOLDER.findall(line):
                     if name not in available:
                         raise UsageError(
-                            f"{path}: the command to {verb} broker {broker} says {{{name}}}, and"
-                            f" [brokers.{broker}] does not",
+                            f"{path}: the command to {verb} broker {broker} uses {{{name}}}, but"
+                            f" [brokers.{broker}] does not define it",
                             hint=nearest(name, available),
                         )
         copy = self.commands.copy
         if copy is not None and _COPY_ONLY - set(_PLACEHOLDER.findall(copy)):
             raise UsageError(
-                f"{path}: the command to copy does not say what and where to",
-                hint="It has {topic}, whose directories are wanted, and {into}, where they go.",
+                f"{path}: the command to copy does not say what to copy, and where to",
+                hint="Write {topic} for the topic to copy, and {into} for the target folder.",
             )
         needed = {"paused": ("pause", "resume"), "stopped": ("stop", "start"), "live": ()}
         if copy is not None and not self.can(*needed[self.copied]):

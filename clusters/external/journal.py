@@ -1,9 +1,9 @@
-"""Journal of all damage and topics on an external cluster, on disk before they happen.
+"""Journal of all damage to and topics on an external cluster; it is on disk before the damage.
 
-``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` has ``lock``, which the harness and its guard
-hold, ``running``, which the harness alone holds, and ``open.json``, which exists as long as
-anything has to be healed. It has the healing commands, so that a person can run them, too.
-``topics.jsonl`` has every topic that was made there.
+The folder ``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` has these files. ``lock`` is locked
+by the harness and its guard, ``running`` by the harness alone. ``open.json`` exists as long as
+anything has to be healed; it lists the healing commands, so that a person can run them, too.
+``topics.jsonl`` lists every topic that was made on the cluster.
 """
 
 import contextlib
@@ -31,18 +31,18 @@ _TOPICS: Final = "topics.jsonl"
 
 
 class DamagedBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """A damaged broker."""
+    """A damaged broker, with the commands that heal it."""
 
     broker: int
     cures: tuple[Command, ...]
 
 
 class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
-    """All that has to be healed on one cluster.
+    """All damage that has to be healed on one cluster.
 
     Attributes:
-        addresses: broker id to ``host:port``, of every broker of the cluster.
-        topics: topics that were created there, or were about to be.
+        addresses: broker id to ``host:port``, for every broker of the cluster.
+        topics: topics that the harness has created or was about to create.
     """
 
     cluster_id: str
@@ -56,14 +56,14 @@ class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.wounds or self.topics)
 
     def steps_left(self) -> str:
-        """Return what has to be done, as a part of a sentence; "" for nothing."""
+        """Return the remaining steps as a part of a sentence; "" if there are none."""
         brokers, topics = ", ".join(map(str, self.wounds)), ", ".join(self.topics)
         steps = [f"broker {brokers} is healed"] if brokers else []
         steps += [f"the topic {topics} is deleted"] if topics else []
         return " and ".join(steps)
 
     def manual_steps(self) -> str:
-        """Return the healing steps for a person, one a line."""
+        """Return the healing steps for a person, one step a line."""
         lines = [cure.line for damaged in self.wounds.values() for cure in damaged.cures]
         lines += [f"delete the topic {topic}" for topic in self.topics]
         return "\n".join(f"  {line}" for line in lines)
@@ -74,7 +74,7 @@ class MadeTopic(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         run: the run's directory.
-        at: when, ISO 8601.
+        at: time of creation in ISO 8601.
     """
 
     topic: str
@@ -83,11 +83,11 @@ class MadeTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """The entry of one cluster, locked until ``release`` and the end of its guard.
+    """The journal entry of one cluster, locked until ``release`` and until its guard ends.
 
     Attributes:
         entry: the current damage.
-        lock: descriptor that holds the lock; a process that inherits it holds the lock, too.
+        lock: file descriptor of the lock; a process that inherits it holds the lock, too.
     """
 
     def __init__(self, folder: Path, entry: ClusterDamage, lock: int, running: int = -1) -> None:
@@ -99,7 +99,7 @@ class Journal:
 
     @classmethod
     def locked(cls, folder: Path, entry: ClusterDamage) -> Self:
-        """Lock and read the journal of a cluster; ``entry`` is used if it has none."""
+        """Lock and read the journal of a cluster; use ``entry`` if the journal is empty."""
         folder.mkdir(parents=True, exist_ok=True)
         running = os.open(folder / "running", os.O_RDWR | os.O_CREAT, 0o600)
         lock = -1
@@ -112,14 +112,14 @@ class Journal:
 
     @classmethod
     def inherited(cls, folder: Path, lock: int) -> Self:
-        """Read the journal of a dead harness, whose lock this process has inherited."""
+        """Read the journal of a dead harness; this process has inherited its lock."""
         entry = read(folder)
         if entry is None:
             raise HarnessError(f"{folder} has nothing to heal")
         return cls(folder, entry, lock)
 
     def record_damage(self, broker: int, cures: tuple[Command, ...]) -> None:
-        """Record that a broker is about to be damaged, or its final healing commands."""
+        """Record that a broker is about to be damaged, or record its final healing commands."""
         with self._updating() as entry:
             wounds = {**entry.wounds, broker: DamagedBroker(broker=broker, cures=cures)}
             self.entry = replace(entry, wounds=wounds)
@@ -131,7 +131,7 @@ class Journal:
             self.entry = replace(entry, wounds=wounds)
 
     def record_topic(self, name: str, run: Path) -> None:
-        """Record that a topic is about to be created, and by which run."""
+        """Record that a run is about to create a topic, with the run's directory."""
         made = MadeTopic(topic=name, run=str(run), at=datetime.now(UTC).isoformat("T", "seconds"))
         with (self.folder / _TOPICS).open("ab") as file:
             file.write(msgspec.json.encode(made) + b"\n")
@@ -145,13 +145,13 @@ class Journal:
             self.entry = replace(entry, topics=topics)
 
     def release(self) -> None:
-        """Release the lock; a guard that inherited it still holds it. May be called twice."""
+        """Release the lock; a guard that inherited the lock keeps it. May be called twice."""
         _close(self.lock, self._running)
         self.lock = self._running = -1
 
     @contextlib.contextmanager
     def _updating(self) -> Iterator[ClusterDamage]:
-        """Yield the entry, which the block replaces, and write the new one to disk."""
+        """Yield the entry; after the block has replaced it, write the new entry to disk."""
         with self._thread:
             yield self.entry
             path = self.folder / "open.json"
@@ -173,10 +173,10 @@ def journal_folder(cluster_id: str) -> Path:
 
 
 def read(folder: Path) -> ClusterDamage | None:
-    """Return what has to be healed, or None.
+    """Return the damage that has to be healed, or None.
 
     Raises:
-        HarnessError: the file is broken, which a crash alone cannot cause.
+        HarnessError: the file is broken; a crash alone cannot cause that.
     """
     path = folder / "open.json"
     try:
@@ -186,12 +186,12 @@ def read(folder: Path) -> ClusterDamage | None:
     except (OSError, msgspec.MsgspecError) as error:
         raise HarnessError(
             f"{path} cannot be read: {error}",
-            hint="It says what a dead run left broken: heal that by hand, and delete the file.",
+            hint="The file lists what a dead run left broken: heal that by hand, then delete it.",
         ) from error
 
 
 def topics_made(folder: Path) -> dict[str, MadeTopic]:
-    """Return every topic that was made on a cluster; a torn last line is left out."""
+    """Return every topic that was made on a cluster; leave out a last line that is incomplete."""
     path = folder / _TOPICS
     made: dict[str, MadeTopic] = {}
     for line in path.read_bytes().splitlines() if path.exists() else ():
@@ -202,7 +202,7 @@ def topics_made(folder: Path) -> dict[str, MadeTopic]:
 
 
 def folders_to_heal(inventory: Path) -> list[Path]:
-    """Return folders of clusters on which runs with this inventory left damage."""
+    """Return the journal folders of clusters on which runs with this inventory left damage."""
     folders = []
     for path in sorted(_clusters().glob("*/open.json")):
         entry = read(path.parent)
@@ -216,10 +216,11 @@ def _clusters() -> Path:
 
 
 def _lock_file(path: Path, running: int) -> int:
-    """Lock a file; if a dead harness's guard still has it, wait until that has healed.
+    """Lock a file; if a dead harness's guard still holds the lock, wait until the guard has healed.
 
-    The harness that has it also locks ``running``, which no guard inherits. A process id would not
-    tell whether it still runs: it may be of another container, or another process's by now.
+    A harness that holds the lock also locks ``running``, which no guard inherits. A process id
+    would not show whether that harness still runs: the id may belong to another container, or to
+    another process by now.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
@@ -233,11 +234,11 @@ def _lock_file(path: Path, running: int) -> int:
             except OSError:
                 raise HarnessError(
                     f"another run works on this cluster (process {holder})",
-                    hint="Two at once would heal each other's faults. Wait for its end.",
+                    hint="Two runs at once would heal each other's faults. Wait until it ends.",
                 ) from None
             fcntl.flock(running, fcntl.LOCK_UN)
-            raise NotYetError(f"its lock, of process {holder}, which has ended") from error
-        fcntl.flock(running, fcntl.LOCK_EX)  # a process that only asks has it for a moment
+            raise NotYetError(f"its lock is held for process {holder}, which has ended") from error
+        fcntl.flock(running, fcntl.LOCK_EX)  # a process that only tests it holds it for a moment
 
     try:
         await_condition(
@@ -254,7 +255,7 @@ def _lock_file(path: Path, running: int) -> int:
 
 
 def _holder(descriptor: int) -> int | str:
-    """Return the process id of a lock's holder, for a person."""
+    """Return the process id of a lock's holder, to show it to a person."""
     try:
         return int(json.loads(os.pread(descriptor, 100, 0))["pid"])
     except (ValueError, KeyError):

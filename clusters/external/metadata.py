@@ -1,4 +1,4 @@
-"""Brokers' metadata of their cluster: all that an outside client can ask, on every release.
+"""A cluster's metadata as its brokers know it: all that an outside client can ask for.
 
 A broker answers from its own copy of the metadata, which lags behind while the broker is paused or
 partitioned, and for a moment after that.
@@ -25,11 +25,11 @@ _FETCH, _DESCRIBE_QUORUM = 1, 55
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
-    """A cluster's id, and what a client can learn about it.
+    """A cluster's id, and the facts that a client can learn about the cluster.
 
     Attributes:
-        fetch_version: newest supported version of Fetch, which limits the release.
-        kraft: whether it supports DescribeQuorum, as KRaft does.
+        fetch_version: newest supported version of Fetch, which limits the possible releases.
+        kraft: whether the cluster supports DescribeQuorum, as KRaft does.
     """
 
     cluster_id: str
@@ -40,15 +40,15 @@ class ClusterIdentity:
 
     @property
     def stands_for(self) -> str:
-        """Return what the code is made of: the cluster's id, its brokers' ids and addresses."""
+        """Return the text behind ``code``: the cluster's id, its brokers' ids and addresses."""
         brokers = (f"{broker}={self.addresses[broker]}" for broker in sorted(self.addresses))
         return f"cluster {self.cluster_id}, brokers {', '.join(brokers)}"
 
     @property
     def code(self) -> str:
-        """Return 8 hexadecimal digits that change when an id or an address does.
+        """Return 8 hexadecimal digits that change when an id or an address changes.
 
-        The id alone may be that of many clusters: all that were made from one compose file.
+        Many clusters may have the same id: all clusters made from one compose file do.
         """
         return hashlib.sha256(self.stands_for.encode()).hexdigest()[:8]
 
@@ -74,7 +74,7 @@ def query_identity(address: Address) -> ClusterIdentity:
 
 
 def answers(address: Address, *, timeout_s: float = 0.5) -> bool:
-    """Return whether a broker answers a request; a paused one only accepts connections."""
+    """Return whether a broker answers a request; a paused broker only accepts connections."""
     try:
         with contextlib.closing(BrokerConnection(address, timeout_s=timeout_s)) as connection:
             connection.ask(MetadataRequest(version=1, topics=[]))
@@ -84,10 +84,10 @@ def answers(address: Address, *, timeout_s: float = 0.5) -> bool:
 
 
 class LastingConnection:
-    """A connection to a running broker, which ends with the broker's process.
+    """A connection to a running broker; the connection ends with the broker's process.
 
     Raises:
-        UnreachableError: it does not answer now.
+        UnreachableError: the broker does not answer now.
     """
 
     def __init__(self, address: Address) -> None:
@@ -95,7 +95,7 @@ class LastingConnection:
         self._connection.ask(MetadataRequest(version=1, topics=[]))
 
     def answers(self) -> bool:
-        """Return whether the same process still answers."""
+        """Return whether the same broker process still answers."""
         try:
             self._connection.ask(MetadataRequest(version=1, topics=[]))
         except UnreachableError:
@@ -103,15 +103,15 @@ class LastingConnection:
         return True
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._connection.close()
 
 
 class MetadataView(BrokersView):
-    """The CoordinationView of ``clusters.admin.metadata``, read from the brokers alone.
+    """A CoordinationView (``clusters.admin.metadata``) that asks only brokers.
 
     Args:
-        ours: ids of the brokers that may be damaged; only these count as live brokers.
+        ours: ids of the brokers that may be damaged; only these brokers count as live.
     """
 
     def __init__(
@@ -122,7 +122,10 @@ class MetadataView(BrokersView):
         self._ours = ours
 
     def controller(self) -> int:
-        """Read it in the metadata; on KRaft, where that is random, ask for the quorum's leader."""
+        """Return the controller in the metadata, or the quorum's leader on KRaft.
+
+        On KRaft the metadata names a random broker as the controller.
+        """
         controller = self._described_leader() if self._kraft else int(self._ask([]).controller_id)
         if controller < 0:
             raise UnreachableError("the cluster has no controller")
@@ -132,7 +135,8 @@ class MetadataView(BrokersView):
         """Return the leader of the KRaft quorum.
 
         Raises:
-            UnreachableError: it has none, or there are ZooKeepers, which are out of reach.
+            UnreachableError: the quorum has no leader, or the cluster has ZooKeepers, which are
+                out of reach.
         """
         if not self._kraft:
             raise UnreachableError("ZooKeeper is out of reach")
@@ -145,11 +149,11 @@ class MetadataView(BrokersView):
         return next((int(state.leader_id) for state in states), -1)
 
     def live_brokers(self) -> frozenset[int]:
-        """Return those of our brokers that the metadata lists."""
+        """Return the inventory's brokers that the metadata lists."""
         return super().live_brokers() & self._ours
 
     def unlisted(self, brokers: Iterable[int]) -> str:
-        """Return a sentence about one of these that does not list all of them; "" if all do."""
+        """Return a sentence about a broker that does not list all ``brokers``; "" if all do."""
         expected = frozenset(brokers)
         request = MetadataRequest(version=self._metadata, topics=[])
         for broker in sorted(expected):

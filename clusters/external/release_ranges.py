@@ -1,7 +1,8 @@
-"""The releases that a broker may be of, by what it supports; no response has its release.
+"""The releases that a broker may run, by the features that it supports.
 
-On KRaft the newest supported metadata.version rises from line to line, on ZooKeeper the newest
-version of Fetch in most. Within a line they stay the same: 4.0.0, 4.0.1 and 4.0.2 look alike.
+No response from a broker contains its release. On KRaft the newest supported metadata.version
+rises from minor release to minor release; on ZooKeeper the newest version of Fetch does so in most
+of them. Patch releases do not differ: 4.0.0, 4.0.1 and 4.0.2 look alike.
 """
 
 from collections.abc import Mapping
@@ -24,11 +25,11 @@ _LAST_ON_ZOOKEEPER: Final = (3, 9)
 
 
 def release_range(apis: Mapping[int, int], features: Mapping[str, int]) -> ReleaseRange | None:
-    """Return the releases that a broker may be of; None if it is not Apache's Kafka, perhaps.
+    """Return the releases that a broker may run; None if it may not be Apache Kafka.
 
     Args:
-        apis: API keys to the newest supported version.
-        features: names of supported features to the newest supported level.
+        apis: API key to the newest supported version of that API.
+        features: name of a supported feature to its newest supported level.
     """
     level = features.get(METADATA_FEATURE, 0)
     if level in METADATA:
@@ -49,7 +50,7 @@ def release_range(apis: Mapping[int, int], features: Mapping[str, int]) -> Relea
 
 
 def at_least(release: ReleaseRange | None, protocol: str) -> ReleaseRange | None:
-    """Return the releases of a range that speak a protocol, such as ``2.8-IV1``."""
+    """Return the releases in a range that support a protocol version, such as ``2.8-IV1``."""
     spoken = numbers(protocol)
     if release is None or release.first >= spoken or (release.below or _END) <= spoken:
         return release
@@ -57,12 +58,12 @@ def at_least(release: ReleaseRange | None, protocol: str) -> ReleaseRange | None
 
 
 def named_release(text: str) -> ReleaseRange:
-    """Return the release that a person names, which need not be in the catalogue.
+    """Return the release that a user names; it need not be in the catalogue.
 
     Raises:
-        UsageError: it is no version.
+        UsageError: the text is not a version.
     """
     number = numbers(text)
-    if len(number) < 3:  # noqa: PLR2004 - Kafka's versions have three parts at least
-        raise UsageError(f"--kafka {text!r} is no release", hint="Write 4.0.2, say.")
+    if len(number) < 3:  # noqa: PLR2004 - Kafka's versions have at least three parts
+        raise UsageError(f"--kafka {text!r} is no release", hint="Write, for example, 4.0.2.")
     return ReleaseRange(first=number, below=None, exact=True)

@@ -1,7 +1,7 @@
-"""TLS and SASL for the probe, by the settings that librdkafka gets.
+"""TLS and SASL for the probe, with the same settings as librdkafka.
 
 librdkafka reads its settings itself. The probe has its own sockets, and applies the settings in
-``SUPPORTED``; all others go to librdkafka alone.
+``SUPPORTED``; only librdkafka uses the other settings.
 """
 
 import socket
@@ -44,12 +44,12 @@ def dialer(client: Mapping[str, str], *, origin: str = "the inventory") -> Conne
     """Return a function that opens connections with these settings.
 
     Args:
-        origin: the file that they come from, for errors.
+        origin: the file that has these settings, for error messages.
     """
     protocol = client.get("security.protocol", "plaintext").lower()
     if protocol not in PROTOCOLS:
         raise UsageError(
-            f"security.protocol cannot be {protocol!r}", hint=f"It is {', '.join(PROTOCOLS)}."
+            f"security.protocol cannot be {protocol!r}", hint=f"Use one of {', '.join(PROTOCOLS)}."
         )
     unsupported = [
         name for name in client if name.startswith(("ssl.", "sasl.")) and name not in SUPPORTED
@@ -57,7 +57,7 @@ def dialer(client: Mapping[str, str], *, origin: str = "the inventory") -> Conne
     if unsupported:
         raise UsageError(
             f"the probe does not support {unsupported[0]}",
-            hint=f"It supports {', '.join(SUPPORTED)}.",
+            hint=f"The probe supports {', '.join(SUPPORTED)}.",
         )
     context = _tls(client, origin) if protocol.endswith("ssl") else None
     sasl = _sasl(client) if protocol.startswith("sasl") else None
@@ -75,7 +75,7 @@ def _tls(client: Mapping[str, str], origin: str) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise UsageError(
             f"the certificates of {origin} cannot be used: {error}",
-            hint="Look at ssl.ca.location, ssl.certificate.location and ssl.key.location.",
+            hint="Check ssl.ca.location, ssl.certificate.location and ssl.key.location.",
         ) from error
     context.check_hostname = client.get("ssl.endpoint.identification.algorithm") != "none"
     if client.get("enable.ssl.certificate.verification", "true") == "false":
@@ -88,7 +88,7 @@ def _sasl(client: Mapping[str, str]) -> dict[str, str]:
     mechanism = client.get("sasl.mechanism") or client.get("sasl.mechanisms") or ""
     if mechanism not in MECHANISMS:
         raise UsageError(
-            f"sasl.mechanism cannot be {mechanism!r}", hint=f"It is {', '.join(MECHANISMS)}."
+            f"sasl.mechanism cannot be {mechanism!r}", hint=f"Use one of {', '.join(MECHANISMS)}."
         )
     missing = [name for name in ("sasl.username", "sasl.password") if name not in client]
     if missing:
@@ -120,13 +120,15 @@ def _dial(
 
 
 def _authenticate(opened: socket.socket, sasl: Mapping[str, str]) -> None:
-    """Send SaslHandshake and SaslAuthenticate (KIP-43, KIP-152; from 1.0 on)."""
+    """Send SaslHandshake and SaslAuthenticate (KIP-43, KIP-152; since 1.0)."""
     mechanism = get_sasl_mechanism(sasl["sasl_mechanism"])(**sasl)
     handshake_request = SaslHandshakeRequest(version=1, mechanism=sasl["sasl_mechanism"])
     handshake = _ask(opened, handshake_request, SaslHandshakeResponse)
     if handshake.error_code:
         offered = ", ".join(handshake.mechanisms)
-        raise ConnectionError(f"SASL {sasl['sasl_mechanism']} is not offered, but {offered}")
+        raise ConnectionError(
+            f"the broker does not offer SASL {sasl['sasl_mechanism']}, but {offered}"
+        )
     while not mechanism.is_done():
         request = SaslAuthenticateRequest(version=0, auth_bytes=mechanism.auth_bytes())
         answer = _ask(opened, request, SaslAuthenticateResponse)

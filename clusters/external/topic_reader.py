@@ -20,23 +20,23 @@ _METADATA: Final = 2
 _TOPIC: Final = 2
 _DESCRIBED: Final = (0, 11)
 _WITH_SOURCES: Final = (1, 1)
-"""First releases with DescribeConfigs (KIP-133), and with its version 1 (KIP-226)."""
+"""The first releases with DescribeConfigs (KIP-133) and with its version 1 (KIP-226)."""
 
 _OF_TOPIC, _KAFKAS_DEFAULT = 1, 5
-"""Sources of a setting (``DescribeConfigsResponse.ConfigSource``)."""
+"""Two sources of a setting's value (``DescribeConfigsResponse.ConfigSource``)."""
 
 
 def read_topic(kafka: Release, identity: ClusterIdentity, name: str) -> ExistingTopic:
-    """Return a topic; nothing is changed.
+    """Return a topic's settings and replicas, and change nothing.
 
     Raises:
-        UsageError: there is no such topic, it is Kafka's own, or the user may not describe it.
+        UsageError: the topic does not exist, is Kafka's own, or may not be described by the user.
         UnreachableError: no broker answers.
     """
     if kafka.number < _DESCRIBED:
         raise UsageError(
             f"brokers of Kafka {kafka.name} do not return a topic's settings",
-            hint="They do since 0.11: give the settings as options, without --like.",
+            hint="Brokers do so since 0.11: give the settings as options, without --like.",
         )
     described = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_TOPIC, resource_name=name, configuration_keys=None
@@ -55,7 +55,7 @@ def read_topic(kafka: Release, identity: ClusterIdentity, name: str) -> Existing
         why = result.error_message or f"error {result.error_code}"
         raise UsageError(
             f"the settings of topic {name} cannot be read: {why}",
-            hint="The inventory's user needs DescribeConfigs on it.",
+            hint="The inventory's user needs the permission DescribeConfigs on that topic.",
         )
     entries = {entry.name: entry for entry in result.configs if entry.value is not None}
     overrides = frozenset(
@@ -79,14 +79,14 @@ def _replicas(metadata: Response, name: str) -> tuple[tuple[int, ...], ...]:
     topics = {topic.name: topic for topic in metadata.topics}
     if name in OWN_TOPICS or (name in topics and topics[name].is_internal):
         raise UsageError(
-            f"{name} is a topic of Kafka's own, with settings that no other topic should have",
-            hint="Take a topic that clients write to.",
+            f"{name} is Kafka's own topic, with settings that no other topic should have",
+            hint="Name a topic that clients write to.",
         )
     if name not in topics:
         visible = [other for other, topic in topics.items() if not topic.is_internal]
         near = get_close_matches(name, visible, n=3, cutoff=0.4)
         raise UsageError(
-            f"there is no topic {name}, or none that the user may see",
+            f"there is no topic {name}, or the user may not see it",
             hint=f"Did you mean {' or '.join(near)}?"
             if near
             else f"The user may see {count(len(visible), 'topic')}.",

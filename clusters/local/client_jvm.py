@@ -1,7 +1,7 @@
-"""A JVM for Kafka's Java clients of a release, under its guard; Python drives it by Py4J.
+"""A JVM, under a guard process, for the Java clients of a Kafka release; Py4J drives the JVM.
 
-Its main class is Py4J's ``GatewayServer``: it takes a free port of the loopback address, makes a
-token without which it obeys no client, and prints both.
+Its main class is Py4J's ``GatewayServer``. The server takes a free port of the loopback address,
+makes a token that every client must send, and prints the port and the token.
 """
 
 import contextlib
@@ -22,21 +22,21 @@ HEAP_MB: Final = 256
 _MAIN: Final = "py4j.GatewayServer"
 _STARTS_S: Final = 60.0
 _GREETING: Final = 2
-"""Lines that it prints first: port and token."""
+"""Number of lines that the JVM prints first: port and token."""
 
 
 class ClientJvm:
     """A running JVM with the Kafka clients of a release on its class path.
 
     Args:
-        log: file of its log lines.
+        log: file to which the JVM writes its log.
 
     Attributes:
-        port: on which it listens.
-        token: that it asks for.
+        port: port on which the JVM listens.
+        token: token that a client must send.
 
     Raises:
-        HarnessError: it does not start.
+        HarnessError: the JVM does not start.
     """
 
     def __init__(self, release: Release, log: Path) -> None:
@@ -53,7 +53,7 @@ class ClientJvm:
             ["--enable-auth", "0"],
             heap_mb=HEAP_MB,
             properties={
-                "java.io.tmpdir": str(self._folder),  # for native libraries: it ends by SIGKILL
+                "java.io.tmpdir": str(self._folder),  # for native libraries: SIGKILL ends the JVM
                 **jvm.write_logging(release, self._folder, into=log),
             },
         )
@@ -80,11 +80,11 @@ class ClientJvm:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Its processes."""
+        """Process ids of the JVM and its guard."""
         return self._process.pids
 
     def close(self) -> None:
-        """Kill it. Never raises; may be called twice."""
+        """Kill the JVM. Never raises; may be called twice."""
         with contextlib.suppress(HarnessError):
             self._process.kill()
         self._process.release()
@@ -99,10 +99,10 @@ class ClientJvm:
 
 
 def _gateway_jar() -> Path:
-    """Return Py4J's jar, which PySpark has among its own.
+    """Return Py4J's jar, which is among PySpark's jars.
 
     Raises:
-        HarnessError: there is none.
+        HarnessError: PySpark has no such jar.
     """
     spec = find_spec("pyspark")
     folder = Path(spec.origin).parent / "jars" if spec and spec.origin else Path("pyspark/jars")
@@ -110,5 +110,5 @@ def _gateway_jar() -> Path:
         return path
     raise HarnessError(
         f"there is no py4j-*.jar in {folder}",
-        hint="It comes with the Python package pyspark: reinstall that.",
+        hint="The jar comes with the Python package pyspark: reinstall pyspark.",
     )

@@ -39,8 +39,9 @@ def open_cluster(
     """Start a cluster of local processes; a ``clusters.core.interfaces.Driver``.
 
     Raises:
-        HarnessError: no Java, no jars, a port in use, a full disk, or a node that died or was not
-            ready in time, with the last lines of its log. Nothing is left running then.
+        HarnessError: Java or the jars are missing, a port is in use, the disk is full, or a node
+            died or was not ready in time; the message then has the last lines of the node's log.
+            No process is left running.
     """
     if brokers < 1:
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
@@ -70,8 +71,8 @@ class LocalSite:
     """This machine, with a guard process for each JVM and an address group for the cluster.
 
     Attributes:
-        inside: the same, unless there is a relay: then brokers listen for their peers on another
-            port, if the release can.
+        inside: the public addresses, except with a relay: then brokers listen for other brokers on
+            a second port, if the release supports that.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class LocalSite:
 
 
 def _sharing(release: Release) -> jvm_class_archive.Flags:
-    """Return the flags of class data sharing; create the archive at a release's first use."""
+    """Return the flags for class data sharing; create the archive at a release's first use."""
     jars = lock_file(release).read_bytes()
     program = jvm_class_archive.Program(name=f"kafka-{release.name}", java=jvm.java(), jars=jars)
     return jvm_class_archive.flags(program, partial(_rehearse, release))

@@ -16,19 +16,20 @@ _TAKES_EFFECT_S = 10.0
 
 
 class ChildProcess:
-    """One child process that ends when this one does, even by ``kill -9``.
+    """One child process that ends when the harness ends, even by ``kill -9``.
 
     Its parent is a guard (``clusters.local.process_guard``). Methods may be called from any thread.
 
     Args:
         command: absolute path of the program and its arguments.
         log: file to which both outputs are appended.
-        grouped: whether it leads a process group, which gets its signals and ends with it.
+        grouped: whether the child leads a process group. The group gets the child's signals and
+            ends with the child.
 
     Attributes:
-        pid: of the child; 0 before it was started.
-        guard_pid: of the guard.
-        state: as the guard last reported.
+        pid: process id of the child; 0 before the child is started.
+        guard_pid: process id of the guard.
+        state: the child's state in the guard's last report.
     """
 
     state: BrokerState = "running"
@@ -55,7 +56,7 @@ class ChildProcess:
                 stderr=output,
                 cwd=directory,
                 env=dict(environment),
-                start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
+                start_new_session=True,  # so that a terminal's Ctrl-C does not reach the guard
             )
         self.guard_pid = self._guard.pid
         threading.Thread(target=self._listen, name=f"guard-{name}", daemon=True).start()
@@ -65,15 +66,15 @@ class ChildProcess:
         return () if self.state == "down" else (self.pid, self.guard_pid)
 
     def pause(self) -> None:
-        """Send SIGSTOP, and return once every thread has stopped."""
+        """Send SIGSTOP, and return once every thread of the child has stopped."""
         self._do("STOP", lambda: self.state != "running", "be stopped by SIGSTOP")
 
     def resume(self) -> None:
-        """Send SIGCONT, and return once it runs."""
+        """Send SIGCONT, and return once the child runs."""
         self._do("CONT", lambda: self.state != "paused", "be continued by SIGCONT")
 
     def kill(self) -> None:
-        """Send SIGKILL, and return once it has ended. Harmless when it already has."""
+        """Send SIGKILL, and return once the child has ended. Harmless if it ended before."""
         self._do("KILL", lambda: self.state == "down", "die of SIGKILL")
 
     def terminate(self, *, limit_s: float) -> bool:
@@ -88,9 +89,9 @@ class ChildProcess:
             return self._changed.wait_for(lambda: self.state == "down", timeout_s)
 
     def release(self) -> None:
-        """Close the guard's input: it kills what still runs. Never raises and does not wait."""
+        """Close the guard's input, so that the guard kills the child. Does not wait or raise."""
         assert self._guard.stdin is not None
-        with contextlib.suppress(OSError):  # a verb was not sent, and the guard is gone
+        with contextlib.suppress(OSError):  # an unsent verb is left, and the guard has ended
             self._guard.stdin.close()
 
     def _do(
@@ -109,7 +110,7 @@ class ChildProcess:
     def _say(self, verb: str) -> None:
         pipe = self._guard.stdin
         assert pipe is not None
-        with contextlib.suppress(OSError, ValueError):  # gone or released; it will be ``down``
+        with contextlib.suppress(OSError, ValueError):  # the guard has ended, or will
             pipe.write(f"{verb}\n".encode())
             pipe.flush()
 

@@ -1,16 +1,18 @@
 """A process between the harness and one child, so that the child never outlives the harness.
 
 Run as ``python -I -S process_guard.py child|group LOG COMMAND...``; imports only the standard
-library. It starts COMMAND as its child with both outputs appended to LOG, executes the verbs that
-it reads on its standard input (``KILL TERM STOP CONT``, one a line), and reports on its standard
-output what has really happened (``started PID``, ``stopped``, ``continued``, ``exited STATUS``).
-The end of its input means that the harness has ended, even by SIGKILL: the child is killed at once.
-The child's own standard input has nothing in it, and ends with this guard. As a ``group`` the child
-leads a process group, which gets every signal. What else it has started, whatever session that is
-in, is stopped and continued with it, and what is left when the child has ended is killed: on Linux
-this guard is the parent of all that lose theirs.
+library. The guard starts COMMAND as its child and appends both outputs to LOG. It executes the
+verbs that it reads on its standard input (``KILL TERM STOP CONT``, one a line), and reports on its
+standard output what has really happened (``started PID``, ``stopped``, ``continued``,
+``exited STATUS``). When the guard's input ends, the harness has ended, even by SIGKILL, and the
+guard kills the child at once. The child's own standard input is empty, and ends with the guard.
 
-Only the parent can reap a child, so no signal that ends one can hit a reused process id.
+With ``group`` the child leads a process group, and every signal goes to the group. Processes that
+the child has started outside of the group, in whatever session, are stopped and continued with the
+child. The guard kills the processes that are left when the child has ended: on Linux the guard
+becomes the parent of every descendant that loses its parent.
+
+Only the parent can reap a child, so a signal that kills the child cannot hit a reused process id.
 """
 
 import contextlib
@@ -32,17 +34,17 @@ EXIT_NOT_STARTED = 127
 
 
 def report(text: str) -> None:
-    """Write a line to the harness, if it still reads."""
-    # If it does not, the end of our input follows, and with it the end of the child.
+    """Write a line to the harness, if the harness still reads."""
+    # If it does not read, our input ends next, and then the guard kills the child.
     with contextlib.suppress(BrokenPipeError):
         os.write(1, f"{text}\n".encode())
 
 
 def start(log: str, command: list[str], *, grouped: bool) -> int:
-    """Fork and execute; on Linux the kernel kills the child even if this guard is killed."""
+    """Fork and execute the command; on Linux the kernel kills the child if the guard is killed."""
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     executed, executing = os.pipe()  # closed by execv itself
-    silence, _ = os.pipe()  # open for writing here alone, as long as this guard lives
+    silence, _ = os.pipe()  # the write end stays open only in this guard
     guard = os.getpid()
     pid = os.fork()
     if not pid:
@@ -82,7 +84,7 @@ def reap(pid: int) -> bool:
         if not changed:
             return False
         if changed != pid:
-            continue  # it had lost its parent
+            continue  # a descendant that had lost its parent
         if os.WIFSTOPPED(status):
             report("stopped")
         elif os.WIFCONTINUED(status):
@@ -112,9 +114,9 @@ def watch(pid: int, wakeup: int, *, grouped: bool) -> None:
 
 
 def signal_family(pid: int, number: int) -> None:
-    """Send a signal to a group; pause and wake what its processes have started outside of it.
+    """Send a signal to a group; a stop or continue also reaches descendants outside of the group.
 
-    What a killed process has started is this guard's then, and is killed at the end.
+    Children of a killed process become this guard's children, and are killed at the end.
     """
     os.killpg(pid, number)
     if number in {signal.SIGSTOP, signal.SIGCONT}:
@@ -122,7 +124,7 @@ def signal_family(pid: int, number: int) -> None:
 
 
 def signal_outsiders(parent: int, group: int, number: int) -> None:
-    """Send a signal to descendants outside of a group, parents first: stopped, they reap none."""
+    """Send a signal to descendants outside of a group, parents first: a stopped one cannot reap."""
     for child in children(parent):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.getpgid(child) != group:
@@ -131,23 +133,23 @@ def signal_outsiders(parent: int, group: int, number: int) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of a process; none where the system has no /proc."""
+    """Return the children of a process; an empty list where the system has no /proc."""
     ids = []
     for entry in os.scandir("/proc") if sys.platform == "linux" else ():
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             if entry.name.isdecimal() and parent_of(entry.path) == pid:
                 ids.append(int(entry.name))
     return ids
 
 
 def parent_of(process: str) -> int:
-    """Return the parent of a process, from the fields after its name (proc_pid_stat(5))."""
+    """Return the id of a process's parent, from the fields after its name (proc_pid_stat(5))."""
     with open(f"{process}/stat", "rb") as stat:  # noqa: PTH123 - pathlib takes long to import
         return int(stat.read().rpartition(b")")[2].split()[1])
 
 
 def kill_rest() -> None:
-    """Kill, and reap, what the child has left behind."""
+    """Kill and reap the processes that the child has left behind."""
     while True:
         for other in children(os.getpid()):
             os.kill(other, signal.SIGKILL)

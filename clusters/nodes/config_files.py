@@ -38,13 +38,14 @@ def broker(
     coordination: Mapping[int, Address],
     overrides: Mapping[str, str],
 ) -> Settings:
-    """Return a broker's settings; the release's own and ``overrides`` win.
+    """Return a broker's settings; the release's settings and ``overrides`` have priority.
 
     Args:
         public: address for clients.
-        inside: address where it listens for its peers; differs in a container or with a relay.
-        advertised: address that its peers connect to: ``inside``, or the relay before it.
-        coordination: controller id to the address of each ZooKeeper or controller.
+        inside: address where the broker listens for its peers; it differs from ``public`` in a
+            container or with a relay.
+        advertised: address to which the peers connect: ``inside``, or the relay before it.
+        coordination: controller id to the address of that ZooKeeper or controller.
     """
     settings = {
         "log.dirs": ",".join(str(path.absolute()) for path in log_directories),
@@ -74,13 +75,13 @@ def controller(
     log_directory: Path,
     overrides: Mapping[str, str],
 ) -> Settings:
-    """Return a KRaft controller's settings. It decides elections, so overrides apply to it too.
+    """Return a KRaft controller's settings. A controller decides elections: overrides apply, too.
 
-    From 3.9 on a controller advertises its address (KIP-853); before, the setting is refused.
+    Since 3.9 a controller advertises its address (KIP-853); older releases refuse that setting.
 
     Args:
-        address: address where it listens.
-        voters: controller id to the address at which other nodes reach each of the quorum.
+        address: address where the controller listens.
+        voters: controller id to the address at which other nodes reach that voter.
     """
     advertised = voters[controller_id]
     settings = {
@@ -101,38 +102,38 @@ def controller(
 def zookeeper(
     address: Address, *, directory: Path, servers: Mapping[int, str] = MappingProxyType({})
 ) -> Settings:
-    """Return the settings of a ZooKeeper.
+    """Return the settings for a ZooKeeper.
 
     Args:
-        servers: of an ensemble, id to what ``server_entry`` returns.
+        servers: id to the result of ``server_entry``, for each ZooKeeper of an ensemble.
     """
     ensemble = _ENSEMBLE | {f"server.{id_}": entry for id_, entry in servers.items()}
     return {
         "dataDir": str(directory.absolute()),
         "clientPort": str(address.port),
         "clientPortAddress": address.host,
-        "tickTime": "200",  # sessions end on a tick; two that do not overlap must not share one
+        "tickTime": "200",  # sessions end on a tick; separate ones need separate ticks
         "minSessionTimeout": "1000",
         "maxSessionTimeout": "60000",
         "maxClientCnxns": "0",
-        "forceSync": "no",  # no fault here takes the page cache away, and fsync is slow in CI
+        "forceSync": "no",  # no fault here loses the page cache, and fsync is slow in CI
         "admin.enableServer": "false",
         **(ensemble if servers else {}),
     }
 
 
 def server_entry(host: str, ports: EnsemblePorts) -> str:
-    """Return the value of ``server.N`` for a ZooKeeper of an ensemble."""
+    """Return the value of the setting ``server.N`` for a ZooKeeper in an ensemble."""
     return f"{host}:{ports.quorum}:{ports.election}"
 
 
 def _node_settings(overrides: Mapping[str, str]) -> Settings:
-    """Remove ``metadata.version``, a feature that a KRaft cluster is formatted with."""
+    """Remove ``metadata.version``: it is not a node's setting, but a feature for formatting."""
     return {name: value for name, value in overrides.items() if name != METADATA}
 
 
 def _listeners(public: Address, inside: Address, advertised: Address) -> Settings:
-    """Return one listener for all, or one for clients and one for peers (KIP-103, 0.10.2)."""
+    """Return a single listener, or one for clients and one for peers (KIP-103, 0.10.2)."""
     if public == inside:
         return {
             "listeners": f"PLAINTEXT://{public}",
@@ -151,7 +152,7 @@ def _listeners(public: Address, inside: Address, advertised: Address) -> Setting
 def remote_tier(directory: Path, *, brokers: int) -> Settings:
     """Return a broker's settings for a remote tier below a directory (KIP-405).
 
-    The remote tier is LocalTieredStorage of Kafka's own tests; its metadata is in a topic.
+    The remote tier is LocalTieredStorage from Kafka's own tests; its metadata is in a topic.
     """
     topic = "rlmm.config.remote.log.metadata.topic"
     return {
@@ -167,7 +168,7 @@ def remote_tier(directory: Path, *, brokers: int) -> Settings:
 
 
 def dynamic_quorum(settings: Mapping[str, str]) -> Settings:
-    """Return KRaft settings by which the metadata log says who votes, and not they (KIP-853)."""
+    """Return KRaft settings with the voters in the metadata log, not in settings (KIP-853)."""
     servers = ",".join(voter.partition("@")[2] for voter in settings[_VOTERS].split(","))
     return {_BOOTSTRAP: servers} | {
         name: value for name, value in settings.items() if name != _VOTERS
@@ -183,22 +184,22 @@ def _quorum(voters: Mapping[int, Address]) -> Settings:
 
 
 def kafka_uuid() -> str:
-    """Return a random id as Kafka writes it: url-safe base64 without padding."""
+    """Return a random id in Kafka's text form: url-safe base64 without padding."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):  # Kafka's tools would take it for an option
+        if not text.startswith("-"):  # Kafka's tools would read it as an option
             return text
 
 
 def format_node(
     folder: Path, node_id: int, cluster_id: str, *, directory_id: str | None = None
 ) -> None:
-    """Format a KRaft node's folder, which exists and is empty, as ``StorageTool format`` does.
+    """Format a KRaft node's existing, empty folder, as ``StorageTool format`` does.
 
     A controller also needs ``bootstrap.checkpoint`` (``clusters.nodes.kraft_features``).
 
     Args:
-        directory_id: of the folder (KIP-853, KIP-858); None: a new one.
+        directory_id: id for the folder (KIP-853, KIP-858); None means a new id.
     """
     properties = {
         "version": "1",
@@ -210,10 +211,10 @@ def format_node(
 
 
 TIER_TASK_S = 10.0
-"""How often a broker copies segments, and looks what has expired; 30 s by default."""
+"""The interval at which a broker copies segments and removes expired segments; 30 s by default."""
 
 TIERED: Mapping[str, str] = MappingProxyType({"remote.log.storage.system.enable": "true"})
-"""Settings of every node of a cluster with a remote tier."""
+"""Settings for every node in a cluster with a remote tier."""
 
 _LOCAL_TIERED_STORAGE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 
@@ -226,7 +227,7 @@ _SMALL: Settings = {
     "log.index.size.max.bytes": "1048576",  # preallocated per segment, 10 MiB by default
 }
 
-# One replica and one partition for Kafka's internal topics; no topic is created by itself.
+# One replica and one partition for Kafka's internal topics; brokers create no topics by themselves.
 _PLAIN: Settings = {
     "num.partitions": "1",
     "auto.create.topics.enable": "false",
@@ -241,7 +242,7 @@ _PLAIN: Settings = {
     "unclean.leader.election.enable": "false",  # true by default up to 0.10.2
 }
 
-# The same for the topic of share groups (KIP-932), which has 50 partitions by default.
+# The same settings for the share groups' topic (KIP-932), which has 50 partitions by default.
 _SHARE_GROUPS: Settings = {
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "1",
@@ -250,29 +251,29 @@ _SHARE_GROUPS: Settings = {
 
 # Shorter timeouts: recovery is slow when nodes wait for peers that a fault has frozen or killed.
 _FAST_RECOVERY: Settings = {
-    "group.min.session.timeout.ms": "1000",  # 6 s: how long a dead member's partitions are not read
-    # 60 s up to 2.x, 10 s since: how late a coordinator sees that a transaction has timed out.
+    "group.min.session.timeout.ms": "1000",  # default 6 s: a dead member's partitions are not read
+    # Default 60 s up to 2.x, 10 s since: how late a coordinator sees a transaction's timeout.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "controlled.shutdown.enable": "true",
     "controlled.shutdown.max.retries": "2",
     "controlled.shutdown.retry.backoff.ms": "500",  # 5 s by default, even if no controller is left
-    "controller.socket.timeout.ms": "3000",  # 30 s: the controller waits on a paused broker
-    "replica.socket.timeout.ms": "6000",  # 30 s: a fetcher that waits on a paused leader
-    "replica.fetch.backoff.ms": "200",  # 1 s: before a fetcher tries a restarted leader again
+    "controller.socket.timeout.ms": "3000",  # default 30 s: the wait for a paused broker
+    "replica.socket.timeout.ms": "6000",  # default 30 s: a fetcher's wait for a paused leader
+    "replica.fetch.backoff.ms": "200",  # default 1 s: before a fetcher retries a restarted leader
 }
 
 _ZOOKEEPER_CLIENT: Settings = {
-    "zookeeper.session.timeout.ms": "2000",  # 6 s: how long a dead broker leads
+    "zookeeper.session.timeout.ms": "2000",  # default 6 s: how long a dead broker stays leader
     "zookeeper.connection.timeout.ms": "30000",  # brokers start at the same time as ZooKeeper
 }
 
-# Ticks of 0.2 s: a follower or a leader that is silent for as long as a session lasts is left.
+# Ticks of 0.2 s: a follower or leader that is silent for a session timeout is dropped.
 _ENSEMBLE: Settings = {
     "syncLimit": "10",
-    "initLimit": "50",  # to read the leader's data, on a machine that boots brokers meanwhile
+    "initLimit": "50",  # time to read the leader's data, while the machine starts brokers
 }
 
 _KRAFT_SESSION: Settings = {
-    "broker.session.timeout.ms": "2000",  # 9 s: as the ZooKeeper session
+    "broker.session.timeout.ms": "2000",  # default 9 s: as long as the ZooKeeper session
     "broker.heartbeat.interval.ms": "400",
 }

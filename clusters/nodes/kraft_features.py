@@ -1,10 +1,11 @@
-"""Features of a KRaft cluster: metadata.version, and those that came after it (KIP-584).
+"""Features of a KRaft cluster: metadata.version, and later features (KIP-584).
 
-Kafka's own tool decides which features a new cluster of a release begins with. Up to 4.3 it writes
-them to ``bootstrap.checkpoint``, since 4.4 to the first snapshot of the metadata log (KAFKA-19648);
-both are batches of the same records, and a controller of any release reads ``bootstrap.checkpoint``
-when its log is empty. The tool runs once for each release; its file stays in the cache. An upgraded
-cluster gets the same features, as ``kafka-features upgrade --release-version`` does.
+Kafka's own tool decides with which features a new cluster of a release begins. Up to 4.3 the tool
+writes the features to ``bootstrap.checkpoint``, since 4.4 to the first snapshot of the metadata log
+(KAFKA-19648). Both files are batches of the same records, and a controller of any release reads
+``bootstrap.checkpoint`` when its log is empty. The tool runs once for each release; its file stays
+in the cache. An upgraded cluster gets the same features as with ``kafka-features upgrade
+--release-version``.
 """
 
 import contextlib
@@ -48,10 +49,11 @@ _T = TypeVar("_T")
 
 
 def checkpoint(release: Release) -> bytes:
-    """Return the ``bootstrap.checkpoint`` of a release, the same for every new cluster.
+    """Return a release's ``bootstrap.checkpoint``; it is the same for every new cluster.
 
     Raises:
-        HarnessError: there are no jars, or the tool fails; with the end of its output.
+        HarnessError: the jars are missing, or the tool fails; the message has the end of its
+            output.
     """
     jars = sha256(lock_file(release).read_bytes()).hexdigest()[:12]
     cached = cache_directory() / "archives" / f"features-{release.name}-{jars}.checkpoint"
@@ -67,7 +69,7 @@ def checkpoint(release: Release) -> bytes:
 
 
 def _is_whole(content: bytes) -> bool:
-    """Return whether these are batches to the last byte, each with its checksum."""
+    """Return whether the content is whole record batches, all with correct checksums."""
     batches, count = MemoryRecords(content), 0
     while (batch := batches.next_batch()) is not None:
         if not batch.validate_crc():
@@ -77,22 +79,23 @@ def _is_whole(content: bytes) -> bool:
 
 
 def initial_quorum(release: Release, voters: Mapping[int, str]) -> dict[str, bytes]:
-    """Return the checkpoints with which each voter of a new quorum begins, by their paths.
+    """Return the checkpoints with which every voter in a new quorum begins, by their paths.
 
-    They have the voters, which can be added and removed later (KIP-853), and the features.
+    The checkpoints contain the features and the voters; voters can be added and removed later
+    (KIP-853).
 
     Args:
-        voters: controller id to ``host:port:directory id``; the first controller is one of them.
+        voters: controller id to ``host:port:directory id``, including the first controller.
 
     Raises:
-        HarnessError: there are no jars, or the tool fails, as it does before 3.9.
+        HarnessError: the jars are missing, or the tool fails, as it does before 3.9.
     """
     listed = ",".join(f"{id_}@{place}" for id_, place in voters.items())
     return _ask_tool(release, _written_checkpoints, "--initial-controllers", listed)
 
 
 def features(release: Release) -> dict[str, int]:
-    """Return the features that a new cluster of a release begins with, and their levels."""
+    """Return the features of a release's new cluster, with their levels."""
     batches = MemoryRecords(checkpoint(release))
     levels: dict[str, int] = {}
     while (batch := batches.next_batch()) is not None:
@@ -109,7 +112,7 @@ def _feature(record: bytes) -> tuple[str, int]:
 
 
 def source(level: Level) -> Release:
-    """Return the release whose features a level has: its own, or that of an older protocol."""
+    """Return the release whose features a level has: its own release, or an older protocol's."""
     release = level.release
     return release if release.protocol == level.protocol else metadata_release(level.protocol)
 
@@ -118,17 +121,17 @@ def finalize(brokers: Mapping[int, Address], release: Release) -> None:
     """Finalize every feature that a new cluster of the release has.
 
     Args:
-        brokers: all running brokers; at the end each has the finalized features.
+        brokers: all running brokers; when the function returns, every broker has the features.
     """
     finalize_features(brokers, features(release))
 
 
 def finalize_features(brokers: Mapping[int, Address], target: Mapping[str, int]) -> None:
-    """Finalize features at these levels or higher, and wait until each broker has them.
+    """Finalize features at these levels or higher, and wait until every broker has them.
 
     Raises:
         HarnessError: the controller refuses.
-        WaitTimeoutError: a broker does not learn of it.
+        WaitTimeoutError: a broker does not get the features in time.
     """
     with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
         before = _finalized(client, *brokers)
@@ -177,10 +180,10 @@ def _send(client: ProtocolClient, brokers: tuple[int, ...], raised: Mapping[str,
 
 
 def _ask_tool(release: Release, read: Callable[[Path], _T], *initial: str) -> _T:
-    """Let the tool format a log directory, and return what is read there.
+    """Let the tool format a log directory, and return the result of ``read`` on it.
 
     Args:
-        initial: the option that names the voters of a quorum; none: the settings name them.
+        initial: the option that names a quorum's voters; empty if the settings name them.
     """
     with temporary("features") as folder:
         unused_address = Address(host="127.0.0.1", port=1)
@@ -225,17 +228,17 @@ def _written_checkpoint(log_directory: Path) -> bytes:
     """Return the only checkpoint below a formatted log directory.
 
     Raises:
-        FileNotFoundError: there is none, or more than one.
+        FileNotFoundError: there is no checkpoint, or more than one.
     """
     files = _written_checkpoints(log_directory)
     if len(files) != 1:
         names = ", ".join(Path(path).name for path in files) or "none"
-        raise FileNotFoundError(f"one checkpoint was expected, there is {names}")
+        raise FileNotFoundError(f"exactly one checkpoint was expected, but found: {names}")
     return next(iter(files.values()))
 
 
 def _written_checkpoints(log_directory: Path) -> dict[str, bytes]:
-    """Return every checkpoint below a formatted log directory, by its path there."""
+    """Return every checkpoint below a formatted log directory, by its relative path."""
     return {
         str(file.relative_to(log_directory)): file.read_bytes()
         for file in sorted(log_directory.rglob("*.checkpoint"))

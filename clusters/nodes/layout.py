@@ -1,4 +1,4 @@
-"""The files of a cluster, and the plan of each of its nodes: command, settings, log."""
+"""The files of a cluster, and the plan for each node: command, settings, log."""
 
 import contextlib
 import errno
@@ -35,10 +35,11 @@ _SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class Layout:
-    """The nodes of one cluster, created but not started.
+    """The nodes of one cluster, which this class creates but does not start.
 
     Args:
-        directory: absolute path of the run; gets ``replicas/``, ``logs/`` and ``coordination/``.
+        directory: absolute path of the run; ``replicas/``, ``logs/`` and ``coordination/`` are
+            created in it.
         overrides: broker settings that override the driver's own.
     """
 
@@ -76,13 +77,13 @@ class Layout:
             folder.mkdir(parents=True, exist_ok=True)
 
     def log_directories(self, broker_id: int) -> tuple[Path, ...]:
-        """Return a broker's log directories: one below ``replicas``, the others beside it."""
+        """Return a broker's log directories: one below ``replicas``, the rest beside it."""
         more = self.directory / MORE_LOG_DIRS / str(broker_id)
         numbers = range(2, self._options.log_dirs + 1)
         return self.replicas / str(broker_id), *(more / str(number) for number in numbers)
 
     def broker(self, broker_id: int) -> Node:
-        """Create a broker's node, and format its log directory on KRaft."""
+        """Create a broker's node; on KRaft also format its log directories."""
         for folder in self.log_directories(broker_id):
             folder.mkdir(parents=True)
             if self._release.coordination == "kraft":
@@ -120,16 +121,16 @@ class Layout:
         )
 
     def _rack(self, broker_id: int) -> dict[str, str]:
-        """Return the settings by which readers fetch from a follower in their rack (KIP-392)."""
+        """Return settings that let consumers fetch from a follower in their rack (KIP-392)."""
         racks = self._options.racks
         if not racks:
             return {}
         return {"broker.rack": rack_of(broker_id, racks), "replica.selector.class": _SELECTOR}
 
     def _remote_tier(self, *, controller: bool = False) -> dict[str, str]:
-        """Return the settings by which brokers copy segments to a folder that they share.
+        """Return settings that let brokers copy segments to a folder that all brokers share.
 
-        A KRaft controller, which checks the settings of topics, has to know that they do.
+        A KRaft controller checks topics' settings, so it must know that brokers have a remote tier.
         """
         if not self._options.tiered:
             return {}
@@ -142,7 +143,7 @@ class Layout:
         """Create the node of a ZooKeeper or KRaft controller, and format its data directory.
 
         Args:
-            level: whose features a new KRaft cluster has.
+            level: the level whose features a new KRaft cluster has.
         """
         self.format_controller(controller_id, level)
         folder = self.coordination / self._controller_name(controller_id)
@@ -152,7 +153,7 @@ class Layout:
         return Node(self.controller_plan(controller_id, self._release), self._site)
 
     def _initial_quorum(self, level: Level) -> Mapping[str, bytes]:
-        """Return the files that name the first voters; none where the settings name them."""
+        """Return the files that name the first voters; no files where the settings name them."""
         if self._directory_ids and not self._first_voters:
             voters = {
                 id_: f"{self._voters[id_]}:{directory}"
@@ -162,21 +163,21 @@ class Layout:
         return self._first_voters
 
     def voter(self, controller_id: int) -> tuple[UUID, Address]:
-        """Return the id of a controller's data directory, and where other nodes reach it.
+        """Return a controller's directory id, and the address at which other nodes reach it.
 
         Raises:
-            HarnessError: it votes by its id alone.
+            HarnessError: the quorum's voters are fixed in its settings.
         """
         if controller_id not in self._directory_ids:
-            raise HarnessError("the voters of this quorum are in its settings, and never change")
+            raise HarnessError("the voters of this quorum are fixed in its settings")
         text = self._directory_ids[controller_id]
         return UUID(bytes=urlsafe_b64decode(f"{text}==")), self._voters[controller_id]
 
     def format_controller(self, controller_id: int, level: Level, *, renewed: bool = False) -> None:
-        """Give a ZooKeeper or KRaft controller a new data directory; an old one is removed.
+        """Give a ZooKeeper or KRaft controller a new data directory; remove the old directory.
 
         Args:
-            renewed: whether the directory gets another id, and so is another voter (KIP-853).
+            renewed: whether the directory gets a new id, so that it is a new voter (KIP-853).
         """
         folder = self.coordination / self._controller_name(controller_id)
         if folder.exists():
@@ -215,12 +216,12 @@ class Layout:
         return self._plan(name, file, addresses, release=release)
 
     def _controller_name(self, controller_id: int) -> str:
-        """Return the name of a ZooKeeper or controller; the only one has no number."""
+        """Return the name of a ZooKeeper or controller, without a number if it is the only one."""
         name = _ZOOKEEPER if self._release.coordination == "zookeeper" else _CONTROLLER
         return f"{name}-{controller_id}" if len(self._site.inside.coordination) > 1 else name
 
     def _server(self, controller_id: int, other: int) -> str:
-        """Return where a ZooKeeper finds another, or where it listens itself."""
+        """Return the host and ports where a ZooKeeper reaches another, or listens itself."""
         inside, ways = self._site.inside, self._wiring.ensemble if self._wiring else {}
         host = ways.get((controller_id, other), inside.coordination[other].host)
         return config_files.server_entry(host, inside.ensemble[other])
@@ -267,7 +268,7 @@ class Layout:
 
 @contextlib.contextmanager
 def disk_errors(directory: Path) -> Iterator[None]:
-    """Turn an OSError into a HarnessError that names the directory; its hint, a full disk."""
+    """Turn an OSError into a HarnessError that names the directory; the hint names a full disk."""
     try:
         yield
     except OSError as error:

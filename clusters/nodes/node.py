@@ -1,4 +1,4 @@
-"""One node of a cluster: a JVM that can be started again on the data it left."""
+"""One node of a cluster: a JVM that can be started again with its old data."""
 
 import re
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Node:
     """A JVM with a name, an address and a log.
 
     Attributes:
-        released: whether ``release`` was called; a fault that an error left open may heal later.
+        released: whether ``release`` was called; faults may still be healed after that.
     """
 
     def __init__(self, plan: NodePlan, site: Site) -> None:
@@ -43,31 +43,31 @@ class Node:
 
     @property
     def state(self) -> BrokerState:
-        """``down`` before the first start."""
+        """State of the JVM; ``down`` before the first start."""
         return self._process.state if self._process else "down"
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Its processes on this machine, while they run."""
+        """Ids of the node's processes on this machine, while they run."""
         return self._process.pids if self._process else ()
 
     def replace_plan(self, plan: NodePlan) -> None:
-        """Use another plan, with the same addresses, from the next start on."""
+        """Use another plan, which has the same addresses, from the next start on."""
         self._plan = plan
 
     def launch(self) -> None:
-        """Start the JVM and do not wait for its port."""
+        """Start the JVM, and do not wait for its port."""
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         self._process = self._site.begin(self._plan)
 
     def require_listening(self) -> None:
-        """Raise NotYetError if its port does not answer, HarnessError if it has died by itself."""
+        """Raise NotYetError if the node's port does not answer, HarnessError if the node died."""
         self.require_alive()
         if not self._site.answers(self.address):
-            raise NotYetError("nothing at its port")
+            raise NotYetError("no process answers at its port")
 
     def require_alive(self) -> None:
-        """Raise HarnessError with the last lines of its log if it has died by itself."""
+        """Raise HarnessError with the last lines of the node's log if the node has died."""
         if self._process is None or self._process.state != "down":
             return
         status = self._process.status
@@ -79,7 +79,7 @@ class Node:
     def wait_for(
         self, look: Callable[[], _T], what: str, until: Callable[[_T], bool] | None = None
     ) -> None:
-        """Wait while it starts; raise with the last lines of its log if it dies."""
+        """Wait while the node starts; if it dies, raise with the last lines of its log."""
 
         def look_alive() -> _T:
             self.require_alive()
@@ -95,7 +95,7 @@ class Node:
             )
         except WaitTimeoutError as error:
             raise WaitTimeoutError(
-                f"{error.message}; it last said: {self._failure_lines()}",
+                f"{error.message}; its last log lines: {self._failure_lines()}",
                 hint=f"Its whole log is {self.log}.",
             ) from error
 
@@ -124,7 +124,7 @@ class Node:
         self._process.pause()
 
     def resume(self) -> None:
-        """Send SIGCONT; do nothing if it is down, so that healing may follow a kill."""
+        """Send SIGCONT; do nothing if the node is down, so that healing may follow a kill."""
         if self._process is not None:
             self._process.resume()
 
@@ -138,10 +138,10 @@ class Node:
 
 
 def failure_lines(log: Path, *, since: int = 0) -> str:
-    """Return the last few error lines of a log, or its last line if there are none.
+    """Return the last few error lines of a log, or its last line if it has no error lines.
 
     Args:
-        since: byte at which the log of this start of the process begins.
+        since: byte position at which the lines of the process's last start begin.
     """
     try:
         with log.open("rb") as file:
@@ -149,7 +149,7 @@ def failure_lines(log: Path, *, since: int = 0) -> str:
             file.seek(max(since, end - _TAIL_BYTES))
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError as error:
-        return f"(its log {log} cannot be read: {error.strerror})"
+        return f"(the log {log} cannot be read: {error.strerror})"
     messages = [line.strip() for line in lines if line.strip() and not _EMPTY.match(line)]
     errors = [line for line in messages if _WORTH_SAYING.search(line)]
     return "\n".join((errors or messages[-1:])[-_LINES:]) or "(it said nothing)"

@@ -1,7 +1,7 @@
-"""The site of a cluster's nodes: processes of this machine, or containers of one network.
+"""The site of a cluster's nodes: processes on this machine, or containers in one network.
 
-A driver is a ``Site`` and a function that opens a cluster there; everything else about a cluster is
-in ``clusters.brokers.real_cluster``, shared by all drivers.
+A driver consists of a ``Site`` and a function that opens a cluster there. All other code for a
+cluster is in ``clusters.brokers.real_cluster``, which all drivers share.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,49 +16,49 @@ from highwater.harness.releases.release import Release
 
 
 class NodeProcess(Protocol):
-    """One start of a node's JVM. Methods return once they have taken effect, from any thread."""
+    """One start of a node's JVM. Any thread may call methods; they return after their effect."""
 
     @property
     def state(self) -> BrokerState:
-        """State after the last method called, or ``down`` if it died by itself."""
+        """State after the last method called, or ``down`` if the process ended by itself."""
 
     @property
     def status(self) -> int | None:
-        """Exit status once it is down; None if it is not known."""
+        """Exit status once the process is down; None if the status is not known."""
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Its processes on this machine while it runs; empty for a container."""
+        """Ids of the node's processes on this machine while it runs; empty for a container."""
 
     def pause(self) -> None:
-        """Freeze all of its threads."""
+        """Freeze all threads of the process."""
 
     def resume(self) -> None:
-        """Unfreeze it."""
+        """Let the frozen process run again."""
 
     def kill(self) -> None:
-        """Send SIGKILL, paused or not. Harmless when it has ended already."""
+        """Send SIGKILL, whether the process is paused or not. Harmless if it has ended."""
 
     def terminate(self, *, limit_s: float) -> bool:
-        """Send SIGTERM; return whether it has ended within the limit."""
+        """Send SIGTERM; return whether the process has ended within the limit."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for its end; return whether it came within the timeout."""
+        """Wait for the process to end; return whether it has ended within the timeout."""
 
     def release(self) -> None:
-        """Kill it if it still runs, and remove what the site keeps of it. Never raises."""
+        """Kill the process if it still runs, and free the site's resources. Never raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
-    """All that a site needs to start a node.
+    """All data that a site needs to start a node.
 
     Attributes:
         name: name such as ``broker-2``.
         public: address for the harness and clients.
-        inside: address for its peers.
-        log: file to which both outputs are appended, across restarts.
-        folders: folders that it may read and write, at the same paths on every site.
+        inside: address for the node's peers.
+        log: file to which both outputs are appended, also after restarts.
+        folders: folders that the node may read and write, at the same paths on every site.
     """
 
     name: str
@@ -71,7 +71,7 @@ class NodePlan:
 
     @property
     def title(self) -> str:
-        """Its name in a sentence, such as ``broker 2``."""
+        """The node's name in a sentence, such as ``broker 2``."""
         return self.name.replace("-", " ")
 
 
@@ -82,7 +82,7 @@ class Site(Protocol):
         """Return Java and a release's jars, by the paths that nodes see.
 
         Raises:
-            HarnessError: they are missing and cannot be downloaded or built.
+            HarnessError: Java or jars are missing and cannot be downloaded or built.
         """
 
     @property
@@ -91,32 +91,32 @@ class Site(Protocol):
 
     @property
     def inside(self) -> Addresses:
-        """Addresses of the nodes for each other."""
+        """Addresses at which nodes reach each other."""
 
     @property
     def ensemble_hosts(self) -> Mapping[tuple[int, int], str]:
-        """Pairs of ZooKeepers to a host at which the relay can listen for the first alone.
+        """Pair of ZooKeepers to a host at which the relay listens only for the first of them.
 
-        Empty where hosts are not ours to choose. The relay stands there before the second, on the
-        ports that it has itself.
+        At that host the relay has the same ports as the second ZooKeeper, and forwards to it. The
+        mapping is empty where we cannot choose hosts.
         """
 
     def wire_host(self, broker: int) -> str:
         """Return a host of this machine where the relay can listen for nodes.
 
         Raises:
-            HarnessError: there is no such host.
+            HarnessError: the machine has no such host.
         """
 
     def begin(self, plan: NodePlan) -> NodeProcess:
-        """Start a node's JVM, for the first time or again on the data it left.
+        """Start a node's JVM, for the first time or again with its old data.
 
         Raises:
-            HarnessError: its port is taken, or it cannot be started at all.
+            HarnessError: the node's port is taken, or the JVM cannot be started at all.
         """
 
     def answers(self, address: Address) -> bool:
-        """Return whether a node, and not only a proxy before it, listens on a public address."""
+        """Return whether a node itself, not just a proxy before it, answers at a public address."""
 
     def close(self) -> None:
         """Release all resources. Never raises; may be called twice."""

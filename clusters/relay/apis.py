@@ -1,6 +1,7 @@
-"""Kafka's requests by name: key, releases that have it, and the properties that a rule can name.
+"""Kafka's requests by name: API key, releases with the request, properties that a rule can name.
 
-Releases and versions: Kafka's ``clients/src/main/resources/common/message/*.json`` at the tags.
+Sources for releases and versions: Kafka's ``clients/src/main/resources/common/message/*.json`` at
+the release tags.
 """
 
 from collections.abc import Mapping
@@ -26,12 +27,12 @@ class KafkaApi(NamedTuple):
     """One kind of request.
 
     Attributes:
-        key: its number on the wire.
-        since: the first release that has it.
-        until: the first release that no longer has it; None: all later ones do.
-        keeper: ``zookeeper`` or ``kraft`` if clusters of the other kind never send it.
-        properties: name to the first release whose requests have it; ``epoch`` is the producer's
-            where the request has one, and otherwise the leader's.
+        key: API key, the number in the protocol.
+        since: the first release that has the request.
+        until: the first release that no longer has it; None if all later releases have it.
+        keeper: ``zookeeper`` or ``kraft``, if clusters of the other kind never send the request.
+        properties: property name to the first release whose requests have it; ``epoch`` is the
+            producer's epoch where the request has one, and otherwise the leader's.
     """
 
     key: int

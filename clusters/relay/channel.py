@@ -1,6 +1,6 @@
 """One direction of one connection: inspects each frame, and forwards, delays or holds it.
 
-Nothing here blocks; the event loop calls when a socket is ready or a frame is due.
+No function here blocks; the event loop calls when a socket is ready or a frame is due.
 """
 
 import random
@@ -17,19 +17,19 @@ _CHUNK: Final = 1 << 16
 _SCRATCH: Final = memoryview(bytearray(_CHUNK))
 _FRAME_MAX: Final = 1 << 28
 _QUEUE_MAX: Final = 1 << 23
-"""With this many bytes to deliver a direction reads no more, like a full socket."""
+"""With this many bytes to deliver, a direction stops reading, like a full socket."""
 
 _SIZE: Final = struct.Struct(">i")
-_DICE: Final = random.Random()  # noqa: S311 - jitter is no secret
+_DICE: Final = random.Random()  # noqa: S311 - jitter is not a secret
 
 
 class InspectedFrame(NamedTuple):
     """A frame that its inspector has read.
 
     Attributes:
-        note: what the inspector has made of it.
-        hand: it as a message in hand, if it is one.
-        waited: whether it has waited behind a message in hand.
+        note: the inspector's result for the frame.
+        hand: the frame as a message in hand, if a rule acts on it.
+        waited: whether the frame has waited behind a message in hand.
     """
 
     frame: bytearray
@@ -39,13 +39,13 @@ class InspectedFrame(NamedTuple):
 
 
 class FrameInspector(Protocol):
-    """Decodes frames, and decides which rules concern them."""
+    """Decodes frames, and decides which rules apply to them."""
 
     def read(self, frame: bytearray) -> object:
-        """Decode a whole frame to a note; None if no rule or report needs it."""
+        """Decode a whole frame to a note; return None if no rule or report needs the frame."""
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return the message in hand if a rule for single messages acts on the frame."""
+        """Return a message in hand if a rule for single messages acts on the frame."""
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
         """Return whether one of these rules holds the frame back."""
@@ -57,25 +57,26 @@ class FrameInspector(Protocol):
         """Report a frame that is forwarded now."""
 
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
-        """Report an event of a message in hand."""
+        """Report an event that happened to a message in hand."""
 
 
 class Channel:
     """Forwards bytes from one socket to another, frame by frame.
 
-    A frame that no rule can concern is forwarded as it arrives, piece by piece and without a copy;
-    one that may be held, delayed or throttled is read completely first.
+    A frame to which no rule can apply is forwarded as it arrives, piece by piece and without a
+    copy. A frame that may be held, delayed or throttled is first read completely.
 
     Args:
-        inspector: inspects its frames.
+        inspector: inspects the channel's frames.
         schedule: called with the time, in seconds of ``clock``, at which a delayed frame is due.
-        clock: seconds, monotonic.
-        framed: whether frames begin with their size; otherwise whatever arrives at once is one.
+        clock: returns the monotonic time in seconds.
+        framed: whether frames begin with their size; otherwise bytes that arrive together are one
+            frame.
 
     Attributes:
-        blocked: whether a rule lets nothing pass.
-        discards: whether it has no receiver for what it forwards.
-        ended: whether a frame was dropped, and the connection is to end when all before it is sent.
+        blocked: whether a rule lets no frame pass.
+        discards: whether forwarded frames are discarded, because they have no receiver.
+        ended: whether a frame was dropped; the connection ends once all earlier frames are sent.
     """
 
     def __init__(
@@ -104,11 +105,11 @@ class Channel:
         self._busy_until = 0.0
 
     def apply_rules(self, rules: Iterable[RelayRule], *, catches: bool = False) -> None:
-        """Set the rules of its link; forward frames that they no longer hold.
+        """Set the rules for the channel's link; forward frames that these rules do not hold.
 
         Args:
-            catches: whether a rule for single messages may act on its frames, so that each is read
-                completely.
+            catches: whether a rule for single messages may act on the frames, so that every frame
+                must be read completely.
         """
         rules = tuple(rules)
         self._catches = catches
@@ -121,27 +122,27 @@ class Channel:
 
     @property
     def in_hand(self) -> list[InspectedFrame]:
-        """Messages in hand that have not gone on."""
+        """The messages in hand that have not gone on yet."""
         return [inspected for inspected in self._held_frames if inspected.hand is not None]
 
     def keep_in_hand(self) -> list[InspectedFrame]:
-        """Remove, and return, what waits and is not in hand itself."""
+        """Remove and return the waiting frames that are not messages in hand."""
         others = [inspected for inspected in self._held_frames if inspected.hand is None]
         self._held_frames = deque(self.in_hand)
         return others
 
     @property
     def can_read(self) -> bool:
-        """True while it accepts more bytes."""
+        """True while the channel accepts more bytes."""
         return not (self.blocked or self.ended) and self._queued < _QUEUE_MAX
 
     @property
     def has_output(self) -> bool:
-        """True while it has bytes to write."""
+        """True while the channel has bytes to write."""
         return bool(self._queue) and not self.blocked
 
     def receive(self, inbox: socket.socket) -> bool:
-        """Read what has arrived; return False at the end of the stream."""
+        """Read the bytes that have arrived; return False at the end of the stream."""
         try:
             while self.can_read:
                 count = self._read(inbox)
@@ -169,7 +170,7 @@ class Channel:
         return count
 
     def send(self, outbox: socket.socket) -> bool:
-        """Write what can be written; return False if the other end has closed."""
+        """Write as many bytes as possible; return False if the other end has closed."""
         try:
             while self._queue:
                 view = self._queue[0]
@@ -202,12 +203,12 @@ class Channel:
         self._release_until(now)
 
     def _split(self, chunk: memoryview) -> None:
-        """Split a chunk into frames; the last may be incomplete."""
+        """Split a chunk into frames; the last frame may be incomplete."""
         data = memoryview(self._partial + chunk) if self._partial else chunk
         while len(data) >= _SIZE.size:
             size = _SIZE.size + _SIZE.unpack_from(data)[0]
             if not _SIZE.size <= size <= _FRAME_MAX:
-                raise ConnectionAbortedError("this is neither Kafka nor ZooKeeper")
+                raise ConnectionAbortedError("the protocol is neither Kafka's nor ZooKeeper's")
             if len(data) < size:
                 self._frame = bytearray(size)
                 self._frame[: len(data)] = data
@@ -287,7 +288,7 @@ class Channel:
             self._enqueue(memoryview(self._delayed.popleft()[1]))
 
     def enqueue(self, frame: bytearray) -> None:
-        """Forward a frame of the relay's own."""
+        """Forward a frame that the relay itself sends."""
         self._enqueue(memoryview(frame))
 
     def _enqueue(self, view: memoryview) -> None:

@@ -1,4 +1,4 @@
-"""The harness's side of the relay: starts its process, sends orders, reads reports."""
+"""The harness's side of the relay: starts the relay's process, sends orders, reads reports."""
 
 import contextlib
 import json
@@ -26,17 +26,17 @@ Row = dict[str, Any]
 class Relay:
     """The relay process of one cluster, until ``close``.
 
-    It ends with this process, even by SIGKILL. Safe to share between threads; every order has taken
-    effect when its method returns.
+    The relay ends with this process, even by SIGKILL. Threads can share this object. When a method
+    returns, its order has taken effect.
 
     Args:
         routes: addresses to listen on, and their targets.
 
     Attributes:
-        addresses: addresses on which it listens, in the order of the routes.
+        addresses: addresses on which the relay listens, in the order of the routes.
 
     Raises:
-        HarnessError: it cannot listen there, or did not start.
+        HarnessError: the relay cannot listen on an address, or did not start.
     """
 
     def __init__(self, routes: Sequence[Route]) -> None:
@@ -49,13 +49,13 @@ class Relay:
         self._gone = False
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
         self._process = subprocess.Popen(
-            # -P: the folder of the caller may have files with names of Python's own modules.
+            # -P: the caller's folder may have files named like modules of Python.
             [sys.executable, "-S", "-P", "-m", "highwater.clusters.relay"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env={**os.environ, "PYTHONPATH": str(_ROOT)},
-            start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
+            start_new_session=True,  # so that a terminal's Ctrl-C does not reach the relay
         )
         self._reader = threading.Thread(target=self._listen, name="relay", daemon=True)
         self._reader.start()
@@ -68,11 +68,11 @@ class Relay:
 
     @property
     def pid(self) -> int:
-        """Id of the process."""
+        """Id of the relay's process."""
         return self._process.pid
 
     def add(self, rule: RelayRule) -> int:
-        """Add a rule; return the number by which ``drop`` ends it."""
+        """Add a rule for links; return its number for ``drop``."""
         with self._changed:
             self._number += 1
             number = self._number
@@ -80,7 +80,7 @@ class Relay:
         return number
 
     def catch(self, rule: MessageRule) -> int:
-        """Add a rule for single messages; return the number by which ``drop`` ends it."""
+        """Add a rule for single messages; return its number for ``drop``."""
         with self._changed:
             self._number += 1
             number = self._number
@@ -89,24 +89,24 @@ class Relay:
         return number
 
     def drop(self, *numbers: int, cause: str = "order") -> None:
-        """Remove rules; frames that waited go on. Harmless when the process has ended.
+        """Remove rules; frames that waited go on. Harmless if the relay has ended.
 
         Args:
-            cause: why messages in hand go on, for the record.
+            cause: the reason why messages in hand go on, for the recorded events.
         """
         with contextlib.suppress(HarnessError):
             self._order("drop", rule_ids=list(numbers), cause=cause)
 
     def let_pass(self, number: int, *, lose: bool = False) -> None:
-        """Let the messages that a rule has in hand go on, and keep the rule for those to come.
+        """Let the messages that a rule has in hand go on, and keep the rule for later messages.
 
         Args:
-            lose: lose them, and their connections.
+            lose: lose these messages and their connections instead.
         """
         self._order("pass", rule_ids=[number], cause="schedule", lose=lose)
 
     def events(self, number: int) -> list[Row]:
-        """Return what has become of the messages that a rule acted on, a row for each event."""
+        """Return the events of the messages that a rule acted on, a row for each event."""
         with self._changed:
             return list(self._events.get(number, []))
 
@@ -116,40 +116,40 @@ class Relay:
 
     @contextlib.contextmanager
     def under(self, *rules: RelayRule) -> Iterator[None]:
-        """Apply rules while the block lasts."""
+        """Apply rules during the ``with`` block."""
         numbers: list[int] = []
         try:
             for rule in rules:
-                numbers.append(self.add(rule))  # noqa: PERF401 - what was added must be dropped
+                numbers.append(self.add(rule))  # noqa: PERF401 - each added rule must be dropped
             yield
         finally:
             self.drop(*numbers)
 
     def name_client(self, name: str, pid: int) -> None:
-        """Know a process, and what it starts, as a client of that name, from now on."""
+        """Treat a process, and processes that it starts, as the client ``name`` from now on."""
         self._order("name", client=name, pid=pid)
 
     def record(self, topics: Collection[str], group: str) -> None:
         """Report clients' requests that write to topics, commit as a group or end transactions.
 
         Args:
-            topics: names and ids.
+            topics: names and ids of the topics.
         """
         self._order("record", topics=[*topics], group=group)
 
     def watch(self, watcher: Callable[[Row], None] | None) -> None:
-        """Call ``watcher`` for everything that passes, on the relay's thread; None ends that."""
+        """Call ``watcher`` for every report, on the thread that reads reports; None ends this."""
         self._watcher = watcher or self._watcher
         self._order("watch", on=watcher is not None)
         self._watcher = watcher
 
     def held_messages(self) -> list[Row]:
-        """Return the messages held back so far, a row each."""
+        """Return the messages held back so far, one row for each message."""
         with self._changed:
             return list(self._held_messages)
 
     def close(self) -> None:
-        """End the process. Never raises; may be called twice."""
+        """End the relay's process. Never raises; may be called twice."""
         for pipe in (self._process.stdin,):
             with contextlib.suppress(OSError):
                 if pipe is not None:
@@ -171,7 +171,7 @@ class Relay:
                 pipe.write(f"{line}\n".encode())
                 pipe.flush()
             except (OSError, ValueError) as error:
-                raise HarnessError("the wire's process is gone") from error
+                raise HarnessError("the wire's process has ended") from error
             self._changed.wait_for(lambda: number in self._answers or self._gone, _ANSWER_S)
             answer = self._answers.pop(number, None)
         if answer is None and self._gone:

@@ -1,4 +1,4 @@
-"""One connection through the relay, from the node that opened it to the one that it asks."""
+"""One connection through the relay, from the node that opened it to the node that it asks."""
 
 import socket
 import struct
@@ -30,7 +30,7 @@ _LAST: Final = frozenset(("dropped", "lost"))
 
 
 def _idle(mask: int) -> None:
-    """Do nothing: the callback before the event loop sets another."""
+    """Do nothing: this callback is used until the event loop sets another."""
 
 
 class Host(Protocol):
@@ -41,19 +41,19 @@ class Host(Protocol):
         """The last HW sent to each follower, by (follower, topic, partition)."""
 
     def rules(self, source: Node, target: Node) -> list[RelayRule]:
-        """Return the rules of one link."""
+        """Return the rules for one link."""
 
     def note(self, row: Row) -> None:
         """Report an observation."""
 
     def schedule(self, channel: Channel, due: float) -> None:
-        """Call the channel's ``release_due`` at that time."""
+        """Call the channel's ``release_due`` at the time ``due``."""
 
     def clock(self) -> float:
-        """Return monotonic seconds."""
+        """Return the monotonic time in seconds."""
 
     def may_catch(self, side: Side, source: Node, target: Node) -> bool:
-        """Return whether a rule for single messages may fit what passes from node to node."""
+        """Return whether a rule for single messages may fit messages between these nodes."""
 
     def catch(
         self, source: Node, target: Node, side: Side, request: PendingRequest
@@ -64,28 +64,28 @@ class Host(Protocol):
         """Forget a message in hand."""
 
     def watches(self, *ends: Node) -> bool:
-        """Return whether a message between two nodes is in hand, so that all others are noted."""
+        """Return whether a message between two nodes is in hand; then all others are reported."""
 
     def repeat(self, connection: "RelayConnection", request: PendingRequest) -> None:
-        """Send a request once more, on a connection of the relay's own."""
+        """Send a request once more, on the relay's own connection."""
 
     def request_log(self) -> RequestLog | None:
-        """Return a log of a client's requests; None if none is asked for."""
+        """Return a log for a client's requests; None if the harness has not asked for logs."""
 
 
 class RelayConnection:
-    """Two channels, and the nodes at their ends.
+    """Two channels, one for each direction, and the nodes at their ends.
 
     Args:
         host: the event loop.
-        number: counts connections.
-        client: the accepted socket; None if the relay itself sends.
-        server: number of the node that is asked.
-        source: the node that asks, if its address identifies it; otherwise its first request does.
-            None is a tool, which no rule concerns.
-        users: who uses its address.
+        number: number of the connection.
+        client: the accepted socket; None if the relay itself sends the requests.
+        server: number of the node that gets the requests.
+        source: the sender of the requests, if its address identifies it. Otherwise None, until the
+            first request names it; it stays None for a tool, to which no rule applies.
+        users: the kind of users of the address on which the relay accepted the connection.
         zookeeper: whether the protocol is ZooKeeper's.
-        alias: between ZooKeepers, what replaces the address that it begins with; None elsewhere.
+        alias: between ZooKeepers, the address that replaces the sender's own; None elsewhere.
     """
 
     def __init__(
@@ -126,18 +126,18 @@ class RelayConnection:
 
     @property
     def of_client(self) -> bool:
-        """True if a client asks, and no node."""
+        """True if the requests come from a client and not from a node."""
         return isinstance(self.source, str) or self.users == "clients"
 
     @property
     def follower(self) -> int:
-        """Number of the node that asks; 0 if it is not known."""
+        """Number of the node that sends the requests; 0 if the node is not known."""
         return self.source if isinstance(self.source, int) else 0
 
     def apply_rules(self) -> None:
-        """Apply the current rules of its link."""
+        """Apply the current rules for the connection's link."""
         source, server, host = self.source, self.server, self._host
-        if source is None:  # the request that names it may be the one that a rule is about
+        if source is None:  # a rule may act on the first request, which names the source
             self.requests.apply_rules((), catches=True)
         else:
             self.requests.apply_rules(
@@ -149,14 +149,14 @@ class RelayConnection:
 
     @property
     def refused(self) -> bool:
-        """True if a rule resets it."""
+        """True if a rule resets the connection."""
         if self.source is None:
             return False
         ends = (self.source, self.server), (self.server, self.source)
         return any(rule.kind == "reset" for end in ends for rule in self._host.rules(*end))
 
     def set_source(self, source: Node) -> None:
-        """Set the node that asks, which its first request has named."""
+        """Set the node that sends the requests; the first request has named it."""
         self.source = source
         self.apply_rules()
 
@@ -170,12 +170,12 @@ class RelayConnection:
         self._host.note({"kind": kind, "source": source, "target": target, **facts})
 
     def on_request(self, request: PendingRequest, *, has_answer: bool) -> None:
-        """Note a client's request that goes on."""
+        """Record a client's request that goes on."""
         if self._log is not None:
             self._log.passed(request, ends=self._ends, has_answer=has_answer)
 
     def on_answer(self, request: PendingRequest, frame: bytearray) -> None:
-        """Note the answer to a client's request that goes on."""
+        """Record the answer to a client's request; the answer goes on."""
         if self._log is not None:
             self._log.answered(request, frame, ends=self._ends)
 
@@ -186,7 +186,7 @@ class RelayConnection:
     # Single messages.
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a message in hand if a rule acts on what was inspected."""
+        """Return a message in hand if a rule acts on the inspected message."""
         message = message_of(note)
         if message is None or self.source is None:
             return None
@@ -199,7 +199,7 @@ class RelayConnection:
         return hand
 
     def on_message(self, inspected: InspectedFrame) -> None:
-        """Report a message that goes on: in hand, the answer to one, beside or behind one."""
+        """Report a message that goes on, if it is in hand or is related to a message in hand."""
         message, hand = message_of(inspected.note), inspected.hand
         if message is None:
             return
@@ -218,7 +218,7 @@ class RelayConnection:
             self._note_message("passed", side, request, None)
 
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
-        """Report an event of a message in hand."""
+        """Report an event that happened to a message in hand."""
         message = message_of(inspected.note)
         if message is not None and inspected.hand is not None:
             self._note_message(event, *message, inspected.hand, cause)
@@ -226,7 +226,7 @@ class RelayConnection:
                 self._host.let_go(inspected.hand)
 
     def on_release(self, rule_ids: Collection[int], cause: str, *, lose: bool = False) -> None:
-        """Let the messages in hand of some rules go on, or lose them with their connections."""
+        """Let the messages that rules have in hand go on, or lose them and their connections."""
         for channel in (self.requests, self.answers):
             for inspected in channel.in_hand:
                 hand = inspected.hand
@@ -239,7 +239,7 @@ class RelayConnection:
     def on_client_gone(self) -> bool:
         """Close the client's end; return whether a request in hand keeps the other end open.
 
-        What was behind such a request is lost with the client's connection.
+        Requests behind such a request are lost with the client's connection.
         """
         if self.client is None or not self.requests.in_hand:
             return False
@@ -255,14 +255,14 @@ class RelayConnection:
         return True
 
     def send_copy(self, request: PendingRequest) -> None:
-        """Send a request of another connection, if this one has no client."""
+        """Send a copy of another connection's request; only for a connection without a client."""
         copy = self._inspector.expect(request)
         self._note_message("repeated", "request", copy, copy.hand)
         self.requests.enqueue(copy.frame)
 
     @property
     def finished(self) -> bool:
-        """True if it has dropped a message, or has neither a client nor anything to do."""
+        """True if the connection has dropped a message, or has no client and no work left."""
         if any(
             channel.ended and not channel.has_output for channel in (self.requests, self.answers)
         ):
@@ -309,7 +309,7 @@ class RelayConnection:
         )
 
     def close(self, *, reset: bool = False) -> None:
-        """Close both ends; what is in hand is lost."""
+        """Close both ends; messages in hand are lost."""
         if self._log is not None:
             self._log.close(ends=self._ends)
         for channel in (self.requests, self.answers):

@@ -1,7 +1,7 @@
 """The event loop of the relay's process: sockets, orders from the harness, and timers.
 
-It has one thread and one selector: it needs no locks, and an order has taken effect on every
-connection when it is answered.
+The loop has one thread and one selector, so it needs no locks. When an order is answered, it has
+taken effect on every connection.
 """
 
 import heapq
@@ -49,16 +49,16 @@ _URGENT: Final = frozenset(
         "repeated",
     )
 )
-"""Events of messages in hand, which are reported at once and always; ``passed`` is none."""
+"""Events of messages in hand; they are always reported at once. ``passed`` is not such an event."""
 
 
 class Loop:
-    """Forwards bytes until its input ends, which is when the harness has ended.
+    """Forwards bytes until its input ends, because the harness has ended.
 
     Args:
-        orders: file descriptor of the orders, JSON lines.
-        reports: file descriptor of the reports, JSON lines.
-        clock: seconds, monotonic.
+        orders: file descriptor from which orders are read, as JSON lines.
+        reports: file descriptor to which reports are written, as JSON lines.
+        clock: returns the monotonic time in seconds.
 
     Attributes:
         last_hw: the last HW sent to each follower, by (follower, topic, partition).
@@ -109,7 +109,7 @@ class Loop:
     # Methods for connections.
 
     def rules(self, source: Node, target: Node) -> list[RelayRule]:
-        """Return the rules of one link, those for all clients or controllers included."""
+        """Return the rules for one link, with the rules for all clients or all controllers."""
         return [
             rule
             for link in itertools.product(_names(source), _names(target))
@@ -117,13 +117,13 @@ class Loop:
         ]
 
     def may_catch(self, side: Side, source: Node, target: Node) -> bool:
-        """Return whether a rule for single messages may fit what passes from node to node."""
+        """Return whether a rule for single messages may fit messages between these nodes."""
         return any(catcher.rule.covers(side, source, target) for catcher in self._catchers.values())
 
     def catch(
         self, source: Node, target: Node, side: Side, request: PendingRequest
     ) -> MessageInHand | None:
-        """Return a message in hand for the first rule that acts on it; all rules count it."""
+        """Return a message in hand for the first rule that acts on it; every rule counts it."""
         acting = [
             catcher
             for catcher in self._catchers.values()
@@ -143,15 +143,15 @@ class Loop:
         self._in_hand.pop(hand.number, None)
 
     def watches(self, *ends: Node) -> bool:
-        """Return whether a message between two nodes is in hand, so that all others are noted."""
+        """Return whether a message between two nodes is in hand; then all others are reported."""
         return any(hand.ends == frozenset(ends) for hand in self._in_hand.values())
 
     def repeat(self, connection: RelayConnection, request: PendingRequest) -> None:
-        """Send a request once more, on a connection of the relay's own, when the first is sent."""
+        """Send a request once more, on the relay's own connection, after the original is sent."""
         self._repeats.append((connection, request))
 
     def request_log(self) -> RequestLog | None:
-        """Return a log of a client's requests; None if none is asked for."""
+        """Return a log for a client's requests; None if the harness has not asked for logs."""
         topics, group = self._recorded
         return RequestLog(topics, group, self._report) if topics else None
 
@@ -169,11 +169,11 @@ class Loop:
         self._connect(copy)
 
     def schedule(self, channel: Channel, due: float) -> None:
-        """Call the channel's ``release_due`` at that time."""
+        """Call the channel's ``release_due`` at the time ``due``."""
         heapq.heappush(self._timers, (due, next(self._numbers), channel))
 
     def note(self, row: Row) -> None:
-        """Report an observation, unless it equals the last of its kind and link."""
+        """Report an observation, unless it equals the last one of its kind, link and partition."""
         urgent = row["kind"] == "held" or row.get("event") in _URGENT
         if not (urgent or self._watching):
             return
@@ -223,7 +223,7 @@ class Loop:
         return {}
 
     def _follow(self, verb: str, order: dict[str, Any]) -> None:
-        """Follow an order whose answer is that it was followed."""
+        """Follow an order whose answer has no data."""
         if verb == "watch":
             self._watching = order["on"]
             self._last_rows.clear()
@@ -255,7 +255,7 @@ class Loop:
             connection.on_release(rule_ids, cause, lose=lose)
 
     def _clients(self) -> list[str]:
-        """Return the clients that are connected."""
+        """Return the names of the clients that are connected."""
         sources = {connection.source for connection in self._connections}
         return sorted(source for source in sources if isinstance(source, str))
 
@@ -277,7 +277,7 @@ class Loop:
         self._lines.append(json.dumps(row, separators=(",", ":")))
 
     def _write_reports(self) -> None:
-        """Write reports without blocking: a harness that is stopped must not stop the relay."""
+        """Write reports without blocking: a stopped harness must not stop the relay."""
         if self._lines and len(self._unsent) < _UNSENT_MAX:
             self._unsent += ("\n".join(self._lines) + "\n").encode()
         self._lines = []
@@ -384,13 +384,13 @@ class Loop:
             connection.connected = True
         if mask & _READ and not connection.answers.receive(upstream):
             if connection.client is not None:
-                connection.answers.send(connection.client)  # what it sent before its end
+                connection.answers.send(connection.client)  # sent before upstream ended
             self._close(connection)
             return
         self._flush(connection)
 
     def _flush(self, connection: RelayConnection) -> None:
-        """Write what can be written now, and wait until the rest can."""
+        """Write as many bytes as possible now; the selector says when more can be written."""
         upstream, client = connection.upstream if connection.connected else None, connection.client
         requests, answers = connection.requests, connection.answers
         if upstream is not None and requests.has_output and not requests.send(upstream):
@@ -433,7 +433,7 @@ class Loop:
             self._selector.modify(end, events, on_event)
 
     def _close_client(self, connection: RelayConnection) -> None:
-        """Close a connection whose client has gone, unless a request of it is in hand."""
+        """Close a connection whose client has gone, unless one of its requests is in hand."""
         masks, client = self._connections[connection], connection.client
         if client is None or not connection.on_client_gone():
             self._close(connection)
@@ -457,7 +457,7 @@ class Loop:
 
 
 def _names(node: Node) -> tuple[Node, ...]:
-    """Return the names by which a rule may mean a node."""
+    """Return the names that a rule may use for a node."""
     if isinstance(node, str):
         return node, ANY_CLIENT
     return (node, COORDINATION) if node != COORDINATION and is_controller(node) else (node,)

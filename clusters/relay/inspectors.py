@@ -1,4 +1,4 @@
-"""Inspectors of frames: they decode requests and answers, and find the rules that concern them."""
+"""Inspectors of frames: they decode requests and answers, and find the rules for these frames."""
 
 import json
 import struct
@@ -16,7 +16,7 @@ from highwater.clusters.relay.request_properties import Properties, properties
 from highwater.clusters.relay.rules import Node, RelayRule, Users, client_name, is_controller
 
 _METADATA: Final = frozenset(("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"))
-"""The name and the id of KRaft's metadata log."""
+"""The topic name and the topic id of KRaft's metadata log."""
 
 _DECISION_READERS: Final = {
     kafka_frames.LEADER_AND_ISR: kafka_frames.leader_and_isr,
@@ -25,7 +25,7 @@ _DECISION_READERS: Final = {
 
 
 _GREETING: Final = struct.Struct(">qqi")
-"""Version (below 0), id and length of the address of a ZooKeeper; before 3.5 the id alone."""
+"""A ZooKeeper's version (below 0), id and address length; before 3.5 only the id is sent."""
 
 
 class InspectedConnection(Protocol):
@@ -37,46 +37,50 @@ class InspectedConnection(Protocol):
 
     @property
     def of_client(self) -> bool:
-        """True if a client asks, and no node."""
+        """True if the requests come from a client and not from a node."""
 
     @property
     def follower(self) -> int:
-        """Number of the node that asks; 0 if it is not known."""
+        """Number of the node that sends the requests; 0 if the node is not known."""
 
     @property
     def last_hw(self) -> dict[tuple[int, str, int], int]:
         """The last HW sent to each follower, by (follower, topic, partition)."""
 
     def set_source(self, source: Node) -> None:
-        """Set the node that asks, which its first request has named."""
+        """Set the node that sends the requests; the first request has named it."""
 
     def note(self, kind: str, source: Node, target: Node, **facts: object) -> None:
         """Report an observation about the link."""
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a message in hand if a rule acts on what was inspected."""
+        """Return a message in hand if a rule acts on the inspected message."""
 
     def on_message(self, inspected: InspectedFrame) -> None:
-        """Report a message that goes on: in hand, the answer to one, beside or behind one."""
+        """Report a message that goes on, if it is in hand or is related to a message in hand.
+
+        Related are the answer to a request in hand, messages that waited behind a message in hand,
+        and messages between the same two nodes.
+        """
 
     def on_request(self, request: "PendingRequest", *, has_answer: bool) -> None:
-        """Note a client's request that goes on."""
+        """Record a client's request that goes on."""
 
     def on_answer(self, request: "PendingRequest", frame: bytearray) -> None:
-        """Note the answer to a client's request that goes on."""
+        """Record the answer to a client's request; the answer goes on."""
 
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
-        """Report an event of a message in hand."""
+        """Report an event that happened to a message in hand."""
 
 
 @dataclass(slots=True, eq=False)
 class PendingRequest:
-    """A request without an answer so far.
+    """A request that has no answer yet.
 
     Attributes:
-        place: its place among the requests of its connection, from 1 on.
-        frame: all of it.
-        hand: if a rule acts on it, it as a message in hand.
+        place: place of the request among the requests on its connection, from 1.
+        frame: all bytes of the request.
+        hand: the request as a message in hand, if a rule acts on it.
     """
 
     head: Header
@@ -87,7 +91,7 @@ class PendingRequest:
     hand: MessageInHand | None = None
 
     def properties(self) -> Properties:
-        """Decode what a rule can name of it; nothing if it cannot be read."""
+        """Decode the properties that a rule can name; no properties if this is impossible."""
         try:
             return properties(self.frame, self.head)
         except (struct.error, IndexError, UnicodeDecodeError):
@@ -95,16 +99,16 @@ class PendingRequest:
 
 
 class Answer(NamedTuple):
-    """The answer to a request; the partitions are those of a follower's Fetch."""
+    """The answer to a request; ``partitions`` is empty except in answers to follower fetches."""
 
     request: PendingRequest
     partitions: list[FetchedPartition]
 
 
 def message_of(note: object) -> tuple[Side, PendingRequest] | None:
-    """Return the side of an inspected message and its request; None if it is no message of Kafka.
+    """Return the side of an inspected Kafka message, and its request; None for other messages.
 
-    ZooKeeper's messages are none.
+    Messages of ZooKeeper are such other messages.
     """
     if isinstance(note, PendingRequest):
         return "request", note
@@ -120,7 +124,7 @@ class RequestInspector:
         self.pending: deque[PendingRequest] = deque()
 
     def read(self, frame: bytearray) -> object:
-        """Decode a request, keep it for its answer, and set the source if it is not known."""
+        """Decode a request, keep it until its answer, and set the source if it is unknown."""
         fetch, decided = None, []
         try:
             head = kafka_frames.header(frame)
@@ -141,7 +145,7 @@ class RequestInspector:
         return request
 
     def _name_source(self, head: Header, frame: bytearray) -> None:
-        """Set the node that asks: a broker that its request names, or else a client."""
+        """Set the sender: the broker that the request names, or else a client."""
         users = self._connection.users
         source = None if users == "clients" else kafka_frames.sender(head, frame)
         if source is not None:
@@ -150,7 +154,7 @@ class RequestInspector:
             self._connection.set_source(client_name(head.client))
 
     def expect(self, request: PendingRequest) -> PendingRequest:
-        """Return a copy of a request of another connection, and expect its answer."""
+        """Return a copy of a request from another connection, and expect its answer."""
         copy = replace(request, place=1)
         if kafka_frames.has_answer(request.frame, request.head):
             self.pending.append(copy)
@@ -170,7 +174,7 @@ class RequestInspector:
         return self._connection.catch(note)
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds it: it is about leadership, or changes an ISR."""
+        """Return whether a rule holds the request: it is about leadership, or changes an ISR."""
         if not isinstance(note, PendingRequest):
             return False
         api = note.head.api
@@ -181,7 +185,7 @@ class RequestInspector:
         )
 
     def may_overtake(self, note: object) -> bool:
-        """Return False: a broker handles the requests of a connection in their order."""
+        """Return False: a broker handles the requests on a connection in their order."""
         del note
         return False
 
@@ -233,10 +237,10 @@ class AnswerInspector:
         for place, pending in enumerate(self._pending):
             if pending.head.correlation == correlation:
                 request = pending
-                for _ in range(place + 1):  # answers come in order: those before have none
+                for _ in range(place + 1):  # answers come in order: earlier ones get none
                     self._pending.popleft()
                 break
-        if request is None:  # it could not be decoded
+        if request is None:  # the request could not be decoded
             return None
         if request.fetch is None or request.fetch.replica < 0:
             return Answer(request, [])
@@ -246,7 +250,7 @@ class AnswerInspector:
             return Answer(request, [])
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds it: it has a HW above the limit, or new metadata."""
+        """Return whether a rule holds the answer: it has a HW above the limit, or new metadata."""
         partitions = note.partitions if isinstance(note, Answer) else []
         for rule in rules:
             for partition in partitions:
@@ -286,7 +290,7 @@ class AnswerInspector:
         return False
 
     def on_passed(self, inspected: InspectedFrame) -> None:
-        """Report the HW that a follower gets."""
+        """Report the HW that a follower gets in this answer."""
         connection, note = self._connection, inspected.note
         if not isinstance(note, Answer):
             return
@@ -315,7 +319,7 @@ class ZooKeeperRequestInspector(RequestInspector):
     """Inspects requests to ZooKeeper: only a write of a partition's state matters."""
 
     def read(self, frame: bytearray) -> object:
-        """Decode the write of a state node to topic, partition and data, or a ping to "ping"."""
+        """Return topic, partition and data of a write to a state node, or "ping" for a ping."""
         kind = kafka_frames.zookeeper_kind(frame)
         if kind == kafka_frames.ZK_PING:
             return "ping"
@@ -326,19 +330,19 @@ class ZooKeeperRequestInspector(RequestInspector):
         return None
 
     def catch(self, note: object) -> None:
-        """Return None: rules for single messages name Kafka's."""
+        """Return None: rules for single messages are only for Kafka's messages."""
         del note
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds it: it changes a partition's state."""
+        """Return whether a rule holds the request: it changes a partition's state."""
         return isinstance(note, tuple) and any(rule.what == "isr" for rule in rules)
 
     def may_overtake(self, note: object) -> bool:
-        """Let pings overtake, or the session would end; ZooKeeper's client accepts any order."""
+        """Return True for pings, or the session would end; ZooKeeper's client accepts any order."""
         return note == "ping"
 
     def on_passed(self, inspected: InspectedFrame) -> None:
-        """Report the ISR that is written."""
+        """Report the ISR that the request writes."""
         note = inspected.note
         if not isinstance(note, tuple):
             return
@@ -360,11 +364,11 @@ class ZooKeeperRequestInspector(RequestInspector):
 
 
 class OpaqueInspector:
-    """Reads nothing but where a ZooKeeper says that it listens: of a protocol without frames.
+    """Reads only the address at which a ZooKeeper listens, in a protocol without frames.
 
-    Since 3.5 a ZooKeeper begins a connection for elections with its address, to which the other
-    connects instead if its own id is greater (``QuorumCnxManager.InitialMessage``). That would lead
-    past the relay, so the address is replaced by the relay's, as a router with NAT does.
+    Since 3.5 a ZooKeeper begins an election connection with its own address. A peer with a greater
+    id then connects to that address instead (``QuorumCnxManager.InitialMessage``). Such a
+    connection would bypass the relay, so the relay's address replaces it, as a NAT router does.
 
     Args:
         alias: ``host:port`` at which the other end reaches the sender; empty: nothing is replaced.
@@ -374,7 +378,7 @@ class OpaqueInspector:
         self._alias = alias.encode("ascii")
 
     def read(self, frame: bytearray) -> None:
-        """Replace the address in the first bytes, if they have one; return no note."""
+        """Replace the address in the first bytes, if they contain an address; return no note."""
         alias, self._alias = self._alias, b""
         if not alias or len(frame) < _GREETING.size:
             return
@@ -384,10 +388,10 @@ class OpaqueInspector:
             frame[:] = _GREETING.pack(version, server, len(alias)) + alias + rest
 
     def catch(self, note: object) -> None:
-        """Return no message in hand."""
+        """Return None: no message of this protocol is in hand."""
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return False: rules that hold messages name Kafka's."""
+        """Return False: rules that hold messages are only for Kafka's messages."""
         del note, rules
         return False
 

@@ -1,10 +1,11 @@
 """Decoding of the parts of Kafka's and ZooKeeper's protocols that the relay needs.
 
-Of most requests only the header is read; a Fetch, its answer up to the records, LeaderAndIsr and
-AlterPartition are decoded. kafka-python lacks the last two, and is too slow for every frame; the
-tests compare the rest with it, version by version. ``request_properties`` has what is decoded of
-others where a rule for single messages, or the record of a program, asks for it.
-Layouts: Kafka's ``clients/src/main/resources/common/message/*.json``.
+For most requests only the header is read. Fetch, its answer up to the records, LeaderAndIsr and
+AlterPartition are decoded. kafka-python does not have the last two, and is too slow for every
+frame; tests compare the other decoders with kafka-python, version by version.
+``request_properties`` decodes other requests, where rules for single messages or the request log
+of a program need their properties.
+Sources for the layouts: Kafka's ``clients/src/main/resources/common/message/*.json``.
 """
 
 import base64
@@ -47,7 +48,7 @@ class Header(NamedTuple):
 
 
 class RequestedPartition(NamedTuple):
-    """One partition of a Fetch. Its offset is the follower's LEO."""
+    """One partition in a Fetch. In a follower's Fetch, the offset is the follower's LEO."""
 
     topic: str
     partition: int
@@ -63,7 +64,7 @@ class Fetch(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """One partition of a Fetch's answer."""
+    """One partition in the answer to a Fetch."""
 
     topic: str
     partition: int
@@ -73,7 +74,7 @@ class FetchedPartition(NamedTuple):
 
 
 class LeadershipDecision(NamedTuple):
-    """A partition in LeaderAndIsr or AlterPartition; leader -1: the leader stays."""
+    """A partition in LeaderAndIsr or AlterPartition; leader -1 means that the leader stays."""
 
     topic: str
     partition: int
@@ -87,7 +88,7 @@ class Cursor:
 
     Args:
         data: the frame.
-        at: position to start at.
+        at: position at which to start.
         flexible: whether lengths are varints and tagged fields follow (KIP-482).
     """
 
@@ -99,19 +100,19 @@ class Cursor:
         self.flexible = flexible
 
     def number(self, form: struct.Struct) -> int:
-        """Read a number of fixed size."""
+        """Read a number with a fixed size."""
         (value,) = form.unpack_from(self.data, self.at)
         self.at += form.size
         return int(value)
 
     def varint(self) -> int:
-        """Read an unsigned number, seven bits a byte."""
+        """Read an unsigned number that has seven bits in each byte."""
         value = shift = 0
         while True:
             byte = self.data[self.at]
             self.at += 1
             value |= (byte & 0x7F) << shift
-            if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
+            if byte < 0x80:  # noqa: PLR2004 - this bit says that more bytes follow
                 return value
             shift += 7
 
@@ -138,14 +139,14 @@ class Cursor:
         return [self.number(_I32) for _ in range(self.length(_I32))]
 
     def topic(self, version: int, ids_since: int = 13) -> str:
-        """Read a topic's name, or its id as Kafka writes it if the version has that instead."""
+        """Read a topic's name, or its id in Kafka's text form if the version has ids instead."""
         if version < ids_since:
             return self.text()
         self.at += 16
         return topic_id(bytes(self.data[self.at - 16 : self.at]))
 
     def tags(self) -> dict[int, int]:
-        """Skip the tagged fields; return the position of each by tag."""
+        """Skip the tagged fields; return the position of each field, by its tag."""
         positions = {}
         for _ in range(self.varint() if self.flexible else 0):
             tag, size = self.varint(), self.varint()
@@ -155,19 +156,19 @@ class Cursor:
 
 
 def topic_id(raw: bytes) -> str:
-    """Format a topic id, 16 bytes, as Kafka writes it."""
+    """Return a topic id of 16 bytes in Kafka's text form."""
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def header(frame: Buffer) -> Header:
-    """Decode the header of a request, whose frame starts with its length.
+    """Decode the header of a request; the frame starts with its length.
 
     Raises:
         struct.error: the frame is not a request.
     """
     api, version, correlation = _HEADER.unpack_from(frame, 4)
     cursor = Cursor(frame, 4 + _HEADER.size, flexible=False)
-    bare = (api, version) == (CONTROLLED_SHUTDOWN, 0)  # the only one without a client id
+    bare = (api, version) == (CONTROLLED_SHUTDOWN, 0)  # the only request without a client id
     return Header(api, version, correlation, "" if bare else cursor.text(), cursor.at)
 
 
@@ -217,7 +218,7 @@ def _skip_forgotten(cursor: Cursor, version: int) -> None:
 
 
 def fetch_response(frame: Buffer, version: int) -> list[FetchedPartition]:
-    """Decode the answer to a Fetch of that version; skip its records.
+    """Decode the answer to a Fetch of a version; skip the records.
 
     Raises:
         struct.error, IndexError: the frame is not such an answer.
@@ -267,7 +268,7 @@ def leader_and_isr(frame: Buffer, head: Header) -> list[LeadershipDecision]:
     decisions = []
     for _ in range(cursor.length(_I32)):
         topic = cursor.text()
-        cursor.at += 16 * (version >= 5)  # noqa: PLR2004 - its id
+        cursor.at += 16 * (version >= 5)  # noqa: PLR2004 - the topic's id
         decisions += [_leader(cursor, topic, version) for _ in range(cursor.length(_I32))]
         cursor.tags()
     return decisions
@@ -317,7 +318,7 @@ def _with_epochs(cursor: Cursor) -> list[int]:
 
 
 def has_answer(frame: Buffer, head: Header) -> bool:
-    """Return whether a broker answers a request: it does, except a Produce with acks=0."""
+    """Return whether a broker answers a request: all are answered but a Produce with acks=0."""
     if head.api != PRODUCE:
         return True
     cursor = Cursor(frame, head.body, flexible=head.version >= 9)  # noqa: PLR2004
@@ -328,11 +329,11 @@ def has_answer(frame: Buffer, head: Header) -> bool:
 
 
 def sender(head: Header, frame: Buffer) -> int | None:
-    """Return the broker that sent a request; None for a client, or if it cannot be known.
+    """Return the broker that sent a request; None for a client or an unknown sender.
 
     Brokers name themselves in their client ids: ``2`` to and from the controller,
-    ``broker-2-fetcher-0`` and ``raft-client-2``. But a fetcher up to 0.10.2 names its leader
-    (``ReplicaFetcherThread``), so for a Fetch the replica id in the request counts.
+    ``broker-2-fetcher-0`` and ``raft-client-2``. But up to 0.10.2 a fetcher's client id names the
+    leader (``ReplicaFetcherThread``), so for a Fetch the replica id in the request counts.
     """
     if head.api == FETCH:
         replica = fetch(frame, head).replica
@@ -342,7 +343,7 @@ def sender(head: Header, frame: Buffer) -> int | None:
 
 
 def zookeeper_kind(frame: Buffer) -> int:
-    """Return the operation of a request to ZooKeeper, except a connection's first request."""
+    """Return the operation code of a ZooKeeper request; not for a connection's first request."""
     return int(_I32.unpack_from(frame, 8)[0]) if len(frame) >= 12 else 0  # noqa: PLR2004
 
 
@@ -353,10 +354,10 @@ def isr_node(frame: Buffer) -> tuple[str, int] | None:
 
 
 def isr_written(frame: Buffer) -> bytes:
-    """Return the data of such a write: the bytes that follow the path.
+    """Return the data in a write to ZooKeeper: the bytes that follow the path.
 
     Raises:
-        struct.error: the frame is not such a write.
+        struct.error: the frame is not a write to ZooKeeper.
     """
     (path,) = _I32.unpack_from(frame, 12)
     (size,) = _I32.unpack_from(frame, 16 + path)

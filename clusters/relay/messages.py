@@ -1,7 +1,8 @@
-"""Rules for single messages: hold, drop, repeat or delay the n-th of a kind.
+"""Rules for single messages: hold, drop, repeat or delay the n-th message of a kind.
 
-A message is never overtaken on its connection, as TCP keeps the order of bytes: what is behind it
-waits. But a request in hand outlives the connection of its client, as bytes under way do.
+A message that a rule acts on is "in hand" until it goes on or is lost. No message overtakes it on
+its connection, as TCP keeps the order of bytes: later messages wait. But a request in hand outlives
+its client's connection, like bytes that are already on the network.
 """
 
 from collections.abc import Callable
@@ -30,21 +31,22 @@ class MessageRule:
     """A rule for messages of one kind.
 
     Attributes:
-        action: ``hold`` keeps it until the rule ends; ``delay`` for ``delay_s``; ``drop`` loses it
-            and, since TCP loses nothing else, its connection; ``repeat`` sends a request a second
-            time, on a connection of the relay's own, as a client does that tries again.
-        api: key of the request; ``ANY_API`` is any.
-        side: whether the request itself is meant or the answer to it.
-        source: its sender: a node, ``client:*``, ``broker-*`` or ``*``.
-        target: its receiver, in the same words.
-        first: the number of the first message to act on, among those that fit, from 1 on.
-        times: how many to act on; 0 is all.
-        delay_s: of ``delay``.
-        transactional_id: of the request; None is any, as are the following.
-        topics: names, and the ids where clients or brokers use these; empty is any.
-        partition: of the topic; -1 is any.
-        epoch: of the producer, or else of the leader.
-        correlation: id of the request on its connection.
+        action: ``hold`` keeps the message until the rule ends, ``delay`` keeps it for ``delay_s``.
+            ``drop`` loses the message and its connection, since TCP cannot lose a message alone.
+            ``repeat`` sends a request a second time, on the relay's own connection, like a client
+            that tries again.
+        api: API key of the request; ``ANY_API`` is any.
+        side: whether the rule acts on the request or on the answer to it.
+        source: sender of the message: a node, ``client:*``, ``broker-*`` or ``*``.
+        target: receiver of the message, written like ``source``.
+        first: number of the first message to act on, counted from 1 among messages that fit.
+        times: number of messages to act on; 0 is all.
+        delay_s: duration of ``delay``.
+        transactional_id: transactional id in the request; None is any.
+        topics: names of topics, and topic ids where requests have ids; empty is any.
+        partition: number of the partition; -1 is any.
+        epoch: the producer's epoch if the request has it, else the leader's; None is any.
+        correlation: correlation id of the request on its connection; None is any.
     """
 
     action: Action
@@ -71,14 +73,14 @@ class MessageRule:
         return cls(topics=frozenset(plain.pop("topics")), **plain)
 
     def covers(self, side: Side, source: Node, target: Node) -> bool:
-        """Return whether messages from one node to another may fit."""
+        """Return whether messages from ``source`` to ``target`` may fit the rule."""
         return side == self.side and _is(self.source, source) and _is(self.target, target)
 
     def fits(self, head: Header, properties: Callable[[], Properties]) -> bool:
-        """Return whether a request, or the answer to it, is of this kind.
+        """Return whether a request, or the answer to it, is of the rule's kind.
 
         Args:
-            properties: of the request; called only if they decide.
+            properties: decodes the request's properties; called only if the rule names some.
         """
         if self.api not in {ANY_API, head.api}:
             return False
@@ -98,7 +100,7 @@ class MessageRule:
         return bool(self.topics) or self.partition >= 0
 
     def partition_of(self, properties: Properties) -> tuple[str, int] | None:
-        """Return the first partition of a request that the rule is about."""
+        """Return the first partition in a request that the rule is about."""
         for topic, partition in properties.partitions:
             if (not self.topics or topic in self.topics) and self.partition in {-1, partition}:
                 return topic, partition
@@ -117,7 +119,7 @@ def _is(pattern: Node, node: Node) -> bool:
 
 
 class MessageCatcher:
-    """One rule, and how many messages have fitted it so far."""
+    """One rule, and the number of messages that have fitted it so far."""
 
     def __init__(self, rule_id: int, rule: MessageRule) -> None:
         self.rule_id = rule_id
@@ -125,7 +127,7 @@ class MessageCatcher:
         self.fitted = 0
 
     def catches(self, head: Header, properties: Callable[[], Properties]) -> bool:
-        """Count a message if it fits; return whether to act on it."""
+        """Count a message if it fits the rule; return whether to act on the message."""
         rule = self.rule
         if not rule.fits(head, properties):
             return False
@@ -139,10 +141,10 @@ class MessageInHand:
     """One message that a rule acts on.
 
     Attributes:
-        number: counts such messages, from 1 on.
-        waits: whether it is to wait when its turn comes.
-        due: when it is to go on, in seconds of the loop's clock.
-        ends: the two nodes of its connection.
+        number: number of the message among all messages in hand, from 1.
+        waits: whether the message must wait when its turn comes.
+        due: time at which a delayed message goes on, in seconds of the loop's clock.
+        ends: the two nodes at the ends of its connection.
         partition: topic and partition that the rule is about, if the request has any.
     """
 

@@ -1,11 +1,12 @@
 """Puts the relay between the nodes of a cluster, and applies rules by topic and broker.
 
 Every broker advertises an address of the relay to its peers, and has its own relay address for
-each ZooKeeper, so that the relay knows which broker asks there. A request to another broker or to a
-KRaft controller names its sender (``kafka_frames.sender``). The harness never passes through the
-relay, and clients only where asked for: then brokers advertise another address of it to them, and a
-client is known by its client id. Releases before 0.10.2 have one listener for all (KIP-103): there
-clients always pass through it, and no rule concerns them unless they were asked for.
+each ZooKeeper, so that the relay knows which broker sends a request there. A request to another
+broker or to a KRaft controller names its sender (``kafka_frames.sender``). The harness never
+connects through the relay. Clients do so only on request (``clients``): then brokers advertise
+another relay address to clients, and the relay knows a client by its client id. Releases before
+0.10.2 have one listener for peers and clients (KIP-103): there clients always connect through the
+relay, and without the request no rule applies to them.
 """
 
 import contextlib
@@ -36,15 +37,16 @@ class Wiring:
     """The relay of one cluster: its addresses, and its process.
 
     Attributes:
-        relay: sends orders to the process.
-        peers: broker id to the address at which the other brokers reach it.
-        coordination: broker id to controller id to the address at which it reaches that ZooKeeper
-            or controller.
-        controllers: controller id to the address at which other nodes reach it on KRaft.
-        voters: node numbers of the controllers or ZooKeepers between which the relay stands.
-        ensemble: pairs of ZooKeepers to the host at which the first reaches the second; empty for
-            one alone, on KRaft, and where such hosts are missing.
-        clients: broker id to the address at which clients reach it; empty if they do so directly.
+        relay: sends orders to the relay's process.
+        peers: broker id to the address at which other brokers reach that broker.
+        coordination: broker id to controller id to the address at which the broker reaches that
+            ZooKeeper or controller.
+        controllers: on KRaft, controller id to the address at which other nodes reach it.
+        voters: node numbers of the controllers or ZooKeepers between which the relay is.
+        ensemble: pair of ZooKeepers to the host at which the first reaches the second; empty for a
+            single ZooKeeper, on KRaft, and where the machine has no such hosts.
+        clients: broker id to the address at which clients reach that broker through the relay;
+            empty if clients connect directly.
     """
 
     def __init__(self, release: Release, site: Site, *, clients: bool = False) -> None:
@@ -105,25 +107,25 @@ class Wiring:
         )
 
     def client_listeners(self, broker: int) -> dict[str, str]:
-        """Return the setting of a broker that leads clients to the relay, if they are to use it."""
+        """Return a broker's setting that leads clients to the relay; {} if clients bypass it."""
         if not (self.clients and self._listeners):
             return {}
         external, internal = self.clients[broker], self.peers[broker]
         return {"advertised.listeners": f"EXTERNAL://{external},INTERNAL://{internal}"}
 
     def close(self) -> None:
-        """End the process."""
+        """End the relay's process."""
         self.relay.close()
 
 
 class RelayNetwork:
-    """The links of a cluster; the Network of ``clusters.core.interfaces``.
+    """The links of a cluster; it implements Network of ``clusters.core.interfaces``.
 
     Args:
         relay: relay of the cluster.
         brokers: ids of the brokers.
-        topic_id: returns the id by which brokers fetch a topic; "" where they use its name.
-        controllers: node numbers of ZooKeepers or KRaft controllers between which it stands.
+        topic_id: returns a topic's id in fetch requests; "" where brokers fetch by name.
+        controllers: node numbers of ZooKeepers or KRaft controllers between which the relay is.
     """
 
     def __init__(
@@ -141,12 +143,12 @@ class RelayNetwork:
         self._relay = relay
 
     def under(self, *rules: RelayRule) -> AbstractContextManager[None]:
-        """Apply rules to links while the block lasts; afterwards everything goes on."""
+        """Apply rules to links during the ``with`` block; after it, all messages go on."""
         return self._relay.under(*rules)
 
     @contextlib.contextmanager
     def hw_held(self, topic: str, partition: int, *followers: int, above: int) -> Iterator[None]:
-        """Hold every response to followers with a HW above an offset, while the block lasts."""
+        """Hold responses to followers that carry a HW above an offset, during the block."""
         names = frozenset(filter(None, (topic, self.topic_id(topic))))
         links = frozenset(
             (leader, follower)
@@ -161,17 +163,17 @@ class RelayNetwork:
             yield
 
     def held_messages(self, what: str) -> list[Row]:
-        """Return the messages of one kind that were held back so far."""
+        """Return the messages of one kind that the relay has held back so far."""
         return [row for row in self._relay.held_messages() if row["what"] == what]
 
     def await_held(self, what: str, *targets: int, since_ns: int = 0, limit_s: float) -> None:
-        """Wait until a message of one kind to each of these nodes has been held back.
+        """Wait until the relay has held back a message of one kind to each of these nodes.
 
         Args:
-            since_ns: only messages since then, by the monotonic clock, count.
+            since_ns: only messages after this time of the monotonic clock count.
 
         Raises:
-            WaitTimeoutError: it has not happened within the limit.
+            WaitTimeoutError: this has not happened within the limit.
         """
         deadline = time.monotonic() + limit_s
         pause = threading.Event()
@@ -187,7 +189,7 @@ class RelayNetwork:
             pause.wait(_WAIT_S)
 
     def catch(self, rule: MessageRule) -> "RelayMessages":
-        """Act on single messages until ``release``; topics have their ids, too."""
+        """Act on single messages until ``release``; add the ids of the rule's topics."""
         ids = {self.topic_id(topic) for topic in rule.topics} - {""}
         return RelayMessages(self._relay, replace(rule, topics=rule.topics | ids))
 
@@ -196,13 +198,13 @@ class RelayNetwork:
         return [name.removeprefix(CLIENT) for name in self._relay.clients()]
 
     def name_client(self, name: str, pid: int) -> None:
-        """Know a process, and what it starts, as a client of that name, from now on."""
+        """Treat a process, and processes that it starts, as the client ``name`` from now on."""
         self._relay.name_client(name, pid)
 
     def record_requests(self, topics: Collection[str], group: str) -> None:
-        """Tell the watcher of clients' requests that write to topics, or commit as a group.
+        """Report to the watcher the clients' requests that write to topics or commit as a group.
 
-        Without topics that ends, and names of processes are forgotten.
+        A call without topics ends this, and the names of processes are forgotten.
         """
         ids = {self.topic_id(topic) for topic in topics if topic} - {""}
         self._relay.record({*topics, *ids}, group)
@@ -213,27 +215,27 @@ class RelayNetwork:
 
 
 class RelayMessages:
-    """The messages that one rule acts on; the CaughtMessages of ``clusters.core.interfaces``."""
+    """The messages that one rule acts on (CaughtMessages of ``clusters.core.interfaces``)."""
 
     def __init__(self, relay: Relay, rule: MessageRule) -> None:
         self._relay = relay
         self._number = relay.catch(rule)
 
     def events(self, *names: str) -> list[Row]:
-        """Return the events so far, in their order; of these names, if any is given."""
+        """Return the events so far, in order; only events with these names, if names are given."""
         rows = self._relay.events(self._number)
         return [row for row in rows if not names or row["event"] in names]
 
     @property
     def caught(self) -> int:
-        """The number of messages that it has acted on so far."""
+        """The number of messages that the rule has acted on so far."""
         return len(self.events("caught"))
 
     def await_event(self, event: str, *, limit_s: float, times: int = 1) -> None:
-        """Wait until an event has happened to messages of the rule so often.
+        """Wait until an event has happened ``times`` times to messages of the rule.
 
         Raises:
-            WaitTimeoutError: it has not, within the limit.
+            WaitTimeoutError: this has not happened within the limit.
         """
         await_condition(
             lambda: len(self.events(event)),
@@ -244,11 +246,11 @@ class RelayMessages:
         )
 
     def let_pass(self, *, lose: bool = False) -> None:
-        """Let the messages in hand go on, or lose them; the rule acts on those to come."""
+        """Let the held messages go on, or lose them; the rule still acts on later messages."""
         self._relay.let_pass(self._number, lose=lose)
 
     def release(self, cause: str = "order") -> None:
-        """End the rule; messages in hand go on. May be called twice."""
+        """End the rule; held messages go on. May be called twice."""
         self._relay.drop(self._number, cause=cause)
 
 

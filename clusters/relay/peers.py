@@ -1,6 +1,6 @@
-"""The process at the other end of a connection of this machine, as Linux knows it.
+"""Finds the process at the other end of a connection within this machine, by asking Linux.
 
-Elsewhere, in other namespaces of the network, and of other users nothing is known.
+On other systems, in other network namespaces, and for other users' processes nothing is found.
 """
 
 import contextlib
@@ -14,22 +14,22 @@ from typing import Final
 _PROCESSES: Final = Path("/proc")
 _ANSWER_S: Final = 1.0
 _REQUEST: Final = struct.Struct("=IHHIIBBBBI")
-"""Headers of Netlink and of a question for one socket (sock_diag(7)); its ends follow."""
+"""Headers of Netlink and of a request about one socket (sock_diag(7)); its two ends follow."""
 _ENDS: Final = struct.Struct("!HH16s16sIII")
 _BY_FAMILY, _IS_REQUEST, _SOCK_DIAG, _ANY = 20, 1, 4, 0xFFFFFFFF
 _INODE: Final = struct.Struct("=I")
 _INODE_AT: Final = 84
-"""In the answer; one without a socket is shorter."""
+"""Position of the inode in the answer; an answer without a socket is shorter."""
 
 End = tuple[str, int]
 """An IPv4 address and a port."""
 
 
 def owner(connection: socket.socket, roots: Mapping[str, int]) -> str | None:
-    """Return the name of the process that has the other end of a connection, or its descendant.
+    """Return the name of the process that has, or whose descendant has, a connection's other end.
 
     Args:
-        roots: name to process.
+        roots: name of a process to its id.
     """
     inode = _inode(connection.getpeername(), connection.getsockname()) if roots else 0
     if not inode:
@@ -65,9 +65,9 @@ def _children() -> dict[int, list[int]]:
     children: dict[int, list[int]] = {}
     with contextlib.suppress(OSError):
         for entry in _PROCESSES.iterdir():
-            with contextlib.suppress(OSError):  # it has ended
+            with contextlib.suppress(OSError):  # the process has ended
                 if entry.name.isdecimal():
-                    # The name of a program, in brackets, may have anything in it: proc_pid_stat(5).
+                    # A program's name, in brackets, may have any character: proc_pid_stat(5).
                     fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
                     children.setdefault(int(fields[1]), []).append(int(entry.name))
     return children

@@ -1,7 +1,9 @@
-"""Reports of a program's requests by the wire, each when it is answered or never can be.
+"""The wire's reports of a program's requests: a request is reported once its outcome is known.
 
-A row has a request and one of its partitions; an EndTxn, which has none, one row. The records of a
-Produce that was not answered, or refused, are in it, so that it can be told which outputs they are.
+The outcome is an answer, or the end of the connection without an answer. Each row describes a
+request and one of its partitions; an EndTxn, which has no partition, gets one row. If a Produce was
+refused or not answered, its row contains the records, so that the judge can identify the program's
+outputs among them.
 """
 
 import base64
@@ -24,19 +26,19 @@ from highwater.clusters.relay.request_properties import (
 RECORDED: Final = frozenset((PRODUCE, OFFSET_COMMIT, TXN_OFFSET_COMMIT, END_TXN))
 _BATCH_BYTES_MOST: Final = 1 << 18
 _NOWHERE: Final = ("", 0)
-"""Where the error of a request without partitions stands in its answer."""
+"""The topic and partition under which an answer without partitions has its error."""
 
 Row = dict[str, Any]
 
 
 class ClientRequest(Protocol):
-    """The part of a request that is used here."""
+    """The part of a request that this module uses."""
 
     head: Header
     frame: bytearray
 
     def properties(self) -> Properties:
-        """Decode its properties; nothing if it cannot be read."""
+        """Decode the request's properties; return no properties if it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +50,12 @@ class _Passed:
 
 
 class RequestLog:
-    """The requests of one connection.
+    """The log of requests on one connection.
 
     Args:
-        topics: names and ids of topics of which a Produce is reported.
-        group: whose commits are reported.
-        report: gets the rows.
+        topics: names and ids of the topics; every Produce to these topics is reported.
+        group: the consumer group; its offset commits are reported.
+        report: called with every row.
     """
 
     def __init__(self, topics: Collection[str], group: str, report: Callable[[Row], None]) -> None:
@@ -63,10 +65,10 @@ class RequestLog:
         self._open: dict[ClientRequest, _Passed] = {}
 
     def passed(self, request: ClientRequest, *, ends: Row, has_answer: bool) -> None:
-        """Note a request that goes on.
+        """Record a request that goes on.
 
         Args:
-            ends: columns that say from where and to where.
+            ends: columns with the source, the target and the connection.
         """
         properties = request.properties()
         concerned = (
@@ -94,7 +96,7 @@ class RequestLog:
         self._write(request, passed, ends, partitions, time.monotonic_ns())
 
     def close(self, *, ends: Row) -> None:
-        """Report the requests that never were answered: their connection is closed."""
+        """Report the requests that were never answered, because their connection is closed."""
         while self._open:
             request, passed = self._open.popitem()
             self._write(request, passed, ends, [], None)
@@ -137,7 +139,7 @@ class RequestLog:
 def _records(
     request: ClientRequest, seen: Properties, number: int, answer: AnsweredPartition | None
 ) -> Row:
-    """Return the columns about the records of a partition, and the records if they failed."""
+    """Return the columns about a partition's records; include the records if the write failed."""
     batch = seen.batches[number]
     row: Row = {"records": batch.records}
     if seen.acks and (answer is None or answer.error):

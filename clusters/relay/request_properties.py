@@ -1,7 +1,7 @@
-"""The properties of requests, and of the answers to a program; decoded only where asked for.
+"""The properties of requests, and of the answers to a program; decoded only when needed.
 
-A rule for single messages names them, and a program under test is judged by them. Layouts: as of
-``kafka_frames``.
+Rules for single messages name properties, and a program under test is judged by them. For the
+sources of the message layouts see ``kafka_frames``.
 """
 
 import struct
@@ -36,12 +36,12 @@ _I8, _I16, _I32, _I64 = (struct.Struct(form) for form in (">b", ">h", ">i", ">q"
 
 
 class RecordBatch(NamedTuple):
-    """The records of one partition of a Produce.
+    """The records for one partition in a Produce.
 
     Attributes:
-        records: how many they are; None in a format before 0.11.
-        begin: position in the frame, where it begins.
-        end: position where it ends.
+        records: number of records; None in a record format before 0.11.
+        begin: position in the frame at which the batch begins.
+        end: position in the frame at which the batch ends.
     """
 
     records: int | None
@@ -53,15 +53,15 @@ class Properties(NamedTuple):
     """The properties of a request; a rule for single messages can name the first four.
 
     Attributes:
-        transactional_id: None where the request has none.
-        producer_id: None where it has none.
-        epoch: the producer's where the request has one, else the leader's; None: neither.
-        partitions: topic (name or id) and number of each.
-        group: of a commit of offsets.
-        offsets: of each partition, which are to be committed.
-        batches: of each partition, in a Produce.
-        acks: of a Produce: -1 is all.
-        commits: whether an EndTxn commits.
+        transactional_id: None if the request has no transactional id.
+        producer_id: None if the request has no producer id.
+        epoch: the producer's epoch if the request has it, else the leader's; None without both.
+        partitions: topic (name or id) and number of each partition in the request.
+        group: consumer group in an offset commit.
+        offsets: in an offset commit, the offset to commit for each partition.
+        batches: in a Produce, the record batch for each partition.
+        acks: acks of a Produce; -1 is all.
+        commits: whether an EndTxn commits the transaction.
     """
 
     transactional_id: str | None = None
@@ -76,7 +76,7 @@ class Properties(NamedTuple):
 
 
 class AnsweredPartition(NamedTuple):
-    """A partition in an answer; ``offset`` is that of its first record, of a Produce."""
+    """A partition in an answer; ``offset``, only for a Produce, is that of the first record."""
 
     topic: str
     partition: int
@@ -85,7 +85,7 @@ class AnsweredPartition(NamedTuple):
 
 
 def properties(frame: Buffer, head: Header) -> Properties:
-    """Decode the properties of a request; nothing of requests that are not known here.
+    """Decode the properties of a request; return no properties for requests of other kinds.
 
     Raises:
         struct.error, IndexError: the frame is not such a request.
@@ -165,7 +165,7 @@ def _init_producer_id(cursor: Cursor, version: int) -> Properties:
 
 
 def _of_transaction(cursor: Cursor, version: int) -> Properties:
-    """Read what EndTxn and AddOffsetsToTxn begin with."""
+    """Read the first fields of an EndTxn or AddOffsetsToTxn."""
     del version
     return Properties(cursor.name(), cursor.number(_I64), cursor.number(_I16))
 
@@ -176,7 +176,7 @@ def _end(cursor: Cursor, version: int) -> Properties:
 
 
 def _add_partitions(cursor: Cursor, version: int) -> Properties:
-    if version < 4:  # noqa: PLR2004 - from then on brokers ask for many transactions (KIP-890)
+    if version < 4:  # noqa: PLR2004 - since v4 brokers ask for many transactions (KIP-890)
         begins = _of_transaction(cursor, version)
         return begins._replace(partitions=_numbers(cursor))
     first = Properties()
@@ -248,7 +248,7 @@ _READERS: Final[dict[int, tuple[Callable[[Cursor, int], Properties], int]]] = {
 
 
 def answered(frame: Buffer, head: Header) -> list[AnsweredPartition]:
-    """Decode the answer to a Produce, to a commit of offsets or to an EndTxn, which has one error.
+    """Decode the answer to a Produce or an offset commit, or to an EndTxn (a single error).
 
     Raises:
         struct.error, IndexError: the frame is not such an answer.
@@ -274,7 +274,7 @@ def answered(frame: Buffer, head: Header) -> list[AnsweredPartition]:
 
 
 def _appended(cursor: Cursor, version: int) -> int:
-    """Read the rest of a partition in the answer to a Produce; return the first record's offset."""
+    """Read a partition's remaining fields in a Produce answer; return the first record's offset."""
     offset = cursor.number(_I64)
     # the time of the append; the log's first offset
     cursor.at += 8 * (version >= 2) + 8 * (version >= 5)  # noqa: PLR2004

@@ -1,12 +1,12 @@
-"""Rules for the bytes between two nodes, and their ways: plain data for harness and relay."""
+"""Rules and routes for the bytes between two nodes: plain data for the harness and the relay."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Self
 
 COORDINATION: Final = 0
-"""Node number of the only ZooKeeper or KRaft controller; brokers count from 1. In a rule it is each
-of several, which have their ids as numbers."""
+"""Node number of the only ZooKeeper or KRaft controller; brokers count from 1. If a cluster has
+several controllers, their ids are their node numbers, and this number in a rule means all."""
 
 FIRST_CONTROLLER: Final = 100
 """Node id of the first KRaft controller, or ``myid`` of the first ZooKeeper."""
@@ -18,13 +18,13 @@ ANY_CLIENT: Final = CLIENT + ANY
 ANY_BROKER: Final = "broker-*"
 
 Node = int | str
-"""A node by its number, or a client by its name: ``client:`` and the client id that it sends."""
+"""The number of a node, or the name of a client: ``client:`` and the client id that it sends."""
 
 Link = tuple[Node, Node]
-"""Bytes from the first node to the second, whichever of them opened the connection."""
+"""Bytes from the first node to the second, whichever node opened the connection."""
 
 Users = Literal["nodes", "clients", "both"]
-"""The users of an address: nodes that identify themselves, clients with client ids, or both."""
+"""The users of an address: nodes, which identify themselves, clients with client ids, or both."""
 
 Kind = Literal["cut", "reset", "slow", "hold"]
 HeldMessage = Literal["hw", "leadership", "isr"]
@@ -38,11 +38,12 @@ class Route:
         listen: host and port; port 0 is any free port.
         upstream: host and port of the target node.
         server: number of the target node.
-        source: number of the only node that uses this address; None if several do.
-        users: who uses it.
+        source: number of the only node that uses this address; None if several nodes use it.
+        users: the kind of users of this address.
         zookeeper: whether the protocol is ZooKeeper's.
-        alias: between ZooKeepers of an ensemble, whose bytes are not read, ``host:port`` of the
-            route back, where the source tells its address; None: it is another protocol.
+        alias: between ZooKeepers of an ensemble, ``host:port`` of the route back to the source. It
+            replaces the address that the source sends; other bytes are not read. None: the route
+            has another protocol.
     """
 
     listen: tuple[str, int]
@@ -67,15 +68,15 @@ class RelayRule:
     Attributes:
         kind: ``cut`` lets nothing pass until the rule ends, as if packets were dropped and
             retransmitted; ``reset`` ends every connection of the link and refuses new ones;
-            ``slow`` delays and throttles; ``hold`` holds back one kind of message, and everything
-            behind it on its connection.
+            ``slow`` delays and throttles; ``hold`` holds back one kind of message, and every
+            message behind it on its connection.
         delay_s: delay of every message.
         jitter_s: greatest additional random delay of a message; messages stay in order.
-        bytes_per_s: limit for each connection; 0 is no limit.
+        bytes_per_s: limit on bytes a second for each connection; 0 is no limit.
         what: messages to hold: ``hw``, answers to a follower's fetch with a HW above ``above``;
             ``leadership``, a controller's requests (on KRaft: answers with metadata); ``isr``,
             changes of an ISR.
-        topics: names, and the ids where brokers fetch by id; empty is any.
+        topics: names of topics, and their ids where brokers fetch by id; empty is any.
         partition: number of the partition; -1 is any.
         above: the highest HW that may pass; None is the last HW sent to each follower.
     """
@@ -112,12 +113,12 @@ def is_controller(node: Node | None) -> bool:
 
 
 def client_name(client_id: str) -> str:
-    """Return a client as a node, by the client id that it sends."""
+    """Return the node name for a client, from the client id that it sends."""
     return CLIENT + client_id
 
 
 def node_name(node: Node) -> str:
-    """Return a node's name in tables and messages: ``broker-1``, ``client:producer-0``."""
+    """Return a node's name for tables and messages: ``broker-1``, ``client:producer-0``."""
     if isinstance(node, str):
         return node
     if node == COORDINATION:
@@ -133,20 +134,20 @@ def between(nodes: Iterable[Node], others: Collection[Node]) -> frozenset[Link]:
 
 
 def out_of(node: Node, others: Iterable[Node]) -> frozenset[Link]:
-    """Return the links from a node to others."""
+    """Return the links from a node to other nodes."""
     return frozenset((node, other) for other in others if other != node)
 
 
 def into(node: Node, others: Iterable[Node]) -> frozenset[Link]:
-    """Return the links from others to a node."""
+    """Return the links from other nodes to a node."""
     return frozenset((other, node) for other in others if other != node)
 
 
 def ring(nodes: Iterable[int]) -> frozenset[Link]:
-    """Return the links to cut so that each node sees a majority, and no two the same one.
+    """Return the links to cut so that each node sees a majority, and all majorities differ.
 
-    Nodes stand in a circle, and each sees as many neighbours on either side as a majority needs
-    (Jepsen's ``majorities-ring``). Three nodes would all see each other; there only one link is
+    Nodes form a circle, and each node sees as many neighbours on either side as a majority needs
+    (Jepsen's ``majorities-ring``). Three nodes would all see each other; of these only one link is
     cut.
     """
     circle = sorted(nodes)

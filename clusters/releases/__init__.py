@@ -1,1 +1,1 @@
-"""The catalogue of Kafka releases, and the jars of each."""
+"""The jars and software levels of Kafka releases."""

@@ -1,8 +1,8 @@
-"""Kafka's jars: the list of each release, the cache, and the verification.
+"""Kafka's jars: the list for each release, the cache, and the verification.
 
-Each release has a lock file with the sha256 of every jar. Jars are downloaded once, by jgo (pure
-Python, from the Maven registry), into the user's cache; a cached jar is checked against its lock
-whenever it is new to the cache or changed since the last check.
+Each release has a lock file with the sha256 of every jar. jgo (pure Python) downloads each jar once
+from the Maven registry into the user's cache. A cached jar is compared with its lock when it is new
+in the cache or has changed since the last check.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ _LOCKS = Path(__file__).parent / "locks"
 
 REMOTE_STORAGE: Final = "kafka-storage"
 REMOTE_STORAGE_LOCK: Final = _LOCKS / "remote-storage.toml"
-"""The lock file of the jars with LocalTieredStorage, one for each release that published it."""
+"""The lock file with one LocalTieredStorage jar for each release that published such a jar."""
 
 TIERED_SINCE: Final = (3, 6)
-"""Since then brokers have a remote tier (KIP-405)."""
+"""The first release whose brokers have a remote tier (KIP-405)."""
 _DOWNLOADS_AT_ONCE = 8
 _OF_CLIENTS = ("kafka-clients", "slf4j-", "log4j", "reload4j", "lz4", "snappy-java", "zstd-jni")
 _DOWNLOAD_TIMEOUT_S = 60
@@ -39,7 +39,7 @@ _DOWNLOAD_TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jar:
-    """One locked jar."""
+    """One jar in a lock file."""
 
     group: str
     artifact: str
@@ -49,13 +49,13 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """Name in the cache; it carries the version, so all releases share one folder."""
+        """File name in the cache; it contains the version, so all releases share one folder."""
         kind = f"-{self.classifier}" if self.classifier else ""
         return f"{self.artifact}-{self.version}{kind}.jar"
 
 
 def lock_file(release: Release) -> Path:
-    """Return the path of the release's lock file, which is in the repository."""
+    """Return the path of the release's lock file in the repository."""
     return _LOCKS / f"{release.version}.toml"
 
 
@@ -65,7 +65,7 @@ def locked_jars(release: Release) -> list[Jar]:
 
 
 def read_lock(path: Path) -> list[Jar]:
-    """Return the jars of a lock file, in its order."""
+    """Return the jars in a lock file, in the file's order."""
     table: Mapping[str, str] = tomllib.loads(path.read_text("utf-8"))["jars"]
     jars = []
     for coordinate, digest in table.items():
@@ -82,11 +82,11 @@ def read_lock(path: Path) -> list[Jar]:
 
 
 def remote_storage_jars(release: Release) -> list[Jar]:
-    """Return what a release's class path needs behind its own jars for LocalTieredStorage.
+    """Return the jars that LocalTieredStorage needs on the class path, after the release's jars.
 
-    None where the release has no tiered storage. Not every release published its tests: then it
-    gets those of the release before, and that one's clients for classes that have moved since. The
-    interface, RemoteStorageManager, is public (KIP-405).
+    The list is empty if the release has no tiered storage. Not every release published its tests.
+    Such a release gets the test jar of the nearest older release, and that release's clients jar,
+    for classes that have moved since. The interface, RemoteStorageManager, is public (KIP-405).
     """
     if release.number < TIERED_SINCE:
         return []
@@ -99,7 +99,7 @@ def remote_storage_jars(release: Release) -> list[Jar]:
 
 
 def remote_storage_classpath(release: Release) -> list[Path]:
-    """Return the paths of these jars; see ``fetch``."""
+    """Return the paths of the jars from ``remote_storage_jars``; see ``fetch``."""
     return fetch(f"{REMOTE_STORAGE}-{release.version}", remote_storage_jars(release))
 
 
@@ -108,7 +108,7 @@ def _number(jar: Jar) -> tuple[int, ...]:
 
 
 def digests(release: Release, *, tiered: bool = False) -> dict[str, str]:
-    """Return jar name to locked sha256, for a run's environment."""
+    """Return jar name to locked sha256, to record a run's environment."""
     more = remote_storage_jars(release) if tiered else []
     return {jar.file_name: jar.sha256 for jar in [*locked_jars(release), *more]}
 
@@ -127,16 +127,16 @@ def clients_classpath(release: Release) -> list[Path]:
 
 
 def fetch(name: str, jars: list[Jar]) -> list[Path]:
-    """Return the paths of locked jars; download those that are missing, and verify them.
+    """Return the paths of locked jars; download missing jars, and verify them.
 
-    Safe to call from several threads and processes at once. With a warm cache it needs no network.
+    Several threads and processes may call this at once. With a warm cache it needs no network.
 
     Args:
         name: name of the set of jars, for its files in the cache.
         jars: the jars, in class path order.
 
     Raises:
-        HarnessError: a download failed, the disk is full, or a jar is not the one that was locked.
+        HarnessError: a download failed, the disk is full, or a jar differs from the locked jar.
     """
     folder = cache_directory() / "jars"
     with _disk_errors(folder):
@@ -150,7 +150,7 @@ def fetch(name: str, jars: list[Jar]) -> list[Path]:
 
 
 def is_cached(release: Release) -> bool:
-    """Return whether the release's jars are cached and verified: a run needs no network."""
+    """Return whether the release's jars are cached and verified, so that no network is needed."""
     folder = cache_directory() / "jars"
     return _Checked(folder / f".checked-{release.version}.json").covers(
         folder, locked_jars(release)
@@ -158,7 +158,7 @@ def is_cached(release: Release) -> bool:
 
 
 def _complete(folder: Path, jars: list[Jar]) -> None:
-    """Verify the jars that exist, and download those that are missing."""
+    """Verify the jars that exist, and download the missing jars."""
     missing = [jar for jar in jars if not (folder / jar.file_name).exists()]
     for jar in jars:
         if jar not in missing:
@@ -175,7 +175,7 @@ def _complete(folder: Path, jars: list[Jar]) -> None:
 
 def _download(jar: Jar, staging: Path, folder: Path) -> None:
     """Download one jar to a temporary place, verify it, and move it to the cache."""
-    import requests  # noqa: PLC0415 - slow to import, and needed on a first run only
+    import requests  # noqa: PLC0415 - slow to import, and only needed on a first run
     from jgo.maven import MavenContext  # noqa: PLC0415 - for the same reason
 
     context = MavenContext(repo_cache=staging / jar.file_name, timeout=_DOWNLOAD_TIMEOUT_S)
@@ -186,7 +186,7 @@ def _download(jar: Jar, staging: Path, folder: Path) -> None:
         raise HarnessError(
             f"{jar.file_name} could not be downloaded: {type(error).__name__}",
             hint="The first run of a Kafka release downloads its jars from the Maven registry: "
-            "check the network or proxy settings and run it again. Later runs need no network.",
+            "check the network or proxy settings and run again. Later runs need no network.",
         ) from error
     _verify(fetched, jar)
     fetched.replace(folder / jar.file_name)
@@ -199,19 +199,19 @@ def _verify(path: Path, jar: Jar) -> None:
         raise HarnessError(
             f"{jar.file_name} is not the jar that was locked: "
             f"expected sha256 {jar.sha256}, found {actual}",
-            hint=f"Delete {path} and run again; if it differs again, what the network delivers "
-            "is not what this release of Highwater was tested with.",
+            hint=f"Delete {path} and run again; if it differs again, the network delivers a file "
+            "with which this release of Highwater was not tested.",
         )
 
 
 class _Checked:
-    """Remembers, by size and modification time, which jars have been verified already."""
+    """Remembers which jars have been verified, by their size and modification time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def covers(self, folder: Path, jars: list[Jar]) -> bool:
-        """Return whether every jar exists, unchanged since it was verified against this lock."""
+        """Return whether every jar exists and is unchanged since it was compared with this lock."""
         try:
             return bool(json.loads(self._path.read_bytes()) == _stamps(folder, jars))
         except (OSError, ValueError):

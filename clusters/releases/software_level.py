@@ -1,11 +1,12 @@
 """The level of a broker: its jars, its protocol version, its message format version.
 
-An upgrade raises them one after the other, each broker by broker: first the jars, then
+An upgrade raises these three one after the other, each broker by broker: first the jars, then
 ``inter.broker.protocol.version``, then ``log.message.format.version`` (Kafka's upgrade notes). A
-release's behaviour depends on all three: with an old protocol it truncates by the old rule.
+broker's behaviour depends on all three: with an old protocol it truncates by the old rule.
 
-On KRaft the protocol is ``metadata.version``, which belongs to the cluster and not to a broker: it
-is raised for all at once, with the other features that a new cluster of that release has (KIP-584).
+On KRaft the protocol is ``metadata.version``, which belongs to the cluster and not to a broker. It
+is raised for all brokers at once, with the other features that a new cluster of that release has
+(KIP-584).
 """
 
 import re
@@ -19,7 +20,7 @@ from highwater.harness.releases.release import Release, Truncation
 PROTOCOL: Final = "inter.broker.protocol.version"
 FORMAT: Final = "log.message.format.version"
 METADATA: Final = "metadata.version"
-"""Feature of a KRaft cluster; in a cluster's settings, the version to begin with."""
+"""A feature of a KRaft cluster; in a cluster's settings, the version with which it begins."""
 
 _EPOCHS: Final = (0, 11)
 _EXACT_EPOCHS: Final = (2,)
@@ -37,7 +38,7 @@ class Level:
         release: release of the jars.
         protocol: ``inter.broker.protocol.version``, such as ``0.10.2`` or ``2.8``; on KRaft the
             release that has this ``metadata.version``.
-        format: ``log.message.format.version``, in the same words; Kafka ignores it where the
+        format: ``log.message.format.version``, written like ``protocol``; Kafka ignores it if the
             protocol is 3.0 or later (KIP-724).
     """
 
@@ -47,14 +48,14 @@ class Level:
 
     @classmethod
     def of(cls, release: Release, *, protocol: str = "", format: str = "") -> Self:  # noqa: A002 - Kafka's word
-        """Return a release's own level, or one below it.
+        """Return a release's own level, or a lower level.
 
         Args:
-            protocol: newest protocol version allowed; the release's own, if that is older.
-            format: newest message format allowed; never newer than the protocol.
+            protocol: newest protocol version allowed; if the release's own is older, it is used.
+            format: newest message format allowed; the result is never newer than the protocol.
 
         Raises:
-            UsageError: one of them is not a valid version.
+            UsageError: the protocol or the format is not a valid version.
         """
         spoken = _older(release.protocol, protocol)
         return cls(release=release, protocol=spoken, format=_older(spoken, format))
@@ -73,9 +74,10 @@ class Level:
     def truncation(self) -> Truncation:
         """The rule by which a replica that becomes a follower truncates its log.
 
-        ``ReplicaFetcherThread`` of each release decides by the protocol, and from 2.1 on by whether
-        the log has epochs (``AbstractFetcherThread.fetchTruncatingPartitions``): without epochs it
-        truncates to the HW at once. Before 2.1 it asks the leader, which answers that it has none.
+        Each release's ``ReplicaFetcherThread`` decides by the protocol. Since 2.1 it also checks
+        whether the log has leader epochs (``AbstractFetcherThread.fetchTruncatingPartitions``):
+        without epochs the replica truncates to the HW at once. Before 2.1 such a replica asks the
+        leader, and the leader answers that it has no epochs.
         """
         spoken, written = numbers(self.protocol), numbers(self.format)
         no_epochs = written < _EPOCHS and self.release.number >= _HW_WITHOUT_EPOCHS
@@ -111,7 +113,7 @@ def upgrade_levels(
     protocol: str = "",
     format: str = "",  # noqa: A002 - Kafka's word
 ) -> Iterator[Level]:
-    """Yield the levels of an upgrade from release to release, without the first.
+    """Yield the levels of an upgrade from release to release, without the start level.
 
     The message format is raised in a separate step only if the record format changes.
 
@@ -138,7 +140,7 @@ def numbers(version: str) -> tuple[int, ...]:
     """Return a protocol's or a format's version as numbers, for comparison.
 
     Raises:
-        UsageError: it is not a version.
+        UsageError: the text is not a version.
     """
     if not _WORD.fullmatch(version):
         raise UsageError(
@@ -153,5 +155,5 @@ def _older(version: str, limit: str) -> str:
 
 
 def _magic(version: str) -> int:
-    """Return the record format (magic) of a message format version."""
+    """Return the record format (magic) for a message format version."""
     return sum(numbers(version) >= since for since in (_FORMATS, _EPOCHS))

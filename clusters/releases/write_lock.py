@@ -1,9 +1,9 @@
 """Write a release's lock file, to add a release: ``-m …write_lock NAME ...``.
 
-``remote-storage`` is the name of the lock file of the jars with LocalTieredStorage.
+The name ``remote-storage`` writes the lock file for the jars with LocalTieredStorage.
 
-jgo (pure Python, no Maven needed) resolves the coordinates as Maven would; the lock file records
-each jar with its sha256, so that a run needs no resolution, only downloads.
+jgo (pure Python, no Maven needed) resolves the coordinates as Maven would. The lock file records
+each jar with its sha256, so that a run does not resolve coordinates and only downloads jars.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _CLASSIFIER = "test"
 
 
 def resolve(release: Release, repository: Path) -> dict[str, str]:
-    """Return the jars in class path order: ``group:artifact:version`` to sha256."""
+    """Return a release's jars in class path order: ``group:artifact:version`` to sha256."""
     from jgo.maven import MavenContext  # noqa: PLC0415 - slow to import, and needed here only
 
     context = MavenContext(repo_cache=repository, timeout=60)
@@ -39,7 +39,7 @@ def resolve(release: Release, repository: Path) -> dict[str, str]:
 
 
 def resolve_remote_storage(repository: Path) -> dict[str, str]:
-    """Return the jars with LocalTieredStorage, of Kafka's own tests, as far as they are there."""
+    """Return the published jars with LocalTieredStorage, which is from Kafka's own tests."""
     from jgo.maven import MavenContext  # noqa: PLC0415 - slow to import, and needed here only
 
     context = MavenContext(repo_cache=repository, timeout=60)

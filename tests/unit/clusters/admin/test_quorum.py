@@ -118,7 +118,7 @@ def test_the_zookeeper_that_leads_says_so() -> None:
         assert zookeeper_status(looking).startswith(b"This ZooKeeper")
         asked = ZooKeeperView({100: looking, 101: NOWHERE, 102: leader})
         assert asked.quorum_leader() == 102
-        with pytest.raises(UnreachableError, match="no ZooKeeper leads"):
+        with pytest.raises(UnreachableError, match="no ZooKeeper is the leader"):
             ZooKeeperView({100: looking, 101: follower}).quorum_leader()
     assert ZooKeeperView({100: NOWHERE}).quorum_leader() == 100
 

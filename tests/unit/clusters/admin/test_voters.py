@@ -83,7 +83,7 @@ def test_a_voter_is_removed_as_soon_as_the_leader_can(quorum: Quorum, last: int)
 
 def test_a_quorum_of_settings_refuses(quorum: Quorum) -> None:
     quorum.errors = iter([UNSUPPORTED])
-    with pytest.raises(HarnessError, match="Kafka refuses: this quorum has the voters of its"):
+    with pytest.raises(HarnessError, match="Kafka refuses: the voters of this quorum are fixed"):
         voters.remove_voter(CONTROLLERS, 100, DIRECTORY)
     assert len(quorum.requests) == 1
 

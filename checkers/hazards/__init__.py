@@ -1,1 +1,1 @@
-"""Hazards: ways in which Kafka loses records, as data, and what holds for a given cluster."""
+"""Hazards: the known ways in which Kafka loses records, and which of them apply to a cluster."""

@@ -1,8 +1,8 @@
-"""The catalogue of hazards: those that this project has shown, on real brokers or in the model.
+"""The catalogue of the hazards that this project has shown on real brokers or in the model.
 
-A new hazard is one entry here. Releases are ranges, because most of them are not in the catalogue
-of releases; a test compares the ranges with the model's rules, and the conditions with the model's
-outcome of the story, on every release that is.
+To add a hazard, add one entry here. An entry has ranges of releases, because most releases of Kafka
+are not in the catalogue of releases. For every release in that catalogue, a test compares the
+ranges with the model's rules, and the conditions with the outcome of the story in the model.
 """
 
 from collections.abc import Mapping
@@ -43,17 +43,17 @@ _PROTOCOL: Final = "inter.broker.protocol.version"
 _FORMAT: Final = "message.format.version"
 
 _POWER: Final = ClientOption("power", ("shared", "separate"), unknown="yes")
-"""Unless told otherwise, a machine can lose its power."""
+"""Unless the user says otherwise, a machine can lose its power."""
 
 _WITH_EPOCHS: Final = Setting(_PROTOCOL, ">=", "0.11", scope="broker", guards=False)
-"""With an older protocol a follower asks no leader for epochs: that is old-protocol."""
+"""With an older protocol a follower asks no leader for epochs: that is hazard old-protocol."""
 
 _SINCE_2_7: Final = Setting(_PROTOCOL, ">=", "2.7", scope="broker", absent="yes", guards=False)
-"""Since then, and on KRaft always, followers truncate on fetch (KIP-595), and leaders ask the
-controller for another ISR (KIP-497)."""
+"""From protocol 2.7 on, and always on KRaft, followers truncate on fetch (KIP-595), and leaders
+ask the controller to change the ISR (KIP-497)."""
 
 _FROM_2: Final = Setting(_MIN_ISR, ">=", "2", guards=False)
-"""With less it is last-replica, which no release cures."""
+"""A lower min.insync.replicas is the hazard last-replica, which no release cures."""
 
 _WEAK: Final = AnyOf(
     (
@@ -63,17 +63,17 @@ _WEAK: Final = AnyOf(
     )
 )
 _WEAKLY: Final = (
-    "with one replica its machine's power or disk is enough, with min.insync.replicas=1 that of the"
-    " last one in sync; or an unclean election"
+    "a power failure or lost disk of its only replica, of the last in-sync replica if"
+    " min.insync.replicas=1; or an unclean election"
 )
 _OWN_CURE: Final = (
     "Three replicas (kafka-reassign-partitions), min.insync.replicas=2 (kafka-configs) and no"
-    " unclean elections for {topic}; before it is made, the brokers' settings for it."
+    " unclean elections for {topic}; before brokers create it, their settings for it."
 )
 _ALONE: Final = (
     "highwater run --kafka {kafka} --brokers 1 --nemesis power-failure --for 20s --seed 3"
 )
-"""On a single broker Kafka's own topics have one replica, which loses what was not flushed."""
+"""Kafka's internal topics have one replica on a single broker, and lose what is not flushed."""
 
 _SILENT: Final = "An acknowledged record; only a reader that knows what was sent notices."
 
@@ -86,11 +86,11 @@ _ENTRIES: Final = (
         schedule=(
             "Leadership moves away from a broker that is slow to read its metadata, and back; the"
             " broker keeps its old state of the followers, and acknowledges what they have since"
-            " truncated. Then leadership moves on, or that broker is restarted in order."
+            " truncated. Then leadership moves on, or that broker is restarted cleanly."
         ),
         cure=(
             "No setting helps. After each planned move wait until every broker has applied it"
-            " before the next one, also in rolling restarts and with a rebalancer."
+            " before the next move, also in rolling restarts and with a rebalancer."
         ),
         cost="Slower rolling restarts and rebalancing.",
         evidence="replay",
@@ -105,14 +105,14 @@ _ENTRIES: Final = (
         conditions=(On("zookeeper"), Releases((((0, 11), (4, 0)),)), Replicas(">=", 3)),
         schedule=(
             "Leadership moves away from a broker that the controller does not reach, and back."
-            " Then the controller dies, and with it the decisions that it has not delivered. By the"
-            " next controller's word that broker leads in a new epoch; it keeps its old state of"
-            " the followers, and acknowledges what they have since truncated. Then leadership moves"
-            " on. It is elected-again, which KRaft has without a controller that dies."
+            " Then the controller dies, and the decisions that it has not delivered are lost. The"
+            " next controller lets that broker lead in a new epoch; the broker keeps its old state"
+            " of the followers, and acknowledges what they have since truncated. Then leadership"
+            " moves on. On KRaft this is elected-again, where no controller has to die."
         ),
         cure=(
             "No setting helps. After each planned move wait until every broker has applied it"
-            " before the next one, and move none while a broker does not answer."
+            " before the next move, and move nothing while a broker does not answer."
         ),
         cost="Slower rolling restarts and rebalancing.",
         evidence="story",
@@ -127,7 +127,7 @@ _ENTRIES: Final = (
         conditions=(Releases((((0,), (0, 11)),)), Replicas(">=", 2)),
         schedule=(
             "A follower has a committed record and does not know yet that it is committed. Its"
-            " leader fails or moves; it truncates the record, and becomes the leader."
+            " leader fails or moves; the follower truncates the record and becomes the leader."
         ),
         cure="Upgrade the brokers to 0.11 or later, their protocol and message format included.",
         cost="An upgrade.",
@@ -147,7 +147,7 @@ _ENTRIES: Final = (
             Setting(_PROTOCOL, "<", "0.11", scope="broker"),
             Replicas(">=", 2),
         ),
-        schedule="An upgrade changed the jars and not the protocol; then as in KIP-101.",
+        schedule="An upgrade changed the jars but not the protocol; then as in KIP-101.",
         cure=f"Set {_PROTOCOL} to the release of the brokers, and restart them one by one.",
         cost="A rolling restart; afterwards there is no way back to 0.10.",
         evidence="story",
@@ -168,11 +168,11 @@ _ENTRIES: Final = (
             Replicas(">=", 2),
         ),
         schedule=(
-            "An upgrade left the message format as it was. A follower that has no epochs truncates"
-            " to its high watermark, up to 2.0 if its new leader answers, since 2.1 always."
+            "An upgrade left the message format as it was. A follower without epochs truncates to"
+            " its high watermark: up to 2.0 only if its new leader answers, since 2.1 always."
         ),
         cure=f"Set {_FORMAT} of the topic, or log.message.format.version, to 0.11 or later.",
-        cost="Clients from before 0.11 get their records converted.",
+        cost="Brokers convert records for clients from before 0.11.",
         evidence="story",
         command="highwater run --kafka {kafka} --format 0.10.2 --story held-fetch --wire",
         played_on="2.0.1",
@@ -181,7 +181,7 @@ _ENTRIES: Final = (
     Hazard(
         id="KIP-279",
         title="A follower keeps records that its leader does not have: in-sync replicas fork.",
-        loses="Readers get one record or another at the same offset, depending on the leader.",
+        loses="Readers get different records at the same offset, depending on the leader.",
         conditions=(
             On("zookeeper"),
             Releases((((0, 11), (2, 0, 1)),)),
@@ -203,8 +203,8 @@ _ENTRIES: Final = (
     ),
     Hazard(
         id="KAFKA-6857",
-        title="A log of an old message format has no epochs, and nothing of it is truncated.",
-        loses="Readers get one record or another at the same offset, depending on the leader.",
+        title="A log in an old message format has no epochs, and followers truncate nothing.",
+        loses="Readers get different records at the same offset, depending on the leader.",
         conditions=(
             On("zookeeper"),
             Releases((((0, 11), (0, 11, 0, 3)), ((1, 0), (1, 0, 2)), ((1, 1), (1, 1, 1)))),
@@ -212,7 +212,7 @@ _ENTRIES: Final = (
             Setting(_FORMAT, "<", "0.11", absent="no"),
             Replicas(">=", 3),
         ),
-        schedule="Leadership moves as planned; a leader without epochs answers with its log's end.",
+        schedule="A planned leadership move; a leader without epochs answers with its log's end.",
         cure="Upgrade the brokers to 2.0.1 or later, and the topic's message format.",
         cost="An upgrade.",
         evidence="replay",
@@ -220,11 +220,11 @@ _ENTRIES: Final = (
         counterexample="kafka-6857-0.11.0.2.json",
         played_on="0.11.0.2",
         source="LeaderEpochFileCache.endOffsetFor (UNDEFINED_EPOCH) of 0.11.0.2, 1.0.1, 1.1.0 and"
-        " those after them",
+        " the releases after them",
     ),
     Hazard(
         id="KAFKA-9338",
-        title="A fetch of another leader epoch counts as progress of a follower.",
+        title="A fetch in another leader epoch counts as progress of a follower.",
         loses=_SILENT,
         conditions=(
             On("zookeeper"),
@@ -244,7 +244,7 @@ _ENTRIES: Final = (
     ),
     Hazard(
         id="KAFKA-7415",
-        title="A leader without records of its epoch lets a follower cut too much.",
+        title="A leader without records in its epoch lets a follower truncate too much.",
         loses=_SILENT,
         conditions=(
             On("zookeeper"),
@@ -254,7 +254,7 @@ _ENTRIES: Final = (
         ),
         schedule=(
             "Leadership moves as planned. The new leader has appended nothing yet, so it does not"
-            " know its own epoch, and makes an older follower truncate to the epoch before."
+            " know its own epoch, and makes an older follower truncate to the previous epoch."
         ),
         cure="Upgrade the brokers to 2.0.1 or later.",
         cost="An upgrade.",
@@ -267,8 +267,8 @@ _ENTRIES: Final = (
     ),
     Hazard(
         id="KAFKA-7164",
-        title="A follower that missed a leader epoch does not ask where to cut its log.",
-        loses="Readers get one record or another at the same offset, depending on the leader.",
+        title="A follower that missed a leader epoch does not ask where to truncate.",
+        loses="Readers get different records at the same offset, depending on the leader.",
         conditions=(
             On("zookeeper"),
             Releases((((0, 11), (2, 0, 1)),)),
@@ -276,8 +276,8 @@ _ENTRIES: Final = (
             Replicas(">=", 3),
         ),
         schedule=(
-            "A pause ends a session, and leadership moves away and back. To the follower its"
-            " leader is the same, so it keeps what its leader has since cut."
+            "A pause ends a session, and leadership moves away and back. The follower sees the"
+            " same leader, so it keeps what its leader has since truncated."
         ),
         cure="Upgrade the brokers to 2.0.1 or later.",
         cost="An upgrade.",
@@ -290,7 +290,7 @@ _ENTRIES: Final = (
     ),
     Hazard(
         id="KAFKA-7128",
-        title="A follower joins the ISR below what a new leader has yet to commit.",
+        title="A follower joins the ISR without committed records: the new leader's HW is old.",
         loses=_SILENT,
         conditions=(
             On("zookeeper"),
@@ -299,8 +299,8 @@ _ENTRIES: Final = (
             Replicas(">=", 3),
         ),
         schedule=(
-            "A follower lags and leaves the ISR. Leadership moves to one that does not know yet"
-            " how much is committed; the follower joins the ISR up to that, and leads."
+            "A follower lags and leaves the ISR. Leadership moves to a replica with an old HW; the"
+            " follower has reached that HW, so it joins the ISR, and leads."
         ),
         cure="Upgrade the brokers to 2.0.1 or later.",
         cost="An upgrade.",
@@ -333,7 +333,7 @@ _ENTRIES: Final = (
     Hazard(
         id="KAFKA-18991",
         aliases=("late-answer",),
-        title="A late fetch answer of an older leader epoch truncates committed records.",
+        title="A late fetch answer from an older leader epoch truncates committed records.",
         loses=_SILENT,
         conditions=(
             Releases((((2, 8), (3, 9, 1)), ((4, 0), (4, 0, 1)))),
@@ -343,8 +343,9 @@ _ENTRIES: Final = (
         schedule=(
             "A follower has a record that its new leader lacks. The response that says so is slow"
             " on its way; leadership moves on, and back to that leader. Meanwhile the follower has"
-            " truncated by the word of another leader, and fetched as many records again. Then the"
-            " answer arrives, and it truncates those; before it has fetched them again, it leads."
+            " truncated for another leader, and fetched as many records again. Then the old answer"
+            " arrives, and the follower truncates those; before it has fetched them again, it"
+            " leads."
         ),
         cure="Upgrade the brokers to 3.9.1, 4.0.1 or later.",
         cost="An upgrade.",
@@ -372,10 +373,10 @@ _ENTRIES: Final = (
         id="unclean-election",
         aliases=("KAFKA-12670",),
         title="An unclean election makes a broker the leader that lacks acknowledged records.",
-        loses="Whatever the last members of the ISR alone had.",
+        loses="Whatever only the last members of the ISR had.",
         conditions=(Unclean(allowed=True), Replicas(">=", 2)),
         schedule=(
-            "Two of three replicas leave the ISR, and the third dies; one that was out of sync is"
+            "Two of three replicas leave the ISR, and the third dies; an out-of-sync replica is"
             " elected. On KRaft before 3.9 the setting has no effect (KAFKA-12670)."
         ),
         cure="unclean.leader.election.enable=false",
@@ -398,15 +399,15 @@ _ENTRIES: Final = (
             _POWER,
         ),
         schedule=(
-            "The followers are shut down for maintenance, so that the leader is the whole ISR; its"
-            " machine loses power, and with it what was not flushed. It alone may lead again, and"
-            " the others truncate what it has lost."
+            "The followers are shut down for maintenance, so the leader is the whole ISR; its"
+            " machine loses power, and what was not flushed is lost. Only that broker may lead"
+            " again, and the followers truncate what it has lost."
         ),
         cure="min.insync.replicas=2 and eligible leader replicas (4.1 or later).",
         cost="While only one replica is in sync, producers with acks=all are refused.",
         evidence="story",
         command="highwater run --kafka {kafka} --min-isr 1 --story power-failure",
-        source="LeaderEpochFileCache, in 0.11.0.0 and not in 0.10.2.2, which loses by KIP-101",
+        source="LeaderEpochFileCache, in 0.11.0.0 and not in 0.10.2.2, which has KIP-101 instead",
     ),
     Hazard(
         id="no-elr-before-4.0",
@@ -420,7 +421,7 @@ _ENTRIES: Final = (
             _POWER,
         ),
         schedule="As in last-replica: the record was acknowledged before the followers left.",
-        cure="Upgrade to 4.1 or later, and switch eligible leader replicas on.",
+        cure="Upgrade to 4.1 or later, and enable eligible leader replicas.",
         cost="An upgrade.",
         evidence="story",
         command="highwater run --kafka {kafka} --min-isr 2 --story power-failure",
@@ -430,7 +431,7 @@ _ENTRIES: Final = (
     ),
     Hazard(
         id="upgrade-without-elr",
-        title="An upgraded cluster has no eligible leader replicas until they are switched on.",
+        title="An upgraded cluster has no eligible leader replicas until they are enabled.",
         loses=_SILENT,
         conditions=(
             On("kraft"),
@@ -441,11 +442,11 @@ _ENTRIES: Final = (
             Replicas(">=", 2),
             _POWER,
         ),
-        schedule="As in last-replica, though the brokers are of 4.0 or later.",
+        schedule="As in last-replica, though the brokers are on 4.0 or later.",
         cure=(
             f"kafka-features upgrade --feature {ELR_FEATURE}=1, or --release-version 4.1 or later"
         ),
-        cost="metadata.version has to be 4.0 at least; there is no restart.",
+        cost="metadata.version has to be at least 4.0; no restart.",
         evidence="story",
         command="highwater run --kafka {kafka} --protocol 3.9 --min-isr 2 --story power-failure",
         played_from=(4, 1),
@@ -465,8 +466,8 @@ _ENTRIES: Final = (
             Replicas(">=", 2),
         ),
         schedule=(
-            "A partition's ISR and its eligible replicas are all gone; the broker that led it last"
-            " comes back first, and leads."
+            "A partition's ISR and its eligible replicas are all down; its last leader comes back"
+            " first, and leads."
         ),
         cure="acks=all",
         cost="Each send waits for the in-sync followers.",
@@ -478,22 +479,22 @@ _ENTRIES: Final = (
     Hazard(
         id="single-replica",
         aliases=("RF1",),
-        title="A topic with one replica loses what its only broker had not flushed, or all of it.",
+        title="A topic with one replica loses what its only broker had not flushed, or everything.",
         loses=_SILENT,
         conditions=(Replicas("=", 1), _POWER),
         schedule=(
-            "The machine of the only replica loses its power, and with it what was not flushed; or"
+            "The machine of the only replica loses its power, and the log what was not flushed; or"
             " its disk is lost."
         ),
         cure="A replication factor of 3, and min.insync.replicas=2.",
-        cost="Three times the disk, and a write waits for a second broker.",
+        cost="Three times the disk space, and writes wait for a second broker.",
         evidence="run",
         command="highwater run --kafka {kafka} --brokers 1 --nemesis power-failure --for 20s"
         " --seed 3",
     ),
     Hazard(
         id="one-controller",
-        title="With one controller, its disk has the only copy of what the cluster is.",
+        title="With one controller, its disk has the only copy of the cluster's metadata.",
         loses=(
             "Every topic, as far as the controller knows. The records stay on the brokers' disks,"
             " where no controller asks for them; before 3.7 brokers that start again delete them."
@@ -501,12 +502,12 @@ _ENTRIES: Final = (
         conditions=(On("kraft"), Controllers(1)),
         schedule=(
             "The disk of the only controller is lost; it is formatted anew, with the cluster's old"
-            " id, and begins a metadata log of its own. A broker whose log is longer has to"
-            " truncate what was committed, and ends; started again, it truncates, and puts its"
-            " replicas aside as strays (before 3.7 it deletes them). One whose log is shorter"
-            " goes on at its old end, and leads topics that the controller does not know."
+            " id, and begins a new metadata log. A broker whose log is longer has to truncate"
+            " committed metadata, and exits; restarted, it truncates, and puts its replicas aside"
+            " as strays (before 3.7 it deletes them). A broker whose log is shorter goes on at"
+            " its old end, and leads topics that the controller does not know."
         ),
-        cure="Three controllers, on machines of their own.",
+        cure="Three controllers, each on its own machine.",
         cost="Two more processes, which need little.",
         evidence="story",
         command="highwater run --kafka {kafka} --story lost-metadata",
@@ -533,13 +534,13 @@ _ENTRIES: Final = (
             Replicas(">=", 2),
         ),
         schedule=(
-            "A follower has caught up, and its leader asks the controller to have it in the ISR."
-            " Before that is answered, the follower restarts with a new disk (a replaced volume, a"
-            " lost PVC); the controller agrees, because the broker lives. Then the leader fails."
+            "A follower has caught up, and its leader asks the controller to add it to the ISR."
+            " Before the answer, the follower restarts with a new disk (a replaced volume, a lost"
+            " PVC); the controller agrees, because the broker is alive. Then the leader fails."
         ),
         cure=(
-            "KRaft from 3.5 on, with its metadata.version (KIP-903). On ZooKeeper: bring a broker"
-            " back with an empty disk only under a new id, or after its partitions have left it."
+            "KRaft from 3.5 on, with its metadata.version (KIP-903). On ZooKeeper: bring back a"
+            " broker with an empty disk only under a new id, or after its partitions have moved."
         ),
         cost="An upgrade, or a migration; or a reassignment for each lost disk.",
         evidence="story",
@@ -559,11 +560,11 @@ _ENTRIES: Final = (
             Replicas(">=", 2),
         ),
         schedule=(
-            "As in KAFKA-14139, and the leader reads a last fetch of the follower's that was sent"
-            " before it restarted. Between its look at the follower's progress and its request to"
-            " the controller, the follower's first fetch gives it the new broker epoch. The window"
-            " is a moment inside of one broker, and was not played: the command shows what follows"
-            " on 3.4.1, where no such moment is needed."
+            "As in KAFKA-14139, and the leader reads a last fetch that the follower sent before its"
+            " restart. After the leader checks the follower's progress and before its request to"
+            " the controller, the follower's first fetch gives it the new broker epoch. This window"
+            " is a moment inside one broker, and was not played: the command shows the outcome on"
+            " 3.4.1, which needs no such moment."
         ),
         cure="Upgrade the brokers to 3.7 or later.",
         cost="An upgrade.",
@@ -587,14 +588,14 @@ _ENTRIES: Final = (
             Replicas(">=", 2),
         ),
         schedule=(
-            "A broker is restarted and, before it has looked again at the remote tier (30 s by"
-            " default), leads. It looks for expired segments before it knows which local ones are"
-            " in the remote tier, too: by chance, or always if remote.log.copy.disable is set. It"
-            " counts these twice; if that is more than retention.bytes, it deletes the oldest."
+            "A broker restarts and leads before it has looked again at the remote tier (30 s by"
+            " default). It looks for expired segments before it knows which local segments are"
+            " also in the remote tier: by chance, or always if remote.log.copy.disable is set. It"
+            " counts these twice; if the sum exceeds retention.bytes, it deletes the oldest."
         ),
         cure=(
             "Upgrade the brokers to 4.4 or later. Until then retain by time alone"
-            " (retention.bytes=-1), or let retention.bytes cover the local segments once more."
+            " (retention.bytes=-1), or add the size of the local segments to retention.bytes."
         ),
         cost="An upgrade; or more space in the remote tier.",
         evidence="story",
@@ -608,8 +609,8 @@ _ENTRIES: Final = (
         aliases=("torn-transaction",),
         title="A late EndTxn commits or aborts the transaction after its own.",
         loses=(
-            "A record of an aborted transaction is read, or one of a committed transaction is not;"
-            " the application gets an error at most afterwards."
+            "Readers get a record of an aborted transaction, or miss one of a committed one; the"
+            " application gets an error at most afterwards."
         ),
         conditions=(
             Releases((((0, 11), None),)),
@@ -620,9 +621,9 @@ _ENTRIES: Final = (
             " succeeds, and begins the next transaction; the first request arrives in that one."
         ),
         cure=(
-            "Java clients of 4.0 or later with transaction.version=2 (KIP-890). With others:"
-            " after a commit or an abort that took longer than the client's time-out for"
-            " requests, close the producer and open another, whose epoch is new."
+            "Java clients of 4.0 or later with transaction.version=2 (KIP-890). With other clients:"
+            " after a commit or an abort that took longer than the client's request timeout,"
+            " close the producer and open another, which gets a new epoch."
         ),
         cost="A new producer after each slow end of a transaction.",
         evidence="story",
@@ -635,8 +636,8 @@ _ENTRIES: Final = (
         aliases=("late-marker",),
         title="A late marker ends the transaction after its own.",
         loses=(
-            "A record that was acknowledged, of a transaction that was committed, stays on every"
-            " disk, and no read_committed reader gets it; only who knows what was sent notices."
+            "An acknowledged record of a committed transaction stays on every disk, but no"
+            " read_committed reader gets it; only a reader that knows what was sent notices."
         ),
         conditions=(
             Releases((((0, 11), None),)),
@@ -644,12 +645,12 @@ _ENTRIES: Final = (
         ),
         schedule=(
             "A coordinator's marker of an aborted transaction is slow on its way to a leader. The"
-            " coordinator gives the connection up and sends it again; that ends the transaction,"
-            " and the producer begins the next one. Then the first marker arrives, and aborts that."
+            " coordinator closes the connection and sends it again; that ends the transaction,"
+            " and the producer begins the next one. Then the first marker arrives, and aborts it."
         ),
         cure=(
             "Java clients of 4.0 or later with transaction.version=2, and brokers of 4.2 or later"
-            " (KIP-1228). With others a new producer for each transaction, whose epoch is new."
+            " (KIP-1228). Other clients: a new producer, with a new epoch, for each transaction."
         ),
         cost="An upgrade; or a producer for each transaction.",
         evidence="replay",
@@ -662,22 +663,22 @@ _ENTRIES: Final = (
         aliases=("hanging-transaction",),
         title="A late Produce opens a transaction that never ends.",
         loses=(
-            "Nothing on disk, but read_committed readers get no record that is written after it, of"
-            " any producer. If its producer id goes on in that partition, in whatever epoch, the"
-            " record that was aborted is committed."
+            "Nothing on disk, but read_committed readers get no record that any producer writes"
+            " after it. If its producer id commits again in that partition, in any epoch, the"
+            " aborted record is committed."
         ),
         conditions=(
             Releases((((0, 11), (3, 6)),), without=VERIFICATION),
             TransactionalClients(("librdkafka", "java")),
         ),
         schedule=(
-            "A Produce is slow on its way. Its client gives it up, and the application aborts; the"
-            " coordinator has written the marker when the Produce arrives. The leader appends it,"
-            " and no coordinator knows of the transaction that it opens."
+            "A Produce is slow on its way. Its client gives up, and the application aborts; the"
+            " Produce arrives after the coordinator has written the marker. The leader appends it,"
+            " and no coordinator knows the transaction that it opens."
         ),
         cure=(
             f"Upgrade the brokers to 3.6 or later, and leave {VERIFICATION} on (KIP-890): a leader"
-            " asks the coordinator first. Until then find such transactions, and end them:"
+            " asks the coordinator first. Until then find and end such transactions:"
             " kafka-transactions.sh find-hanging, and abort (KIP-664, brokers of 3.0 or later)."
         ),
         cost="An upgrade.",
@@ -690,20 +691,20 @@ _ENTRIES: Final = (
         id="late-produce",
         title="A late Produce of an aborted transaction is committed with the next one.",
         loses=(
-            "A record that the application aborted is read, and one that it committed is nowhere;"
-            " only a reader that knows what was sent notices."
+            "Readers get a record that the application aborted, and one that it committed is"
+            " nowhere; only a reader that knows what was sent notices."
         ),
         conditions=(Releases((((0, 11), None),)), TransactionalClients(("librdkafka",))),
         schedule=(
-            "A Produce is slow on its way. Its client gives it up, and the application aborts and"
-            " begins the next transaction; the Produce arrives in that one. The leader appends its"
-            " record, since the coordinator has that transaction open, and takes the next record,"
-            " to which the client gives the same sequence number, for a copy of it."
+            "A Produce is slow on its way. Its client gives up, and the application aborts and"
+            " begins the next transaction, in which the Produce arrives. The leader appends its"
+            " record, since the coordinator has that transaction open. The client gives the next"
+            " record the same sequence number, so the leader takes that record for a copy."
         ),
         cure=(
             "After an abort with a record that has no answer yet, close the producer and open"
-            " another, whose epoch is new; with brokers of 3.6 or later, which then refuse the late"
-            " Produce."
+            " another, with a new epoch. It needs brokers of 3.6 or later, which then refuse the"
+            " late Produce."
         ),
         cost="A new producer after each such abort.",
         evidence="story",
@@ -716,21 +717,21 @@ _ENTRIES: Final = (
         id="reused-sequence",
         title="After an abort librdkafka may use a sequence number twice.",
         loses=(
-            "A record that was acknowledged, of a transaction that was committed; only a reader"
-            " that knows what was sent notices."
+            "An acknowledged record of a committed transaction; only a reader that knows what was"
+            " sent notices."
         ),
         conditions=(Releases((((0, 11), None),)), TransactionalClients(("librdkafka",))),
         schedule=(
-            "A connection breaks before the answer about a record has come, and while the client"
-            " waits before it sends it again, the application aborts. The client takes the record"
-            " for one that was never sent, and gives its sequence number to the next. The leader"
-            " has that number already: it acknowledges the next record, and does not append it."
+            "A connection breaks before a record's answer has come. While the client waits before"
+            " it sends the record again, the application aborts. The client treats the record as"
+            " never sent, and gives its sequence number to the next record. The leader has that"
+            " number already: it acknowledges the next record, and does not append it."
         ),
         cure=(
             "Before abort_transaction wait for the outcome of every record (flush), or open a new"
             " producer after an abort."
         ),
-        cost="An abort waits until every record has its answer.",
+        cost="An abort waits until every record has an answer.",
         evidence="story",
         command="highwater run --kafka {kafka} --story reused-sequence",
         source="for Java, RecordAccumulator.abortUndrainedBatches of 0.11.0.0 (isClosed) and 3.9.0"
@@ -741,20 +742,20 @@ _ENTRIES: Final = (
         aliases=("wrong-topic",),
         title="A Java producer sends a record of one topic to another.",
         loses=(
-            "Readers of a topic get a record that was not sent to it; its own record is not there,"
-            " and its producer reported a timeout. The checksum is right: it does not cover"
-            " the topic."
+            "Readers of a topic get a record that was not sent to it; the topic's own record is"
+            " missing, and its producer reported a timeout. The checksum is right: it does not"
+            " cover the topic."
         ),
         conditions=(
             JavaProducers((((2, 1), (3, 9, 2)), ((4, 0), (4, 0, 2)), ((4, 1), (4, 1, 2)))),
         ),
         schedule=(
             "A broker reads so slowly that a request waits in the producer's socket, and its"
-            " batches expire there (delivery.timeout.ms). The producer takes their buffers for the"
-            " next records, and then the socket is read on: the request now has their bytes."
+            " batches expire there (delivery.timeout.ms). The producer reuses their buffers for"
+            " new records; then the broker reads on, and the request has the new records' bytes."
         ),
         cure="Java clients of 3.9.2, 4.0.2, 4.1.2, or 4.2 and later.",
-        cost="An upgrade of the clients; brokers are not concerned.",
+        cost="An upgrade of the clients, not of brokers.",
         evidence="story",
         command="highwater run --kafka {kafka} --story wrong-topic --client java:3.9.0",
         source="Sender (getExpiredInflightBatches), in 2.1.0 and not in 2.0.1;"
@@ -764,21 +765,21 @@ _ENTRIES: Final = (
     Hazard(
         id="KAFKA-20539",
         aliases=("added-partition", "KIP-1327", "KAFKA-20035"),
-        title="A group that begins at the latest skips what is first written to a new partition.",
+        title="A group that begins at the latest offset skips a new partition's first records.",
         loses=(
-            "Nothing on disk. Acknowledged records are never given to a group that was there before"
-            " they were sent; no client gets an error, and the group has no lag."
+            "Nothing on disk. A group that existed before acknowledged records were sent never"
+            " gets them; no client gets an error, and the group has no lag."
         ),
         conditions=(ConsumerGroups(("latest",)),),
         schedule=(
             "Partitions are added to a topic. A producer finds them and writes to them; a consumer"
             " looks for new partitions every metadata.max.age.ms (librdkafka:"
             " topic.metadata.refresh.interval.ms), 5 minutes by default. Its group has committed no"
-            " offset there, and auto.offset.reset=latest begins behind all that was written."
+            " offset there, and auto.offset.reset=latest begins after everything written so far."
         ),
         cure=(
             "auto.offset.reset=earliest. Or write to new partitions only when every group has"
-            " found them, or has an offset committed there."
+            " found them, or has committed an offset there."
         ),
         cost=(
             "A group that has lost its offsets, or whose offsets have expired, reads the topic from"
@@ -790,22 +791,22 @@ _ENTRIES: Final = (
     Hazard(
         id="KAFKA-20742",
         aliases=("added-partition-share",),
-        title="A share group skips what is first written to a partition that is added.",
+        title="A share group skips the first records in an added partition.",
         loses=(
-            "Nothing on disk. Acknowledged records are never given to a share group that reads the"
-            " topic; no client gets an error."
+            "Nothing on disk. A share group that reads the topic never gets acknowledged records;"
+            " no client gets an error."
         ),
         conditions=(On("kraft"), Releases((((4, 1), (4, 4)),)), ShareGroups()),
         schedule=(
             "Partitions are added to a topic, and written to. The group's coordinator initialises"
             " them some seconds later, at share.auto.offset.reset, which is latest by default: the"
-            " group begins behind all that was written."
+            " group begins after everything written so far."
         ),
         cure=(
-            "Upgrade the brokers to 4.4 or later. Until then share.auto.offset.reset=earliest, a"
-            " setting of the group."
+            "Upgrade the brokers to 4.4 or later. Until then set share.auto.offset.reset=earliest"
+            " for the group."
         ),
-        cost="An upgrade; or a group that is new is given the whole topic.",
+        cost="An upgrade; or a new group gets the whole topic.",
         evidence="story",
         command="highwater run --kafka {kafka} --story added-partition-share",
         played_from=(4, 2),
@@ -816,14 +817,14 @@ _ENTRIES: Final = (
     Hazard(
         id="own-positions",
         aliases=("offsets-topic",),
-        title="Kafka's own topic of positions is not as safe as what groups read.",
+        title="Kafka's topic of committed offsets is less safe than what groups read.",
         loses=(
-            "Positions that a group had committed: it reads records again, or, with"
+            "Offsets that a group had committed: it reads records again, or, with"
             " auto.offset.reset=latest, skips what it has not read."
         ),
         topic=POSITIONS,
         conditions=(_WEAK,),
-        schedule=f"As of any topic, in {POSITIONS}: {_WEAKLY}.",
+        schedule=f"As in any topic, {POSITIONS} loses records by {_WEAKLY}.",
         cure=_OWN_CURE.format(topic=POSITIONS),
         cost="A reassignment of its partitions; no commit while only one replica is in sync.",
         evidence="run",
@@ -832,14 +833,14 @@ _ENTRIES: Final = (
     Hazard(
         id="own-transactions",
         aliases=("transactions-topic",),
-        title="Kafka's own topic of transactions is not as safe as what they write.",
+        title="Kafka's topic of transactions is less safe than what transactions write.",
         loses=(
-            "What a coordinator knew of transactions: one that was committed hangs or is aborted,"
-            " and read_committed readers wait at it, or never get its records."
+            "What a coordinator knew about transactions: a committed transaction hangs or is"
+            " aborted, and read_committed readers wait at it, or never get its records."
         ),
         topic=TRANSACTIONS,
         conditions=(Releases((((0, 11), None),)), _WEAK),
-        schedule=f"As of any topic, in {TRANSACTIONS}: {_WEAKLY}.",
+        schedule=f"As in any topic, {TRANSACTIONS} loses records by {_WEAKLY}.",
         cure=_OWN_CURE.format(topic=TRANSACTIONS),
         cost="A reassignment of its partitions; no transaction while one replica is in sync.",
         evidence="source",
@@ -849,14 +850,14 @@ _ENTRIES: Final = (
     Hazard(
         id="own-share-state",
         aliases=("share-state-topic",),
-        title="Kafka's own topic of share groups is not as safe as what they read.",
+        title="Kafka's topic of share groups is less safe than what they read.",
         loses=(
-            "Acknowledgements of share groups: what a member has accepted is given to another"
-            " again, or what none has accepted is given to none."
+            "Acknowledgements of share groups: another member gets again what a member has"
+            " accepted, or no member gets what none has accepted."
         ),
         topic=SHARE_GROUPS,
         conditions=(On("kraft"), Releases((((4, 0), None),)), _WEAK),
-        schedule=f"As of any topic, in {SHARE_GROUPS}: {_WEAKLY}.",
+        schedule=f"As in any topic, {SHARE_GROUPS} loses records by {_WEAKLY}.",
         cure=_OWN_CURE.format(topic=SHARE_GROUPS),
         cost="A reassignment of its partitions; no acknowledgement while one replica is in sync.",
         evidence="source",
@@ -866,16 +867,16 @@ _ENTRIES: Final = (
     Hazard(
         id="own-remote-tier",
         aliases=("KAFKA-19858", "KIP-1235"),
-        title="Kafka's own topic about the remote tier is not as safe as what is there.",
+        title="Kafka's topic about the remote tier is less safe than the remote segments.",
         loses=(
-            "What Kafka knew of segments in the remote tier: records that are there alone cannot be"
-            " read any more, and they are never deleted."
+            "What Kafka knew about segments in the remote tier: records that are only there cannot"
+            " be read any more, and are never deleted."
         ),
         topic=REMOTE_TIER,
         conditions=(Releases((((3, 6), None),)), _WEAK),
         schedule=(
-            f"As of any topic, in {REMOTE_TIER}: {_WEAKLY}. Clusters from before 4.3 made it with"
-            " min.insync.replicas=1 (KIP-1235)."
+            f"As in any topic, {REMOTE_TIER} loses records by {_WEAKLY}. Before 4.3"
+            " Kafka made it with min.insync.replicas=1 (KIP-1235)."
         ),
         cure=_OWN_CURE.format(topic=REMOTE_TIER),
         cost="A reassignment of its partitions; nothing is copied while one replica is in sync.",
@@ -886,12 +887,12 @@ _ENTRIES: Final = (
     ),
     Hazard(
         id="power-of-all",
-        title="Kafka does not flush before it acknowledges: a power failure of all loses records.",
+        title="Kafka acknowledges before it flushes: a power failure of all brokers loses records.",
         loses=_SILENT,
         conditions=(ClientOption("power", ("shared",)),),
         schedule="Every broker that has a record loses its power before the record is flushed.",
         cure="Spread the replicas over independent power supplies (broker.rack).",
-        cost="Replicas that are further apart.",
+        cost="Longer distances between replicas.",
         evidence="run",
         command="highwater run --kafka {kafka} --min-isr 2 --nemesis power-failure@all --for 40s"
         " --seed 3",
@@ -908,10 +909,10 @@ BY_ID: Final[Mapping[str, Hazard]] = MappingProxyType(
 
 
 def find_hazard(name: str) -> Hazard:
-    """Return the hazard with that id or alias.
+    """Return the hazard with the given id or alias.
 
     Raises:
-        UsageError: there is none; the hint names the nearest.
+        UsageError: no hazard has this id or alias; the hint names the nearest id or alias.
     """
     try:
         return BY_ID[name]

@@ -1,8 +1,8 @@
-"""Conditions of a hazard as data: each is a question to the facts of a cluster.
+"""The conditions of a hazard as data: each condition asks the facts of a cluster one question.
 
-An answer is yes, no or unknown. A "no" says whether the cluster is guarded (by what has been
-set: a setting, a feature, a client) or not affected (by its release or its coordination, or because
-it has nothing that the hazard is about).
+The answer is yes, no or unknown. A "no" also says whether the cluster is guarded or not affected.
+A guarded cluster is protected by a setting, a feature or its clients. A cluster is not affected if
+the hazard is not in its release or its coordination, or if the cluster has no such topic or client.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,10 +34,11 @@ Comparison = Literal["=", "<", ">=", "in"]
 
 NEWEST: Final = max(release.number for release in CATALOGUE.values())
 END: Final = successor(NEWEST[:2])
-"""The line after the newest of the catalogue: nothing is known from there on."""
+"""The minor release after the catalogue's newest: the project knows nothing from there on."""
 
 RENEWED_FROM: Final = (4, 0)
-"""Brokers that are new from this release on have the feature at level 2, and Java's heed it."""
+"""A cluster created on this release or later has transaction.version 2, and its Java client
+obeys that level."""
 
 _FEATURES: Final = "the cluster's features"
 
@@ -48,7 +49,7 @@ CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "client": "--client librdkafka or java:RELEASE",
     "offset-reset": "--offset-reset earliest, latest or none",
 }
-"""Facts that no cluster returns, and the option for each."""
+"""The facts that no cluster returns, and the option by which the user states each fact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +57,8 @@ class Situation:
     """The facts that a condition may look at.
 
     Attributes:
-        topic: the topic that is asked about.
-        answers: what a person said by options, by the names in ``CLIENT_OPTIONS``.
+        topic: the topic for which the condition is asked.
+        answers: what the user stated by options, under the names in ``CLIENT_OPTIONS``.
     """
 
     cluster: ClusterFacts
@@ -70,8 +71,8 @@ class ConditionAnswer:
     """The answer of one condition.
 
     Attributes:
-        why: if the answer is no: what prevents it; if unknown: what would be needed.
-        fixed: whether a "no" means that the cluster is not affected; otherwise it is guarded.
+        why: for "no", what prevents the hazard; for "unknown", which fact is missing.
+        fixed: whether "no" means that the cluster is not affected, instead of guarded.
     """
 
     holds: Holds
@@ -87,7 +88,7 @@ class Condition(Protocol):
         """The condition in a few words."""
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether it holds."""
+        """Return whether the condition holds."""
 
 
 YES: Final = ConditionAnswer(holds="yes")
@@ -101,14 +102,14 @@ _BROUGHT_BY: Final[Mapping[str, str]] = {
 
 
 def absent(topic: str) -> ConditionAnswer:
-    """Return the answer for a cluster without one of Kafka's own topics."""
+    """Return the answer for a cluster that does not have this internal topic of Kafka."""
     why = f"there is no topic {topic}, so no {_BROUGHT_BY[topic]}"
     return ConditionAnswer(holds="no", why=why, fixed=True)
 
 
 @dataclass(frozen=True, slots=True)
 class On:
-    """The coordination of the cluster."""
+    """The condition that the cluster runs on ZooKeeper, or on KRaft."""
 
     coordination: Coordination
 
@@ -118,7 +119,7 @@ class On:
         return f"on {coordination_name(self.coordination)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether it holds."""
+        """Return whether the condition holds."""
         actual = situation.cluster.coordination
         if actual == self.coordination:
             return YES
@@ -129,14 +130,16 @@ class On:
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Releases from ``first`` on, and before ``fixed``; without it, up to the newest known.
+    """The condition that a broker's release is in a range.
 
     Attributes:
-        ranges: pairs of both.
-        guard: what is there instead in other releases, if that guards; else they are not affected.
-        without: a setting of brokers that other releases have, true by default; where it is false,
-            they are as these.
-        below: a feature, and the level from which on later releases differ from these.
+        ranges: pairs of the first release and the first fixed release after it; None as the
+            second means that no known release is fixed.
+        guard: what guards the other releases; if empty, the other releases are not affected.
+        without: a broker setting of the other releases, true by default. A broker on which the
+            setting is false has the hazard, too.
+        below: a feature and a level. A later release has the hazard while the feature's level is
+            lower.
     """
 
     ranges: tuple[tuple[Number, Number | None], ...]
@@ -153,7 +156,7 @@ class Releases:
         return "; ".join(_range_says(first, fixed) for first, fixed in self.ranges) + later
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return yes if any broker is of these releases."""
+        """Return yes if the release of any broker is in the ranges."""
         brokers = situation.cluster.brokers
         if any((broker.settings or {}).get(self.without) == "false" for broker in brokers):
             return YES
@@ -185,7 +188,7 @@ class Releases:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Alternatives: all conditions of one of them have to hold."""
+    """The condition that at least one alternative holds: all the conditions in that alternative."""
 
     alternatives: tuple[tuple[Condition, ...], ...]
 
@@ -197,7 +200,7 @@ class AnyOf:
         )
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return the answer of the alternative that is nearest to a yes."""
+        """Return the answer of the alternative that is nearest to "yes"."""
         every = [
             all_of([part.answer(situation) for part in alternative])
             for alternative in self.alternatives
@@ -211,10 +214,10 @@ class AnyOf:
 
 
 def decisive(answers: Sequence[ConditionAnswer]) -> list[ConditionAnswer]:
-    """Return those answers of conditions that decide, if all have to hold; empty: all are yes.
+    """Return the answers that decide whether all conditions hold; none if every answer is "yes".
 
-    A "no" by which a cluster is not affected counts before one that guards, and that before an
-    unknown.
+    A "no" that means "not affected" decides before a "no" that means "guarded". An "unknown"
+    decides only if no answer is "no".
     """
     refusals = [answer for answer in answers if answer.holds == "no"]
     fixed = [answer for answer in refusals if answer.fixed]
@@ -222,7 +225,7 @@ def decisive(answers: Sequence[ConditionAnswer]) -> list[ConditionAnswer]:
 
 
 def all_of(answers: Sequence[ConditionAnswer]) -> ConditionAnswer:
-    """Return the answer of conditions of which all have to hold."""
+    """Combine the answers of conditions that all have to hold into one answer."""
     deciding = decisive(answers)
     return replace(deciding[0], why=_together(deciding)) if deciding else YES
 
@@ -232,7 +235,7 @@ def _together(answers: Sequence[ConditionAnswer]) -> str:
 
 
 def of_release_alone(part: Condition) -> bool:
-    """Return whether a condition asks for the release and the coordination, and nothing else."""
+    """Return whether a condition depends only on the release and the coordination."""
     if isinstance(part, AnyOf):
         return all(of_release_alone(inner) for parts in part.alternatives for inner in parts)
     return isinstance(part, On | Releases)
@@ -240,10 +243,11 @@ def of_release_alone(part: Condition) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting in force: of the topic, or of any broker.
+    """The condition on the value of a setting that is in force, for the topic or for any broker.
 
     Attributes:
-        guards: whether another value prevents the hazard; otherwise it is about something else.
+        absent: the answer if no broker returns the setting.
+        guards: whether another value means "guarded"; otherwise it means "not affected".
     """
 
     name: str
@@ -259,7 +263,7 @@ class Setting:
         return f"`{self.name}` {self.comparison} {self.value}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether it holds."""
+        """Return whether the condition holds."""
         if self.scope == "topic":
             sources = [(f"topic {situation.topic.name}", situation.topic.settings)]
         else:
@@ -289,9 +293,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A finalized feature of the cluster whose level is below a number, or at least that.
+    """The condition that a finalized feature's level is below a number, or at least that number.
 
-    A feature that is there guards; one that is not there does no damage.
+    If the level is too high for the hazard, the cluster is guarded. If the level is too low, the
+    cluster is not affected.
     """
 
     name: str
@@ -304,7 +309,7 @@ class Feature:
         return f"`{self.name}` {self.comparison} {self.level}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether it holds."""
+        """Return whether the condition holds."""
         features = situation.cluster.features
         if features is None and situation.cluster.coordination == "kraft":
             return ConditionAnswer(holds="unknown", why=_FEATURES)
@@ -318,7 +323,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Controllers:
-    """The number of voters of the KRaft quorum."""
+    """The condition on the number of voters in the KRaft quorum."""
 
     count: int
 
@@ -328,7 +333,7 @@ class Controllers:
         return f"controllers = {self.count}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether it holds."""
+        """Return whether the condition holds."""
         actual = situation.cluster.controllers
         if actual is None:
             return ConditionAnswer(holds="unknown", why="the voters of the quorum")
@@ -339,7 +344,11 @@ class Controllers:
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """The number of replicas of a topic's partitions: more of them guard, fewer do not."""
+    """The condition on the number of replicas of the topic's partitions.
+
+    Where a topic has too many replicas for the hazard, it is guarded; with too few it is not
+    affected.
+    """
 
     comparison: Literal["<", ">=", "="]
     count: int
@@ -350,7 +359,7 @@ class Replicas:
         return f"replicas {self.comparison} {self.count}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether it holds."""
+        """Return whether the condition holds."""
         actual = situation.topic.replicas
         if _compare(str(actual), self.comparison, str(self.count)):
             return YES
@@ -363,7 +372,7 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class ClientOption:
-    """A fact about clients or machines that only a person can say."""
+    """The condition on a fact about clients or machines that only the user can state."""
 
     name: str
     values: tuple[str, ...]
@@ -375,7 +384,7 @@ class ClientOption:
         return f"{self.name} = {' or '.join(self.values)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether it holds."""
+        """Return whether the condition holds."""
         value = situation.answers.get(self.name)
         if value is None:
             return ConditionAnswer(holds=self.unknown, why=CLIENT_OPTIONS[self.name])
@@ -386,15 +395,16 @@ class ClientOption:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalClients:
-    """Transactional clients of a kind that has a hazard.
+    """The condition that the cluster has transactional clients of a kind that has the hazard.
 
-    Without a word from a person, a cluster that no transactional client has been to has none.
+    If the user says nothing and the cluster has no transactions topic, the cluster has no
+    transactional clients.
 
     Attributes:
-        kinds: those of ``--transactions``.
-        renewed: whether a Java client is guarded where each transaction has an epoch of its own
+        kinds: the values of ``--transactions`` that have the hazard.
+        renewed: whether a Java client is guarded if each transaction gets a new producer epoch
             (KIP-890: a client of 4.0 or later, and the feature ``transaction.version``).
-        brokers: the first release of brokers on which it is.
+        brokers: the first broker release on which such a Java client is guarded.
     """
 
     kinds: tuple[str, ...]
@@ -410,7 +420,7 @@ class TransactionalClients:
         return f"transactional clients ({' or '.join(self.kinds)}{tail})"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether it holds."""
+        """Return whether the condition holds."""
         kind = situation.answers.get("transactions")
         if kind is None and situation.cluster.own_topic(TRANSACTIONS) is None:
             return absent(TRANSACTIONS)
@@ -428,10 +438,10 @@ class TransactionalClients:
         return YES
 
     def holds_for(self, client: ClientChoice, brokers: Release) -> bool:
-        """Return whether the clients of a run have it, on new brokers of a release.
+        """Return whether the clients of a run have the hazard on new brokers of a release.
 
-        Those of Python have what is of the protocol, and so of all clients, and nothing of
-        librdkafka's own.
+        Python clients have the hazards of the protocol, which all clients share, but not those
+        of librdkafka alone.
         """
         if client.release is None:
             common = LIBRDKAFKA in self.kinds and JAVA in self.kinds
@@ -442,10 +452,12 @@ class TransactionalClients:
 
 @dataclass(frozen=True, slots=True)
 class JavaProducers:
-    """Producers of Kafka's own library, of some releases. No cluster returns who writes to it.
+    """The condition that the producers use Kafka's Java client of an affected release.
+
+    No cluster returns which clients write to it.
 
     Attributes:
-        ranges: first release, and the first one after it that is not meant.
+        ranges: pairs of the first affected release and the first fixed release after it.
     """
 
     ranges: tuple[tuple[Number, Number], ...]
@@ -457,7 +469,7 @@ class JavaProducers:
         return f"producers of Java, of {'; '.join(words)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether it holds."""
+        """Return whether the condition holds."""
         word = situation.answers.get("client")
         if word in (None, JAVA):
             return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["client"])
@@ -467,7 +479,7 @@ class JavaProducers:
         return ConditionAnswer(holds="no", why=f"client={word}, as you say")
 
     def holds_for(self, client: ClientChoice, brokers: Release) -> bool:
-        """Return whether the clients of a run are among them, whatever the brokers are."""
+        """Return whether the clients of a run have an affected release, on any brokers."""
         del brokers
         return client.release is not None and self._of(client.release.number)
 
@@ -477,9 +489,9 @@ class JavaProducers:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroups:
-    """Consumer groups that begin somewhere where they have no offset; ``auto.offset.reset``.
+    """The condition that consumer groups start without a committed offset by ``auto.offset.reset``.
 
-    Without a word from a person, a cluster that no group has been to has none.
+    If the user says nothing and the cluster has no offsets topic, the cluster has no groups.
     """
 
     resets: tuple[str, ...]
@@ -490,7 +502,7 @@ class ConsumerGroups:
         return f"consumer groups with `auto.offset.reset` = {' or '.join(self.resets)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether there are any."""
+        """Return whether the cluster has such consumer groups."""
         reset = situation.answers.get("offset-reset")
         if reset is None and situation.cluster.own_topic(POSITIONS) is None:
             return absent(POSITIONS)
@@ -499,7 +511,10 @@ class ConsumerGroups:
 
 @dataclass(frozen=True, slots=True)
 class ShareGroups:
-    """Share groups (KIP-932): a cluster that none has been to has none."""
+    """The condition that the cluster has share groups (KIP-932).
+
+    A cluster without the topic of share-group state has none.
+    """
 
     @property
     def says(self) -> str:
@@ -507,7 +522,7 @@ class ShareGroups:
         return f"share groups (`{SHARE_FEATURE}` ≥ 1)"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether there are any."""
+        """Return whether the cluster has share groups."""
         on = Feature(SHARE_FEATURE, ">=", 1).answer(situation)
         if on.holds != "yes" or situation.cluster.own_topic(SHARE_GROUPS) is not None:
             return on
@@ -515,7 +530,7 @@ class ShareGroups:
 
 
 def _within(release: ReleaseRange, first: Number, fixed: Number | None) -> Holds:
-    """Return whether all, some or none of the releases that it may be are in the range."""
+    """Return yes, unknown or no: all, some or none of a broker's possible releases are in range."""
     end = fixed or END
     if release.exact:
         inside = first <= release.first < end
@@ -544,13 +559,16 @@ def _range_says(first: Number, fixed: Number | None) -> str:
 
 
 def coordination_name(coordination: Coordination) -> str:
-    """Return the name of a kind of coordination."""
+    """Return the display name of a coordination: KRaft or ZooKeeper."""
     return "KRaft" if coordination == "kraft" else "ZooKeeper"
 
 
 @dataclass(frozen=True, slots=True)
 class Unclean:
-    """Unclean elections: allowed, and heeded by the release (KAFKA-12670), or not."""
+    """The condition that unclean elections can happen, or cannot.
+
+    They can if the setting allows them and the release obeys the setting (KAFKA-12670).
+    """
 
     allowed: bool
 
@@ -561,7 +579,7 @@ class Unclean:
         return f"`{_UNCLEAN}` = {value} (on KRaft before 3.9 it is always false)"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether it holds."""
+        """Return whether the condition holds."""
         allowed = Setting(_UNCLEAN, "=", "true").answer(situation)
         if allowed.holds == "yes" and situation.cluster.coordination == "kraft":
             heeded = Releases((((3, 9), None),), guard=_IGNORED).answer(situation)

@@ -1,4 +1,4 @@
-"""Hold the facts of a cluster against the catalogue of hazards: pure functions."""
+"""Compare the facts about a cluster with the catalogue of hazards: pure functions."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,10 +35,10 @@ from highwater.harness.releases.cluster_facts import (
 Status = Literal["can lose", "cannot tell", "guarded", "not affected"]
 
 ORDER: Final[tuple[Status, ...]] = ("can lose", "cannot tell", "guarded", "not affected")
-"""Statuses, worst first."""
+"""The statuses, in the order from the worst to the best."""
 
 _NAMED_MAX: Final = 5
-_NO_TOPICS: Final = "a topic: there is none, or none that the user may describe"
+_NO_TOPICS: Final = "a topic: the cluster has no topic that this user may describe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +46,10 @@ class Advice:
     """The advice about one hazard for one cluster.
 
     Attributes:
-        topics: those of the status.
-        reasons: what guards, why nothing is affected, or what must be known.
-        command: what shows it on a laptop, on the nearest release of the catalogue.
+        topics: the topics that have this status.
+        reasons: what guards the topics, why they are not affected, or which fact is missing.
+        command: the command that shows the hazard on a laptop, on the nearest release of the
+            catalogue.
     """
 
     hazard: Hazard
@@ -59,9 +60,10 @@ class Advice:
 
     @property
     def campaign(self) -> str:
-        """The command that shows it on the cluster, in a topic like the first; empty without one.
+        """The command that shows the hazard on the user's cluster; empty if there is none.
 
-        Not in one like Kafka's own, of which a run can have none.
+        Its topic is like the first affected topic that is not one of Kafka's internal topics: a
+        run cannot create a topic like those.
         """
         if not self.hazard.campaign or not self.topics:
             return self.hazard.campaign
@@ -75,7 +77,7 @@ def evaluate(
     """Return the advice about each hazard, worst first, and otherwise in the catalogue's order.
 
     Args:
-        answers: what no cluster returns, by the names in ``conditions.CLIENT_OPTIONS``.
+        answers: what the user stated by options, under the names in ``conditions.CLIENT_OPTIONS``.
     """
     groups = _alike(cluster.topics)
     every = [_advise(hazard, cluster, answers, groups) for hazard in hazards]
@@ -83,7 +85,7 @@ def evaluate(
 
 
 def worst(every: Sequence[Advice]) -> Status:
-    """Return the worst status of some."""
+    """Return the worst status among the pieces of advice; "not affected" if there are none."""
     return min((advice.status for advice in every), key=ORDER.index, default="not affected")
 
 
@@ -135,7 +137,7 @@ def _status(deciding: Sequence[ConditionAnswer]) -> Status:
 def _reasons(
     answered: Sequence[tuple[Sequence[TopicFacts], Sequence[ConditionAnswer]]],
 ) -> tuple[str, ...]:
-    """Return what decides for the topics, and of which topics if not of all."""
+    """Return the reasons that decide, each with its topics unless it decides for all topics."""
     topics_by_why: dict[str, list[str]] = {}
     for topics, deciding in answered:
         for answer in deciding:
@@ -148,7 +150,7 @@ def _reasons(
 
 
 def headline(every: Sequence[Advice]) -> str:
-    """Return the most important result as one sentence with denominators."""
+    """Return the most important result as one sentence, with the number of hazards compared."""
     statuses = Counter(advice.status for advice in every)
     total = count(len(every), "hazard")
     if statuses["can lose"]:
@@ -160,7 +162,7 @@ def headline(every: Sequence[Advice]) -> str:
 
 
 def by_reason(every: Iterable[Advice]) -> dict[str, list[str]]:
-    """Return the reasons for which nothing is affected, and the hazards of each."""
+    """Return each reason why the cluster is not affected, with the hazards that it excludes."""
     hazards: dict[str, list[str]] = {}
     for advice in every:
         if advice.status == "not affected":
@@ -169,7 +171,7 @@ def by_reason(every: Iterable[Advice]) -> dict[str, list[str]]:
 
 
 def by_topic(every: Iterable[Advice]) -> dict[tuple[str, ...], list[str]]:
-    """Return the hazards by which topics can lose records, and the topics of each such list."""
+    """Group the topics that can lose records by the same hazards: hazards to topics."""
     of_topic: dict[str, list[str]] = {}
     for advice in every:
         for topic in advice.topics if advice.status == "can lose" else ():
@@ -181,13 +183,13 @@ def by_topic(every: Iterable[Advice]) -> dict[tuple[str, ...], list[str]]:
 
 
 def named(topics: Sequence[str]) -> str:
-    """Return the names of the first topics, and how many more there are."""
+    """Return the names of the first topics, and the number of the others."""
     more = f" and {len(topics) - _NAMED_MAX:,} more" if len(topics) > _NAMED_MAX else ""
     return f"{', '.join(topics[:_NAMED_MAX])}{more}"
 
 
 def command(hazard: Hazard, cluster: ClusterFacts) -> str:
-    """Return the command that shows a hazard on the release nearest to those of the cluster."""
+    """Return the command that shows a hazard, on the release nearest to the cluster's releases."""
     affected = [entry for entry in CATALOGUE.values() if of_release(hazard, entry)]
     ranges = [broker.release for broker in cluster.brokers if broker.release is not None]
     near = [
@@ -201,12 +203,12 @@ def command(hazard: Hazard, cluster: ClusterFacts) -> str:
 
 
 def default_command(hazard: Hazard) -> str:
-    """Return the command that shows a hazard, on its own release."""
+    """Return the command that shows a hazard, on the hazard's ``played_on`` release."""
     return hazard.command.format(kafka=hazard.played_on)
 
 
 def unread(cluster: ClusterFacts) -> list[str]:
-    """Return what the catalogue cannot know about a cluster's releases, a sentence each."""
+    """Return sentences that say which brokers are too new for the catalogue."""
     newer = [
         broker
         for broker in cluster.brokers
@@ -216,15 +218,15 @@ def unread(cluster: ClusterFacts) -> list[str]:
     if not newer:
         return []
     sentence = (
-        f"Broker {newer[0].id} is newer than the catalogue, which ends at {dotted(NEWEST)}: what is"
-        " not fixed there may be fixed here, and there may be hazards that it does not know."
+        f"Broker {newer[0].id} is newer than the catalogue, which ends at {dotted(NEWEST)}: the"
+        " broker may have fixes, and hazards, that the catalogue does not know."
     )
     return [sentence]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeHazards:
-    """The hazards that brokers have by their release, before and after an upgrade."""
+    """The hazards that an upgrade ends, begins, and leaves as they are."""
 
     ends: tuple[Hazard, ...]
     begins: tuple[Hazard, ...]
@@ -232,7 +234,7 @@ class UpgradeHazards:
 
 
 def upgraded(before: Release, after: Release) -> UpgradeHazards:
-    """Compare the hazards of two releases, new clusters of them or an upgraded one."""
+    """Compare the hazards of the release before an upgrade with those of the release after it."""
     had = [hazard for hazard in HAZARDS if of_release(hazard, before)]
     has = [hazard for hazard in HAZARDS if of_release(hazard, after)]
     return UpgradeHazards(
@@ -249,7 +251,7 @@ def _may_be(entry: Release, release: ReleaseRange) -> bool:
 
 
 def of_clients(hazard: Hazard, client: ClientChoice, brokers: Release) -> bool:
-    """Return whether clients of a run have a hazard of clients, on new brokers of a release."""
+    """Return whether a run's clients meet a hazard's client conditions on new brokers."""
     return all(
         part.holds_for(client, brokers)
         for part in hazard.conditions
@@ -258,10 +260,10 @@ def of_clients(hazard: Hazard, client: ClientChoice, brokers: Release) -> bool:
 
 
 def of_release(hazard: Hazard, entry: Release, protocol: str = "") -> bool:
-    """Return whether a release of the catalogue is one of those that have the hazard.
+    """Return whether a release of the catalogue has the hazard.
 
     Args:
-        protocol: the metadata.version of a KRaft cluster, as in 3.4, if not the release's own.
+        protocol: the metadata.version of a KRaft cluster, such as 3.4; empty: the release's own.
     """
     kraft = entry.coordination == "kraft"
     exact = ReleaseRange(first=entry.number, below=None, exact=True)

@@ -1,4 +1,4 @@
-"""A hazard: one way in which Kafka loses records, and all that is known about it."""
+"""A hazard: one way in which Kafka loses records, and all that the project knows about it."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -13,35 +13,35 @@ EVIDENCE: Final[dict[Evidence, str]] = {
     "story": "a story on real brokers",
     "replay": "a counterexample of the model on real brokers",
     "run": "random faults on real brokers",
-    "source": "what is nearest to it: not played itself, by Kafka's source",
+    "source": "known from Kafka's source: the command plays what is nearest",
 }
-"""The evidence in words."""
+"""Each kind of evidence in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hazard:
-    """One hazard.
+    """One entry of the catalogue of hazards.
 
     Attributes:
-        id: Kafka's issue or KIP, or a name of ours.
-        aliases: other ids of the same.
+        id: the key of Kafka's issue or KIP, or a name that this project gave the hazard.
+        aliases: other ids of the same hazard.
         title: what happens, in one sentence.
-        loses: what is lost, and who notices.
-        topic: one of Kafka's own that it is about; any other topic if empty.
-        conditions: all have to hold, for the topic.
-        schedule: how it comes about, for a person.
-        cure: the fix: what makes it safe.
+        loses: what is lost, and whether any client notices.
+        topic: the internal topic of Kafka that the hazard is about; empty: all other topics.
+        conditions: a topic has the hazard if all of these hold for the topic.
+        schedule: the events that lead to the loss, described for a reader.
+        cure: the fix: what makes the cluster safe.
         cost: the price of the fix.
-        evidence: what the command below does: it plays a story, replays a counterexample of
-            the model or runs random faults, on real brokers; of ``source``, it shows the same end
-            by another schedule.
-        command: what shows it on a laptop.
-        played_on: the release of the command, where the cluster's own is not in the catalogue.
-        played_from: the oldest release on which it can be played.
+        evidence: what ``command`` does on real brokers: it plays a story (scripted scenario),
+            replays a counterexample of the model or runs random faults. With ``source`` it shows
+            the same outcome by another schedule.
+        command: the command that shows the hazard on a laptop.
+        played_on: the release for ``command`` if the cluster's own is not in the catalogue.
+        played_from: the oldest release on which the hazard can be played.
         counterexample: name of a file in docs/counterexamples, which has measured replays.
-        campaign: the command that shows it on a cluster of one's own; empty where it cannot be
-            shown there (docs/external.md).
-        source: the classes of Kafka's source on both sides of each bound of its releases.
+        campaign: the command that shows the hazard on the user's own cluster; empty if the hazard
+            cannot be shown there (docs/external.md).
+        source: the classes of Kafka's source on both sides of each bound of ``Releases``.
     """
 
     id: str
@@ -63,11 +63,11 @@ class Hazard:
 
     @property
     def affected(self) -> str:
-        """The releases, and the coordination, in words; the newest is the catalogue's newest."""
+        """The affected releases and coordination in words, up to the catalogue's newest release."""
         parts = [part.says for part in self.conditions if of_release_alone(part)]
         return ", ".join(parts) or "every release"
 
     @property
     def other_conditions(self) -> tuple[str, ...]:
-        """Conditions of settings, features and clients, in words."""
+        """The conditions on settings, features and clients, in words."""
         return tuple(part.says for part in self.conditions if not of_release_alone(part))

@@ -1,1 +1,1 @@
-"""Comparison of replicas by their disks: log directories of any Kafka."""
+"""Comparison of replicas from the log directories of any Kafka cluster (`highwater inspect`)."""

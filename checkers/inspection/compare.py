@@ -1,13 +1,13 @@
 """Differences between the replicas of a partition: offsets at which records differ, and holes.
 
-Followers append batches as they were fetched (ReplicaFetcherThread), so what must agree is the
-record at an offset: key, value, whether it is a control record, and the leader epoch that it was
-written in, if its format has one: a leader answers a follower of an older protocol in an older
-format. Not compared is where a log begins (retention, DeleteRecords), where it ends (lag), and its
-batches, segments and timestamps: these may differ.
+Followers append batches as they fetch them (ReplicaFetcherThread). So the record at an offset must
+agree on all replicas: its key, its value, whether it is a control record, and its leader epoch. The
+epoch is compared only if the record's format has one: a leader converts records to an older format
+for a follower with an older protocol. The comparison ignores where a log begins (retention,
+DeleteRecords), where it ends (lag), and its batches, segments and timestamps: these may differ.
 
-First, every replica's ranges of offsets are reduced to a count and an exclusive or of hashes. Where
-these agree no record differs (except with a chance of 1 in 2^64); that is nearly everywhere.
+First, each replica's ranges of offsets are reduced to a count and an exclusive or of hashes. Where
+both agree, no record differs (except with a chance of 1 in 2^64); nearly all ranges agree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from highwater.checkers.inspection.replica_extents import ORDINARY, TORN
 from highwater.checkers.spark.engine import Engine
 
 EVERYTHING: Final = (1 << 63) - 1
-"""An offset beyond all others."""
+"""An offset that is greater than every offset in a log."""
 
 _BUCKET_BITS: Final = 8
 _NONE: Final = -1  # a record that was converted to an older format has this epoch
@@ -30,13 +30,13 @@ _NONE: Final = -1  # a record that was converted to an older format has this epo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """The extent of a replica before it is compared.
+    """The extent of a replica's log, before the replica is compared.
 
     Attributes:
-        part: the number of its partition.
-        first: offset of its first record.
-        leo: its log end offset.
-        gaps_till: offsets below it may lack a record because of compaction.
+        part: the number of the replica's partition.
+        first: the offset of the replica's first record.
+        leo: the replica's log end offset.
+        gaps_till: below this offset, compaction may have removed records.
     """
 
     part: int
@@ -47,22 +47,23 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLogs:
-    """The logs of replicas, to be compared with each other.
+    """The logs of replicas that are to be compared with each other.
 
     Attributes:
         records: columns ``replica, part, segment, position, base_offset, last_offset, offset,
-            print, leader_epoch, crc_ok, damage``; ``key_print`` and ``removable`` too, if
-            ``keyed``; of its replica ``hw``, and ``trusted``: whether the leader epochs of its
-            records can be believed.
-        extents: by number of the replica; one without records need not be in it.
-        segments: each segment's replica, base offset, and the base offset of the next one.
-        damaged: whether any range is no sound batch.
-        keyed: whether a record may be missing because a later one has its key, as by compaction.
-        doubted: whether the records of a log behind a hole are left out: no checksum covers
-            offsets, so that a change to a file may have moved them.
-        gaps: ranges of offsets between segments: a replica, the first offset, the last one.
-        doubled: the same, of ranges that two segments of a replica have: they are not compared.
-        carried: columns that ``Differences.rows`` are to have as well.
+            print, leader_epoch, crc_ok, damage``; if ``keyed``, also ``key_print`` and
+            ``removable``; the replica's ``hw``; and ``trusted``: whether the leader epochs of the
+            replica's records can be trusted.
+        extents: the extents by replica number; a replica without records may be missing.
+        segments: the replica, the base offset, and the next segment's base offset of each segment.
+        damaged: whether any range is not a sound batch.
+        keyed: whether compaction may have removed a record because a later record has its key.
+        doubted: whether the records after a hole in a log are left out: no checksum covers
+            offsets, so a change to the file may have moved these records.
+        gaps: ranges of offsets between segments: the replica, the first and the last offset.
+        doubled: ranges of offsets that two segments of a replica contain, in the same form as
+            ``gaps``; these ranges are not compared.
+        carried: further columns that ``Differences.rows`` must have.
     """
 
     engine: Engine
@@ -82,12 +83,14 @@ class Differences:
     """The differences between replicas.
 
     Attributes:
-        rows: the records of those ranges of offsets in which replicas are not simply equal.
-        lacking: ``part, replica, offset, between`` of the records that a replica lacks within its
-            extent; ``between``: they lie in one of its ``gaps``; if ``keyed``, also ``key_print``
-            and ``removable``.
-        offsets: ``part, offset, other_record, other_epoch, any_epoch, untold, below_hw`` of offsets
-            at which they may differ; ``below_hw``: below the HW of all replicas that hold it.
+        rows: the records in the ranges of offsets in which replicas are not simply equal.
+        lacking: a row ``part, replica, offset, between`` for each record that a replica lacks
+            within its extent; ``between``: the offset is in one of the replica's ``gaps``; if
+            ``keyed``, also ``key_print`` and ``removable``.
+        offsets: a row ``part, offset, other_record, other_epoch, any_epoch, untold, below_hw`` for
+            each offset in these ranges; ``untold``: the replicas there whose epochs cannot be
+            trusted; ``below_hw``: the offset is below the HW of every replica that has a record
+            there.
     """
 
     rows: DataFrame
@@ -129,7 +132,7 @@ def _bucket() -> Column:
 
 
 def _suspicious(logs: ReplicaLogs) -> DataFrame:
-    """Return ranges of offsets in which replicas are not equal: ``part, bucket, extents``."""
+    """Return the ranges of offsets in which replicas are not equal: ``part, bucket, extents``."""
     sums = (
         logs.records.where(F.col("offset").isNotNull())
         .groupBy("part", "replica", _bucket().alias("bucket"))
@@ -161,11 +164,11 @@ def _keys(logs: ReplicaLogs) -> list[str]:
 
 
 def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
-    """Return the records that a replica lacks within its extent and another one has.
+    """Return the records that a replica lacks within its extent and another replica has.
 
-    Gaps left by damage are a finding of their own. Gaps left by compaction are right only below the
-    log cleaner's offset or, where that is unknown, for records that a later one of the same key has
-    replaced.
+    Gaps from damage are left out: they are a separate finding. Gaps from compaction are legitimate
+    only below the log cleaner's offset or, if that offset is unknown, for records that a later
+    record with the same key has replaced.
     """
     keys = _keys(logs)
     copies = rows.groupBy("part", "offset").agg(
@@ -199,7 +202,7 @@ def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
 
 
 def _ranges(logs: ReplicaLogs, ranges: Sequence[tuple[int, int, int]]) -> DataFrame:
-    """Return ranges of replicas' offsets for ``_inside``."""
+    """Return ranges of offsets, each of one replica, as the columns that ``_inside`` needs."""
     rows = [{"broken": replica, "begins": first, "ends": last} for replica, first, last in ranges]
     schema = pa.schema([("broken", pa.int32()), ("begins", pa.int64()), ("ends", pa.int64())])
     return F.broadcast(logs.engine.given(pa.Table.from_pylist(rows, schema=schema)))
@@ -212,7 +215,7 @@ def _inside() -> Column:
 
 
 def _damaged(logs: ReplicaLogs) -> DataFrame:
-    """Return the offsets that each damaged range claims, up to its segment's end if unknown."""
+    """Return the offsets that each damaged range claims; an unknown end is its segment's end."""
     limits = [
         {"replica": replica, "segment": base, "limit": following - 1}
         for replica, base, following in logs.segments
@@ -225,27 +228,31 @@ def _damaged(logs: ReplicaLogs) -> DataFrame:
 
 
 def _claimed(logs: ReplicaLogs) -> DataFrame:
-    """Return the same for batches that are broken only in their order."""
+    """Return the offsets that sound batches claim if only their order is wrong."""
     whole = F.col("crc_ok") & F.col("last_offset").isNotNull()
     rows = logs.records.where(F.col("damage").isNotNull() & whole)
     return _claims(rows, F.col("last_offset"))
 
 
 def _claims(rows: DataFrame, ends: Column) -> DataFrame:
-    """Return the conditions on ranges ``broken``, ``begins`` and ``ends`` for ``_inside``."""
+    """Return the rows as ranges for ``_inside``: columns ``broken``, ``begins`` and ``ends``."""
     return rows.select(
         F.col("replica").alias("broken"), F.col("base_offset").alias("begins"), ends.alias("ends")
     )
 
 
 def _offsets(logs: ReplicaLogs, rows: DataFrame, lacking: DataFrame) -> DataFrame:
-    """Return for each offset whether replicas hold different records there, or epochs.
+    """Return for each offset whether replicas hold different records or different epochs there.
 
-    Left out are: what two segments of a replica have; on a damaged replica, batches that do not lie
-    between two neighbours, because only neighbours confirm a batch's offset; offsets that another
-    whole batch of the replica claims, because one of the two is misplaced; and if ``doubted``,
-    records behind a hole within a segment, and the batch before it (it may be an old offset in
-    front of a later batch's body).
+    These records are left out:
+
+    - records in offsets that two segments of a replica contain;
+    - on a damaged replica, batches that do not lie between two neighbours, because only neighbours
+      confirm a batch's offset;
+    - records at offsets that another whole batch of the replica claims, because one of the two
+      batches is misplaced;
+    - if ``doubted``, records after a hole within a segment, and the batch before the hole (it may
+      be an old offset in front of a later batch's body).
     """
     if logs.doubled:
         rows = rows.join(_ranges(logs, logs.doubled), _inside(), "left_anti")
@@ -264,7 +271,7 @@ def _offsets(logs: ReplicaLogs, rows: DataFrame, lacking: DataFrame) -> DataFram
         )
     numbered = F.nullif("leader_epoch", F.lit(_NONE))
     epoch = F.coalesce(numbered, F.lit(_NONE))
-    trusted_epoch = F.when(F.col("trusted"), numbered)  # none at all contradicts none
+    trusted_epoch = F.when(F.col("trusted"), numbered)  # a missing epoch contradicts no epoch
     return rows.groupBy("part", "offset").agg(
         (F.min("print") != F.max("print")).alias("other_record"),
         F.coalesce(F.min(trusted_epoch) != F.max(trusted_epoch), F.lit(False)).alias("other_epoch"),
@@ -275,10 +282,11 @@ def _offsets(logs: ReplicaLogs, rows: DataFrame, lacking: DataFrame) -> DataFram
 
 
 def _unvouched(logs: ReplicaLogs) -> DataFrame:
-    """``replica, segment, position`` of batches in damaged logs whose offset no neighbour confirms.
+    """Return ``replica, segment, position`` of batches whose offset no neighbour confirms.
 
-    The batch before must end where it begins (for the first batch: the segment's name), and the
-    next one must begin where it ends. A torn tail is no damage, if it begins where it should.
+    Only damaged logs are looked at. The previous batch must end where this batch begins (for the
+    first batch, the segment's name must be its offset), and the next batch must begin where this
+    batch ends. A torn tail that begins where it should is no damage.
     """
     damage = F.coalesce("damage", F.lit(""))
     ranges = logs.records.groupBy("replica", "segment", "position").agg(

@@ -1,4 +1,4 @@
-"""The first divergent records of a partition as text, read from their segments."""
+"""The first divergent records of a partition as text, which is read from the segments."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,10 +12,10 @@ from highwater.checkers.inspection.report_types import Copy, DivergentOffset
 from highwater.checkers.kafka_files.reader import read_segment
 
 OFFSETS_MAX: Final = 10
-"""Divergent offsets of a partition whose records are shown, at most."""
+"""The greatest number of a partition's divergent offsets whose records are shown."""
 
 PARTITIONS_MAX: Final = 50
-"""Partitions with records shown, at most."""
+"""The greatest number of partitions whose divergent records are shown."""
 
 _TEXT_MAX: Final = 120
 
@@ -23,7 +23,7 @@ _TEXT_MAX: Final = 120
 def divergent_records(
     evidence: LogTables, compared: Mapping[int, Comparison]
 ) -> dict[int, tuple[DivergentOffset, ...]]:
-    """Return, by partition, the records of each replica at the first divergent offsets."""
+    """Return, for each partition, its replicas' records at the first divergent offsets."""
     offsets_of = {
         part: dict(comparison.offsets[:OFFSETS_MAX])
         for part, comparison in sorted(compared.items())

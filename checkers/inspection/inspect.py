@@ -1,4 +1,4 @@
-"""From log directories to the result of ``highwater inspect`` for every partition in them."""
+"""Inspect log directories: the result of ``highwater inspect`` for every partition in them."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +33,8 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.wording import count
 
 _INCOMPLETE: Final = (
-    "Files are missing in these folders, or are not of one moment. Copies become so by a .gitignore"
-    " or an rsync filter, or where the files of a running broker are copied one after the other."
+    "Files are missing in these folders, or were copied at different moments. Such copies are made"
+    " by a .gitignore or an rsync filter, or when files are copied while their broker runs."
 )
 _NAMED_MAX: Final = 3
 
@@ -42,13 +42,13 @@ _NAMED_MAX: Final = 3
 def inspect(
     given: Sequence[Path], spark: SparkSession, *, internal: bool = False, related: bool = False
 ) -> Inspection:
-    """Compare the replicas in some folders. Nothing is written into them.
+    """Compare the replicas in the given folders, without writing into these folders.
 
     Args:
-        given: log directories of brokers, or folders that hold them, see ``places.log_dirs``.
-        spark: from ``checkers.spark.session.spark``.
-        internal: whether Kafka's own topics are compared as well.
-        related: whether logs of one name are known to be replicas of one log, as those of a run.
+        given: log directories of brokers, or folders that hold them, see ``log_dirs.log_dirs``.
+        spark: the session from ``checkers.spark.session.spark``.
+        internal: whether Kafka's internal topics are compared as well.
+        related: whether logs with the same name are surely replicas of one log, as in a run.
 
     Raises:
         UsageError: a folder is missing, cannot be read, or holds no log.
@@ -56,7 +56,7 @@ def inspect(
     dirs = log_dirs(given)
     replica_list = replicas(dirs, internal=internal)
     if not any(folder.segments or folder.findings for folder in replica_list):
-        hint = "Topics whose names begin with __ are Kafka's own: --internal looks at these, too."
+        hint = "Kafka's internal topics, whose names begin with __, are compared with --internal."
         raise UsageError(
             f"there is no segment of a topic in {', '.join(map(str, given))}", hint=hint
         )
@@ -117,7 +117,7 @@ def _inspect(
 
 
 def _parts(partition_groups: Sequence[PartitionGroup]) -> dict[int, int]:
-    """Return each replica's part: one a partition, and one for each replica that is there twice."""
+    """Return each replica's part: replicas of a partition share a part; a duplicate is alone."""
     part_of = {}
     alone = itertools.count(len(partition_groups))
     for part, group in enumerate(partition_groups):
@@ -128,7 +128,7 @@ def _parts(partition_groups: Sequence[PartitionGroup]) -> dict[int, int]:
 
 
 def _sides(evidence: LogTables, facts: Mapping[int, Facts]) -> dict[int, list[Facts]]:
-    """Return the replicas of each part, up to where compaction may have left gaps."""
+    """Return the replicas of each part, and set their ``gaps_till``, which compaction decides."""
     parts: dict[int, list[Facts]] = {}
     for number, part in evidence.part_of.items():
         parts.setdefault(part, []).append(facts[number])
@@ -146,7 +146,7 @@ def _compare(
     *,
     related: bool,
 ) -> tuple[LogTables, dict[int, Comparison]]:
-    """Compare the replicas of every part; those that turn out to be unrelated get other parts."""
+    """Compare the replicas of every part; move replicas that prove unrelated to new parts."""
     parts = _sides(evidence, facts)
     compared = comparisons(evidence, parts)
     strangers = {}
@@ -170,19 +170,19 @@ def _compare(
 def _left_out(
     dirs: Sequence[LogDir], folders: Sequence[ReplicaFolder], *, internal: bool
 ) -> Iterator[str]:
-    """Yield what was not looked at in the folders."""
+    """Yield a sentence for everything in the folders that was not compared."""
     used = {folder.log_dir.path for folder in folders}
     for log_dir in dirs:
         if log_dir.path not in used:
             yield (
                 f"{log_dir.name} (broker {log_dir.broker}) holds no replica of a topic that is"
-                " looked at."
+                " compared."
             )
     if not internal and (names := internal_partitions(dirs)):
         topics = sorted({name.rpartition("-")[0] for name in names})
         yield (
-            f"Kafka's own topics were left out, {count(len(names), 'partition')} of"
-            f" {', '.join(topics)}: --internal looks at them, too."
+            f"Kafka's own topics were left out ({count(len(names), 'partition')} of"
+            f" {', '.join(topics)}): --internal compares them, too."
         )
     if moved := set_aside(dirs):
         named = ", ".join(moved[:_NAMED_MAX])

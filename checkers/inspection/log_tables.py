@@ -1,7 +1,7 @@
-"""The segments of many replicas, as one narrow table and a few small ones made of it.
+"""The segments of many replicas, as one narrow table and a few small tables made from it.
 
-Every value of a record is read once; afterwards only numbers for it are. Each replica has a number
-(``ReplicaFolder.number``), each partition another. A checker's first query is always an aggregation
+The value of a record is read once, and replaced by a hash. Replicas are numbered
+(``ReplicaFolder.number``), and so are partitions. A checker's first query is always an aggregation
 that excludes most of a log.
 """
 
@@ -23,22 +23,22 @@ SOURCE: Final = (
     *("leader_epoch", "producer_id", "producer_epoch", "sequence", "timestamp_ms"),
     *("transactional", "control", "control_type", "key", "value", "crc_ok", "damage", "error"),
 )
-"""The columns of ``kafka-log`` that are read."""
+"""The columns that are read from the source ``kafka-log``."""
 
 COLUMNS: Final = (
-    "replica",  # listing.Replica.number
-    "part",  # a number for the replicas that are compared
+    "replica",  # ReplicaFolder.number
+    "part",  # replicas with the same number are compared with each other
     *("segment", "position", "base_offset", "last_offset"),
-    "offset",  # null: a range without records, see damage
+    "offset",  # null in a range without records, see damage
     *("magic", "leader_epoch", "producer_id", "producer_epoch", "sequence", "timestamp_ms"),
     *("transactional", "control", "control_type", "crc_ok", "damage", "error"),
     "print",  # a hash of key, value and whether it is a control record
-    "key_print",  # null: no key
-    "removable",  # a tombstone or a marker, which compaction removes though nothing replaces it
+    "key_print",  # null if the record has no key
+    "removable",  # a tombstone or marker: compaction removes it although no record replaces it
 )
 
 DAMAGE_MAX: Final = 20
-"""Damaged ranges of a replica that are listed one by one."""
+"""The number of damaged ranges of a replica that are listed one by one."""
 
 Row = dict[str, Any]
 
@@ -47,9 +47,9 @@ class LogTables:
     """The records of some replicas.
 
     Args:
-        engine: of the session.
-        replicas: whose segments are read.
-        part_of: replica to the number of its part: replicas of one part are compared.
+        engine: the engine of the Spark session.
+        replicas: the replicas whose segments are read.
+        part_of: each replica's part: replicas in the same part are compared with each other.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class LogTables:
         return self.engine.keep(self._with_parts(narrow))
 
     def regrouped(self, part_of: Mapping[int, int]) -> "LogTables":
-        """Return the same records in other parts."""
+        """Return the same records with the replicas in other parts."""
         tables = LogTables(self.engine, self.replicas, part_of)
         tables.records = tables._with_parts(self.records.drop("part"))
         return tables
@@ -89,10 +89,10 @@ class LogTables:
 
     @cached_property
     def spans(self) -> dict[int, list[Row]]:
-        """Each replica's first and last offsets by segment and leader epoch, which are few.
+        """Each replica's first and last offsets in each segment and leader epoch: a small table.
 
-        ``first`` and ``last`` are offsets of records; ``covered`` is the greatest offset of a sound
-        batch; compaction may have removed the record itself.
+        ``first`` and ``last`` are offsets of records. ``covered`` is the greatest offset of a
+        sound batch; compaction may have removed the record at this offset.
         """
         damaged = F.col("damage").isNotNull() & ~F.col("damage").isin(*ORDINARY)
         covered = F.when(~F.coalesce(damaged, F.lit(False)), F.coalesce("last_offset", "offset"))
@@ -111,7 +111,7 @@ class LogTables:
 
     @cached_property
     def damage(self) -> dict[int, list[Row]]:
-        """For each replica its first damaged ranges, and how many there are in all (``all``)."""
+        """Each replica's first damaged ranges, each with the number of all its ranges (``all``)."""
         window = Window.partitionBy("replica")
         rows = (
             self.records.where(F.col("damage").isNotNull() & (F.col("damage") != "empty"))
@@ -123,7 +123,7 @@ class LogTables:
         return self.by_replica(rows.orderBy("segment", "position"))
 
     def by_replica(self, rows: DataFrame) -> dict[int, list[Row]]:
-        """Return a small table's rows by replica, in their order."""
+        """Return the rows of a small table by replica, in the table's order."""
         grouped: dict[int, list[Row]] = {}
         for row in rows.collect():
             grouped.setdefault(row["replica"], []).append(row.asDict())

@@ -1,4 +1,4 @@
-"""The differences between a partition's replicas, counted, with the first ones."""
+"""The number of differences between a partition's replicas, and the first differences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,21 +13,24 @@ from highwater.checkers.inspection.log_tables import LogTables, Row
 from highwater.checkers.inspection.replica_findings import Facts
 
 LISTED_MAX: Final = 10_000
-"""Divergent offsets of a partition that are listed; all are counted."""
+"""The number of a partition's divergent offsets that are listed; all of them are counted."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
-    """The result of comparing one partition.
+    """The result of comparing the replicas of one partition.
 
     Attributes:
-        divergent: how many offsets; the first of them are ``offsets``, each with whether it lies
-            below the HW of all replicas that hold it.
-        hole: by replica, how many records it skips that another has, and the first one.
-        between: the same, of records that lie between its segments.
-        uncleaned: the same, of records that compaction may have removed, by what else it removed.
-        odd_epochs: by replica whose epochs cannot be trusted, at how many offsets it alone has
-            another epoch, and the first one.
+        divergent: the number of divergent offsets.
+        below_hw: the number of divergent offsets below the HW of all replicas that hold them.
+        offsets: the first divergent offsets, each with whether it is below that HW.
+        hole: for each replica, the number of records that it lacks within its segments and another
+            replica has, and the first such offset.
+        between: the same for records that the replica lacks between its segments.
+        uncleaned: the same for records that compaction may have removed, to judge by the other
+            records that it removed.
+        odd_epochs: for each replica whose epochs cannot be trusted, the number of offsets at which
+            only its epoch differs, and the first such offset.
     """
 
     divergent: int = 0
@@ -40,7 +43,7 @@ class Comparison:
 
 
 def joined(parts: Sequence[Comparison]) -> Comparison:
-    """Return the comparisons of unrelated replicas of one partition as one."""
+    """Combine the comparisons of a partition's unrelated sets of replicas into one comparison."""
     if len(parts) == 1:
         return parts[0]
     return Comparison(
@@ -51,7 +54,7 @@ def joined(parts: Sequence[Comparison]) -> Comparison:
 
 
 def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> dict[int, Comparison]:
-    """Compare the replicas of every partition; the result has only partitions with a finding."""
+    """Compare the replicas of every part; return only the parts with differences."""
     replicas = {
         side.replica.number: (part, side)
         for part, sides in parts.items()
@@ -122,7 +125,7 @@ def gaps_till(sides: Sequence[Facts]) -> int:
 
 
 def _holes(lacking: DataFrame) -> list[Row]:
-    """Return how many records each replica lacks, with the first, within segments and between."""
+    """Return how many records each replica lacks, and the first, within segments and between."""
     counted = lacking.groupBy("part", "replica", "between").agg(
         F.count("*").alias("count"),
         F.min("offset").alias("first"),
@@ -133,11 +136,12 @@ def _holes(lacking: DataFrame) -> list[Row]:
 
 
 def _compacted(side: Facts, hole: Row) -> bool:
-    """Return whether compaction may explain a hole that the broker's word does not cover.
+    """Return whether compaction may explain a hole above the checkpointed offset of the cleaner.
 
-    A tombstone goes some time after all that it replaced. No record without a key does, and nothing
-    else in a log of which compaction has taken nothing. The broker's word may be older than its
-    log, where they were copied one after the other; then it explains tombstones alone.
+    Compaction removes a tombstone some time after the records that it replaced. It never removes a
+    record without a key, and it removes other records only from a log in which more records are
+    missing. The cleaner's checkpoint may be older than the log, if both were copied one after the
+    other; then only missing tombstones are explained.
     """
     if hole["keyless"]:
         return False
@@ -149,7 +153,7 @@ def _compacted(side: Facts, hole: Row) -> bool:
 
 
 def _counted(rows: DataFrame) -> list[Row]:
-    """Return how many offsets there are of each replica, and the first."""
+    """Return the number of offsets for each replica, and the first offset."""
     counted = rows.groupBy("part", "replica").agg(
         F.count("*").alias("count"), F.min("offset").alias("first")
     )
@@ -157,7 +161,7 @@ def _counted(rows: DataFrame) -> list[Row]:
 
 
 def _forks(rows: DataFrame) -> list[Row]:
-    """Return offsets at which records differ: the first of each partition, and their number."""
+    """Return each partition's first offsets at which records differ, and the number of all."""
     window = Window.partitionBy("part")
     listed = (
         rows.where(F.col("other_record") | F.col("other_epoch"))
@@ -171,6 +175,6 @@ def _forks(rows: DataFrame) -> list[Row]:
 
 
 def _odd_epochs(rows: DataFrame) -> list[Row]:
-    """Return epochs in which a replica that is not trusted differs alone, with equal records."""
+    """Return the offsets with equal records where only an untrusted replica's epoch differs."""
     odd = rows.where(F.col("any_epoch") & ~F.col("other_epoch") & ~F.col("other_record"))
     return _counted(odd.select("part", "offset", F.explode("untold").alias("replica")))

@@ -25,9 +25,9 @@ def partition(
     """Return the verdict on one partition with its reasons.
 
     Args:
-        group: what its replicas' files say of it.
-        sides: its replicas.
-        compared: the result of comparing them.
+        group: the partition, as the files of its replicas describe it.
+        sides: the facts about the partition's replicas.
+        compared: the result of comparing these replicas.
         records: the records at the first divergent offsets.
     """
     end = max(side.leo for side in sides)
@@ -72,7 +72,7 @@ def _verdict(
 
 def _alone(states: Sequence[InspectedReplica]) -> Iterable[LogFinding]:
     if len(states) == 1:
-        says = "Only one replica was given: there was nothing to hold it against."
+        says = "Only one replica was given: there was no other replica to compare it with."
         yield LogFinding("alone", "note", says)
 
 
@@ -95,7 +95,7 @@ def _sentences(
 def _wrong(
     verdict: Verdict, states: Sequence[InspectedReplica], findings: Sequence[LogFinding]
 ) -> Iterable[str]:
-    """Yield the first reason for a verdict, and what can be said of the other replicas."""
+    """Yield the first reason for a verdict, and a sentence about the other replicas."""
     reasons = [(f"Broker {side.broker}: ", reason) for side in states for reason in side.findings]
     reasons = [*(("", reason) for reason in findings), *reasons]
     kinds = [
@@ -113,7 +113,7 @@ def _wrong(
         "no-broker",
     ):
         others = "the others" if len(once) < len(states) else "what can be read"
-        yield f"Of {others}, replicas hold the same record at every offset they share."
+        yield f"In {others}, replicas hold the same record at every offset that they share."
 
 
 def _fork(
@@ -125,20 +125,20 @@ def _fork(
     if records:
         epochs = [f"broker {copy.broker} {_in(copy.epoch)}" for copy in records[0].copies]
         if any(copy.epoch is not None for copy in records[0].copies):
-            yield f"There stands a record of {_joined(epochs)}."
+            yield f"At that offset the records are: {_joined(epochs)}."
     if compared.below_hw:
         lies = _lies(compared.below_hw, number)
-        yield f"{lies} below the HW of every replica that holds it: no replica will cut it off."
+        yield f"{lies} below the HW of every replica that holds it: no replica will truncate there."
     above = number - compared.below_hw
     if above and all(replica.hw is None for replica in states):
-        yield "No checkpoint says how far each replica's HW had come."
+        yield "No checkpoint says which HW each replica had."
     elif above:
         replicas = [replica for replica in states if replica.hw is not None]
         lowest = min(replicas, key=lambda replica: replica.hw or 0)
         yield (
             f"{_lies(above, number)} above the HW that some replica had last written down (the"
-            f" lowest is {lowest.hw}, of broker {lowest.broker}): it may yet cut off what it holds"
-            " there."
+            f" lowest is {lowest.hw}, of broker {lowest.broker}): that replica may still truncate"
+            " its records there."
         )
 
 
@@ -160,7 +160,11 @@ def _lag(states: Sequence[InspectedReplica]) -> str:
         if replica.leo < end
     ]
     shared = any(max(a.start, b.start) < min(a.leo, b.leo) for a, b in combinations(states, 2))
-    says = "What they share is the same." if shared else "No two of them have an offset in common."
+    says = (
+        "At shared offsets they hold the same records."
+        if shared
+        else "No two of them have an offset in common."
+    )
     return f"The longest log ends at {end}; {_joined(behind)}. {says}"
 
 

@@ -1,4 +1,4 @@
-"""Idempotent and transactional producers, from their records in a log (KIP-98)."""
+"""What a log's records say about idempotent and transactional producers (KIP-98)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,21 +9,23 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from highwater.checkers.inspection.log_tables import LogTables, Row
 
 LISTED_MAX: Final = 20
-"""For each replica: open transactions, aborted ranges."""
+"""The number of transactions of each ending (such as open or aborted) listed for a replica."""
 
 _SEQUENCES: Final = 1 << 31
 
 
 def repeats(records: DataFrame, log: Sequence[str], *more: Column) -> DataFrame:
-    """Return the sequence numbers that a producer epoch has twice in a log, a row for each.
+    """Return the sequence numbers that a producer epoch has twice in a log, one row for each.
 
-    A broker drops a batch that it has appended before (ProducerStateManager), so there are none.
-    Numbers wrap around after 2^31; so far apart they are no repetition.
+    A sound log has no such row: a broker drops a batch that it has appended before
+    (ProducerStateManager). Sequence numbers wrap around after 2^31, so two equal numbers that are
+    so far apart are no repetition.
 
     Args:
-        records: of any logs.
-        log: columns that name a log; the rows have these, the producer's, ``first`` and ``again``.
-        more: of the records with one number, aggregated.
+        records: the records of any logs.
+        log: the columns that name a log; the rows have these columns, the producer's columns,
+            ``first`` and ``again``.
+        more: further aggregates over the records with the same number.
     """
     return (
         records.where(F.col("sequence").isNotNull())
@@ -34,7 +36,7 @@ def repeats(records: DataFrame, log: Sequence[str], *more: Column) -> DataFrame:
 
 
 def repeated(evidence: LogTables) -> dict[int, list[Row]]:
-    """Return by replica how many sequence numbers are repeated, with the first."""
+    """Return for each replica the number of repeated sequence numbers, and the first of them."""
     rows = (
         repeats(evidence.records, ["replica"])
         .groupBy("replica")
@@ -45,12 +47,13 @@ def repeated(evidence: LogTables) -> dict[int, list[Row]]:
 
 
 def transactions(evidence: LogTables) -> dict[int, list[Row]]:
-    """Return the transactions of each replica: the number of each ending, and the first ones.
+    """Return each replica's transactions by their ending: their number, and the first ones.
 
-    A transaction is a producer's transactional records up to its next marker, whatever the epoch of
-    either: a coordinator that fences a producer aborts with a later epoch. ``ending`` is commit,
-    abort, open (no marker behind the records) or bare (a marker without records before it); of
-    each ``count``, and ``some``: the first, with ``producer_id``, ``first``, ``marker``, ``time``.
+    A transaction is a producer's transactional records up to its next marker. Their epochs may
+    differ: a coordinator that fences a producer aborts with a later epoch. ``ending`` is commit,
+    abort, open (no marker after the records) or bare (a marker without records before it). Each
+    ending has a ``count``, and ``some``: its first transactions, with ``producer_id``, ``first``,
+    ``marker`` and ``time``.
     """
     markers = F.when(F.col("control"), F.col("offset"))
     types = F.when(F.col("control"), F.col("control_type"))
@@ -78,7 +81,7 @@ def transactions(evidence: LogTables) -> dict[int, list[Row]]:
 
 
 def _listed(rows: DataFrame) -> DataFrame:
-    """Return a row for each kind of ending, with the first few."""
+    """Return a row for each replica and ending, with the first few transactions."""
     place = F.coalesce("first", "marker")
     window = Window.partitionBy("replica", "ending")
     unfinished = F.when(

@@ -1,4 +1,4 @@
-"""The vocabulary of ``highwater inspect``: findings, replicas, partitions."""
+"""The types of a report by ``highwater inspect``: findings, replicas, partitions."""
 
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -6,10 +6,10 @@ from typing import Final, Literal
 import msgspec
 
 Verdict = Literal["agree", "alone", "lag", "fork", "corrupt", "unknown"]
-"""The verdict on a partition. agree: the same records; alone: one sound replica, and nothing to
-compare it with; lag: the same, some replicas hold fewer; fork: other records at one offset;
-corrupt: a log is damaged, and no sound records differ; unknown: something is missing, cannot be
-read, or is no log of Kafka's."""
+"""The verdict on a partition. agree: all replicas hold the same records; alone: one sound replica,
+and no other replica to compare it with; lag: the same records, but some replicas end earlier;
+fork: different records at one offset; corrupt: a log is damaged, and no sound records differ;
+unknown: a file is missing, cannot be read, or is no log of Kafka's."""
 
 WORST_FIRST: Final[tuple[Verdict, ...]] = ("fork", "corrupt", "unknown", "lag", "alone", "agree")
 
@@ -27,13 +27,14 @@ UNTOLD: Final = frozenset(
         *("torn-segment", "overlap"),
     }
 )
-"""Kinds of errors that make the content of a log unknown; they are no fault of a replica."""
+"""The kinds of errors that make a log's content unknown, but do not show a fault of the replica."""
 
 INCOMPLETE: Final = UNTOLD - {"unreadable", "zeros", "same-replica", "another-log", "topic-id"}
-"""Kinds of errors that an incomplete copy explains."""
+"""The kinds of errors that an incomplete copy explains."""
 
 Severity = Literal["error", "warning", "note"]
-"""error: not what Kafka wrote; warning: Kafka should not leave it so; note: ordinary."""
+"""The severity of a finding. error: Kafka did not write this; warning: Kafka should not leave a log
+in this state; note: ordinary."""
 
 
 class LogFinding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,8 +42,8 @@ class LogFinding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         kind: a short word, see docs/inspect.md.
-        says: a sentence for a person.
-        offset: where it is, or begins; None where it has no place.
+        says: a sentence for the reader.
+        offset: the offset at which the finding is or begins; None if it has no offset.
     """
 
     kind: str
@@ -52,7 +53,7 @@ class LogFinding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EpochRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Records of one leader epoch as they lie in a log: its first offset, and the last one."""
+    """The records of one leader epoch in a log: their first offset and their last offset."""
 
     epoch: int
     first: int
@@ -63,24 +64,25 @@ class InspectedReplica(msgspec.Struct, frozen=True, kw_only=True):
     """One replica on disk.
 
     Attributes:
-        broker: its id.
-        directory: its log directory.
+        broker: the id of the replica's broker.
+        directory: the log directory that holds the replica.
         leo: log end offset: the offset that the next record would get.
-        start: the first offset that it holds; its LEO when it holds none.
-        records: how many.
-        bytes: of all segments.
-        formats: message formats in it: 0, 1, 2.
-        hw: high watermark as last written down; None: no checkpoint says.
-        recovery_point: up to where its broker had flushed it, if known.
-        log_start: the first offset that is served, where that was moved by DeleteRecords, if known.
-        epochs: leader epochs as its records bear them; none before message format v2.
-        epoch_checkpoint: the same as leader-epoch-checkpoint has it: epoch and first offset; None
-            where there is no such file.
-        last_stable_offset: the first offset of an open transaction, else its LEO: as far as a
-            read_committed reader may come once the HW is there.
-        committed: transactions with their marker in the log, as ``aborted``.
+        start: the first offset that the replica holds; its LEO if it holds no record.
+        records: the number of records.
+        bytes: the size of all segments.
+        formats: the message formats of the records: 0, 1, 2.
+        hw: the high watermark in the checkpoint file; None if no checkpoint has one.
+        recovery_point: the offset up to which the broker had flushed the log, if known.
+        log_start: the log start offset, if DeleteRecords has moved it and if it is known.
+        epochs: the leader epochs of the records; empty before message format v2.
+        epoch_checkpoint: the epochs in leader-epoch-checkpoint: epoch and first offset; None if
+            the file is missing.
+        last_stable_offset: the first offset of an open transaction, else the LEO: up to this
+            offset a read_committed reader may read, once the HW has reached it.
+        committed: the number of committed transactions whose marker is in the log.
+        aborted: the number of aborted transactions whose marker is in the log.
         aborted_ranges: producer id, first offset and marker of the first aborted transactions.
-        findings: what is wrong with it, or worth knowing.
+        findings: what is wrong with the replica, or worth knowing about it.
     """
 
     broker: int
@@ -113,10 +115,11 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DivergentOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """One offset at which replicas differ, and the record of each there.
+    """One offset at which replicas differ, and each replica's record at that offset.
 
     Attributes:
-        below_hw: whether it lies below the HW of each of them: replication will not repair it.
+        below_hw: whether the offset is below the HW of each of these replicas: then replication
+            will not repair the difference.
     """
 
     offset: int
@@ -128,13 +131,13 @@ class InspectedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of all replicas of one partition.
 
     Attributes:
-        says: the verdict in a sentence or two.
-        topic_id: None: no replica has one.
-        stray: whether more replicas are of another topic of this name.
-        divergent_offsets: the first of them, in order.
-        divergent: how many there are.
-        below_hw: how many of those lie below the HW of every replica that holds them.
-        shown: the first few with their records.
+        says: the verdict in one or two sentences.
+        topic_id: the topic's id; None if no replica has an id.
+        stray: whether more replicas belong to another topic with the same name.
+        divergent_offsets: the first divergent offsets, in order.
+        divergent: the number of all divergent offsets.
+        below_hw: the number of divergent offsets below the HW of every replica that holds them.
+        shown: the first few divergent offsets with their records.
     """
 
     topic: str
@@ -152,13 +155,13 @@ class InspectedPartition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def all_findings(self) -> tuple[LogFinding, ...]:
-        """The findings about it and about its replicas."""
+        """The findings about the partition and about its replicas."""
         of_replicas = (finding for replica in self.replicas for finding in replica.findings)
         return (*self.findings, *of_replicas)
 
     @property
     def incomplete(self) -> bool:
-        """True if something of it is missing that a complete copy has."""
+        """True if the copy of the partition lacks something that a complete copy has."""
         return any(
             finding.severity == "error" and finding.kind in INCOMPLETE
             for finding in self.all_findings
@@ -166,7 +169,7 @@ class InspectedPartition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def remarkable(self) -> bool:
-        """True if there is more to say than its verdict and the notes about the folders."""
+        """True if a report must say more than the verdict and the notes about the folders."""
         kinds = {finding.kind for finding in self.all_findings if finding.severity != "note"}
         return bool(kinds - {"same-replica"}) or self.verdict in ("fork", "lag")
 
@@ -175,8 +178,8 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     """The result of ``highwater inspect``, in the shape of its ``--json``.
 
     Attributes:
-        verdict: the worst of all partitions'; a sound stray counts for nothing.
-        notes: about the folders that were given.
+        verdict: the worst verdict of all partitions; a sound stray replica is ignored.
+        notes: sentences about the folders that the user gave.
     """
 
     verdict: Verdict
@@ -185,7 +188,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worst(partitions: Sequence[InspectedPartition]) -> Verdict:
-    """Return the worst verdict on partitions; ``agree`` when there is none."""
+    """Return the worst verdict on the partitions; ``agree`` if there is no partition."""
     verdicts = {
         partition.verdict
         for partition in partitions

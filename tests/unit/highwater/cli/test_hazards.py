@@ -62,7 +62,7 @@ def test_kafkas_own_topics_and_kafkas_own_words_are_understood() -> None:
     assert "CAN LOSE own-positions: " in text
     for topic, loses in zip(
         own,
-        ("Positions that a group had", "What a coordinator knew of", "What Kafka knew of segments"),
+        ("Offsets that a group had", "What a coordinator knew about", "What Kafka knew about"),
         strict=True,
     ):
         assert f"  topics: {topic}\n  loses:  {loses} " in text

@@ -128,7 +128,7 @@ def _parts(partition_groups: Sequence[PartitionGroup]) -> dict[int, int]:
 
 
 def _sides(evidence: LogTables, facts: Mapping[int, Facts]) -> dict[int, list[Facts]]:
-    """Return the replicas of each part, and set their ``gaps_till``, which compaction decides."""
+    """Return the replicas of each part, and set ``gaps_till`` of each replica."""
     parts: dict[int, list[Facts]] = {}
     for number, part in evidence.part_of.items():
         parts.setdefault(part, []).append(facts[number])

@@ -1,7 +1,8 @@
-"""Finds replicas in folders that were copied from brokers, among any other files.
+"""Find replicas in folders that were copied from brokers, among any other files.
 
-A *log directory* is what ``log.dirs`` names: it holds a folder for each replica, and checkpoint
-files about all of them. Nothing is ever written here, and no symbolic link is followed twice.
+A *log directory* is a folder that ``log.dirs`` names: it holds a folder for each replica, and
+checkpoint files about all of these replicas. This module never writes a file, and never follows a
+symbolic link twice.
 """
 
 import os
@@ -17,15 +18,15 @@ from highwater.harness.base.files import read_regular
 from highwater.harness.runs.store import MORE_LOG_DIRS
 
 DEPTH_MAX: Final = 4
-"""Levels of folders below the named one in which a log directory is searched."""
+"""The number of folder levels below the given folder that are searched for log directories."""
 
 _FILES: Final = re.compile(r"meta\.properties|(?!leader-epoch-).+-checkpoint|\.kafka_cleanshutdown")
 _PROPERTY: Final = re.compile(r"^\s*([\w.]+)\s*=\s*(\S+)\s*$", re.MULTILINE)
 _NUMBER: Final = re.compile(r"\d+(?=\D*$)")
 _BROKER_MAX: Final = (1 << 31) - 1
 _HINT: Final = (
-    "Name log directories, one a broker: each holds folders such as events-0, with segments such as"
-    " 00000000000000000000.log in them. Or name a folder that holds them."
+    "Name log directories, one for each broker: each holds folders such as events-0, which hold"
+    " segments such as 00000000000000000000.log. Or name a folder that holds log directories."
 )
 
 
@@ -34,12 +35,12 @@ class LogDir:
     """One of a broker's log directories.
 
     Attributes:
-        broker: its id, from meta.properties, or else from the folder's name or place.
-        name: the folder as it was named on the command line, for a person.
-        only: names of the replicas' folders that were asked for; empty: all.
-        without: checkpoint files that are no evidence.
-        cluster_id, directory_id: from meta.properties (KIP-858); None: it is not there.
-        placed: whether its broker is only its place among the folders: nothing says whose it is.
+        broker: the broker's id, from meta.properties, or else from the folder's name or position.
+        name: the folder's name for messages, as the user gave it on the command line.
+        only: the names of the replicas' folders that the user gave; empty means all.
+        without: checkpoint files that are no evidence and are not read.
+        cluster_id, directory_id: ids from meta.properties (KIP-858); None if missing there.
+        placed: whether ``broker`` is only the folder's position: no file or name says whose it is.
     """
 
     path: Path
@@ -60,14 +61,14 @@ class _Place:
 
 
 def log_dirs(given: Sequence[Path]) -> list[LogDir]:
-    """Return the log directories that some folders are or hold, in order, each with its broker.
+    """Return the log directories that the given folders are or hold, in order, with their brokers.
 
     Args:
-        given: log directories, folders of them (of a whole run, too), or single replicas' folders.
+        given: log directories, folders that hold some (such as a run's), or replicas' folders.
 
     Raises:
-        UsageError: one of them is missing, cannot be read, or holds no log; or they are of two
-            clusters.
+        UsageError: a folder is missing, cannot be read, or holds no log; or the folders belong to
+            two clusters.
     """
     places = [place for path in given for place in _places(path)]
     merged: dict[Path, _Place] = {}
@@ -98,16 +99,18 @@ def log_dirs(given: Sequence[Path]) -> list[LogDir]:
 
 
 def _require_one_cluster(dirs: Sequence[LogDir]) -> None:
-    """Go on if no two log directories say that they are of different clusters."""
+    """Raise UsageError if two log directories say that they belong to different clusters."""
     of_cluster: dict[str, LogDir] = {}
     for log_dir in dirs:
         if log_dir.cluster_id is not None:
             of_cluster.setdefault(log_dir.cluster_id, log_dir)
     if len(of_cluster) > 1:
-        named = [f"{log_dir.name} is of the cluster {name}" for name, log_dir in of_cluster.items()]
+        named = [
+            f"{log_dir.name} belongs to the cluster {name}" for name, log_dir in of_cluster.items()
+        ]
         raise UsageError(
             f"these are folders of {len(of_cluster)} clusters: {', '.join(named)}",
-            hint="Name the folders of one cluster; meta.properties in each says cluster.id.",
+            hint="Name the folders of one cluster; meta.properties in each folder has cluster.id.",
         )
 
 
@@ -117,7 +120,7 @@ def _places(given: Path) -> list[_Place]:
         return [_Place(given.absolute().parent, given, frozenset([given.name]))]
     inside = given / "replicas"
     starts = [given]
-    if inside.is_dir() and not inside.is_symlink():  # a run, which may have been cut short
+    if inside.is_dir() and not inside.is_symlink():  # a run's folder; the run may be interrupted
         starts = [inside, *filter(Path.is_dir, [given / MORE_LOG_DIRS])]
     places = [_Place(path, given, frozenset()) for top in starts for path in _below(top, set(), 0)]
     if not places:
@@ -126,7 +129,7 @@ def _places(given: Path) -> list[_Place]:
 
 
 def _entries(path: Path) -> list[os.DirEntry[str]]:
-    """Return the log directories in a folder that was named."""
+    """Return the entries of a folder, sorted by name; UsageError if the folder cannot be read."""
     try:
         with os.scandir(path) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -139,7 +142,7 @@ def _entries(path: Path) -> list[os.DirEntry[str]]:
 
 
 def _below(path: Path, seen: set[tuple[int, int]], depth: int) -> Iterator[Path]:
-    """Return the log directories at a folder or below it; one that cannot be read is an error."""
+    """Yield the log directories at or below a folder; a folder that cannot be read is an error."""
     at = path.stat()
     if (at.st_dev, at.st_ino) in seen or depth > DEPTH_MAX:
         return
@@ -163,7 +166,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_replica(folder: Path) -> bool:
-    """Return whether a folder has files of a replica, and none that lie beside replicas."""
+    """Return whether a folder has files of a replica, and no files of a log directory."""
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries]
@@ -175,9 +178,9 @@ def _is_replica(folder: Path) -> bool:
 def _brokers(
     places: Sequence[_Place], properties: Sequence[Mapping[str, str]]
 ) -> list[tuple[int, bool]]:
-    """Return an id for each log directory, and whether it is only its place among them.
+    """Return a broker id for each log directory, and whether the id is only its position.
 
-    Two share one only if meta.properties says so.
+    Two log directories share an id only if meta.properties says so.
     """
     identities = [_identity(named) for named in properties]
     named = [_named(place) for place in places]
@@ -202,7 +205,7 @@ def _brokers(
 
 
 def _properties(path: Path) -> dict[str, str]:
-    """Return what ``meta.properties`` says, which Kafka writes since 0.8.2; empty without it."""
+    """Return the content of ``meta.properties``, which Kafka writes since 0.8.2; else nothing."""
     try:
         text = read_regular(path / "meta.properties").decode("utf-8", "replace")
     except OSError:
@@ -211,13 +214,13 @@ def _properties(path: Path) -> dict[str, str]:
 
 
 def _identity(properties: Mapping[str, str]) -> int | None:
-    """Return the broker's id."""
+    """Return the broker's id from meta.properties; None if the file has no valid id."""
     text = properties.get("node.id", properties.get("broker.id", ""))
     return _id(text) if text.isascii() and text.isdecimal() else None
 
 
 def _named(place: _Place) -> int | None:
-    """Return the last number in the folder's name, or in that of a folder above it."""
+    """Return the last number in the folder's name, or else in the name of a folder above it."""
     path, top = place.path.absolute(), place.given.absolute()
     names = [path.name]
     while path != top and top in path.parents:

@@ -1,4 +1,4 @@
-"""Replicas of one partition, separated from those of other topics of its name, and copies."""
+"""Group folders into partitions: separate topics with the same name, and duplicate replicas."""
 
 import contextlib
 from collections import Counter
@@ -13,21 +13,22 @@ from highwater.checkers.inspection.report_types import LogFinding
 from highwater.harness.base.wording import count as counted
 
 METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
-"""The id of ``__cluster_metadata`` in every cluster (Uuid.METADATA_TOPIC_ID): it proves nothing."""
+"""The id of ``__cluster_metadata`` (Uuid.METADATA_TOPIC_ID). It is the same in every cluster, so it
+does not prove that two logs belong together."""
 
 _NAMED_MAX: Final = 3
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionGroup:
-    """The replicas that one partition has by what their files say.
+    """The replicas of one partition, according to their files.
 
     Attributes:
-        replicas: of one topic id, or none, in order of broker.
-        topic_id: None: no replica has one.
-        stray: whether more replicas are of another topic of this name.
-        twice: numbers of replicas that two folders say they are; these are not compared.
-        findings: about the partition as a whole.
+        replicas: the replicas with the same topic id, or without an id, ordered by broker.
+        topic_id: the topic's id; None if no replica has an id.
+        stray: whether more replicas belong to another topic with the same name.
+        twice: the numbers of replicas whose folders claim the same broker; these are not compared.
+        findings: the findings about the partition as a whole.
     """
 
     replicas: list[ReplicaFolder]
@@ -38,10 +39,10 @@ class PartitionGroup:
 
 
 def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
-    """Return the partitions that some replicas are of; each replica is in one of them.
+    """Group the replicas by partition; each replica is in one group.
 
-    Another topic id under the same name is another topic (KIP-516). A replica without an id is of
-    the only topic that has its name, if there is one.
+    Another topic id under the same name is another topic (KIP-516). A replica without an id belongs
+    to the topic with its name, if only one topic has this name.
     """
     main = _main_ids(replicas)
     partition_groups = []
@@ -58,8 +59,8 @@ def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
             group.stray = topic_id is not None and topic_id in ids[1:] and ids[0] is not None
             if topic_id is None and len(ids) > 1:
                 says = (
-                    "It has no partition.metadata, and topics of several ids bear its name: which"
-                    " of them it is of is not known."
+                    "The partition has no partition.metadata, and topics with several ids have its"
+                    " name: it is not known to which topic the partition belongs."
                 )
                 group.findings.append(LogFinding("topic-id", "error", says))
             partition_groups.append(group)
@@ -67,9 +68,10 @@ def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
 
 
 def _main_ids(replicas: Sequence[ReplicaFolder]) -> dict[str, list[str | None]]:
-    """Return the ids of each topic name, that of most replicas first.
+    """Return the ids of each topic name; the id of most replicas comes first.
 
-    The first one is None where two ids have as many: neither is a stray then.
+    The first entry is None if the two most frequent ids have equally many replicas: then neither
+    topic is a stray.
     """
     counts: dict[str, Counter[str]] = {}
     for replica in replicas:
@@ -85,7 +87,7 @@ def _main_ids(replicas: Sequence[ReplicaFolder]) -> dict[str, list[str | None]]:
 
 
 def _twice(members: Iterable[ReplicaFolder]) -> frozenset[int]:
-    """Return the replicas that are not alone in saying which broker's they are."""
+    """Return the replicas whose broker has another folder for the same partition."""
     by_broker: dict[int, list[int]] = {}
     for replica in members:
         by_broker.setdefault(replica.broker, []).append(replica.number)
@@ -93,7 +95,7 @@ def _twice(members: Iterable[ReplicaFolder]) -> frozenset[int]:
 
 
 def notes(partition_groups: Sequence[PartitionGroup]) -> list[str]:
-    """Return a sentence for each topic whose name is of several, and for folders of one replica."""
+    """Return a sentence for each name of several topics, and for folders of the same replica."""
     return [*_other_topics(partition_groups), *_same_replicas(partition_groups)]
 
 
@@ -111,7 +113,7 @@ def _other_topics(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
                 for topic_id, (brokers, stray) in ids.items()
             ]
             yield (
-                f"{counted(len(ids), 'topic')} bear the name {topic}, by their ids in"
+                f"{counted(len(ids), 'topic')} have the name {topic}, by their ids in"
                 f" partition.metadata: {', '.join(named)}. Their replicas are not compared with"
                 " each other."
             )
@@ -123,7 +125,7 @@ def _brokers(brokers: Iterable[int]) -> str:
 
 
 def _same_replicas(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
-    """Yield a sentence for log directories of one broker that have partitions in common."""
+    """Yield a sentence for log directories of one broker that contain the same partitions."""
     clashes: dict[tuple[int, tuple[str, ...]], list[list[ReplicaFolder]]] = {}
     for group in partition_groups:
         same = [replica for replica in group.replicas if replica.number in group.twice]
@@ -143,14 +145,14 @@ def _same_replicas(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
 
 
 def _directories(sides: Sequence[ReplicaFolder]) -> str:
-    """Return whether folders of one broker are copies of one log directory, as far as is known."""
+    """Return a sentence on whether a broker's folders are copies of one log directory, if known."""
     ids = {side.log_dir.directory_id for side in sides}
     if None in ids:
         return ""
     if len(ids) == len(sides):
         return (
-            " They are different log directories, by directory.id: a broker has a partition in one"
-            " of them, so they are not of one moment."
+            " They are different log directories, by directory.id: a broker has a partition in only"
+            " one of its directories, so they were copied at different moments."
         )
     which = "They" if len(ids) == 1 else "Some of them"
     return f" {which} are copies of one log directory, by directory.id."
@@ -174,11 +176,11 @@ _SIGNS: Final[tuple[tuple[str, Callable[[ReplicaFolder], float | None], str], ..
     ("recovery point", lambda replica: replica.recovery_point, "{:d}"),
     ("log's size", lambda replica: replica.bytes, "{:,} bytes"),
 )
-"""What grows in a replica's folder as time goes by, in the order in which it is believed."""
+"""The values of a replica's folder that grow with time; the most trusted value is first."""
 
 
 def _later(partitions: Sequence[Sequence[ReplicaFolder]]) -> str:
-    """Return which of some folders is the latest by the partitions that all hold, and by what."""
+    """Return a sentence that says which folder is the latest, and which value shows it."""
     for sign, value, form in _SIGNS:
         rows = []
         for sides in partitions:

@@ -1,4 +1,4 @@
-"""The extents of replicas' logs on disk, reduced to what checkers compare."""
+"""The first and last offsets of replicas' logs on disk, reduced to what checkers compare."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 COLUMNS: Final = (
     "run", "broker", "topic", "partition", "segment", "position",
-    "base_offset", "last_offset", "crc_ok",  # of the batch
-    "offset",  # null: a damaged range, see damage and error
+    "base_offset", "last_offset", "crc_ok",  # these describe the batch
+    "offset",  # null in a damaged range, see damage and error
     "leader_epoch", "producer_id", "producer_epoch", "sequence", "record_id", "damage", "error",
     "transactional", "control",
-    "print",  # equal where two records' keys, values and kinds are
+    "print",  # equal for two records if their keys, values and kinds are equal
 )  # fmt: skip
 
 REPLICA: Final = ("run", "broker", "topic", "partition")
@@ -22,12 +22,13 @@ SOURCE: Final = (
     *(name for name in COLUMNS if name != "print"),
     *("key", "value"),
 )
-"""The columns of ``kafka-log`` that ``records`` reads."""
+"""The columns that ``records`` reads from the source ``kafka-log``."""
 
 TORN: Final = "torn"
 UNREADABLE: Final = "unreadable"
 ORDINARY: Final = ("torn", "zeros", "empty")
-"""Damage that shows nothing: what a kill leaves at a log's end, preallocation, compaction."""
+"""The kinds of damage that prove nothing: a log's torn end after a kill, preallocated zeros, and
+batches that compaction has emptied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +36,14 @@ class Span:
     """The records of one leader epoch in one replica's log.
 
     Attributes:
-        epoch: None for records without one, and for damaged ranges.
-        first: offset of the first such record; None when there are damaged ranges alone.
-        last: offset of the last one.
-        segment: base offset of the last segment with any.
-        damaged: whether some range is no sound batch.
-        unread: whether the system could not read some of it.
-        marked: whether there is any range that is no batch, even an ordinary one.
-        numbered: whether any record has its producer's sequence number.
+        epoch: the leader epoch; None for records without an epoch, and for damaged ranges.
+        first: the offset of the first such record; None if there are only damaged ranges.
+        last: the offset of the last such record.
+        segment: the base offset of the last segment that holds such records or ranges.
+        damaged: whether any range is not a sound batch, apart from ``ORDINARY`` damage.
+        unread: whether the operating system could not read some range.
+        marked: whether there is any damaged range, even with ``ORDINARY`` damage.
+        numbered: whether any record has a sequence number from its producer.
     """
 
     run: str
@@ -64,11 +65,11 @@ class LogExtent:
     """The beginning and the end of one replica's log on disk.
 
     Attributes:
-        first: offset of its first record; None when it holds none.
-        last: offset of its last record.
-        segment: base offset of its last segment.
-        damaged: whether some range of it is no sound batch.
-        unread: whether the system could not read some of it, which shows nothing.
+        first: the offset of the log's first record; None if the log holds no record.
+        last: the offset of the log's last record.
+        segment: the base offset of the log's last segment.
+        damaged: whether any range of the log is not a sound batch.
+        unread: whether the operating system could not read some range, which proves nothing.
     """
 
     run: str
@@ -88,7 +89,7 @@ def records(log: DataFrame) -> DataFrame:
 
 
 def spans(log: DataFrame) -> list[Span]:
-    """Return every replica's records of every epoch, summed up, in the order of their offsets."""
+    """Return the spans of every replica, one for each leader epoch, ordered by first offset."""
     damaged = F.col("damage").isNotNull() & ~F.col("damage").isin(*ORDINARY)
     spans = log.groupBy(*REPLICA, F.col("leader_epoch").alias("epoch")).agg(
         F.min("offset").alias("first"),
@@ -104,7 +105,7 @@ def spans(log: DataFrame) -> list[Span]:
 
 
 def ends(spans: Iterable[Span]) -> list[LogExtent]:
-    """Return the extent of every replica that has a segment which is not empty."""
+    """Return the extent of every replica that has a non-empty segment."""
     replicas: dict[tuple[str, int, str, int], list[Span]] = {}
     for span in spans:
         replicas.setdefault((span.run, span.broker, span.topic, span.partition), []).append(span)

@@ -1,4 +1,4 @@
-"""Read file names and checkpoint files of log directories: a ``ReplicaFolder`` for each log."""
+"""Read the file names and checkpoint files of log directories: one ``ReplicaFolder`` per log."""
 
 import os
 import re
@@ -39,7 +39,7 @@ _CHECKPOINTS: Final = {
     "log_start": LOG_START,
     "cleaned": CLEANED,
 }
-"""Fields of a ``ReplicaFolder`` to the file of its log directory that has them."""
+"""Each field of a ``ReplicaFolder`` that comes from a checkpoint file, and that file's name."""
 
 _TOPIC_ID: Final = re.compile(r"^topic_id:\s*(\S+)", re.MULTILINE)
 _PARTITION_MAX: Final = (1 << 31) - 1
@@ -56,15 +56,16 @@ class ReplicaFolder:
     """One replica's folder, without the content of its segments.
 
     Attributes:
-        number: of the replica among all that are looked at: ``broker`` in rows of kafka-log.
-        hw, recovery_point, log_start, cleaned: from the checkpoint files; None: not there.
-        cleaner_told: whether its broker's checkpoint of the log cleaner is here.
-        epochs: of leader-epoch-checkpoint; None: there is none.
-        topic_id: of partition.metadata (KIP-516); None: there is none.
-        snapshot: the greatest offset at which a broker wrote down its producers; None: at none.
-        begins: base offset of its first segment, though that is no log of Kafka's; None: without.
+        number: the replica's number among all inspected replicas: ``broker`` in kafka-log's rows.
+        hw, recovery_point, log_start, cleaned: offsets from the checkpoint files; None if missing.
+        cleaner_told: whether the folders contain the broker's checkpoint of the log cleaner.
+        epochs: the content of leader-epoch-checkpoint; None if the file is missing.
+        topic_id: the id in partition.metadata (KIP-516); None if the file is missing.
+        snapshot: the greatest offset of a producer snapshot; None without a snapshot.
+        begins: the base offset of the first segment, even if that file is no log of Kafka's; None
+            without a segment.
         tiered: whether older segments may be in a remote tier (KIP-405).
-        findings: files that could not be read, and unknown files.
+        findings: findings about files that could not be read, and about unknown files.
     """
 
     number: int
@@ -89,25 +90,26 @@ class ReplicaFolder:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
+        """The name of the replica's folder."""
         return self.path.name
 
     @property
     def here(self) -> bool:
-        """True if its folder is here, even if it cannot be read."""
+        """True if the replica's folder exists, even if it cannot be read."""
         return os.path.lexists(self.path)
 
 
 def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolder]:
-    """Return every replica in some log directories, in order of topic, partition and broker.
+    """Return every replica in the log directories, ordered by topic, partition and broker.
 
-    A replica whose folder is missing is among them, if its broker's checkpoint has it and another
-    broker's folder is here: a broker that deletes or moves a replica renames its folder, which
-    stays for a minute, and writes that checkpoint every few seconds.
+    The result includes a replica whose folder is missing, if its broker's checkpoint names the
+    replica and the folder of another broker's replica is here. Deletion does not explain this: a
+    broker that deletes or moves a replica renames the folder, keeps it for a minute, and writes
+    that checkpoint every few seconds.
 
     Args:
-        log_dirs: from ``log_dirs.log_dirs``.
-        internal: whether Kafka's own topics, whose names begin with two underscores, are wanted.
+        log_dirs: the result of ``log_dirs.log_dirs``.
+        internal: whether to include Kafka's internal topics, whose names begin with ``__``.
     """
     listed = [list(_folders(log_dir, internal=internal)) for log_dir in log_dirs]
     here = {path.name for paths in listed for path in paths}
@@ -133,7 +135,7 @@ def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolde
 
 
 def set_aside(log_dirs: Iterable[LogDir]) -> list[str]:
-    """Return the folders of replicas that are being deleted or moved, or were found stray."""
+    """Return the folders of replicas that brokers were deleting or moving, or found to be stray."""
     return [
         f"{log_dir.name}/{name}"
         for log_dir in log_dirs
@@ -144,7 +146,7 @@ def set_aside(log_dirs: Iterable[LogDir]) -> list[str]:
 
 
 def internal_partitions(log_dirs: Iterable[LogDir]) -> list[str]:
-    """Return the partitions of Kafka's own topics in some log directories, in order."""
+    """Return the partitions of Kafka's internal topics in the log directories, in order."""
     names = {
         path.name
         for log_dir in log_dirs
@@ -160,13 +162,13 @@ def _names(log_dir: LogDir) -> list[str]:
 
 
 def _tiered(log_dir: LogDir) -> bool:
-    """Return whether a broker keeps an index of a remote tier, or the topic about it."""
+    """Return whether a broker has an index of the remote tier, or the remote tier's topic."""
     names = [] if log_dir.only else _names(log_dir)
     return any(name.startswith(_REMOTE_TIER) for name in names)
 
 
 def _gone(log_dir: LogDir, checkpoints: dict[str, Offsets | None]) -> Iterator[str]:
-    """Yield replicas that a broker has written down, and of which no folder is here."""
+    """Yield replicas that are in a broker's checkpoint but have no folder here."""
     if log_dir.only:
         return
     names = _names(log_dir)
@@ -177,7 +179,7 @@ def _gone(log_dir: LogDir, checkpoints: dict[str, Offsets | None]) -> Iterator[s
 
 
 def _checkpoints(log_dir: LogDir) -> tuple[dict[str, Offsets | None], list[LogFinding]]:
-    """Return a log directory's checkpoint files by field; None where one is missing or broken."""
+    """Return a log directory's checkpoints by field, None for missing or broken files."""
     findings: list[LogFinding] = []
     offsets = {
         field: _read(log_dir, log_dir.path / name, read_offsets, findings)
@@ -189,7 +191,7 @@ def _checkpoints(log_dir: LogDir) -> tuple[dict[str, Offsets | None], list[LogFi
 def _read(
     log_dir: LogDir, path: Path, read: Callable[[Path], _T], findings: list[LogFinding]
 ) -> _T | None:
-    """Return a checkpoint file's content; its errors go to ``findings``."""
+    """Return a checkpoint file's content, and add the file's errors to ``findings``."""
     if path in log_dir.without or not os.path.lexists(path):
         return None
     try:
@@ -207,7 +209,7 @@ def _name(folder: Path) -> tuple[str, int]:
 
 
 def _folders(log_dir: LogDir, *, internal: bool) -> Iterator[Path]:
-    """Return the replicas' folders; those that are being deleted or moved have other names."""
+    """Yield the replicas' folders, without folders of replicas that are being deleted or moved."""
     for name in sorted(log_dir.only) or _names(log_dir):
         match = PARTITION.fullmatch(name)
         included = internal or log_dir.only or not name.startswith(_INTERNAL)
@@ -255,7 +257,7 @@ def _replica(
 def _segments(
     number: int, path: Path, findings: list[LogFinding]
 ) -> tuple[tuple[Segment, ...], int, int | None]:
-    """Return a folder's segments and their bytes, and the greatest offset of a snapshot."""
+    """Return a folder's segments, their size in bytes, and the greatest offset of a snapshot."""
     topic, partition = _name(path)
     try:
         with os.scandir(path) as entries:
@@ -286,26 +288,26 @@ def _is_segment(name: str) -> bool:
 
 
 def _without_folder(path: Path, error: OSError) -> LogFinding:
-    """Return the finding about a folder that cannot be listed, or is not here at all."""
+    """Return the finding about a folder that cannot be listed, or that is missing."""
     if os.path.lexists(path):
         says = f"Its folder cannot be read: {error.strerror}."
         return LogFinding("unreadable", "error", says)
-    says = f"Its folder is not here, though {HIGH_WATERMARK} of its broker has it."
+    says = f"Its folder is missing, though the broker's {HIGH_WATERMARK} names this partition."
     return LogFinding("no-folder", "error", says)
 
 
 def _left_behind(names: Collection[str]) -> Iterator[LogFinding]:
-    """Yield what the names of a folder's files say: left out by a copy, or by a compaction."""
+    """Yield findings from file names: leftovers of a compaction, and files that a copy lacks."""
     for name in sorted(names):
         if name.endswith(_LEFT_OVER):
-            says = f"{name} is left of a compaction that was interrupted; not read."
+            says = f"{name} is a leftover of an interrupted compaction; it is not read."
             yield LogFinding("leftover", "note", says)
     if (lacking := left_out(names)) is not None:
         yield LogFinding("missing-segment", "error", f"Its folder {lacking}.")
 
 
 def _size(entry: os.DirEntry[str]) -> int:
-    """Return a file's size in bytes; 0 for a missing one, which is an error when it is read."""
+    """Return a file's size in bytes; 0 if the file is missing, which is an error at reading."""
     try:
         return entry.stat().st_size if entry.is_file() else 0
     except OSError:

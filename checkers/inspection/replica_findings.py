@@ -1,4 +1,4 @@
-"""Findings about one replica by itself: its files, its records and its checkpoints."""
+"""Findings about one replica alone: about its files, its records and its checkpoints."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,25 +20,26 @@ from highwater.checkers.kafka_files.checkpoints import LEADER_EPOCH, LOG_START
 from highwater.harness.base.wording import count as counted
 
 HANGING_MS: Final = 15 * 60 * 1000
-"""No transaction stays open for longer than transaction.max.timeout.ms, by default (KIP-664)."""
+"""The default of transaction.max.timeout.ms: no transaction stays open for longer (KIP-664)."""
 
 LATE_START: Final = "late-start"
-"""The kind of a doubt: whether retention or a copy removed the first segments of a log."""
+"""The kind of a finding that retention or a copy removed a log's first segments: which is open."""
 
 _NAMED_MAX: Final = 5
 
 
 @dataclass(slots=True, kw_only=True)
 class Facts:
-    """Everything that is known of one replica.
+    """Everything that is known about one replica.
 
     Attributes:
-        spans: from ``LogTables.spans``; empty where it holds no row.
-        gaps_till: offsets below it may lack a record because of compaction.
-        hole: how many records it skips and the first one's offset.
-        between: the same, of records that lie between its segments.
-        uncleaned: the same, of records that compaction may have removed.
-        odd_epochs: at how many offsets its epoch is wrong, and the first one.
+        spans: the replica's rows in ``LogTables.spans``; empty if it has no row.
+        gaps_till: below this offset, compaction may have removed records.
+        hole: the number of records that the replica lacks within its segments, and the first
+            offset of these.
+        between: the same for records that it lacks between its segments.
+        uncleaned: the same for records that compaction may have removed.
+        odd_epochs: the number of offsets at which its epoch is wrong, and the first such offset.
     """
 
     replica: ReplicaFolder
@@ -53,12 +54,12 @@ class Facts:
     odd_epochs: tuple[int, int] | None = None
 
     def sum(self, name: str) -> int:
-        """Return a count over all spans."""
+        """Return the sum of a count over all spans."""
         return sum(span[name] for span in self.spans)
 
     @property
     def leo(self) -> int:
-        """The log end offset: behind the last sound batch, or where the last segment begins."""
+        """The log end offset: the end of the last sound batch, at least the last segment's base."""
         ends = [span["covered"] + 1 for span in self.spans if span["covered"] is not None]
         return max(
             [*ends, *(segment.base_offset for segment in self.replica.segments[-1:])], default=0
@@ -66,23 +67,23 @@ class Facts:
 
     @property
     def last_segment(self) -> int:
-        """The base offset of its last segment; 0 when there is none."""
+        """The base offset of the replica's last segment; 0 if the replica has no segment."""
         return self.replica.segments[-1].base_offset if self.replica.segments else 0
 
     def covered(self, segment: int) -> int:
-        """Return the greatest offset of a segment's sound batches; the one before it for none."""
+        """Return the greatest offset in a segment's sound batches; without any, ``segment - 1``."""
         ends = (span["covered"] for span in self.spans if span["segment"] == segment)
         return max((end for end in ends if end is not None), default=segment - 1)
 
     @property
     def first(self) -> int:
-        """The first offset that it holds; its LEO when it holds none."""
+        """The first offset that the replica holds; its LEO if it holds no record."""
         firsts = [span["first"] for span in self.spans if span["first"] is not None]
         return min(firsts, default=self.leo)
 
     @property
     def epochs(self) -> list[EpochRun]:
-        """The first and last offset of its records of each leader epoch, in order."""
+        """The first and last offset of the replica's records in each leader epoch, in order."""
         runs = [
             EpochRun(epoch=epoch, first=a, last=b) for epoch, a, b in self._reach("epoch", "last")
         ]
@@ -90,7 +91,7 @@ class Facts:
 
     @property
     def overlaps(self) -> list[tuple[int, int, int]]:
-        """Segments that reach into the next one: its base offset, its last one, the next first."""
+        """Segments that overlap the next one: base offset, last offset, the next one's first."""
         return [
             (base, last, following)
             for (base, _, last), (_, following, _) in pairwise(
@@ -101,10 +102,10 @@ class Facts:
 
     @property
     def gaps(self) -> list[tuple[int, int, int]]:
-        """Segments that end before the next one begins: base, first and last offset between them.
+        """Segments that end before the next begins: base offset, first and last missing offset.
 
-        Zeros, the beginning of a batch, and what cannot be read, show no more of these offsets than
-        a missing file.
+        Zeros, a torn batch and bytes that cannot be read show no more about these offsets than a
+        missing file.
         """
         if self.damage and self.damage[0]["all"] > len(self.damage):
             return []
@@ -119,7 +120,7 @@ class Facts:
 
     @property
     def compacted(self) -> bool:
-        """True if records are missing within a segment, as compaction and damage leave it."""
+        """True if records are missing within a segment, as after compaction or damage."""
         return any(
             sum(span["records"] for span in self.spans if span["segment"] == base)
             <= self.covered(base) - base
@@ -127,7 +128,7 @@ class Facts:
         )
 
     def _reach(self, key: str, end: str) -> list[tuple[int, int, int]]:
-        """Return each epoch or segment with its first offset, and the last one by a column."""
+        """Return each epoch or segment with its first offset and the greatest value of ``end``."""
         reach: dict[int, tuple[int, int]] = {}
         for span in self.spans:
             if span[key] is not None and span["first"] is not None:
@@ -137,15 +138,15 @@ class Facts:
 
     @property
     def epochs_told(self) -> bool:
-        """True if its records' leader epochs, which no checksum covers, can be trusted."""
+        """True if the epochs of the replica's records, which no checksum covers, are trusted."""
         return not [*disordered(self), *_contradicted(self)]
 
 
 def log_start(facts: Facts) -> int | None:
-    """Return the offset to which a broker's own files say that retention came; None: none does.
+    """Return the offset up to which retention removed records, by the broker's files, or None.
 
-    Retention moves the first entry of leader-epoch-checkpoint (LeaderEpochFileCache), and what is
-    not a segment's first offset is in log-start-offset-checkpoint (LogManager).
+    Retention moves the first entry of leader-epoch-checkpoint (LeaderEpochFileCache). A log start
+    offset that is not a segment's first offset is in log-start-offset-checkpoint (LogManager).
     """
     log_starts = [start for _, start in (facts.replica.epochs or ())[:1]]
     log_starts += [] if facts.replica.log_start is None else [facts.replica.log_start]
@@ -156,10 +157,10 @@ def state(facts: Facts, *, end: int, start: int = 0, twice: bool = False) -> Ins
     """Return a replica with its findings, for ``highwater inspect``.
 
     Args:
-        facts: of the replica.
-        end: the greatest log end offset of its partition.
-        start: the greatest ``log_start`` of its partition.
-        twice: whether another folder says that it is this replica.
+        facts: the facts about the replica.
+        end: the greatest log end offset in the replica's partition.
+        start: the greatest ``log_start`` in the replica's partition.
+        twice: whether another folder, too, says that it is this replica.
     """
     replica = facts.replica
     ended = {row["ending"]: row for row in facts.transactions}
@@ -193,10 +194,10 @@ def state(facts: Facts, *, end: int, start: int = 0, twice: bool = False) -> Ins
 def _findings(facts: Facts, *, end: int, start: int, twice: bool) -> Iterator[LogFinding]:
     yield from facts.replica.findings
     if twice:
-        says = "Two folders say that they are this replica: it is not compared."
+        says = "Two folders say that they are this replica, so neither folder is compared."
         yield LogFinding("same-replica", "error", says)
     if not facts.replica.segments:
-        return  # what was left out proves nothing of what it held
+        return  # a folder without segments proves nothing about the records that it held
     yield from _damages(facts)
     yield from _order(facts)
     yield from _missing_segments(facts)
@@ -207,15 +208,16 @@ def _findings(facts: Facts, *, end: int, start: int, twice: bool) -> Iterator[Lo
     if facts.odd_epochs:
         count, first = facts.odd_epochs
         says = (
-            f"At {counted(count, 'offset')}, the first {first}, it has the same record as"
-            " others under another epoch, which its own epochs contradict: no checksum covers it."
+            f"At {counted(count, 'offset')} (the first is {first}) this replica has the same record"
+            " as the other replicas, but with an epoch that contradicts its neighbours in this"
+            " log: no checksum covers an epoch."
         )
         yield LogFinding("epoch-broken", "error", says, first)
     yield from _producers(facts)
 
 
 def _damages(facts: Facts) -> Iterator[LogFinding]:
-    """Yield bytes that are no sound batch: an error unless a kill or preallocation explains it."""
+    """Yield findings about bad bytes: errors unless a kill or preallocation explains the bytes."""
     last = facts.last_segment
     for row in facts.damage:
         where = f"{row['segment']:020d}.log, byte {row['position']}"
@@ -224,27 +226,29 @@ def _damages(facts: Facts) -> Iterator[LogFinding]:
         if row["damage"] == "zeros":
             yield _zeros(facts, row, says)
         elif row["damage"] == TORN and row["segment"] == last:
-            says += " A writer that is killed leaves that behind; it counts for nothing."
+            says += " A killed writer leaves such a tail behind; it is not an error."
             yield LogFinding("torn-tail", "note", says, offset)
         elif row["damage"] == TORN:
-            says += " A copy that was cut short is like that, and a disk that lost its power."
+            says += (
+                " A copy that was cut short is like that, and so is a disk after a power failure."
+            )
             yield LogFinding("torn-segment", "error", says, offset)
         else:
             kind = "unreadable" if row["damage"] == "unreadable" else "corrupt"
             yield LogFinding(kind, "error", says, offset)
     damage_count = len(facts.damage)
     if damage_count and facts.damage[0]["all"] > damage_count:
-        says = f"{facts.damage[0]['all'] - damage_count:,} more stretches cannot be read."
+        says = f"{facts.damage[0]['all'] - damage_count:,} more ranges of bytes cannot be read."
         unread = all(row["damage"] in ("zeros", "unreadable", TORN) for row in facts.damage)
         yield LogFinding("unreadable" if unread else "corrupt", "error", says)
 
 
 def _zeros(facts: Facts, row: Row, says: str) -> LogFinding:
-    """Yield zeros up to a segment's end: a note where preallocation explains them, else an error.
+    """Return a finding about zeros at a segment's end: a note if preallocated, else an error.
 
-    A broker that preallocates truncates a segment to its records once it is no longer the active
-    one (LogSegment.onBecomeInactiveSegment). The active one may be without records if there is one
-    in front of it, or if the broker's checkpoints say that the log is empty.
+    A broker that preallocates a segment truncates it to its records when the segment is no longer
+    active (LogSegment.onBecomeInactiveSegment). The active segment may have no records if the log
+    has an earlier segment, or if the broker's checkpoints say that the log is empty.
     """
     segment, replica = row["segment"], facts.replica
     due = next(
@@ -256,8 +260,8 @@ def _zeros(facts: Facts, row: Row, says: str) -> LogFinding:
         if facts.sum("records") or replica.hw == facts.leo:
             return LogFinding("zeros", "note", says)
         says = (
-            f"{where}, and its log no record: one that was preallocated and never written looks"
-            " like that, and so does one that was wiped."
+            f"{where}, and its log no record: a segment that was preallocated and never written"
+            " looks like that, and so does a segment that was wiped."
         )
     elif facts.covered(segment) + 1 >= due:
         return LogFinding("zeros", "note", says)
@@ -269,22 +273,22 @@ def _zeros(facts: Facts, row: Row, says: str) -> LogFinding:
 def _order(facts: Facts) -> Iterator[LogFinding]:
     for base, last, following in facts.overlaps[:_NAMED_MAX]:
         says = (
-            f"Segment {base:020d}.log reaches up to offset {last}, though the next one begins with"
-            f" {following}. A copy over an older one leaves the segments of both."
+            f"Segment {base:020d}.log reaches up to offset {last}, though the next segment begins"
+            f" at {following}. A copy over an older one leaves the segments of both."
         )
         yield LogFinding("overlap", "error", says, following)
     if facts.hole:
         count, first = facts.hole
         says = (
-            f"It lacks {counted(count, 'record')} in the middle of its log, the first at"
-            f" offset {first}, which another replica has; compaction does not explain it."
+            f"It lacks {counted(count, 'record')} that another replica has in the middle of its"
+            f" log, the first at offset {first}; compaction does not explain the gap."
         )
         yield LogFinding("hole", "error", says, first)
     if facts.uncleaned:
         count, first = facts.uncleaned
         says = (
-            f"It lacks {counted(count, 'record')} in the middle of its log, the first at"
-            f" offset {first}, which another replica has. Compaction may have removed"
+            f"It lacks {counted(count, 'record')} that another replica has in the middle of its"
+            f" log, the first at offset {first}. Compaction may have removed"
             f" {'it' if count == 1 else 'them'}: the cleaner-offset-checkpoint of its broker, which"
             f" would say so, is {'older' if facts.replica.cleaner_told else 'not here'}."
         )
@@ -292,43 +296,43 @@ def _order(facts: Facts) -> Iterator[LogFinding]:
 
 
 def _missing_segments(facts: Facts) -> Iterator[LogFinding]:
-    """Yield segments of which there is no trace but in offsets."""
+    """Yield findings about missing segments, which show only as missing offsets."""
     replica, first = facts.replica, facts.replica.begins or 0
     begins = [(replica.log_start, LOG_START)] if replica.log_start is not None else []
     begins += [(start, LEADER_EPOCH) for _, start in (replica.epochs or ())[:1]]
     earlier = [(start, name) for start, name in begins if start < first]
     if earlier and not replica.tiered:
         start, name = min(earlier)
-        says = f"Its log begins with offset {first}, and at {start} by its {name}."
+        says = f"Its log begins with offset {first}, but should begin at {start} by its {name}."
         yield LogFinding("missing-segment", "error", says, start)
     damaged = {row["segment"] for row in facts.damage}
     gaps = [] if _broken(facts) else [gap for gap in facts.gaps if gap[0] not in damaged]
     for _, begin, last in gaps[:_NAMED_MAX]:
         if facts.between or not (facts.compacted or begin < facts.gaps_till):
-            says = f"Offsets {begin} to {last} lie in none of its segments."
+            says = f"No segment contains the offsets {begin} to {last}."
             yield LogFinding("missing-segment", "error", says, begin)
 
 
 def _late_start(facts: Facts, *, start: int) -> Iterator[LogFinding]:
-    """Yield the doubt about a log that begins later than 0, where no broker's file explains it.
+    """Yield a note if a log begins after offset 0 and no file of its broker explains this start.
 
-    What Kafka leaves beside a log does not: a snapshot of producers may outlive its segment, and
-    brokers remove their segments at different times.
+    Other files beside a log do not explain it: a snapshot of producers may outlive its segment,
+    and brokers remove their segments at different times.
     """
     replica, first = facts.replica, facts.replica.begins or 0
     if first > start and log_start(facts) is None and not replica.tiered:
         says = (
-            f"Its log begins with offset {first}. Retention leaves a log so, and a copy without its"
-            " first segments: no file here shows which."
+            f"Its log begins with offset {first}. Either retention removed the first segments, or"
+            " the copy lacks them: no file here shows which."
         )
         yield LogFinding(LATE_START, "note", says, first)
 
 
 def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
-    """Yield offsets beside the log that it does not reach: an error if no replica does.
+    """Yield checkpointed offsets that the log does not reach: errors if no replica reaches them.
 
-    Such a log has lost its end, or the copy has: a segment was left out, or the log was copied
-    before what lies beside it.
+    Either such a log has lost its end, or its copy has: the copy lacks a segment, or the log was
+    copied before the checkpoint files.
     """
     broken = _broken(facts)
     for finding, value in [*_beyond(facts), *_snapshot_beyond(facts)]:
@@ -342,19 +346,23 @@ def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
         if broken:
             yield finding
             continue
-        holder = "No replica here reaches so far." if value > end else "Another replica does."
+        holder = (
+            "No replica here reaches so far."
+            if value > end
+            else "Another replica reaches that offset."
+        )
         severity: Severity = "error" if value > end else "warning"
         yield replace(finding, severity=severity, says=f"{finding.says} {holder}")
 
 
 def _beyond(facts: Facts) -> Iterator[tuple[LogFinding, int]]:
-    """Yield checkpoints above the log end offset, where Kafka never has them, and their values."""
+    """Yield findings about checkpoints above the LEO, where Kafka writes none, and their values."""
     replica, leo = facts.replica, facts.leo
     if replica.hw is not None and replica.hw > leo:
         gone = counted(replica.hw - leo, "committed record")
         says = (
             f"Its HW was {replica.hw}, but its log ends at {leo}: {gone} that it had"
-            f" {'is' if replica.hw == leo + 1 else 'are'} gone from it."
+            f" {'is' if replica.hw == leo + 1 else 'are'} gone from the log."
         )
         yield LogFinding("hw-above-leo", "warning", says, leo), replica.hw
     named = (("recovery point", replica.recovery_point), ("log start offset", replica.log_start))
@@ -373,7 +381,7 @@ def _snapshot_beyond(facts: Facts) -> Iterator[tuple[LogFinding, int]]:
 
 
 def _epoch_list(facts: Facts, *, end: int) -> Iterator[LogFinding]:
-    """Yield contradictions with leader-epoch-checkpoint; an epoch behind all logs is an error."""
+    """Yield contradictions with leader-epoch-checkpoint; an epoch after all logs is an error."""
     past = _epoch_beyond(facts) if max(facts.replica.epochs or [(0, 0)])[1] > end else []
     for finding in _contradicted(facts):
         behind_all = finding in past and not _broken(facts)
@@ -381,17 +389,17 @@ def _epoch_list(facts: Facts, *, end: int) -> Iterator[LogFinding]:
 
 
 def _broken(facts: Facts) -> bool:
-    """Return whether damage explains that a log ends early."""
+    """Return whether damage to the log explains that the log ends early."""
     return any(row["damage"] in ("corrupt", "unreadable") for row in facts.damage) or any(
         finding.kind == "unreadable" for finding in facts.replica.findings
     )
 
 
 def disordered(facts: Facts) -> list[LogFinding]:
-    """Return leader epochs that fall along the log.
+    """Return findings about leader epochs that decrease along the log.
 
-    A batch of another epoch amid others is damage. Epochs that fall and stay low come from a
-    cluster that lost its metadata and started with the old logs.
+    A batch whose epoch differs from the batches around it is damage. Epochs that decrease and stay
+    low come from a cluster that lost its metadata and started again with the old logs.
     """
     findings = []
     runs = facts.epochs
@@ -401,7 +409,7 @@ def disordered(facts: Facts) -> list[LogFinding]:
         if amid or run.epoch < before.epoch:
             says = (
                 f"Records of leader epoch {run.epoch} (from offset {run.first}) lie"
-                f" {'among' if amid else 'behind'} those of epoch {before.epoch} (up to offset"
+                f" {'among' if amid else 'after'} records of epoch {before.epoch} (up to offset"
                 f" {before.last})."
             )
             severity: Severity = "error" if amid else "warning"
@@ -412,8 +420,8 @@ def disordered(facts: Facts) -> list[LogFinding]:
 def _contradicted(facts: Facts) -> list[LogFinding]:
     """Return differences between leader-epoch-checkpoint and the records (LeaderEpochFileCache).
 
-    An entry is an epoch and its first offset, and holds up to the next entry's. Offsets before the
-    log's start offset have no entry any more.
+    An entry is an epoch and its first offset, and is valid up to the next entry's offset. Offsets
+    before the log start offset no longer have an entry.
     """
     entries = facts.replica.epochs
     if entries is None:
@@ -428,26 +436,30 @@ def _contradicted(facts: Facts) -> list[LogFinding]:
             continue
         if epoch not in starts:
             findings.append(
-                f"Records from offset {first} on bear epoch {epoch}, which is not in it."
+                f"Records from offset {first} on have epoch {epoch}, which the file lacks."
             )
         elif first < starts[epoch]:
             findings.append(
-                f"Epoch {epoch} begins at {starts[epoch]} in it, at {first} in the log."
+                f"Epoch {epoch} begins at {starts[epoch]} in the file, but at {first} in the log."
             )
         elif epoch in ends and last >= ends[epoch]:
-            findings.append(f"Epoch {epoch} ends before {ends[epoch]} in it, at {last} in the log.")
+            findings.append(
+                f"Epoch {epoch} ends before {ends[epoch]} in the file, but at {last} in the log."
+            )
     listed = [_contradiction(finding) for finding in findings]
     return [*listed, *_epoch_beyond(facts)][:_NAMED_MAX]
 
 
 def _epoch_beyond(facts: Facts) -> list[LogFinding]:
-    """Return a finding if the last epoch of leader-epoch-checkpoint begins behind the log."""
+    """Return a finding if the last epoch in leader-epoch-checkpoint begins after the log's end."""
     entries = facts.replica.epochs
     if not entries or entries[-1][1] <= facts.leo:
         return []
     epoch, start = entries[-1]
     return [
-        _contradiction(f"Epoch {epoch} begins at {start} in it, where the log ends at {facts.leo}.")
+        _contradiction(
+            f"Epoch {epoch} begins at {start} in the file, but the log ends at {facts.leo}."
+        )
     ]
 
 
@@ -460,7 +472,7 @@ def _producers(facts: Facts) -> Iterator[LogFinding]:
     for row in facts.repeated:
         says = (
             f"{counted(row['count'], 'sequence number')} of an idempotent producer"
-            f" are in it twice: {row['sequence']} of producer {row['producer_id']} at offsets"
+            f" are in the log twice: {row['sequence']} of producer {row['producer_id']} at offsets"
             f" {row['first']} and {row['again']}."
         )
         yield LogFinding("repeated-sequence", "warning", says, row["first"])
@@ -471,8 +483,8 @@ def _producers(facts: Facts) -> Iterator[LogFinding]:
         marker = bare["some"][0]["marker"]
         says = (
             f"{counted(bare['count'], 'transaction marker')} without records"
-            f" before {'it' if bare['count'] == 1 else 'them'}, the first at offset {marker}: of a"
-            " transaction that wrote nothing here, or whose records compaction or retention took."
+            f" before {'it' if bare['count'] == 1 else 'them'}, the first at offset {marker}: its"
+            " transaction wrote no record here, or compaction or retention removed the records."
         )
         yield LogFinding("bare-marker", "note", says, marker)
 
@@ -482,12 +494,15 @@ def _open(facts: Facts, opened: Row) -> Iterator[LogFinding]:
     says = (
         f"{counted(opened['count'], 'transaction')} without a marker, the first"
         f" from offset {first['first']} on, of producer {first['producer_id']}: a read_committed"
-        " reader goes no further."
+        " reader stops there."
     )
     time = max((span["time"] for span in facts.spans if span["time"] is not None), default=0)
     age_ms = time - (first["time"] or time)
     if age_ms <= HANGING_MS:
         yield LogFinding("open-transaction", "note", says, first["first"])
         return
-    says += f" The log goes on for {age_ms // 60_000} minutes behind it: it hangs (KIP-664)."
+    says += (
+        f" The log goes on for {age_ms // 60_000} minutes after that: the transaction hangs"
+        " (KIP-664)."
+    )
     yield LogFinding("hanging-transaction", "warning", says, first["first"])

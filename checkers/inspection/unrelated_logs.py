@@ -1,9 +1,9 @@
-"""Logs of one name that have no record in common, so that they may be of two topics.
+"""Find logs with the same name but no record in common: they may belong to two topics.
 
-Releases before 2.8 write no topic id, and ``__cluster_metadata`` has one id in every cluster. Two
-replicas of one log begin with the same records, unless retention removed all that they shared: logs
-that differ at every offset that both hold show two topics of one name, or a fork that is older than
-either log. They do not show which of these it is.
+Releases before 2.8 write no topic id, and ``__cluster_metadata`` has the same id in every cluster.
+Two replicas of one log begin with the same records, unless retention removed all shared records. So
+if two logs differ at every offset that both hold, they belong to two topics with one name, or they
+forked before the first record that either log still holds. The logs do not show which is true.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ from highwater.harness.releases.famous_cluster_ids import FAMOUS_CLUSTER_IDS
 def unrelated(
     evidence: LogTables, parts: Mapping[int, Sequence[Facts]], compared: Mapping[int, Comparison]
 ) -> dict[int, tuple[list[list[Facts]], LogFinding]]:
-    """Return, by partition, its replicas as sets without a record in common, and a finding.
+    """Return, by partition, sets of replicas that share no record with each other, and a finding.
 
-    Only partitions with divergent offsets are looked at, and only pairs that no topic id proves to
-    be of one topic.
+    The search covers only partitions with divergent offsets, and only pairs of replicas that no
+    topic id proves to belong to one topic.
     """
     pairs = [
         {"part": part, "one": first.replica.number, "other": second.replica.number}
@@ -53,9 +53,10 @@ def unrelated(
 def placed(
     parts: Mapping[int, Sequence[Facts]], compared: Mapping[int, Comparison]
 ) -> dict[int, tuple[list[list[Facts]], LogFinding]]:
-    """Return, by partition that differs, its replicas without those of unknown brokers, and these.
+    """Return, by divergent partition, replicas of known brokers as one set, each other one alone.
 
-    A broker truncates its log, so two copies of one replica may differ, and are no fork.
+    A broker may truncate its log between two copies, so two copies of one replica may differ
+    without a fork.
     """
     strangers_of = {}
     for part, comparison in compared.items():
@@ -67,7 +68,7 @@ def placed(
                 f"Replicas hold different records at {counted(comparison.divergent, 'offset')}, the"
                 f" first {comparison.offsets[0][0]}, and no meta.properties says whose {names}"
                 f" {'is' if len(of_unknown) == 1 else 'are'}: an older copy of a replica may differ"
-                " from a newer one. Those are not compared."
+                " from a newer copy. Folders of unknown brokers are not compared."
             )
             sets = [*filter(None, [rest]), *([side] for side in of_unknown)]
             strangers_of[part] = sets, LogFinding("no-broker", "error", says, None)
@@ -80,9 +81,10 @@ def _of_one_topic(first: Facts, second: Facts) -> bool:
 
 
 def _without_common_record(evidence: LogTables, pairs: list[Row]) -> list[Row]:
-    """Return the pairs that differ wherever both hold a record, with the first such offset.
+    """Return the pairs that differ at every offset that both hold, with the first such offset.
 
-    A record that was written twice has two timestamps; formats without any contradict nothing.
+    Equal records with different timestamps are different: they were written separately. A record
+    whose format has no timestamp equals one with any timestamp.
     """
     numbers = [(name, pa.int32()) for name in ("part", "one", "other")]
     pair_rows = F.broadcast(evidence.local(pairs, numbers))
@@ -118,7 +120,7 @@ def _without_common_record(evidence: LogTables, pairs: list[Row]) -> list[Row]:
 
 
 def _sets(sides: Sequence[Facts], strangers: Sequence[Row]) -> list[list[Facts]]:
-    """Return replicas in sets, so that all members of two sets are strangers to each other."""
+    """Return sets of replicas: no replica shares a record with a replica in another set."""
     apart = {(row["one"], row["other"]) for row in strangers}
     sets: list[list[Facts]] = []
     for side in sides:
@@ -154,15 +156,15 @@ def _doubt(sets: Sequence[Sequence[Facts]], row: Row) -> LogFinding:
     says = (
         f"The logs of {', of '.join(brokers)} have no record in common at the"
         f" {counted(row['shared'], 'offset')} that both hold: at {first['offset']}, the first,"
-        f" {' and '.join(stands)}. No topic id shows whether these are replicas of one log: they"
-        " may be of a topic that was deleted and made anew, or of another cluster. They are not"
-        f" compared with each other.{famous}"
+        f" {' and '.join(stands)}. No topic id shows whether these are replicas of one log: the"
+        " topic may have been deleted and created again, or a log may come from another cluster."
+        f" These logs are not compared with each other.{famous}"
     )
     return LogFinding("another-log", "error", says, first["offset"])
 
 
 def _epoch_and_time(first: Row, side: str) -> str:
-    """Return the leader epoch and the time of a record, as far as its format has them."""
+    """Return the leader epoch and the time of a record in words, if its format has them."""
     words = []
     if (epoch := first[f"{side}_leader_epoch"]) is not None:
         words.append(f"in epoch {epoch}")

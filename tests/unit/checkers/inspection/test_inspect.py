@@ -441,7 +441,7 @@ CASES = {
     "no-middle": Case(
         logs=(((0, SIX[: 2 * SIZE]), (4, SIX[4 * SIZE :])), SIX),
         verdict="unknown",
-        says="Offsets 2 to 3 lie in none of its segments.",
+        says="No segment contains the offsets 2 to 3.",
         kinds={1: ("missing-segment",)},
     ),
     "no-middle-and-alone": Case(
@@ -464,7 +464,7 @@ CASES = {
         logs=(((4, SIX[4 * SIZE :]),),) * 2,
         verdict="unknown",
         files=epochs((0, 0)),
-        says="Its log begins with offset 4, and at 0 by its leader-epoch-checkpoint.",
+        says="Its log begins with offset 4, but should begin at 0 by its leader-epoch-checkpoint.",
         kinds={1: ("missing-segment",), 2: ("missing-segment",)},
     ),
     "deleted-by-retention": Case(
@@ -651,7 +651,7 @@ def test_the_whole_is_as_bad_as_its_worst(inspected: Inspection) -> None:
     assert [each.kind for each in of(inspected, "alone").findings] == ["alone"]
     others, incomplete = sorted(inspected.notes)
     assert "by a .gitignore or an rsync filter" in incomplete
-    assert others.startswith("2 topics bear the name anew")
+    assert others.startswith("2 topics have the name anew")
 
 
 def test_another_topic_id_is_another_topic(inspected: Inspection) -> None:

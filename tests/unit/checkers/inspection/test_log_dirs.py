@@ -153,7 +153,10 @@ def test_folders_of_two_clusters_are_refused_by_name(tmp_path: Path) -> None:
     assert found(tmp_path) == [(1, "b1"), (2, "b2")]
     named(tmp_path / "b3", 3, "other")
     bare(tmp_path / "b4")
-    match = f"2 clusters: {tmp_path}/b1 is of the cluster one, {tmp_path}/b3 is of the .* other"
+    match = (
+        f"2 clusters: {tmp_path}/b1 belongs to the cluster one,"
+        f" {tmp_path}/b3 belongs to the .* other"
+    )
     refused(tmp_path, match)
 
 

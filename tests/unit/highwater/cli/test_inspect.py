@@ -86,7 +86,7 @@ def test_folders_of_two_clusters_are_wrong_usage(tmp_path: Path) -> None:
             file.write(f"cluster.id=of-{broker.broker}\n")
     done = run(tmp_path)
     assert isinstance(done.exception, UsageError)
-    assert "is of the cluster of-1" in done.exception.message
+    assert "belongs to the cluster of-1" in done.exception.message
 
 
 def test_an_old_copy_beside_todays_is_told_once(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_deleted_topics_replica_is_a_stray(tmp_path: Path) -> None:
     assert (of_new["verdict"], of_new["stray"], of_new["topic_id"]) == ("agree", False, "new")
     assert (of_old["verdict"], of_old["stray"], of_old["topic_id"]) == ("alone", True, "old")
     (note,) = told["notes"]
-    assert "2 topics bear the name events" in note
+    assert "2 topics have the name events" in note
     assert "old (broker 3: a stray)" in note
 
 

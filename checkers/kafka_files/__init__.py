@@ -1,1 +1,1 @@
-"""Kafka's files on disk, decoded: segments of every record format, and checkpoints. No Spark."""
+"""Decoders for Kafka's files on disk: segments in every format, and checkpoints; without Spark."""

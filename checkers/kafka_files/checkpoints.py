@@ -1,9 +1,9 @@
-"""Kafka's checkpoint files as values: what a replica last wrote down about itself.
+"""Read Kafka's checkpoint files: offsets and leader epochs that a broker last wrote to disk.
 
-Text: a version (0), the number of entries, an entry a line. Kafka writes a temporary file and
-renames it, so a half-written file is damage; an empty one is not, because a broker makes it when it
-starts. Source: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile (storage module;
-before 2.8 kafka.server.checkpoints).
+A checkpoint file is text: a version (0), the number of entries, and one entry per line. Kafka
+writes a temporary file and renames it, so a half-written file is damage. An empty file is not,
+because a broker creates it when it starts. Source: CheckpointFile, OffsetCheckpointFile,
+LeaderEpochCheckpointFile (storage module; before 2.8 kafka.server.checkpoints).
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ LEADER_EPOCH: Final = "leader-epoch-checkpoint"
 _VERSION: Final = "0"
 
 Offsets = dict[tuple[str, int], int]
-"""Topic and partition to offset."""
+"""The offset of each topic and partition."""
 
 
 class CheckpointError(StoreError):
@@ -28,7 +28,7 @@ class CheckpointError(StoreError):
 
 
 def read_offsets(path: Path) -> Offsets:
-    """Return a broker's HW, flushed offset or log start offset of every partition.
+    """Return the HW, recovery point or log start offset of each of a broker's partitions.
 
     Raises:
         CheckpointError: the file cannot be read, or is malformed.
@@ -37,7 +37,7 @@ def read_offsets(path: Path) -> Offsets:
 
 
 def parse_offsets(text: str, origin: Path) -> Offsets:
-    """Return the same from the file's text; ``origin`` is what an error names.
+    """Return the offsets in a checkpoint file's text; errors name the file ``origin``.
 
     Raises:
         CheckpointError: the text is malformed.
@@ -55,7 +55,7 @@ def read_epochs(path: Path) -> tuple[tuple[int, int], ...]:
     """Return a replica's leader epochs, each with its start offset, in order (KIP-101).
 
     Raises:
-        CheckpointError: the file cannot be read, or is malformed, or its epochs do not grow.
+        CheckpointError: the file cannot be read, is malformed, or its epochs do not increase.
     """
     epochs: list[tuple[int, int]] = []
     for line, (epoch, start) in _entries(_text(path), path, width=2):
@@ -76,10 +76,10 @@ def _text(path: Path) -> str:
 
 
 def _entries(text: str, path: Path, *, width: int) -> list[tuple[int, list[str]]]:
-    """Return line numbers and words of the entries, after checking how many there are."""
+    """Return the line number and the words of each entry; check the number of entries first."""
     lines = text.splitlines()
     if not lines:
-        return []  # made at the start of its broker, and not written yet
+        return []  # the broker created the file when it started, and has not written it yet
     if lines[0].strip() != _VERSION:
         raise _malformed(path, 1, f"version {lines[0]!r}")
     count = _number(path, 2, lines[1]) if len(lines) > 1 else -1
@@ -101,5 +101,5 @@ def _number(path: Path, line: int, text: str) -> int:
 def _malformed(path: Path, line: int, problem: str) -> CheckpointError:
     return CheckpointError(
         f"{path} line {line}: {problem}",
-        hint="It is judged as if the broker had no checkpoint; keep the file, it is evidence.",
+        hint="The broker is judged as if it had no checkpoint; keep the file, it is evidence.",
     )

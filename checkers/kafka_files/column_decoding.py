@@ -1,4 +1,4 @@
-"""Decoding of whole columns, for both on-disk formats, without a loop over records."""
+"""Decode whole columns, for both families of on-disk formats, without a loop over records."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Mask = npt.NDArray[np.bool_]
 DamageKind = Literal["torn", "zeros", "empty", "corrupt", "unreadable"]
 
 PADDING: Final = bytes(32)
-"""Follows every arena, so that a field decoded past the end reads zeros instead of raising."""
+"""The bytes after every arena: a field that is decoded past the end reads zeros, and no error."""
 
 _VARINT_BYTES_MAX: Final = 10
 
@@ -29,12 +29,13 @@ class Damage:
 
     Attributes:
         kind: ``torn`` (the file ends inside its last batch: the writer was killed), ``zeros`` (a
-            preallocated tail) and ``empty`` (compaction took every record of a batch, but left the
-            batch) are ordinary; ``corrupt`` and ``unreadable`` are not.
-        position: byte in the file where it begins.
-        error: what is wrong, for a person.
-        base_offset: as the batch claims; its first and last offset may be what is damaged.
-        crc_ok: False when the checksum does not match; None when there is none to check.
+            preallocated tail) and ``empty`` (compaction removed every record of a batch, but kept
+            the batch) are ordinary; ``corrupt`` and ``unreadable`` are not.
+        position: the byte in the file at which the range begins.
+        error: what is wrong, in words.
+        base_offset: the first offset that the batch claims. The damage may be in this offset or in
+            ``last_offset``.
+        crc_ok: False if the checksum does not match; None if there is no checksum.
     """
 
     kind: DamageKind
@@ -48,7 +49,7 @@ class Damage:
 
 
 class Flaw(NamedTuple):
-    """Why a batch is left out; ``Flaws`` are by the index of the batch in its chunk."""
+    """The reason why a batch is left out. ``Flaws`` maps a batch's index in its chunk to it."""
 
     says: str
     kind: DamageKind = "corrupt"
@@ -56,13 +57,14 @@ class Flaw(NamedTuple):
 
 Flaws = dict[int, Flaw]
 
-MISPLACED: Final = "its offsets do not fit between its neighbours'"
+MISPLACED: Final = "the batch's offsets do not fit between its neighbours' offsets"
 
 BATCH_BYTES_MAX: Final = 128 << 20
-"""A larger batch is left out, as ``unreadable``: a batch is decoded as a whole."""
+"""The greatest size of a batch that is read: a larger one is ``unreadable``, because a batch is
+decoded as a whole."""
 
 ARENA_BYTES_MAX: Final = 64 << 20
-"""Decompressed size of a chunk at most; of a larger one each half is decoded alone."""
+"""The greatest decompressed size of a chunk; each half of a larger chunk is decoded separately."""
 
 
 class ArenaFullError(Exception):
@@ -71,13 +73,14 @@ class ArenaFullError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Neighbouring batches of one family of formats, framed but not decoded.
+    """Consecutive batches in one family of formats, framed but not decoded.
 
     Attributes:
-        positions: where each begins in the file, bytes.
-        sizes: whole size of each, bytes, its offset and length fields included.
+        positions: the byte in the file at which each batch begins.
+        sizes: the size of each batch in bytes, including its offset and length fields.
         following: the least offset of the next batch or segment.
-        context: whether it lies before the range to read, and only gives the least offset there.
+        context: whether the chunk lies before the range to read: then only its last offset is
+            used, because it gives the least offset that is allowed in the range.
     """
 
     legacy: bool
@@ -92,10 +95,11 @@ class DecodedColumns:
     """The records of a chunk, as columns.
 
     Attributes:
-        batches: one value per batch, by column of ``reader.SCHEMA``; and ``codec``.
-        owner: for every record the index of its batch.
-        offset: absolute offset of every record; in this and the next three -1 means none.
-        damage: the batches that were left out, with the reason.
+        batches: one value per batch for columns of ``reader.SCHEMA`` and for ``codec``.
+        owner: the index of every record's batch.
+        offset: the absolute offset of every record; in this and the next three columns -1 means
+            that there is no value.
+        damage: the batches that are left out, with the reason.
         last: the greatest offset that any sound batch covers; None without a sound batch.
     """
 
@@ -112,9 +116,9 @@ class DecodedColumns:
 
 
 def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Return the zigzag varints of up to 64 bits at the positions ``at``, and where they end.
+    """Return the zigzag varints of up to 64 bits at the positions ``at``, and their end positions.
 
-    The value of bytes that are no varint is undefined.
+    For bytes that are no varint the value is undefined.
     """
     at = np.minimum(at, len(data) - _VARINT_BYTES_MAX)
     first = data[at]
@@ -132,16 +136,16 @@ def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def fields(data: Bytes, at: Ints, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """Return the fixed-size structure at each of the positions ``at``."""
+    """Return the fixed-size structures of type ``dtype`` at the positions ``at``."""
     window = np.lib.stride_tricks.sliding_window_view(data, dtype.itemsize)
     return np.ascontiguousarray(window[at]).view(dtype)[:, 0]
 
 
 def slices(data: pa.Buffer, start: Ints, length: Ints) -> pa.BinaryArray:
-    """``data[start : start + length]`` of every row as a column; null where length is negative.
+    """Return ``data[start : start + length]`` for every row; null if the length is negative.
 
-    Rows must not overlap and must come in order. The gaps between them become elements of their
-    own in an array over the same bytes, and every second one is taken: one copy, and no loop.
+    Rows must not overlap and must be in order. In an array over the same bytes, rows and the gaps
+    between rows are alternating elements; taking every second element needs one copy and no loop.
     """
     rows = len(start)
     bounds = np.empty(2 * rows, dtype=np.int64)
@@ -154,9 +158,10 @@ def slices(data: pa.Buffer, start: Ints, length: Ints) -> pa.BinaryArray:
 
 
 def column(values: np.ndarray, kind: pa.DataType, *, null: Mask | None = None) -> pa.Array:
-    """Return an Arrow column over numbers, without a copy where their width is right.
+    """Return an Arrow column of numbers, without a copy if the numbers have the right width.
 
-    ``pa.array`` would do, but it imports pandas first: half a second in every Spark worker.
+    ``pa.array`` would do the same, but it imports pandas first, which takes half a second in every
+    Spark worker.
     """
     if pa.types.is_boolean(kind):
         data = np.packbits(values, bitorder="little")
@@ -178,7 +183,7 @@ def texts(values: Sequence[str]) -> pa.StringArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checksum:
-    """The checksum of a format: of what, where it stands, and from where on it covers bytes."""
+    """The checksum of a format: what has it, its position, and the first byte that it covers."""
 
     name: str
     owner: str
@@ -190,7 +195,7 @@ class Checksum:
 def mismatches(
     data: memoryview, chunk: Chunk, stored: Ints, checksum: Checksum, flaws: Flaws
 ) -> set[int]:
-    """Return batches or messages with a wrong checksum; ``flaws`` gets these, and huge ones."""
+    """Return the batches or messages with a wrong checksum; ``flaws`` gets these, and huge ones."""
     wrong = set()
     spans = zip(chunk.positions.tolist(), chunk.sizes.tolist(), stored.tolist(), strict=True)
     for index, (position, size, stated) in enumerate(spans):
@@ -207,13 +212,13 @@ def mismatches(
 
 
 def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
-    """Return which batches stand where offsets only grow: no CRC covers offsets.
+    """Return which batches have offsets in increasing order; no CRC covers offsets.
 
     Args:
-        first: claimed first offset of each batch.
-        last: claimed last offset of each.
+        first: the first offset that each batch claims.
+        last: the last offset that each batch claims.
         floor: the least offset allowed.
-        following: the first offset claimed behind the last batch.
+        following: the first offset that is claimed after the last batch.
     """
     sound = np.ones(len(first), dtype=np.bool_)
     follows = np.append(first[1:], following)
@@ -223,7 +228,7 @@ def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
     least = floor
     for index in range(len(first)):
         starts, ends, then = int(first[index]), int(last[index]), int(follows[index])
-        leaps = starts != least and least <= then <= ends  # without this one all is well
+        leaps = starts != least and least <= then <= ends  # without this batch the order is right
         sound[index] = starts >= least and ends >= starts and not leaps
         if sound[index]:
             least = ends + 1
@@ -231,7 +236,7 @@ def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
 
 
 def check_order(first: Ints, last: Ints, flaws: Flaws, *, floor: int, following: int) -> None:
-    """Add to ``flaws`` the batches whose offsets do not fit between those of the sound others."""
+    """Add to ``flaws`` the batches whose offsets do not fit between those of the sound batches."""
     sound = usable(len(first), flaws)
     fits = in_order(first[sound], last[sound], floor=floor, following=following)
     for index in sound[~fits].tolist():
@@ -239,7 +244,7 @@ def check_order(first: Ints, last: Ints, flaws: Flaws, *, floor: int, following:
 
 
 def usable(batches: int, flaws: Flaws) -> npt.NDArray[np.intp]:
-    """Return the indexes of the batches that are not left out."""
+    """Return the indexes of the batches without a flaw."""
     return np.array([index for index in range(batches) if index not in flaws], dtype=np.intp)
 
 
@@ -250,11 +255,11 @@ def left_out(
     flaws: Flaws,
     mismatched: set[int],
 ) -> list[Damage]:
-    """Return the batches that are left out.
+    """Return the damage for the batches that are left out.
 
     Args:
-        claims: the first and the last offset that each of them claims, by its index.
-        mismatched: those with a wrong checksum.
+        claims: the first and last offset that each of these batches claims, by batch index.
+        mismatched: the batches with a wrong checksum.
     """
     return [
         Damage(
@@ -272,7 +277,7 @@ def left_out(
 
 
 def record_ids(values: pa.BinaryArray) -> pa.StringArray:
-    """Return ``harness.runs.history.record_id`` of every value; null where the value is."""
+    """Return ``harness.runs.history.record_id`` of every value; null if the value is null."""
     ids = pc.list_element(pc.split_pattern(values, b"|", max_splits=1), 0)
     try:
         return ids.cast(pa.string())
@@ -282,5 +287,5 @@ def record_ids(values: pa.BinaryArray) -> pa.StringArray:
 
 
 def join(parts: Sequence[object]) -> bytes:
-    """Return an arena: all parts in sequence, and padding at the end."""
+    """Return an arena: all parts in sequence, with padding at the end."""
     return b"".join((*parts, PADDING))  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""Decompression as Kafka frames it: xerial snappy, LZ4 with the header checksum of KAFKA-3160.
+"""Decompress data in Kafka's framing: xerial snappy, LZ4 with the header checksum of KAFKA-3160.
 
-Built on cramjam: one wheel for all four codecs, each of them releasing the GIL, and every result a
-buffer that is joined into an arena without another copy.
+This uses cramjam: one wheel has all four codecs, each codec releases the GIL, and every result is a
+buffer that joins an arena without another copy.
 """
 
 import struct
@@ -15,15 +15,15 @@ from highwater.checkers.kafka_files.column_decoding import DamageKind
 from highwater.harness.base.wording import count
 
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-"""Names by the codec number in the lowest three bits of the attributes; 5 to 7 mean nothing."""
+"""The codec names; the index is in the lowest three bits of the attributes; 5 to 7 are unused."""
 
 SWOLLEN_BYTES_MAX: Final = 128 << 20
 """The largest decompressed size of a batch. Kafka has no such limit, but producers end a batch at
-batch.size before compression; one of this size is a decompression bomb."""
+batch.size before compression; a batch of this size is a decompression bomb."""
 
-_SWELLS: Final = 16  # times its size that room is made for at first, and no less than:
+_SWELLS: Final = 16  # the first output buffer has this many times the data's size, but at least:
 _ROOM_BYTES: Final = 1 << 16
-_NO_ROOM: Final = "whole buffer"  # cramjam's words where the room does not suffice
+_NO_ROOM: Final = "whole buffer"  # cramjam's error contains this if the buffer is too small
 
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
@@ -32,13 +32,13 @@ _WORD: Final = 0xFFFFFFFF
 
 
 class CodecError(Exception):
-    """The bytes do not decompress; the caller makes a finding of it, of this kind."""
+    """The bytes cannot be decompressed; the caller reports damage of this ``kind``."""
 
     kind: DamageKind = "corrupt"
 
 
 class TooLargeError(CodecError):
-    """They may be sound, but decompress to more than ``SWOLLEN_BYTES_MAX``."""
+    """The bytes may be sound, but decompress to more than ``SWOLLEN_BYTES_MAX``."""
 
     kind = "unreadable"
 
@@ -47,11 +47,12 @@ def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
     """Return the records inside a compressed batch (v2) or wrapper message (v0, v1).
 
     Args:
-        codec: an index of ``NAMES``; zstd in v2 alone.
-        magic: 0, 1 or 2; before 2 the checksum of an LZ4 header may be the wrong one.
+        codec: an index of ``NAMES``; zstd only in v2.
+        data: the compressed bytes.
+        magic: 0, 1 or 2; before 2 the checksum in an LZ4 header may be wrong.
 
     Raises:
-        CodecError: an unknown codec, or bytes that it does not accept.
+        CodecError: the codec is unknown, or does not accept the bytes.
     """
     try:
         match codec:
@@ -70,7 +71,7 @@ def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
 
 
 def _into(decompress_into: Callable[..., int], data: memoryview | bytes) -> memoryview:
-    """Decompress into a buffer of bounded size, which grows when it does not suffice."""
+    """Decompress into a buffer, and retry with the greatest allowed size if it is too small."""
     room = min(max(_SWELLS * len(data), _ROOM_BYTES), SWOLLEN_BYTES_MAX)
     while True:
         out = np.empty(room, dtype=np.uint8)
@@ -85,11 +86,11 @@ def _into(decompress_into: Callable[..., int], data: memoryview | bytes) -> memo
 
 
 def _swollen() -> TooLargeError:
-    return TooLargeError(f"it decompresses to more than {SWOLLEN_BYTES_MAX >> 20} MiB")
+    return TooLargeError(f"the batch decompresses to more than {SWOLLEN_BYTES_MAX >> 20} MiB")
 
 
 def _snappy(data: memoryview) -> memoryview:
-    """Xerial's stream of raw blocks, each after its size; or one raw block, as some write."""
+    """Decompress xerial's stream of raw blocks, each after its size, or a single raw block."""
     if bytes(data[: len(_XERIAL)]) != _XERIAL:
         return memoryview(_raw_snappy(data, SWOLLEN_BYTES_MAX))
     blocks = []
@@ -109,7 +110,7 @@ def _snappy(data: memoryview) -> memoryview:
 
 
 def _raw_snappy(block: memoryview, room: int) -> memoryview:
-    """Decompress one block, which begins with its own size."""
+    """Decompress one raw block, which begins with its decompressed size."""
     if cramjam.snappy.decompress_raw_len(block) > room:
         raise _swollen()
     return memoryview(cramjam.snappy.decompress_raw(block))
@@ -118,11 +119,11 @@ def _raw_snappy(block: memoryview, room: int) -> memoryview:
 def _mend_lz4(data: memoryview) -> bytes:
     """Return the frame with the header checksum that LZ4 specifies.
 
-    Kafka before 0.10 took it over the magic number too (KAFKA-3160); message format v0 keeps
-    it so.
+    Kafka before 0.10 computed this checksum over the magic number, too (KAFKA-3160), and message
+    format v0 still does.
     """
     if bytes(data[:4]) != _LZ4_MAGIC:
-        raise ValueError("no LZ4 frame")
+        raise ValueError("it is no LZ4 frame")
     flags = data[4]
     end = 6 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
     checksum = _xxh32(bytes(data[4:end])) >> 8 & 0xFF
@@ -130,7 +131,7 @@ def _mend_lz4(data: memoryview) -> bytes:
 
 
 def _xxh32(data: bytes) -> int:
-    """XXH32 with seed 0 of fewer than 16 bytes, which a frame header always is."""
+    """Return XXH32 with seed 0 of fewer than 16 bytes; a frame header is always so short."""
     prime1, prime2, prime3 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
     prime4, prime5 = 0x27D4EB2F, 0x165667B1
     whole = len(data) // 4 * 4

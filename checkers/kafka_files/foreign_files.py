@@ -1,4 +1,4 @@
-"""Files in a segment's place that are no log of Kafka's, named by their first bytes."""
+"""Recognise files with a segment's name that are no log of Kafka's, by their first bytes."""
 
 import mmap
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
@@ -11,11 +11,11 @@ from highwater.harness.base.files import open_regular
 
 _OFFSET_BYTES: Final = 8
 _BATCHES_MIN: Final = 2
-"""In so many batches not every offset is damaged."""
+"""With this many batches, damage does not explain that every offset is wrong."""
 _HEADER_BYTES: Final = 17
-"""The first bytes of a batch of any format, up to the one that says which format."""
+"""The number of first bytes in a batch up to and including the format's byte, in any format."""
 _WORDS_MIN: Final = 16
-"""So many characters at a file's beginning are no damage of a batch, whatever follows."""
+"""This many characters of text at a file's beginning are no damaged batch, whatever follows."""
 _HEAD_BYTES: Final = 1024
 _SHOWN_MAX: Final = 40
 _SIGNATURES: Final = (
@@ -34,17 +34,17 @@ _SIGNATURES: Final = (
     (0, b"-----BEGIN PGP", "a file that PGP encrypted"),
     (0, b"version https://git-lfs.github.com/spec/", "a Git LFS pointer (git lfs pull fetches it)"),
 )
-"""Where a signature stands, its bytes, and the file that has it."""
+"""The position of a signature, its bytes, and the kind of file that has it."""
 
 _OTHER_BYTES: Final = "bytes in which no batch begins, as in an encrypted file"
 
 
 def foreign_file(segment: Segment) -> str | None:
-    """Return what the file in a segment's place is, if it is no log of Kafka's.
+    """Return what kind of file has a segment's name, if the file is no log of Kafka's; else None.
 
-    A log begins with an offset that its segment can hold. Where that is broken, a batch behind it
-    shows that the file is a log, and damaged, unless it begins with words. Files that are empty,
-    hold zeros alone, or cannot be read are left to ``reader``.
+    A log begins with an offset that its segment can hold. If the first offset is wrong, a later
+    batch shows that the file is a damaged log, unless the file begins with text. Files that are
+    empty, hold only zeros, or cannot be read are left to ``reader``.
     """
     try:
         with open_regular(segment.path) as file:
@@ -73,14 +73,14 @@ def foreign_file(segment: Segment) -> str | None:
 
 
 def _may_begin(head: bytes, segment: Segment) -> bool:
-    """Return whether a file begins with an offset of its segment, and not with zeros alone."""
+    """Return whether a file begins with an offset of its segment, and not only with zeros."""
     offset = int.from_bytes(head[:_OFFSET_BYTES], signed=True)
     fits = segment.base_offset <= offset < segment.end
     return len(head) >= _OFFSET_BYTES and fits and any(head[:_HEADER_BYTES])
 
 
 def _of_another_segment(data: memoryview, base: int) -> str | None:
-    """Return what a log is that ends before its segment begins: a copy under a wrong name."""
+    """Return a description if the log ends before its segment begins: its file name is wrong."""
     chunks = list(frames(data, 0, len(data), base))
     batches = [chunk for chunk in chunks if not isinstance(chunk, int)]
     if len(batches) < len(chunks) or sum(len(chunk.positions) for chunk in batches) < _BATCHES_MIN:
@@ -95,7 +95,7 @@ def _of_another_segment(data: memoryview, base: int) -> str | None:
 
 
 def _text(head: bytes) -> str | None:
-    """Return what a text is, with its beginning; None where the bytes begin with no text."""
+    """Return the kind of a text and its beginning; None if the bytes do not begin with text."""
     encoding = "utf-16" if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig"
     try:
         text, whole = head.decode(encoding), True

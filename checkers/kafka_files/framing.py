@@ -1,4 +1,4 @@
-"""From bytes to batches: where each begins, and the damage of bytes that begin none."""
+"""Split a segment's bytes into batches, and describe bytes that do not begin a batch."""
 
 import errno
 import os
@@ -19,24 +19,24 @@ from highwater.checkers.kafka_files.column_decoding import (
 from highwater.harness.base.wording import count
 
 CHUNK_BYTES: Final = 1 << 21
-"""Batches are decoded together up to this many bytes of the file, a quarter of it where they are
-compressed: an arena of tens of megabytes does not fit into the processor's caches."""
+"""The number of bytes of a file whose batches are decoded together. For compressed batches it is a
+quarter of this: an arena of tens of megabytes does not fit into the processor's caches."""
 
 _FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
 _OFFSET_AND_LENGTH: Final = 12
 _WINDOW_BYTES: Final = 1 << 20
-_SEARCH_BYTES_MAX: Final = 64 << 20  # behind a broken batch, for the one that follows
-_TRIALS_MAX: Final = 1000  # of what looks like it there
+_SEARCH_BYTES_MAX: Final = 64 << 20  # bytes searched for the next batch after a broken batch
+_TRIALS_MAX: Final = 1000  # places in these bytes that may begin a batch and are tried
 _CHECKSUMS: Final = (
     *(message_set_v0_v1.CHECKSUM, message_set_v0_v1.CHECKSUM, record_batch_v2.CHECKSUM),
 )
-_LEAST: Final = (26, 34, 61)  # whole bytes of the smallest batch of each format
-_CODEC_AT: Final = (17, 17, 22)  # the byte of each format's batch that names its codec
+_LEAST: Final = (26, 34, 61)  # the size in bytes of each format's smallest batch
+_CODEC_AT: Final = (17, 17, 22)  # the position in each format's batch of the byte with the codec
 _CODEC: Final = 0x07
 
 
 def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumns]:
-    """Yield a chunk's records; in parts where it decompresses to more than memory holds.
+    """Yield a chunk's records; in several parts if it decompresses to more than an arena holds.
 
     ``floor`` is the least offset allowed.
     """
@@ -57,13 +57,15 @@ def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumn
 
 
 def frames(data: memoryview, start: int, stop: int, limit: int) -> Iterator[Chunk | int]:
-    """Walk from batch to batch by their lengths, in chunks of one family of formats.
+    """Walk from batch to batch by their lengths; yield chunks of batches in one format family.
 
-    Before the first chunk comes another one of up to two batches that lie before ``start``, for
-    context. Bytes that do not begin a whole batch end the walk with their position.
+    The first chunk is a context chunk: up to two batches before ``start``. If the walk reaches
+    bytes that do not begin a whole batch, it yields their position and ends.
 
     Args:
-        start: batches that begin before this byte are left out, as those from ``stop`` on.
+        data: the segment.
+        start: batches that begin before this byte are left out.
+        stop: batches that begin at this byte or after it are left out.
         limit: the first offset that cannot be in the segment.
     """
     context: list[int] = []
@@ -119,8 +121,8 @@ def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
 
     Args:
         data: the segment.
-        at: where the walk ended.
-        file: the descriptor of the file behind ``data``, for finding its holes.
+        at: the byte at which the walk ended.
+        file: the descriptor of the file that contains ``data``, to find the file's holes.
         floor: the least offset allowed.
     """
     left = len(data) - at
@@ -128,7 +130,7 @@ def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
         return Damage(kind="zeros", position=at, error=f"{left} preallocated bytes are unused")
     if left < _FRAME.size:
         return Damage(
-            kind="torn", position=at, error=f"{count(left, 'byte')} of a batch's header, no more"
+            kind="torn", position=at, error=f"only {count(left, 'byte')} of a batch's header"
         )
     offset, length, magic = _FRAME.unpack_from(data, at)
     size = length + _OFFSET_AND_LENGTH
@@ -140,21 +142,26 @@ def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
         few = f"a batch of {count(size, 'byte')}, which is too few"
         error = f"{few}; {count(left, 'byte')} cannot be read"
     elif _whole(data, at, magic):
-        error = f"a batch of {count(size, 'byte')} where {left:,} are left, which its checksum fits"
+        error = (
+            f"a batch of {count(size, 'byte')} where {left:,} are left, and the checksum matches"
+            " these"
+        )
     elif _another_batch(data, at + 1, offset, magic):
         error = (
             f"a batch of {count(size, 'byte')} where {left:,} are left, though more batches follow"
         )
     elif offset < floor:
-        error = f"the last batch claims offset {offset} where {floor} or a later one has to come"
+        error = f"the last batch claims offset {offset}, but {floor} is the least possible offset"
     else:
-        error = f"{left:,} of the last batch's {count(size, 'byte')}; the rest was never written"
+        error = (
+            f"only {left:,} of the last batch's {count(size, 'byte')}; the rest was never written"
+        )
         return Damage(kind="torn", position=at, error=error, base_offset=offset, magic=magic)
     return Damage(kind="corrupt", position=at, error=error, base_offset=offset, crc_ok=False)
 
 
 def blank(data: memoryview, at: int, file: int | None) -> bool:
-    """Return whether all bytes from ``at`` on are zeros; holes of a sparse file are skipped."""
+    """Return whether all bytes from ``at`` on are zeros; skip the holes of a sparse file."""
     while at < len(data):
         if file is not None:
             try:
@@ -169,7 +176,7 @@ def blank(data: memoryview, at: int, file: int | None) -> bool:
 
 
 def _whole(data: memoryview, at: int, magic: int) -> bool:
-    """Return whether the checksum matches up to the end: then only the length is broken."""
+    """Return whether the checksum matches all bytes to the end: then only the length is wrong."""
     if len(data) - at < _LEAST[magic]:
         return False
     checksum = _CHECKSUMS[magic]
@@ -178,7 +185,7 @@ def _whole(data: memoryview, at: int, magic: int) -> bool:
 
 
 def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> bool:
-    """Return whether a sound batch of a greater offset follows: then a length was broken."""
+    """Return whether a sound batch with a greater offset follows: then a length is wrong."""
     end = min(len(data), begin + _SEARCH_BYTES_MAX)
     trials = 0
     for start in range(begin, end, _WINDOW_BYTES):
@@ -195,9 +202,9 @@ def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> boo
 
 
 def has_batch(data: memoryview, base: int) -> bool:
-    """Return whether a batch begins a file, sound or not, or a sound one follows.
+    """Return whether a file begins with a batch, sound or not, or contains a sound batch later.
 
-    ``base``: the least offset that a following one may have.
+    ``base``: the least offset that the later batch may have.
     """
     if not isinstance(next(frames(data, 0, 1, base), 0), int):
         return True
@@ -205,7 +212,7 @@ def has_batch(data: memoryview, base: int) -> bool:
 
 
 def _framed(window: np.ndarray, left: int, offset: int, magic: int) -> np.ndarray:
-    """Return where a window may have a batch with an offset soon after ``offset``."""
+    """Return the places in a window that may begin a batch with an offset soon after ``offset``."""
     if len(window) < _FRAME.size:
         return np.empty(0, dtype=np.int64)
     frames = np.lib.stride_tricks.sliding_window_view(window, _FRAME.size)
@@ -213,6 +220,6 @@ def _framed(window: np.ndarray, left: int, offset: int, magic: int) -> np.ndarra
     headers = np.ascontiguousarray(frames[places, :12])
     claimed = headers[:, :8].view(">i8")[:, 0].astype(np.int64)
     size = headers[:, 8:].copy().view(">i4")[:, 0].astype(np.int64) + _OFFSET_AND_LENGTH
-    # An offset takes a byte at least: greater leaps are chance.
+    # Each offset needs at least one byte: a greater leap is no batch, but chance.
     soon = (claimed > offset) & (claimed <= min(offset, (1 << 63) - 1 - left) + left)
     return places[soon & (size >= _LEAST[magic]) & (size <= left - places)]

@@ -1,8 +1,8 @@
 """Message sets, message formats v0 and v1 (0.8 to 0.10): LegacyRecord, AbstractLegacyRecordBatch.
 
 A compressed set is one wrapper message whose value holds the inner messages. In v0 inner offsets
-are absolute; in v1 they count from the start of the set, and the wrapper bears the offset of the
-last one (KIP-31).
+are absolute; in v1 they count from the start of the set, and the wrapper has the absolute offset of
+the last inner message (KIP-31).
 """
 
 import struct
@@ -31,11 +31,11 @@ HEADER: Final = np.dtype(
         ("crc", ">u4"),
         ("magic", "i1"),
         ("attributes", "i1"),
-        ("timestamp", ">i8"),  # v1 alone; in v0 what follows, and no message is too short for it
+        ("timestamp", ">i8"),  # only in v1; in v0 these are the next bytes, which always exist
     ]
 )
 KEY_AT: Final = (18, 26)
-"""Where the key's length stands in a message of v0 and of v1, bytes from its offset field."""
+"""The position of the key's length in a message of v0 and of v1, in bytes from its beginning."""
 
 CHECKSUM: Final = columns.Checksum(
     name="CRC-32",
@@ -53,7 +53,7 @@ _SIZE: Final = np.dtype([("length", ">i4")])
 
 
 class _Messages(NamedTuple):
-    """Messages, wrappers unpacked: where each lies in the arena, what to add to its offset."""
+    """Messages after unpacking wrappers: each one's place in the arena and offset correction."""
 
     arena: bytes
     owner: Ints
@@ -63,7 +63,7 @@ class _Messages(NamedTuple):
 
 
 def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
-    """Return the records of v0 and v1 messages, wrappers unpacked.
+    """Return the records of v0 and v1 messages, including the messages inside wrappers.
 
     Args:
         data: the segment.
@@ -74,7 +74,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
     flaws: Flaws = {}
     mismatched = columns.mismatches(data, chunk, header["crc"], CHECKSUM, flaws)
     decoded = None
-    while decoded is None:  # again without the messages whose fields or offsets make no sense
+    while decoded is None:  # repeat without the messages whose fields or offsets make no sense
         messages = _unpack(data, chunk, header, flaws)
         decoded = _columns(messages, header, chunk, flaws, floor)
     claims = {index: (int(header["offset"][index]),) * 2 for index in flaws}
@@ -83,7 +83,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 
 
 def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws) -> _Messages:
-    """Put every sound message into one arena; a wrapper's messages replace it."""
+    """Put every sound message into one arena; replace a wrapper by its inner messages."""
     parts: list[memoryview] = []
     owners, starts, ends, shifts, size = [], [], [], [], 0
     rows = zip(
@@ -128,7 +128,7 @@ def _wrapped(message: memoryview, magic: int) -> memoryview:
 
 
 def _inner(inner: memoryview, magic: int, wrapper_offset: int) -> tuple[list[int], int]:
-    """Return where a wrapper's messages begin and end, and what to add to their offsets."""
+    """Return the bounds of a wrapper's inner messages, and the number to add to their offsets."""
     bounds = [0]
     at, offset, whole = 0, 0, len(inner)
     least = KEY_AT[magic] + 8
@@ -141,7 +141,7 @@ def _inner(inner: memoryview, magic: int, wrapper_offset: int) -> tuple[list[int
         if end < at + least or end > whole:
             raise CodecError("a wrapper message ends inside an inner message")
         if inner_magic != magic or attributes & _CODEC:
-            raise CodecError("an inner message is of another format than its wrapper")
+            raise CodecError("an inner message has another format than its wrapper")
         if crc32(inner[at + CHECKSUM.covers_from : end]) != crc:
             raise CodecError("the CRC-32 of an inner message does not match")
         bounds.append(end)
@@ -149,7 +149,7 @@ def _inner(inner: memoryview, magic: int, wrapper_offset: int) -> tuple[list[int
     if not whole:
         raise CodecError("a wrapper message holds no message")
     if magic == 0 and offset != wrapper_offset:
-        raise CodecError("the last inner message is not at its wrapper's offset")
+        raise CodecError("the last inner message does not have its wrapper's offset")
     shift = wrapper_offset - offset
     if not -_OFFSET_MAX <= shift <= _OFFSET_MAX:
         raise CodecError(columns.MISPLACED)
@@ -159,7 +159,7 @@ def _inner(inner: memoryview, magic: int, wrapper_offset: int) -> tuple[list[int
 def _columns(
     messages: _Messages, header: np.ndarray, chunk: Chunk, flaws: Flaws, floor: int
 ) -> DecodedColumns | None:
-    """Return every field of every message; None if some are invalid: ``flaws`` names them then."""
+    """Return all fields of all messages; add invalid messages to ``flaws`` and return None."""
     data: columns.Bytes = np.frombuffer(messages.arena, dtype=np.uint8)
     starts, owner = messages.starts, messages.owner
     message = fields(data, starts, HEADER)
@@ -177,7 +177,7 @@ def _columns(
     sound[1:] &= (offset[1:] > offset[:-1]) | (owner[1:] != owner[:-1])
     if not sound.all():
         for index in np.unique(owner[~sound]).tolist():
-            flaws[index] = Flaw("its checksum is sound but its fields make no sense")
+            flaws[index] = Flaw("the message's checksum is sound, but its fields make no sense")
         return None
     batches = _batch_columns(header, chunk, owner, offset)
     first, last, before = batches["base_offset"], batches["last_offset"], len(flaws)

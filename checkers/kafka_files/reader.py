@@ -1,7 +1,7 @@
-"""Kafka's log segments as Arrow tables, without Spark: every record of a ``.log`` file.
+"""Read Kafka's log segments as Arrow tables, without Spark: every record of a ``.log`` file.
 
-A broken segment is a finding, never an exception: sound batches are read, and each damaged range
-    yields one row with a null ``offset``, its ``damage`` and an ``error``.
+A broken segment is a finding, never an exception. The reader reads all sound batches, and yields
+one row for each damaged range, with a null ``offset``, its ``damage`` and an ``error``.
 """
 
 import mmap
@@ -34,18 +34,18 @@ SCHEMA: Final = pa.schema(
         pa.field("broker", pa.int32()),
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
-        pa.field("segment", pa.int64()),  # base offset, as the file's name says
-        pa.field("position", pa.int64()),  # of the batch in the file, bytes
-        pa.field("base_offset", pa.int64()),  # of the batch, or the compressed wrapper
-        pa.field("last_offset", pa.int64()),  # compaction may have removed that record
-        pa.field("offset", pa.int64()),  # null: no record but a finding, see damage
+        pa.field("segment", pa.int64()),  # the base offset in the file's name
+        pa.field("position", pa.int64()),  # the batch's position in the file, in bytes
+        pa.field("base_offset", pa.int64()),  # of the batch, or of the compressed wrapper
+        pa.field("last_offset", pa.int64()),  # compaction may have removed the record at it
+        pa.field("offset", pa.int64()),  # null: the row is a finding, not a record, see damage
         pa.field("magic", pa.int32()),  # 0, 1, 2
-        pa.field("leader_epoch", pa.int32()),  # null: before v2
-        pa.field("producer_id", pa.int64()),  # null: not idempotent, as the next two
+        pa.field("leader_epoch", pa.int32()),  # null before v2
+        pa.field("producer_id", pa.int64()),  # this and the next two: null if not idempotent
         pa.field("producer_epoch", pa.int32()),
         pa.field("sequence", pa.int32()),
-        pa.field("timestamp_ms", pa.int64()),  # null: none
-        pa.field("log_append_time", pa.bool_()),  # the broker's clock, not the producer's
+        pa.field("timestamp_ms", pa.int64()),  # null without a timestamp
+        pa.field("log_append_time", pa.bool_()),  # whether the broker's clock set the timestamp
         pa.field("compression", pa.string()),  # none, gzip, snappy, lz4, zstd
         pa.field("transactional", pa.bool_()),
         pa.field("control", pa.bool_()),
@@ -53,10 +53,10 @@ SCHEMA: Final = pa.schema(
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
         pa.field("record_id", pa.string()),  # harness.runs.history.record_id; null for markers
-        pa.field("crc", pa.int64()),  # as stored: of the message before v2, of the batch in v2
+        pa.field("crc", pa.int64()),  # the stored checksum: of the batch in v2, else the message
         pa.field("crc_ok", pa.bool_()),  # null: there was no checksum to check
         pa.field("damage", pa.string()),  # torn, zeros, empty (all ordinary), corrupt, unreadable
-        pa.field("error", pa.string()),  # what the damage is, for a person
+        pa.field("error", pa.string()),  # a description of the damage
     ]
 )
 
@@ -79,12 +79,12 @@ def read_segment(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of one segment as batches of ``SCHEMA``, in order of offset.
 
-    The findings of a range of the file come behind its records.
+    The findings about a range of the file come after the range's records.
 
     Args:
-        segment: the file, or one from ``segments``.
+        segment: the file, or a segment from ``segments``.
         start: batches that begin before this byte are left out.
-        stop: batches that begin at this byte or behind it are left out; None reads to the end.
+        stop: batches that begin at this byte or after it are left out; None reads to the end.
     """
     where = segment if isinstance(segment, Segment) else Segment.at(segment)
     try:
@@ -98,10 +98,10 @@ def read_segment(
 def read_file(
     file: IO[bytes], where: Segment, *, start: int = 0, stop: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the same from an open file."""
+    """Yield the records of an open segment file, like ``read_segment``."""
     whole = file.seek(0, os.SEEK_END)
     if stop is not None and stop > whole:
-        error = f"the file had {stop:,} bytes and has {whole:,}"
+        error = f"the file had {stop:,} bytes, and now has {whole:,}"
         yield _findings([Damage(kind="unreadable", position=whole, error=error)], where)
         return
     if not whole:
@@ -116,14 +116,14 @@ def read_file(
 
 
 def read_bytes(data: bytes, where: Segment) -> Iterator[pa.RecordBatch]:
-    """Yield the same from batches in memory."""
+    """Yield the records of batches in memory, like ``read_segment``."""
     yield from _read(memoryview(data), where, 0, len(data))
 
 
 def _read(
     data: memoryview, where: Segment, start: int, stop: int, file: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the batches that begin in ``start`` to ``stop``; ``file``: of ``data``."""
+    """Yield rows of the batches that begin in ``start`` to ``stop``; ``file`` contains ``data``."""
     floor = where.base_offset
     for frame in frames(data, start, stop, where.end):
         if isinstance(frame, int):
@@ -139,7 +139,7 @@ def _read(
 
 
 def _records(decoded: DecodedColumns, where: Segment) -> pa.RecordBatch:
-    """Return a table of ``SCHEMA`` from decoded columns."""
+    """Return a record batch of ``SCHEMA`` from decoded columns."""
     rows = len(decoded.owner)
     of_batches = {name: values[decoded.owner] for name, values in decoded.batches.items()}
     codecs = column(of_batches.pop("codec"), pa.int8())
@@ -179,7 +179,7 @@ def _records(decoded: DecodedColumns, where: Segment) -> pa.RecordBatch:
 
 
 def _with_tombstones(ids: pa.StringArray, decoded: DecodedColumns) -> pa.StringArray:
-    """Return the records' ids, with those of a workload's tombstones, which are in their times."""
+    """Return the ids, with ids for a workload's tombstones, which their timestamps contain."""
     if not ids.null_count:
         return ids
     time = decoded.timestamp_ms
@@ -199,7 +199,7 @@ def _texts(keys: pa.BinaryArray) -> pa.StringArray:
 
 
 def _control_types(control: pa.Array, key: pa.BinaryArray) -> pa.StringArray:
-    """Return the type in a control record's key: 0 abort, 1 commit, more in KRaft's own log."""
+    """Return the type in each control record's key: 0 abort, 1 commit; KRaft's log has more."""
     if not control.true_count:
         return pa.nulls(len(control), pa.string())
     pairs = zip(control.to_pylist(), key.to_pylist(), strict=True)

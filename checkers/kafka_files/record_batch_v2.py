@@ -1,7 +1,7 @@
 """Record batches, message format v2 (0.11 and later, KIP-98): DefaultRecordBatch, DefaultRecord.
 
-The walk from record to record is a Python loop over one length each; everything else is columns.
-docs/results.md compares it with aiokafka's compiled parser.
+A Python loop walks from record to record and decodes only their lengths; all other fields are
+decoded as columns. docs/results.md compares this decoder with aiokafka's compiled parser.
 """
 
 from typing import Final, NamedTuple
@@ -43,22 +43,22 @@ CHECKSUM: Final = columns.Checksum(
     name="CRC-32C",
     owner="batch",
     at=17,
-    covers_from=21,  # the attributes; offset, length, leader epoch and magic are under no checksum
+    covers_from=21,  # the attributes; no checksum covers offset, length, leader epoch and magic
     compute=crc32c,
 )
 _CODEC: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
-_MORE: Final = 0x80  # the bit of a varint's byte that another one follows
-_RUN: Final = 256  # records of one size that are stepped over at once, at most
-_RECORDS_MAX: Final = 1 << 22  # of a batch: a producer's, of 16 KB, has a few thousand
+_MORE: Final = 0x80  # this bit in a byte of a varint says that another byte follows
+_RUN: Final = 256  # the greatest number of records of one size that are stepped over at once
+_RECORDS_MAX: Final = 1 << 22  # records in a batch; a producer's batch of 16 KB has a few thousand
 _SEQUENCES: Final = 1 << 31
 _OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class _Records(NamedTuple):
-    """The batch of every record, and its place in the arena; ``ends`` is one past its last byte."""
+    """Each record's batch and place in the arena; ``ends`` is one past the record's last byte."""
 
     owner: Ints
     starts: Ints
@@ -81,18 +81,18 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
     columns.check_order(first, last, flaws, floor=floor, following=chunk.following)
     arena, bounds = _unpack(data, chunk, header, flaws)
     decoded = None
-    while decoded is None:  # again without the batches whose fields make no sense
+    while decoded is None:  # repeat without the batches whose fields make no sense
         records = _walk(arena, bounds, header["count"].tolist(), flaws)
         decoded = _columns(arena, header, records, chunk, flaws)
     empty = np.flatnonzero(header["count"] == 0).tolist()
-    flaws = dict.fromkeys(empty, Flaw("compaction left none of its records", "empty")) | flaws
+    flaws = dict.fromkeys(empty, Flaw("compaction left no record in the batch", "empty")) | flaws
     claims = {index: _claim(header[index]) for index in flaws}
     decoded.damage.extend(columns.left_out(chunk, header, claims, flaws, mismatched))
     return decoded
 
 
 def _claim(header: np.void) -> tuple[int, int | None]:
-    """Return the first and the last offset that a batch claims; None for one that cannot be."""
+    """Return the first and last offset that a batch claims; None for an impossible last offset."""
     base = int(header["base_offset"])
     end = base + int(header["last_offset_delta"])
     return base, end if -_OFFSET_MAX <= end <= _OFFSET_MAX else None
@@ -101,7 +101,7 @@ def _claim(header: np.void) -> tuple[int, int | None]:
 def _unpack(
     data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws
 ) -> tuple[bytes, list[tuple[int, int, int]]]:
-    """Return the records of sound batches in one arena, and (index, start, end) of each."""
+    """Return the records of sound batches in one arena, and each batch's (index, start, end)."""
     parts: list[memoryview] = []
     bounds, at = [], 0
     codecs = (header["attributes"] & _CODEC).tolist()
@@ -132,7 +132,7 @@ def _walk(
     owners, sizes, ends = [], [], []
     for index, at, end in bounds:
         if counts[index] > _RECORDS_MAX:
-            says = f"it has {counts[index]} records, too many to be read"
+            says = f"the batch has {counts[index]} records, too many to be read"
             flaws[index] = Flaw(says, "unreadable")
         if index in flaws:
             continue
@@ -140,7 +140,7 @@ def _walk(
         stopped = _step(arena, at, end, counts[index], starts)
         if stopped != end:
             del starts[before:]
-            flaws[index] = Flaw(f"its {counts[index]} records do not fill it")
+            flaws[index] = Flaw(f"the batch's {counts[index]} records do not fill the batch")
         elif len(starts) > before:
             owners.append(index)
             sizes.append(len(starts) - before)
@@ -154,7 +154,7 @@ def _walk(
 
 
 def _step(arena: bytes, at: int, end: int, count: int, starts: list[int]) -> int:
-    """Collect the starts of ``count`` records; returns where the last one ends, or -1."""
+    """Add the starts of ``count`` records; return the end of the last, or -1 if it does not fit."""
     before = 0
     while count:
         if at >= end:
@@ -163,7 +163,7 @@ def _step(arena: bytes, at: int, end: int, count: int, starts: list[int]) -> int
         if size >= _MORE:
             size, width = _length(arena, at)
         stride = width + (size >> 1)
-        if stride == before:  # workloads write records of one size: step over a run of them at once
+        if stride == before:  # workloads write records of equal size: step over many at once
             run = min(count, _alike(arena, at, min(end, at + _RUN * stride), stride, width))
             starts.extend(range(at, at + run * stride, stride))
             at += run * stride
@@ -178,7 +178,7 @@ def _step(arena: bytes, at: int, end: int, count: int, starts: list[int]) -> int
 
 
 def _length(arena: bytes, at: int) -> tuple[int, int]:
-    """Return the number at ``at`` as it is before zigzag decoding, and its size in bytes."""
+    """Return the varint at ``at`` before zigzag decoding, and its size in bytes."""
     size, shift, width = 0, 0, 0
     while True:
         byte = arena[at + width]
@@ -190,7 +190,7 @@ def _length(arena: bytes, at: int) -> tuple[int, int]:
 
 
 def _alike(arena: bytes, at: int, end: int, stride: int, width: int) -> int:
-    """Return how many records from ``at`` on have the same length, one stride apart."""
+    """Return how many consecutive records from ``at`` on have the same length."""
     columns = [arena[byte:end:stride] for byte in range(at, at + width)]
     return min(len(column) - len(column.lstrip(column[:1])) for column in columns)
 
@@ -198,11 +198,11 @@ def _alike(arena: bytes, at: int, end: int, stride: int, width: int) -> int:
 def _columns(
     arena: bytes, header: np.ndarray, records: _Records, chunk: Chunk, flaws: Flaws
 ) -> DecodedColumns | None:
-    """Return all fields of all records; None if some are invalid: ``flaws`` gets their batches."""
+    """Return all fields of all records; add batches with bad records to ``flaws``: return None."""
     data: columns.Bytes = np.frombuffer(arena, dtype=np.uint8)
     length, at = varints(data, records.starts)
     body = at
-    time_delta, at = varints(data, at + 1)  # behind the attributes of the record, which are unused
+    time_delta, at = varints(data, at + 1)  # skip the record's attributes, which are unused
     offset_delta, at = varints(data, at)
     key_length, key_at = varints(data, at)
     key_length = np.clip(key_length, -2, len(data))
@@ -211,7 +211,7 @@ def _columns(
     owner = records.owner
     sound = (
         (body + length == records.ends)
-        & (value_at + np.maximum(value_length, 0) < records.ends)  # headers have a count at least
+        & (value_at + np.maximum(value_length, 0) < records.ends)  # headers have at least a count
         & (key_length >= -1)
         & (value_length >= -1)
         & (offset_delta >= 0)
@@ -220,11 +220,11 @@ def _columns(
     sound[1:] &= (offset_delta[1:] > offset_delta[:-1]) | (owner[1:] != owner[:-1])
     if not sound.all():
         for index in np.unique(owner[~sound]).tolist():
-            flaws[index] = Flaw("its checksum is sound but a record in it makes no sense")
+            flaws[index] = Flaw("the batch's checksum is sound, but a record in it makes no sense")
         return None
     buffer = pa.py_buffer(arena)
     sequence = header["base_sequence"][owner].astype(np.int64)
-    # Without a producer id there is no sequence; aiokafka writes 0 then, where others write -1.
+    # Without a producer id there is no sequence: aiokafka writes 0 then, other clients write -1.
     numbered = (sequence >= 0) & (header["producer_id"][owner] >= 0)
     append_time = (header["attributes"] & _LOG_APPEND_TIME) != 0
     created = header["base_timestamp"].astype(np.int64)[owner] + time_delta

@@ -1,4 +1,4 @@
-"""Segment files: their places, their names, and how they are opened."""
+"""Segment files: where they lie, how they are named, and which offsets they may hold."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -10,21 +10,22 @@ from typing import Final, Self
 from highwater.harness.base.errors import UsageError
 
 FILE_BYTES_MAX: Final = (1 << 31) - 1
-"""No segment is longer: log.segment.bytes is an int (FileRecords)."""
+"""The greatest size of a segment: log.segment.bytes is an int (FileRecords)."""
 
 OFFSETS_MAX: Final = 1 << 31
-"""No segment spans more offsets: an index entry holds 31 bits (LogSegment.append; a log in which
-compaction had joined more than that was split by the next start, KAFKA-6264)."""
+"""The greatest number of offsets in a segment: an index entry holds 31 bits (LogSegment.append). If
+compaction joined more offsets, the broker's next start split the segment (KAFKA-6264)."""
 
 PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 SEGMENT: Final = re.compile(r"\d{20}\.log")
 INDEX: Final = re.compile(r"(\d{20})\.(?:index|timeindex|txnindex)")
 SNAPSHOT: Final = re.compile(r"(\d{20})\.snapshot")
-"""What is known of producers at an offset that the log has reached (ProducerStateManager)."""
+"""The file with the state of the producers at an offset that the log has reached
+(ProducerStateManager)."""
 
 _BESIDE_LOGS: Final = ("leader-epoch-checkpoint", "partition.metadata")
 _ON_THE_WAY: Final = (".deleted", ".swap", ".cleaned")
-"""Ends of names of segments that Kafka is deleting or compacting."""
+"""The endings of file names while Kafka is deleting or compacting a segment."""
 
 _NAMED_MAX: Final = 3
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z\d+.-]*:/")
@@ -32,13 +33,13 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z\d+.-]*:/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """One ``.log`` file, with what its path says.
+    """One ``.log`` file, with the facts that its path contains.
 
     Attributes:
-        path: of the file; a URI where only Spark can read it (``checkers.remote_runs``).
-        limit: the first offset that it cannot hold: where the next segment begins; None when that
+        path: the path of the file; a URI if only Spark can read it (``checkers.remote_runs``).
+        limit: the base offset of the next segment, which this segment cannot reach; None if that
             is not known.
-        named_by_keys: whether records that have a key are named by it (``Plan.named_by_keys``).
+        named_by_keys: whether a record's key is the name of the record (``Plan.named_by_keys``).
     """
 
     path: str
@@ -55,7 +56,7 @@ class Segment:
         """Return the segment at ``replicas/<broker id>/<topic>-<partition>/<base offset>.log``.
 
         Raises:
-            UsageError: the path does not end like that.
+            UsageError: the path does not have this form.
         """
         home = PARTITION.fullmatch(path.parent.name)
         broker = path.parent.parent.name
@@ -75,54 +76,54 @@ class Segment:
 
     @property
     def remote(self) -> bool:
-        """True if only Spark can read it."""
+        """True if only Spark can read the segment."""
         return _URI.match(self.path) is not None
 
     @property
     def end(self) -> int:
-        """The first offset that cannot be in it."""
+        """The first offset that cannot be in the segment."""
         widest = self.base_offset + OFFSETS_MAX
         return widest if self.limit is None else min(self.limit, widest)
 
 
 def segments(replicas: Path) -> list[Segment]:
-    """Every segment below a run's ``replicas`` folder, in order; Kafka's internal topics left out.
+    """Return the segments below a run's ``replicas`` folder, in order, without internal topics.
 
-    Deleted, swapped and cleaned files, and folders about to be deleted, are no part of the log.
+    Deleted, swapped and cleaned files, and folders that Kafka is about to delete, are left out.
 
     Raises:
-        UsageError: there is no such folder.
+        UsageError: the folder does not exist.
     """
     if not replicas.is_dir():
         raise UsageError(
             f"{replicas} is not a folder",
-            hint="Name the folder replicas of a run; it has one folder a broker id.",
+            hint="Name the folder replicas of a run; it has one folder for each broker id.",
         )
     folders = [path for path in replicas.glob("*/*/") if not path.name.startswith("__")]
     return limited([segment for folder in folders for segment in inside(folder)])
 
 
 def inside(folder: Path) -> list[Segment]:
-    """Return the segments in a replica's folder; none where its path is not that of one."""
+    """Return the segments in a replica's folder; none if the path is not a replica's folder."""
     if not (PARTITION.fullmatch(folder.name) and folder.parent.name.isdecimal()):
         return []
     return [Segment.at(path) for path in folder.iterdir() if SEGMENT.fullmatch(path.name)]
 
 
 def of_replica(name: str) -> bool:
-    """Return whether a file of this name lies in a replica's folder, and nowhere else."""
+    """Return whether a file with this name occurs only in the folders of replicas."""
     forms = (SEGMENT, INDEX, SNAPSHOT)
     return name in _BESIDE_LOGS or any(form.fullmatch(name) for form in forms)
 
 
 def left_out(names: Collection[str]) -> str | None:
-    """Return which segments a replica's folder must have had, the end of a sentence about it.
+    """Return which segments a replica's folder lacks, as the end of a sentence about the folder.
 
-    A log has a segment at all times (LocalLog), and an index is made after its segment and removed
-    after it (LogSegment).
+    A log always has a segment (LocalLog). Kafka creates an index after its segment, and removes
+    the index after the segment (LogSegment).
 
     Args:
-        names: of the files in the folder.
+        names: the names of the files in the folder.
     """
     logs = {name for name in names if SEGMENT.fullmatch(name)}
     if not logs:
@@ -141,7 +142,7 @@ def left_out(names: Collection[str]) -> str | None:
 
 
 def limited(unordered: Sequence[Segment]) -> list[Segment]:
-    """Return the segments in order, each with the begin of the next one of its replica."""
+    """Return the segments in order; the ``limit`` of each is its replica's next base offset."""
 
     def replica(segment: Segment) -> tuple[int, str, int]:
         return segment.broker, segment.topic, segment.partition

@@ -1,6 +1,6 @@
-"""Find what is missing from the folder of a log, where no list says which files it had.
+"""Find what is missing in a log's folder if no list says which files the folder had.
 
-Nothing here accuses a broker: a copy of its disk may have left files out.
+A finding here does not accuse a broker: a copy of its disk may have left files out.
 """
 
 import mmap
@@ -30,21 +30,21 @@ from highwater.harness.base.files import open_regular
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 _METADATA_SNAPSHOT: Final = re.compile(r"(\d{20})-\d{10}\.checkpoint")
-"""A controller's snapshot: it has everything below an offset (KIP-630)."""
+"""The name of a controller's snapshot, which has everything below an offset (KIP-630)."""
 
 _LAST_DELTA: Final = slice(23, 27)
-"""Bytes of a batch of v2 with its last offset, counted from its first."""
+"""The bytes of a v2 batch that hold its last offset, relative to its first offset."""
 
 
 def incomplete(folder: Path, segments: Sequence[Segment]) -> str:
-    """Return why a log's folder is no whole copy, the end of a sentence; empty where it may be.
+    """Return why a log's folder is no whole copy, as a sentence's end; empty if it may be whole.
 
-    Spark lists no empty files, so that a mirrored run may seem to lack some.
+    Spark does not list empty files, so a mirrored run may seem to lack files.
     """
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError:
-        return ""  # the manifest says so, or reading it will
+        return ""  # the manifest reports this, or reading the folder will
     if why := left_out(names):
         return f"{why}: it is no whole copy"
     for segment in segments:
@@ -54,67 +54,74 @@ def incomplete(folder: Path, segments: Sequence[Segment]) -> str:
 
 
 def incomplete_segment(segment: Segment) -> str:
-    """Return why a file in the remote tier is no whole copy of a segment; empty where it may be.
+    """Return why a file in the remote tier is no whole segment; empty if it may be whole.
 
-    A segment is copied there when the next one has begun, so it has a batch.
+    Kafka copies a segment to the remote tier after the next segment has begun, so the file has at
+    least one batch.
     """
     if what := foreign_file(segment):
         return f"is no log of Kafka's but {what}"
     end, torn = next_offset(segment)
     if torn:
-        return "is cut off: it ends within a batch"
+        return "is truncated: it ends within a batch"
     return "holds no batch" if end == segment.base_offset else ""
 
 
 def gap(segments: Sequence[Segment], *, compacted: bool = False) -> str:
-    """Return which offsets lie between a log's segments; empty where none do.
+    """Return which offsets are missing between a log's segments; empty if none are.
 
-    A log that is not compacted has every offset from its start on, so a segment is missing, or the
-    end of one. One with bytes that are no batch is left to those that judge these.
+    A log that is not compacted has every offset from its start on, so a segment is missing, or its
+    end. Segments with bytes that are no batch are left to the checkers that judge such bytes.
 
     Args:
-        compacted: whether offsets may be missing; only the beginning of a batch shows something.
+        compacted: whether compaction may have removed offsets: then only a torn batch at a
+            segment's end shows a gap.
     """
     for before, after in pairwise(segments):
         end, torn = next_offset(before)
         if end is not None and end < after.base_offset and (torn or not compacted):
             between = f"offsets {end} to {after.base_offset - 1}"
             if torn:
-                return f"has not all of {Path(before.path).name}: {between} are cut off"
+                return f"has only a part of {Path(before.path).name}: {between} are cut off"
             return (
                 f"lacks a segment between {Path(before.path).name} and {Path(after.path).name}:"
-                f" {between} lie in none"
+                f" {between} lie in none of its segments"
             )
     return ""
 
 
 def missing_begin(folder: Path, segments: Sequence[Segment], log_start: int | None) -> str:
-    """Return where a log began that begins later here; empty where nothing says so.
+    """Return the offset at which a log should begin if it begins later here; empty if unknown.
 
     Retention moves the log start offset, and with it the first leader epoch (LeaderEpochFileCache).
 
     Args:
-        log_start: of the broker's log-start-offset-checkpoint; None: it has none.
+        log_start: the offset in the broker's log-start-offset-checkpoint; None without an entry.
     """
     starts = [] if log_start is None else [(log_start, LOG_START)]
     starts += [(start, LEADER_EPOCH) for _, start in _epochs(folder)[:1]]
     start, says = min(starts, default=(0, ""))
     first = segments[0].base_offset
-    return f"begins at offset {first}, and at {start} by {says}" if says and start < first else ""
+    return (
+        f"begins at offset {first}, but should begin at {start} by {says}"
+        if says and start < first
+        else ""
+    )
 
 
 def missing_end(folder: Path, segments: Sequence[Segment], reached: Mapping[str, int]) -> str:
-    """Return which offset a log had reached and does not here; empty where it is all there.
+    """Return which offset a log had reached, but does not reach here; empty if it reaches all.
 
-    A broker that truncates writes down its recovery point and removes later snapshots in the same
-    step (LogManager.truncateTo, ProducerStateManager), and its epochs, by release, at once or soon
-    after (KAFKA-15046). Its high watermark is never above its log's end, after a truncation or a
-    start, and is written down every few seconds (UnifiedLog.truncateTo, Partition). So a log that
-    was truncated, and whose broker then went on, reaches what these say: one that does not is a
-    copy without its last segment, or of several moments.
+    When a broker truncates a log, it writes its recovery point and removes later snapshots in the
+    same step (LogManager.truncateTo, ProducerStateManager). It writes the log's epochs at once or
+    soon after, depending on the release (KAFKA-15046). After a truncation or a start, the high
+    watermark is never above the log's end, and the broker writes it every few seconds
+    (UnifiedLog.truncateTo, Partition). So even a truncated log reaches the offsets in these files,
+    if its broker then continued. A log that does not is a copy without its last segment, or its
+    files were copied at different moments.
 
     Args:
-        reached: offsets that the log had reached, each by the words for what says so.
+        reached: offsets that the log had reached, by the name of the source that says so.
     """
     reached = dict(reached)
     reached[LEADER_EPOCH] = max((start for _, start in _epochs(folder)), default=0)
@@ -125,11 +132,11 @@ def missing_end(folder: Path, segments: Sequence[Segment], reached: Mapping[str,
     end, _ = next_offset(segments[-1])
     if end is None or end >= reached[says]:
         return ""
-    return f"ends at offset {end}, and by {says} it had reached {reached[says]}"
+    return f"ends at offset {end}, but by {says} it had reached {reached[says]}"
 
 
 def _epochs(folder: Path) -> tuple[tuple[int, int], ...]:
-    """Return a replica's leader epochs; none where its list is missing or broken."""
+    """Return a replica's leader epochs; none if its checkpoint file is missing or broken."""
     try:
         return read_epochs(folder / LEADER_EPOCH)
     except CheckpointError:
@@ -155,31 +162,34 @@ def metadata_segments(run: str, controller: int, folder: Path) -> list[Segment]:
 
 
 def missing_metadata(folder: Path, segments: Sequence[Segment], reached_by_leader: int) -> str:
-    """Return which part of a metadata log is missing; empty where none is.
+    """Return which part of a metadata log is missing; empty if no part is.
 
     A controller removes segments only up to a snapshot that it keeps (KafkaMetadataLog).
 
     Args:
-        reached_by_leader: how far the quorum's leader knew it to have what was committed.
+        reached_by_leader: the committed offset that the log had reached, as the quorum's leader
+            knew.
     """
     names = (_METADATA_SNAPSHOT.fullmatch(path.name) for path in folder.iterdir())
     covered = max((int(name[1]) for name in names if name), default=0)
     first = segments[0].base_offset
     if first > covered:
-        return f"lacks what is before {first:020d}.log: no snapshot goes beyond offset {covered}"
+        return (
+            f"lacks the records before {first:020d}.log: no snapshot goes beyond offset {covered}"
+        )
     if between := gap(segments):
         return between
     end, _ = next_offset(segments[-1])
     if end is None or max(end, covered) >= reached_by_leader:
         return ""
-    return f"ends at offset {end}, and the quorum's leader knew it to reach {reached_by_leader}"
+    return f"ends at offset {end}, but the quorum's leader knew that it reached {reached_by_leader}"
 
 
 def next_offset(segment: Segment) -> tuple[int | None, bool]:
-    """Return the offset behind a segment's last whole batch, and whether one more begins.
+    """Return the offset after a segment's last whole batch, and whether a torn batch follows.
 
-    It is None where the segment holds other bytes, too. Zeros and the beginning of a batch are no
-    such bytes: they show no more than a missing file.
+    The offset is None if the segment also holds bytes that are no batch. Zeros and a torn batch do
+    not count as such bytes: they show no more than a missing file.
     """
     torn, last = False, None
     try:

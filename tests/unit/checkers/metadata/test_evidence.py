@@ -82,11 +82,11 @@ WHOLE: Final = log((*DECIDED, (1, nothing())))
     ("segments", "snapshot", "says"),
     [
         ({}, 0, "holds no segment"),
-        ({3: WHOLE[3:]}, 2, "lacks what is before 00000000000000000003.log: no snapshot goes"),
+        ({3: WHOLE[3:]}, 2, "lacks the records before 00000000000000000003.log: no snapshot goes"),
         ({3: WHOLE[3:]}, 3, ""),
         ({0: WHOLE[:2], 3: WHOLE[3:]}, 0, "offsets 2 to 2 lie in none"),
         ({0: WHOLE[:3], 3: WHOLE[3:]}, 0, ""),
-        ({0: WHOLE[:3]}, 0, "ends at offset 3, and the quorum's leader knew it to reach 5"),
+        ({0: WHOLE[:3]}, 0, "ends at offset 3, but the quorum's leader knew that it reached 5"),
         ({0: WHOLE[:3]}, 5, ""),
         ({0: [b"404 not found\n"]}, 0, "is no log of Kafka's but text"),
     ],

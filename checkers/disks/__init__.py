@@ -1,1 +1,1 @@
-"""Anomalies that the disks of replicas show."""
+"""Checkers of the anomalies that the disks of replicas show."""

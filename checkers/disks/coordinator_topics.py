@@ -1,8 +1,8 @@
 """``coordinator-divergence``: replicas of a coordinator's topic hold different records.
 
-``__transaction_state`` and ``__consumer_offsets`` decide which transactions are committed and where
-groups go on reading. They are replicated as any topic is, so they are compared as any topic is
-(``checkers.inspection``), compaction included.
+``__transaction_state`` and ``__consumer_offsets`` decide which transactions are committed and at
+which offsets groups continue. Kafka replicates these topics like any topic, so the checker compares
+them like any topic (``checkers.inspection``), including compaction.
 """
 
 from collections import defaultdict
@@ -49,8 +49,8 @@ def _says(row: dict[str, Any]) -> str:
 def coordinator_divergence(tables: Tables) -> pa.Table:
     """Return the coordinators' partitions whose replicas differ, each with its first offset.
 
-    Where the cluster did not quiesce, only differences below the HW of every replica count: above
-    it a follower may still hold records that it is about to truncate.
+    If the cluster did not quiesce, only differences below the HW of every replica count: above the
+    HW a follower may still hold records that it is about to truncate.
     """
     rows = [
         _row(case, partition)
@@ -69,9 +69,10 @@ def _partitions(case: RunFiles, tables: Tables) -> Iterator[InspectedPartition]:
 
 
 def _alike(folder: Path) -> bool:
-    """Return whether each log begins with the bytes of every other, as far as that goes.
+    """Return whether all logs of each partition have the same bytes, up to the shorter log's end.
 
-    Followers append the bytes that they fetched, so that this is so nearly always; it costs a read.
+    Followers append the bytes that they fetch, so this is nearly always true, and it costs only one
+    read of the files.
     """
     logs: dict[str, list[bytes]] = defaultdict(list)
     for replica in sorted(folder.glob("*/*/")):

@@ -1,4 +1,4 @@
-"""``corrupt``: bytes on a replica's disk that are no sound record batch."""
+"""``corrupt``: bytes on a replica's disk are no sound record batch."""
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -26,10 +26,10 @@ from highwater.checkers.run_tables import Tables
     idle=without_disks,
 )
 def corrupt(tables: Tables) -> DataFrame | pa.Table:
-    """Return ranges without a sound batch.
+    """Return the ranges of logs that hold no sound batch.
 
-    The torn end that a kill leaves is no damage, and a file that the system cannot read is no
-    evidence (``checkers.verdicts``).
+    The torn end of a log after a kill is no damage, and a file that the operating system cannot
+    read is no evidence (``checkers.verdicts``).
     """
     if not any(span.marked for span in log_spans(tables)):
         return SCHEMA.empty_table()

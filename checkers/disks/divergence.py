@@ -1,7 +1,7 @@
-"""``divergence``: replicas of one partition hold different records at one offset, or one skips it.
+"""``divergence``: at one offset, a partition's replicas hold different records, or one has none.
 
-What is compared, and what may differ, is said in ``checkers.inspection.compare``, which ``highwater
-inspect`` uses too.
+``checkers.inspection.compare`` describes what is compared, and what may differ; ``highwater
+inspect`` uses that module, too.
 """
 
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ REPLICA_ROWS: Final = pa.schema(
         ("broker", pa.int32()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
-        ("replica", pa.int32()),  # a number for it
-        ("part", pa.int32()),  # a number for the partition
-        ("hw", pa.int64()),  # null: its broker has written none down
+        ("replica", pa.int32()),  # the replica's number
+        ("part", pa.int32()),  # the partition's number
+        ("hw", pa.int64()),  # null if the broker has no checkpoint of it
         ("bound", pa.int64()),  # only offsets below it are compared
-        ("trusted", pa.bool_()),  # whether its leader epochs can be believed
+        ("trusted", pa.bool_()),  # whether the replica's leader epochs can be trusted
     ]
 )
 
@@ -45,10 +45,10 @@ class ComparedReplica:
     """One replica of a partition.
 
     Attributes:
-        number: of the replica.
-        part: the number of its partition.
-        hw: its last checkpointed high watermark; None: there is none.
-        bound: only offsets below it are compared.
+        number: the replica's number.
+        part: the number of the replica's partition.
+        hw: the replica's last checkpointed high watermark; None without a checkpoint.
+        bound: the first offset that is not compared.
     """
 
     case: RunFiles
@@ -60,14 +60,14 @@ class ComparedReplica:
 
     @property
     def row(self) -> dict[str, object]:
-        """A row of ``REPLICA_ROWS``."""
+        """The replica as a row of ``REPLICA_ROWS``."""
         place = {name: getattr(self.end, name) for name in REPLICA}
         numbers = {"replica": self.number, "part": self.part, "hw": self.hw, "bound": self.bound}
         return place | numbers | {"trusted": True}
 
     @property
     def extent(self) -> Extent:
-        """The part of it that is compared: compaction and damage may leave gaps anywhere."""
+        """The compared part of the log; in a compacted or damaged log, gaps may be anywhere."""
         assert self.end.first is not None
         assert self.end.last is not None
         return Extent(
@@ -91,12 +91,12 @@ class ComparedReplica:
     idle=without_disks,
 )
 def divergence(tables: Tables) -> DataFrame | pa.Table:
-    """Return offsets at which replicas differ, or that one skips, with their records.
+    """Return offsets at which replicas differ, or that a replica skips, with the records there.
 
-    Where the cluster did not quiesce, only offsets below every replica's checkpointed HW are
-    compared, because above it a follower may still hold records that it is about to truncate. Each
-    copy says whether it lies below its replica's HW: replication does not repair a difference that
-    is committed on both sides.
+    If the cluster did not quiesce, only offsets below every replica's checkpointed HW are compared,
+    because above the HW a follower may still hold records that it is about to truncate. Each copy
+    says whether the offset is below its replica's HW: replication does not repair a difference that
+    is committed on both replicas.
     """
     replicas = compared_replicas(tables)
     if len({replica.part for replica in replicas}) == len(replicas):
@@ -127,7 +127,7 @@ def _copy() -> Column:
 
 
 def compared_replicas(tables: Tables) -> list[ComparedReplica]:
-    """Return every replica of every partition that has records on a disk."""
+    """Return every replica that has a log on a disk, with its number and its bound."""
     cases = {case.key: case for case in tables.cases}
     partitions: dict[tuple[str, str, int], list[LogExtent]] = {}
     for end in log_ends(tables):
@@ -145,7 +145,7 @@ def compared_replicas(tables: Tables) -> list[ComparedReplica]:
 
 
 def replica_logs(tables: Tables, replicas: list[ComparedReplica], log: DataFrame) -> ReplicaLogs:
-    """Return the logs of some replicas for ``compare``; ``log`` has the columns of both."""
+    """Return the replicas' logs for ``compare``; ``log`` has also the columns of REPLICA_ROWS."""
     number_of = {
         tuple(replica.row[name] for name in REPLICA): replica.number for replica in replicas
     }
@@ -170,7 +170,7 @@ def replica_logs(tables: Tables, replicas: list[ComparedReplica], log: DataFrame
 
 
 def _watermark(case: RunFiles, end: LogExtent) -> int | None:
-    """Return a replica's last checkpointed high watermark; None when there is none."""
+    """Return a replica's last checkpointed high watermark; None without a readable checkpoint."""
     path = case.log_directories / str(end.broker) / "replication-offset-checkpoint"
     if path in case.broken:
         return None

@@ -7,11 +7,11 @@ from highwater.checkers.run_tables import Tables
 
 @derived
 def log_spans(tables: Tables) -> list[replica_extents.Span]:
-    """Return the leader epochs of each replica's log."""
+    """Return the records of each replica's log as spans, one for each leader epoch."""
     return replica_extents.spans(tables.log)
 
 
 @derived
 def log_ends(tables: Tables) -> list[replica_extents.LogExtent]:
-    """Return the beginning and the end of each replica's log."""
+    """Return the first and the last offset of each replica's log."""
     return replica_extents.ends(log_spans(tables))

@@ -1,4 +1,4 @@
-"""Anomalies of one replica's log: its end, and its producers' sequence numbers."""
+"""Anomalies in one replica's log: a missing end, and repeated sequence numbers of producers."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -46,13 +46,13 @@ def _says(row: Row) -> str:
     idle=without_disks,
 )
 def missing(tables: Tables) -> pa.Table:
-    """In-sync replicas that end before a record which the final reader was given, so committed.
+    """Return in-sync replicas whose logs end before a record that the final reader received.
 
-    Only of runs that quiesced, where nothing fails any more when the last ISR is observed, and of
-    replicas that could be read. Without a list of the run's files, and without the brokers' answers
-    either, a log may end early because its last segment was not copied. A consumer gets nothing
-    above the leader's high watermark, which every member of the ISR has reached
-    (Partition.maybeIncrementLeaderHW).
+    Such a record is committed: a consumer gets nothing above the leader's high watermark, which
+    every member of the ISR has reached (Partition.maybeIncrementLeaderHW). Only runs that quiesced
+    count, because there no fault is active when the last ISR is observed, and only replicas that
+    could be read. A run with neither a list of its files nor the brokers' answers does not count: a
+    log there may end early because its last segment was not copied.
     """
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in log_ends(tables)}
     compared = {case.key: _compared(case) for case in tables.cases}
@@ -67,7 +67,7 @@ def missing(tables: Tables) -> pa.Table:
             name = f"{isr['topic']}-{isr['partition']}"
             read = name in compared[isr["run"]].get(broker, ())
             if read and leo <= read_to and not (end and end.damaged):
-                says = f"in the ISR, and its log ends at {leo}; the final read came to {read_to}"
+                says = f"in the ISR, but its log ends at {leo}; the final read reached {read_to}"
                 place = {"partition": isr["partition"], "offset": leo}
                 copy = {**place, "broker": broker, "note": says}
                 anomaly = {"run": isr["run"], "kind": "missing", "topic": isr["topic"], **place}
@@ -76,9 +76,9 @@ def missing(tables: Tables) -> pa.Table:
 
 
 def _last_begins(cases: Iterable[RunFiles]) -> dict[Key, int]:
-    """Return the base offset of each replica's last segment, where the log ends if it is empty.
+    """Return the base offset of each replica's last segment: the log's end if that one is empty.
 
-    All before it may be in the remote tier (KIP-405).
+    All earlier segments may be in the remote tier (KIP-405).
     """
     begins: dict[Key, int] = {}
     for case in cases:
@@ -89,7 +89,7 @@ def _last_begins(cases: Iterable[RunFiles]) -> dict[Key, int]:
 
 
 def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
-    """Yield the last ISR observed of each partition, and the last offset of the final read."""
+    """Yield each partition's last observed ISR, and the last offset of the final read."""
     quiesced = {
         case.key: case.tables[_PARTITIONS]
         for case in tables.cases
@@ -124,7 +124,7 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
     idle=without_disks,
 )
 def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
-    """Return records of one producer id, epoch and sequence number at two offsets (KIP-98)."""
+    """Return records whose producer id, epoch and sequence number are at two offsets (KIP-98)."""
     if not any(span.numbered for span in log_spans(tables)):
         return SCHEMA.empty_table()
     note = F.format_string(
@@ -150,7 +150,7 @@ def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
 
 
 def _compared(case: RunFiles) -> dict[int, set[str]]:
-    """Return the replicas to compare: broker to the names of their folders."""
+    """Return the folder names of the replicas that are compared, by broker."""
     folders: dict[int, set[str]] = {}
     for folder in case.replicas:
         if folder.parent.name.isdecimal():

@@ -1,4 +1,4 @@
-"""Records of KRaft's metadata log (KIP-500, KIP-631), decoded: those that say what was decided.
+"""Decode the records of KRaft's metadata log that contain decisions (KIP-500, KIP-631).
 
 A record's value is a frame version, the kind, the kind's version, and fields in the flexible format
 (KIP-482). Kinds and versions are those of Kafka 3.3 to 4.4 (``metadata`` module of Kafka).
@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
 TOPIC: Final = 2
-"""``ConfigRecord.resource_type`` of a topic (ConfigResource.Type)."""
+"""The ``ConfigRecord.resource_type`` for topics (ConfigResource.Type)."""
 
 UNCHANGED: Final = -2
-"""``PartitionChangeRecord.leader`` where leader and epoch stay."""
+"""The value of ``PartitionChangeRecord.leader`` if leader and epoch do not change."""
 
 _FRAME: Final = 1
 _MORE: Final = 0x80
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class MetadataRecordError(ValueError):
-    """A record whose checksum is sound makes no sense."""
+    """The checksum of a record is sound, but its content makes no sense."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class RemoveTopicRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRecord:
-    """A partition is created, or what a snapshot has of it."""
+    """A partition is created, or a snapshot contains this state of the partition."""
 
     topic_id: bytes
     partition: int
@@ -58,7 +58,7 @@ class PartitionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChangeRecord:
-    """A partition changes; None: that does not. A leader that is named gets a new epoch."""
+    """A partition changes; a None field does not change. A leader here starts a new epoch."""
 
     topic_id: bytes
     partition: int
@@ -69,7 +69,7 @@ class PartitionChangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRecord:
-    """A setting of a resource; without a value it goes back to the default."""
+    """A setting of a resource; if the value is None, the setting returns to its default."""
 
     resource_type: int
     resource: str
@@ -87,17 +87,17 @@ class FeatureLevelRecord:
 
 @dataclass(frozen=True, slots=True)
 class BeginTransactionRecord:
-    """The records up to the end of this transaction take effect together (KIP-868)."""
+    """A transaction begins: its records take effect together at its end (KIP-868)."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionRecord:
-    """They do."""
+    """The records of the transaction take effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbortTransactionRecord:
-    """They never do."""
+    """The records of the transaction never take effect."""
 
 
 MetadataRecord: TypeAlias = (
@@ -115,24 +115,24 @@ MetadataRecord: TypeAlias = (
 
 @dataclass(slots=True)
 class _Fields:
-    """Reads the fields of a record from ``at`` on; every read goes forward."""
+    """A reader of a record's fields, from the position ``at`` on; every read moves it forward."""
 
     data: bytes
     at: int = 0
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes."""
+        """Return the next ``size`` bytes."""
         end = self.at + size
         if size < 0 or end > len(self.data):
             raise MetadataRecordError(
-                f"{size} bytes are to follow byte {self.at} of {len(self.data)}"
+                f"{size} bytes are to follow byte {self.at}, but the record has {len(self.data)}"
             )
         part = self.data[self.at : end]
         self.at = end
         return part
 
     def varint(self) -> int:
-        """Return an unsigned varint, of 32 bits at most."""
+        """Return an unsigned varint of at most 32 bits."""
         value = 0
         for place in range(_VARINT_BYTES):
             byte = self.take(1)[0]
@@ -151,7 +151,7 @@ class _Fields:
         return self.take(_UUID_BYTES)
 
     def nullable_string(self) -> str | None:
-        """Return a compact string; None for null."""
+        """Return a compact string, or None for null."""
         size = self.varint()
         try:
             return self.take(size - 1).decode("utf-8") if size else None
@@ -163,7 +163,7 @@ class _Fields:
         return self._required(self.nullable_string())
 
     def nullable_brokers(self) -> tuple[int, ...] | None:
-        """Return a compact array of broker ids; None for null."""
+        """Return a compact array of broker ids, or None for null."""
         size = self.varint()
         return tuple(self.number("i") for _ in range(size - 1)) if size else None
 
@@ -172,11 +172,11 @@ class _Fields:
         return self._required(self.nullable_brokers())
 
     def skip_uuids(self) -> None:
-        """Pass a compact array of ids."""
+        """Skip a compact array of ids."""
         self.take(_UUID_BYTES * max(0, self.varint() - 1))
 
     def read_tags(self) -> Mapping[int, "_Fields"]:
-        """Return the tagged fields that end a record."""
+        """Return the tagged fields at the end of a record, by tag."""
         tags = {}
         for _ in range(self.varint()):
             tag, size = self.varint(), self.varint()
@@ -192,8 +192,8 @@ class _Fields:
 def _partition(fields: _Fields, version: int) -> PartitionRecord:
     partition, topic_id = fields.number("i"), fields.uuid()
     replicas, isr = fields.brokers(), fields.brokers()
-    fields.brokers()  # to be removed
-    fields.brokers()  # to be added
+    fields.brokers()  # replicas to be removed
+    fields.brokers()  # replicas to be added
     leader, epoch = fields.number("i"), fields.number("i")
     fields.number("i")  # the partition's own epoch
     if version:
@@ -280,10 +280,10 @@ _NAMES: Final = MappingProxyType(
 
 
 def decode(value: bytes) -> MetadataRecord | None:
-    """Return a record of the metadata log; None for a kind that decides nothing of ours.
+    """Return a record of the metadata log; None if its kind contains no decision that is checked.
 
     Raises:
-        MetadataRecordError: it is none, or breaks off.
+        MetadataRecordError: the value is no metadata record, or is incomplete.
     """
     fields = _Fields(value)
     kind, version = _head(fields)
@@ -295,28 +295,28 @@ def voters(value: bytes) -> frozenset[int]:
     """Return the ids in a VotersRecord, a control record of the log (KIP-853).
 
     Raises:
-        MetadataRecordError: it is none, or breaks off.
+        MetadataRecordError: the value is no VotersRecord, or is incomplete.
     """
     fields = _Fields(value)
-    fields.number("h")  # its version
+    fields.number("h")  # the record's version
     ids = [_voter(fields) for _ in range(fields.varint() - 1)]
     return frozenset(ids)
 
 
 def _voter(fields: _Fields) -> int:
     voter = fields.number("i")
-    fields.uuid()  # its data directory
-    for _ in range(fields.varint() - 1):  # its endpoints: name, host and port
+    fields.uuid()  # the voter's data directory
+    for _ in range(fields.varint() - 1):  # the voter's endpoints: name, host and port
         fields.string(), fields.string(), fields.number("H")
         fields.read_tags()
-    fields.number("h"), fields.number("h")  # the versions of KRaft that it speaks
+    fields.number("h"), fields.number("h")  # the versions of KRaft that the voter supports
     fields.read_tags()
     fields.read_tags()
     return voter
 
 
 def name(value: bytes) -> str:
-    """Return the name of a record's kind, as Kafka has it, for a person."""
+    """Return Kafka's name for a record's kind, for messages."""
     try:
         kind, _ = _head(_Fields(value))
     except MetadataRecordError:
@@ -325,8 +325,8 @@ def name(value: bytes) -> str:
 
 
 def _head(fields: _Fields) -> tuple[int, int]:
-    """Return kind and version."""
+    """Return a record's kind and version."""
     frame = fields.varint()
     if frame != _FRAME:
-        raise MetadataRecordError(f"frame version {frame}, which is none of Kafka's")
+        raise MetadataRecordError(f"frame version {frame}, which Kafka does not have")
     return fields.varint(), fields.varint()

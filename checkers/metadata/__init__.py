@@ -1,1 +1,1 @@
-"""Controllers' metadata logs, and what was decided: compared, replayed, and judged."""
+"""Checkers that compare controllers' metadata logs, and judge whether decisions are lost."""

@@ -1,7 +1,7 @@
-"""Metadata logs of KRaft's controllers, as their disks have them: read in this process.
+"""The metadata logs of KRaft's controllers, read from their disks in this process.
 
-They are small, a few records a second: everything about them is done here, and Spark only compares
-those that differ (``checkers.metadata.divergence``).
+These logs are small, with a few records a second. So this process does all the work, and Spark only
+compares the logs that differ (``checkers.metadata.metadata_divergence``).
 """
 
 import re
@@ -25,7 +25,7 @@ from highwater.checkers.run_tables import Tables
 from highwater.harness.base.files import open_regular
 
 VOTERS_RECORD: Final = "type 6"
-"""``reader.SCHEMA``'s control type of a VotersRecord."""
+"""The control type of a VotersRecord in ``reader.SCHEMA``."""
 
 Row = dict[str, Any]
 
@@ -34,11 +34,11 @@ _SNAPSHOT: Final = re.compile(r"(?P<end>\d{20})-(?P<epoch>\d{10})\.checkpoint")
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Snapshot:
-    """A snapshot of the metadata: all that was decided below an offset (KIP-630).
+    """A snapshot of the metadata: all decisions below an offset (KIP-630).
 
     Attributes:
-        end: the first offset that is not in it.
-        epoch: of the last record in it.
+        end: the first offset that is not in the snapshot.
+        epoch: the epoch of the last record in the snapshot.
     """
 
     end: int
@@ -51,11 +51,11 @@ class ControllerLog:
     """The metadata log of one controller.
 
     Attributes:
-        controller: its node id.
-        records: its records in order, in ``reader.SCHEMA``.
-        damage: ranges of it that are no sound batch, in the same columns; not those that a kill
-            leaves at its end.
-        unread: whether the system could not read some of it, which shows nothing.
+        controller: the controller's node id.
+        records: the log's records in order, in ``reader.SCHEMA``.
+        damage: the ranges of the log that are no sound batch, in the same columns, without the torn
+            end that a kill leaves.
+        unread: whether the operating system could not read a part of the log, which proves nothing.
     """
 
     run: str
@@ -68,23 +68,23 @@ class ControllerLog:
 
     @property
     def first(self) -> int | None:
-        """Offset of its first record; None where it holds none."""
+        """The offset of the log's first record; None if the log holds no record."""
         return self.records["offset"][0].as_py() if len(self.records) else None
 
     @property
     def end(self) -> int:
-        """The offset behind its last record, or behind what its last snapshot covers."""
+        """The offset after the log's last record, or after the offsets that a snapshot covers."""
         last = self.records["offset"][-1].as_py() + 1 if len(self.records) else 0
         return max([last, *(snapshot.end for snapshot in self.snapshots)])
 
     @property
     def covered(self) -> int:
-        """The offset up to which snapshots have everything."""
+        """The offset below which the snapshots have everything."""
         return max((snapshot.end for snapshot in self.snapshots), default=0)
 
     @cached_property
     def epochs(self) -> dict[int, tuple[int, int]]:
-        """Each epoch of its records, with the first and the last offset in it."""
+        """Each epoch of the log's records, with the first and the last offset in the epoch."""
         grouped = self.records.group_by("leader_epoch").aggregate(
             [("offset", "min"), ("offset", "max")]
         )
@@ -93,13 +93,13 @@ class ControllerLog:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Its last epoch and its end: of two logs the greater is more up to date (KIP-595)."""
+        """The log's last epoch and its end: the log with the greater rank is newer (KIP-595)."""
         last = max(self.snapshots, default=None)
         epoch = max([-1, *self.epochs, *([last.epoch] if last else [])])
         return epoch, self.end
 
     def between(self, first: int, end: int) -> pa.Table:
-        """Return its records from one offset to before another."""
+        """Return the log's records from offset ``first`` to before offset ``end``."""
         offset = self.records["offset"]
         return self.records.filter(pc.and_(pc.greater_equal(offset, first), pc.less(offset, end)))
 
@@ -109,12 +109,12 @@ _OF_EPOCHS: Final = ("leader_epoch", "offset_min", "offset_max")
 
 @derived
 def controller_logs(tables: Tables) -> dict[str, list[ControllerLog]]:
-    """Return the metadata log of each KRaft controller, by run."""
+    """Return the metadata logs of all KRaft controllers, by run."""
     return {case.key: read_logs(case) for case in tables.cases}
 
 
 def read_logs(case: RunFiles) -> list[ControllerLog]:
-    """Return the metadata log of every controller of a run, in order of their ids."""
+    """Return the metadata log of every controller of a run, ordered by controller id."""
     return [
         _read(case, controller, case.metadata_logs[controller])
         for controller in sorted(case.metadata_logs)
@@ -128,7 +128,7 @@ def read_snapshot(log: ControllerLog, snapshot: Snapshot) -> Iterator[bytes]:
 
 
 def last_voters(log: ControllerLog) -> bytes | None:
-    """Return the last VotersRecord (KIP-853); None: the controllers' settings say who votes."""
+    """Return the last VotersRecord (KIP-853); None if the controllers' settings name the voters."""
     of_log = log.records.to_batches()
     of_snapshots = (
         batch for snapshot in log.snapshots for batch in _snapshot_batches(log, snapshot)
@@ -189,7 +189,7 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
 
 
 def _extraordinary(damage: Iterable[Row], segments: Sequence[Segment]) -> Iterator[Row]:
-    """Yield the damaged ranges that neither a kill nor preallocation leaves."""
+    """Yield the damaged ranges that neither a kill nor preallocation explains."""
     for row in damage:
         inside = row["damage"] == TORN and row["segment"] < segments[-1].base_offset
         if inside or row["damage"] not in (*ORDINARY, UNREADABLE):

@@ -1,4 +1,4 @@
-"""Decisions in a metadata log: its records replayed, as the brokers do it (MetadataImage)."""
+"""Replay the records of a metadata log, as brokers do (MetadataImage), to get its decisions."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -14,12 +14,12 @@ from highwater.checkers.metadata.controller_logs import (
 )
 
 Partition = tuple[str, int]
-"""Topic and number."""
+"""The topic and the number of a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A partition as the controller has it, up to the next record about it."""
+    """The state of a partition by the controller, until the next record about the partition."""
 
     leader: int
     leader_epoch: int
@@ -29,15 +29,15 @@ class Registration:
 
 @dataclass(slots=True)
 class DecidedState:
-    """The state after the last record of a log, and what each partition was before.
+    """The state after the last record of a log, and the earlier states of each partition.
 
     Attributes:
         topics: the topics that exist, by id.
-        partitions: what was decided of each partition of a topic that exists, in order.
-        settings: of each topic.
-        features: their finalized levels.
-        voters: ids of the controllers that vote; None where their settings say that.
-        begun_late: whether the log begins with a snapshot, so that what was before is not known.
+        partitions: all states of each partition in order, for the topics that exist.
+        settings: the settings of each topic.
+        features: the finalized levels of the features.
+        voters: the ids of the controllers that vote; None if the controllers' settings name them.
+        begun_late: whether the log begins with a snapshot, so that the earlier states are unknown.
     """
 
     topics: dict[bytes, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class DecidedState:
 
     @singledispatchmethod
     def apply(self, record: kinds.MetadataRecord) -> None:
-        """Change the state as a record says."""
+        """Change the state as the record says."""
         raise TypeError(f"{record} decides nothing")
 
     @apply.register
@@ -104,10 +104,10 @@ class DecidedState:
 
 
 def replay(log: ControllerLog) -> DecidedState:
-    """Return what a log decided, from the snapshot on that its records follow.
+    """Return the state that a log decided: its first needed snapshot, then its records.
 
     Raises:
-        MetadataRecordError: a record whose checksum is sound makes no sense.
+        MetadataRecordError: the checksum of a record is sound, but its content makes no sense.
     """
     state = DecidedState()
     first = _EVERYTHING if log.first is None else log.first
@@ -115,9 +115,9 @@ def replay(log: ControllerLog) -> DecidedState:
     if log.first is None:
         begin = max(log.snapshots, default=None)
     elif first == 0 and begin is not None and begin.end:
-        begin = None  # the log has all that is in it
+        begin = None  # the log itself has everything that is in the snapshot
     at = 0
-    if begin is not None:  # since 4.4 there is one before the first record (KAFKA-19648)
+    if begin is not None:  # since 4.4 there is a snapshot before the first record (KAFKA-19648)
         _apply(state, read_snapshot(log, begin))
         state.begun_late = begin.end > 0
         at = begin.end
@@ -135,11 +135,13 @@ def _apply(state: DecidedState, records: Iterable[bytes]) -> None:
         try:
             state.apply(record)
         except KeyError as error:
-            raise kinds.MetadataRecordError(f"{record} is about nothing that exists") from error
+            raise kinds.MetadataRecordError(
+                f"{record} is about a topic or partition that does not exist"
+            ) from error
 
 
 def _in_force(records: Iterable[bytes]) -> Iterator[kinds.MetadataRecord]:
-    """Yield records that take effect: those of a transaction at its end, if it has one."""
+    """Yield the records that take effect; those in a transaction take effect at its end, if any."""
     pending: list[kinds.MetadataRecord] | None = None
     for record in map(kinds.decode, records):
         if isinstance(record, kinds.BeginTransactionRecord):

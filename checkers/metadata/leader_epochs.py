@@ -1,9 +1,10 @@
 """``shared-epoch``: a leader epoch in which the controller was observed to have two leaders.
 
-Kafka's form of Raft's election safety. A follower compares leader epochs to learn where its log
-left the leader's (KIP-101), and a leader refuses requests of another epoch (KIP-320): both mean
-nothing if two brokers lead in the same one. The controller raises the epoch with every leader that
-it elects (``PartitionChangeBuilder``; on ZooKeeper ``PartitionStateMachine``).
+This is Kafka's form of Raft's election safety. A follower compares leader epochs to find the offset
+at which its log diverges from the leader's log (KIP-101), and a leader refuses requests with
+another epoch (KIP-320). Both checks fail if two brokers lead in the same epoch. The controller
+increments the epoch with every leader that it elects (``PartitionChangeBuilder``; on ZooKeeper
+``PartitionStateMachine``).
 """
 
 from typing import Any, Final
@@ -27,7 +28,7 @@ def _says(row: dict[str, Any]) -> str:
     brokers = ", ".join(str(copy["broker"]) for copy in others)
     return (
         f"Broker {first['broker']} was the leader of {row['topic']}-{row['partition']} in leader "
-        f"epoch {first['leader_epoch']}, and so was {brokers}."
+        f"epoch {first['leader_epoch']}, and so was broker {brokers}."
     )
 
 
@@ -44,7 +45,7 @@ def _says(row: dict[str, Any]) -> str:
     )
 )
 def shared_epoch(tables: Tables) -> pa.Table:
-    """Return leader epochs with two leaders; neither "no leader" nor an unknown epoch counts."""
+    """Return the leader epochs with two leaders, without "no leader" and unknown epochs."""
     anomalies = []
     for case in tables.cases:
         if _PARTITIONS not in case.tables:

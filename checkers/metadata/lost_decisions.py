@@ -1,18 +1,19 @@
-"""``lost-decision``: what a controller decided, and said, is not there at the end of the run.
+"""``lost-decision``: a decision that a controller announced is missing at the end of the run.
 
-*Said*: the answers to the harness's own requests (``harness.runs.history.DECISIONS``), and leaders
-and in-sync replicas that the observer received (``PARTITIONS``). On KRaft a controller answers
-after the commit, and brokers return what is below the high watermark: both are decided for ever
+*Announced* are the answers to the harness's own requests (``harness.runs.history.DECISIONS``), and
+the leaders and in-sync replicas that the observer received (``PARTITIONS``). On KRaft a controller
+answers after the commit, and brokers return only what is below the high watermark: both are final
 (KIP-595).
 
-*There at the end*: on KRaft the controllers' metadata logs on disk, replayed. The most up-to-date
-one counts, because only such a controller is elected. On ZooKeeper it is what the harness read from
-it before the freeze.
+*The end*: on KRaft, the checker replays the controllers' metadata logs on disk. The most up-to-date
+log counts, because only a controller with such a log is elected. On ZooKeeper, the end is the state
+that the harness read from ZooKeeper before the freeze.
 
-Not lost is what a later request may have changed: one that was never answered may have taken
-effect. An ISR is only judged where the log has the whole history of its leader epoch. "No leader"
-is not judged: a broker also says it of a leader whose address it does not know. Where nothing was
-said, or it is not known what there is at the end, the whole run is "not judged".
+A decision is not lost if a later request may have changed it: even a request that was never
+answered may have taken effect. An ISR is judged only if the log has the whole history of its leader
+epoch. "No leader" is not judged: a broker also reports this if it does not know the leader's
+address. If nothing was announced, or the state at the end is unknown, the whole run is "not
+judged".
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +40,7 @@ _ANSWERED: Final = "answered"
 MISSING: Final = "missing"
 
 _Loss = tuple[str, int | None, str, str]
-"""Topic, feature or controller, partition, what was decided, and what is there instead."""
+"""The topic, feature or controller; the partition; the decision; and the state at the end."""
 
 
 def _says(row: Row) -> str:
@@ -74,7 +75,7 @@ def _idle(tables: Tables, case: RunFiles) -> str:
     idle=_idle,
 )
 def lost_decision(tables: Tables) -> pa.Table:
-    """Return decisions that are not there at the end, each once."""
+    """Return the decisions that are missing at the end, each once."""
     rows = [
         {
             "run": case.key,
@@ -99,7 +100,7 @@ def _losses(case: RunFiles, logs: list[ControllerLog]) -> list[_Loss]:
     requests = [row for row in decisions if row["evidence"] != _END]
     by_end = [[*_unmet(requests, end), *_unseen(seen, end)] for end in ends]
     first, *others = by_end
-    # Where equally good logs differ, that is an anomaly of its own: metadata-divergence.
+    # If equally good logs differ, that is a separate anomaly: metadata-divergence.
     return [loss for loss in dict.fromkeys(first) if all(loss in losses for losses in others)]
 
 
@@ -113,7 +114,7 @@ def _table(case: RunFiles, name: str, columns: list[str] | None = None) -> list[
 
 
 def _ends(decisions: list[Row], logs: list[ControllerLog]) -> list[DecidedState]:
-    """Return what there is at the end, of each controller that may be elected; none: unknown."""
+    """Return the state at the end for each controller that may be elected; none if unknown."""
     if logs:
         whole = [log for log in logs if not (log.damage or log.unread)]
         best = max((log.rank for log in whole), default=None)
@@ -136,7 +137,7 @@ def _replayed(logs: Iterable[ControllerLog]) -> Iterator[DecidedState]:
 
 
 def _read_state(rows: list[Row]) -> DecidedState:
-    """Return what ZooKeeper had at the end; of each partition that is one moment."""
+    """Return the state that ZooKeeper had at the end: one state for each partition, no history."""
     state = DecidedState(begun_late=True)
     replicas = {
         (row["subject"], row["partition"]): _brokers(row)
@@ -166,7 +167,7 @@ def _brokers(row: Row) -> tuple[int, ...]:
 
 
 def _unmet(requests: list[Row], end: DecidedState) -> Iterator[_Loss]:
-    """Yield what was answered last about each thing, and is not so."""
+    """Yield a loss for each subject whose last answered request does not hold at the end."""
     last = {}
     for row in requests:
         thing = row["kind"], row["subject"], row["partition"], row["setting"]
@@ -189,7 +190,7 @@ def _setting(row: Row, end: DecidedState) -> _Loss | None:
     if now == row["value"] or topic not in end.topics.values():
         return None
     decided = f"{setting} of {topic} was set to {row['value'] or 'the default'}"
-    return topic, None, decided, f"at the end it is {now or 'the default'}"
+    return topic, None, decided, f"at the end its value is {now or 'the default'}"
 
 
 def _replicas(row: Row, end: DecidedState) -> _Loss | None:
@@ -198,7 +199,7 @@ def _replicas(row: Row, end: DecidedState) -> _Loss | None:
     if history is None or {*history[-1].replicas} == {*_brokers(row)}:
         return None
     decided = f"{topic}-{partition} was given the replicas {row['value']}"
-    return topic, partition, decided, f"at the end it has {_listed(history[-1].replicas)}"
+    return topic, partition, decided, f"at the end its replicas are {_listed(history[-1].replicas)}"
 
 
 def _leader(row: Row, end: DecidedState) -> _Loss | None:
@@ -207,7 +208,7 @@ def _leader(row: Row, end: DecidedState) -> _Loss | None:
     if not history or end.begun_late or leader in {past.leader for past in history}:
         return None
     decided = f"broker {leader} was made the leader of {topic}-{partition}"
-    return topic, partition, decided, "at the end no leader epoch has been its"
+    return topic, partition, decided, "at the end no leader epoch has this leader"
 
 
 def _feature(row: Row, end: DecidedState) -> _Loss | None:
@@ -237,7 +238,7 @@ _CHECKS: Final[dict[str, Callable[[Row, DecidedState], _Loss | None]]] = {
 
 
 def _unseen(seen: list[Row], end: DecidedState) -> Iterator[_Loss]:
-    """Yield leaders and in-sync replicas that were seen, and that are not in the history."""
+    """Yield a loss for each observed leader or ISR that is not in the history."""
     for row in seen:
         topic, partition, epoch = row["topic"], row["partition"], row["leader_epoch"]
         if epoch is None:
@@ -253,12 +254,12 @@ def _unseen(seen: list[Row], end: DecidedState) -> Iterator[_Loss]:
                 topic,
                 partition,
                 f"{decided} in leader epoch {epoch}",
-                f"the metadata log has {there} there",
+                f"the metadata log has {there} in that epoch",
             )
 
 
 def _isrs(topic: str, partition: int, epoch: int, end: DecidedState) -> list[set[int]]:
-    """Return every ISR of a leader epoch, in order; none where not all of them are known."""
+    """Return every ISR of a leader epoch, in order; none if some of these ISRs are unknown."""
     history = end.partitions.get((topic, partition), [])
     if end.begun_late and history and epoch <= history[0].leader_epoch:
         return []
@@ -268,12 +269,16 @@ def _isrs(topic: str, partition: int, epoch: int, end: DecidedState) -> list[set
 def _lost_leader(
     topic: str, partition: int, leader: int, epoch: int, end: DecidedState
 ) -> _Loss | None:
-    """Return the loss of a leader's epoch; None where it is in the history, or before it."""
+    """Return the loss of a leader's epoch; None if the epoch is in the history, or before it."""
     history = end.partitions.get((topic, partition), [])
     decided = f"broker {leader} led {topic}-{partition} in leader epoch {epoch}"
     if not history:
         there = topic in end.topics.values()
-        return (topic, partition, decided, "at the end it does not exist") if there else None
+        return (
+            (topic, partition, decided, "at the end the partition does not exist")
+            if there
+            else None
+        )
     leaders = {past.leader for past in history if past.leader_epoch == epoch}
     if leader in leaders or (not leaders and epoch < history[0].leader_epoch):
         return None

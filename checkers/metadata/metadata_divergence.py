@@ -2,21 +2,22 @@
 
 Two rules of Raft say which offsets have to agree, under any leader (KIP-595):
 
-- *Log matching.* Where two logs have a record of the same epoch at the same offset, all before it
-  is equal, committed or not: an epoch has one leader, and a follower appends only what follows its
-  own last record.
-- *Committed is for ever.* A controller's log is the leader's up to the offset that the leader knows
-  of it, because each of its fetches names its last epoch; below the high watermark it is never
-  truncated again. So below both, as DescribeQuorum gave them (``harness.runs.history.QUORUM``), it
-  must be there, and agree. What a majority has on its disks is not enough: it is committed only if
-  the leader of its own epoch knew, and a later leader may replace it (Raft, figure 8).
+- *Log matching.* If two logs have a record of the same epoch at the same offset, all earlier
+  records are equal, committed or not: an epoch has one leader, and a follower appends only records
+  that follow its own last record.
+- *Committed records stay.* A controller's log equals the leader's log up to the offset that the
+  leader knows for this controller, because each fetch names the follower's last epoch. Below the
+  high watermark a log is never truncated. DescribeQuorum returns both offsets
+  (``harness.runs.history.QUORUM``). So below both, the records must exist and agree. It is not
+  enough that a majority has a record on its disks: the record is committed only if the leader of
+  its own epoch knew this, and otherwise a later leader may replace it (Raft, figure 8).
 
-Above these bounds logs may differ: a controller that was cut off keeps what was not committed until
-it meets the next leader. No difference either: a prefix that a snapshot covers (KIP-630), another
-end, and the torn batch that a kill leaves there.
+Above these bounds logs may differ: an isolated controller keeps uncommitted records until it
+reaches the next leader. These are no differences either: a prefix that a snapshot covers (KIP-630),
+another end of the log, and a torn batch at the end after a kill.
 
-A controller alone has nothing to agree with: without a finding such a run is "not judged". Its log
-must be whole and reach its high watermark all the same. ZooKeeper has no metadata log.
+A single controller has no other log to agree with: without a finding such a run is "not judged".
+Still, its log must be whole and reach its high watermark. ZooKeeper has no metadata log.
 """
 
 from collections.abc import Iterator, Sequence
@@ -60,24 +61,24 @@ _DIGITS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pair:
-    """Two logs of a run, and the first offset from which on they need not agree."""
+    """Two logs of a run, and the offset ``bound`` from which on they need not agree."""
 
     logs: tuple[ControllerLog, ControllerLog]
     bound: int
 
     @property
     def begin(self) -> int:
-        """The first offset that both still have."""
+        """The first offset that both logs still have."""
         return max(log.first or 0 for log in self.logs)
 
     @property
     def end(self) -> int:
-        """The first offset that need not agree, or that one of them does not have yet."""
+        """The first offset that need not agree, or that one of the logs does not have yet."""
         return min(self.bound, *(log.end for log in self.logs))
 
     @property
     def differs(self) -> bool:
-        """True if they are not simply equal there; most are, and need no comparison by Spark."""
+        """True if the two logs are not simply equal; most are, and need no comparison by Spark."""
         left, right = (log.between(self.begin, self.end).select(_COMPARED) for log in self.logs)
         return not left.equals(right)
 
@@ -121,7 +122,7 @@ def _idle(tables: Tables, case: RunFiles) -> str:
     idle=_idle,
 )
 def metadata_divergence(tables: Tables) -> pa.Table:
-    """Return offsets at which controllers' logs differ, or that one of them has lost."""
+    """Return offsets at which controllers' logs differ, or whose records one log has lost."""
     rows: list[Row] = []
     pairs: list[_Pair] = []
     for case in tables.cases:
@@ -134,16 +135,16 @@ def metadata_divergence(tables: Tables) -> pa.Table:
 
 
 def _by_itself(log: ControllerLog, bound: int) -> Iterator[Row]:
-    """Yield what a log lacks that it must have, whatever the others have."""
+    """Yield what a log must have but lacks, without a comparison with other logs."""
     for damage in log.damage:
         where = f"no sound batch ({damage['segment']:020d}.log, byte {damage['position']})"
         yield _row(log, damage["base_offset"], f"{where}: {damage['error']}")
     if log.first is not None and log.first > log.covered:
-        says = f"nothing before offset {log.first}, though no snapshot covers it"
+        says = f"no record before offset {log.first}, though no snapshot covers these offsets"
         yield _row(log, log.first - 1, says)
     if log.end < bound and not (log.damage or log.unread):
-        says = f"nothing from here on, though the quorum's leader had seen {bound - log.end} more"
-        yield _row(log, log.end, f"{says} of it, all committed")
+        says = f"no record from here on, though the quorum's leader knew {bound - log.end} more"
+        yield _row(log, log.end, f"{says} in this log, all committed")
 
 
 def _row(log: ControllerLog, offset: int | None, says: str) -> Row:
@@ -173,7 +174,7 @@ def _pairs(logs: Sequence[ControllerLog], committed: dict[int, int]) -> Iterator
 
 
 def _matching(left: ControllerLog, right: ControllerLog) -> int:
-    """Return the offset behind the last one at which both have a record of the same epoch."""
+    """Return the offset after the last offset at which both have a record of the same epoch."""
     bound = 0
     for epoch in left.epochs.keys() & right.epochs.keys():
         (first, last), (begin, end) = left.epochs[epoch], right.epochs[epoch]
@@ -183,7 +184,7 @@ def _matching(left: ControllerLog, right: ControllerLog) -> int:
 
 
 def _compared(engine: Engine, pairs: Sequence[_Pair]) -> Iterator[Row]:
-    """Yield the offsets at which logs of any pair differ, with the records of all these logs."""
+    """Yield the offsets at which the logs of a pair differ, with all these logs' records there."""
     if not pairs:
         return
     differences = compare(_replica_logs(engine, pairs))
@@ -240,7 +241,7 @@ def _replica_logs(engine: Engine, pairs: Sequence[_Pair]) -> ReplicaLogs:
 
 
 def _numbered(part: int, replica: int, bound: int, log: ControllerLog) -> pa.Table:
-    """Return the records of a log below a bound, and its damage, as ``ReplicaLogs.records``."""
+    """Return a log's records below a bound, and its damage, in the form ``ReplicaLogs.records``."""
     sound = log.between(0, bound).select(_READ)
     damage = pa.Table.from_pylist([*log.damage], schema=log.records.schema).select(_READ)
     rows = pa.concat_tables([sound, damage])

@@ -1,9 +1,10 @@
 """``remote-divergence``: the remote tier holds another record than the replicas (KIP-405).
 
-Each of its segments was copied whole from a leader's log, and is compared with the replicas as one
-more of them (``checkers.inspection.compare``): offset by offset, as far as it goes. It is no
-difference that only one tier holds an offset: local.retention.bytes and local.retention.ms delete
-the oldest local records, and the last segment is not copied yet.
+A leader copies whole segments of its log to the remote tier. The checker compares each remote
+segment with the replicas as if it were one more replica (``checkers.inspection.compare``), offset
+by offset, up to the segment's end. An offset in only one tier is no difference:
+local.retention.bytes and local.retention.ms delete the oldest local records, and the last segment
+is not copied yet.
 """
 
 from typing import Any, Final
@@ -65,7 +66,7 @@ def _not_tiered(_tables: Tables, case: RunFiles) -> str:
 def remote_divergence(tables: Tables) -> pa.Table:
     """Return offsets at which a segment in the remote tier differs from a replica, or is damaged.
 
-    Also those that a segment skips, and at which two segments differ.
+    The result also has the offsets that a segment skips, and those at which two segments differ.
     """
     remote = tables.remote_log
     if remote is None:
@@ -106,7 +107,7 @@ def _differing(
 
 
 def _with_segments(tables: Tables, remote: DataFrame) -> list[ComparedReplica]:
-    """Return all replicas, and each segment of the remote tier as one more."""
+    """Return all replicas, and each segment of the remote tier as one more replica."""
     cases = {case.key: case for case in tables.cases}
     replicas = compared_replicas(tables)
     numbers = {(r.end.run, r.end.topic, r.end.partition): (r.part, r.bound) for r in replicas}
@@ -126,7 +127,7 @@ def _with_segments(tables: Tables, remote: DataFrame) -> list[ComparedReplica]:
 
 
 def _damaged(remote: DataFrame, segments: dict[tuple[str, int], Segment]) -> list[Row]:
-    """Return ranges without a sound batch; a torn end is damage, too: a segment is copied whole."""
+    """Return ranges without a sound batch, including torn ends: segments are copied whole."""
     ordinary = [damage for damage in ORDINARY if damage != "torn"]
     damaged = remote.where(F.col("damage").isNotNull() & ~F.col("damage").isin(ordinary))
     rows = []

@@ -143,7 +143,7 @@ def test_an_empty_log_ends_where_its_snapshot_does(tmp_path: Path) -> None:
 
 
 def test_a_record_about_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MetadataRecordError, match="about nothing that exists"):
+    with pytest.raises(MetadataRecordError, match="about a topic or partition that does not exist"):
         replayed(tmp_path, topic(), change(leader=2))
 
 

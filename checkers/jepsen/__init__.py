@@ -1,1 +1,1 @@
-"""Histories of ``jepsen.tests.kafka``, read and judged by our checkers."""
+"""Reading histories of ``jepsen.tests.kafka``, and judging them with Highwater's checkers."""

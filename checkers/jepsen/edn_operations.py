@@ -1,4 +1,4 @@
-"""Reads the maps of ``jepsen.tests.kafka``'s operations, into a row of numbers each."""
+"""Read the maps of ``jepsen.tests.kafka``'s operations, each into one row of numbers."""
 
 from typing import Any, TypeAlias
 
@@ -22,10 +22,10 @@ from highwater.checkers.jepsen.edn_tokens import (
 
 Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
-# Columns of an operation. What lies at a place of the file is named by the byte where it begins.
-# SENDS and POLLS count its micro-operations, but no send without a record: that is among UNSENT.
-# UNTOLD counts its polls without the records that they read, NILS what is not there at all: a
-# micro-operation, or its whole value.
+# Columns of an operation. A form in the file is stored as the byte at which the form begins. SENDS
+# and POLLS count the operation's micro-operations, except sends without a record: UNSENT counts
+# these. UNTOLD counts the polls without the records that they read. NILS counts missing
+# micro-operations, or is 1 if the operation has no value.
 START, STOP, TYPE, F, PROCESS, TIME, INDEX, SEEKS, VALUE_AT, LOG_AT = range(10)
 SENDS, POLLS, UNSENT, UNTOLD, NILS, OP_COLUMNS = range(10, 16)
 
@@ -65,7 +65,7 @@ _FUNCTIONS = (
 
 @rule
 def type_of(text: Bytes, at: int, end: int) -> int:
-    """INVOKE, OK, FAIL or INFO."""
+    """Return the type of an operation: INVOKE, OK, FAIL or INFO."""
     token = word(text, at, end)
     if token == _INVOKE:
         return INVOKE
@@ -80,7 +80,7 @@ def type_of(text: Bytes, at: int, end: int) -> int:
 
 @rule
 def function_of(text: Bytes, at: int, end: int) -> int:
-    """SEND, READ, TXN, ASSIGN, SUBSCRIBE, END, or OTHER."""
+    """Return the function of an operation: SEND, READ, TXN, ASSIGN, SUBSCRIBE, END, or OTHER."""
     token = word(text, at, end)
     for function, name in _FUNCTIONS:
         if token == name:
@@ -90,7 +90,7 @@ def function_of(text: Bytes, at: int, end: int) -> int:
 
 @rule
 def field(text: Bytes, name: int, name_end: int, at: int, end: int, op: Rows) -> None:
-    """Note one entry of an operation's map."""
+    """Store one entry of an operation's map in the row ``op``."""
     token = word(text, name, name_end)
     if token == _TYPE:
         op[TYPE] = type_of(text, at, end)
@@ -112,7 +112,7 @@ def field(text: Bytes, name: int, name_end: int, at: int, end: int, op: Rows) ->
 
 @rule
 def operation(text: Bytes, at: int, op: Rows) -> int:
-    """Read the map of an operation into the row ``op``; returns where it ends, or CUT."""
+    """Read the map of an operation into the row ``op``; return the map's end, or CUT."""
     clear(op)
     op[START] = at
     at = untagged(text, at)
@@ -141,6 +141,6 @@ def operation(text: Bytes, at: int, op: Rows) -> int:
 
 @rule
 def clear(row: Rows) -> None:
-    """Set all to NONE, without a slice: Numba takes four seconds longer to compile those."""
+    """Set all columns to NONE, without a slice: Numba needs four seconds more to compile slices."""
     for column in range(len(row)):
         row[column] = NONE

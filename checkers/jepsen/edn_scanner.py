@@ -1,4 +1,4 @@
-"""Reads the sends and polls of ``jepsen.tests.kafka``'s clients, in one pass over the bytes."""
+"""Read the sends and polls of ``jepsen.tests.kafka``'s clients in one pass over the bytes."""
 
 from typing import TypeAlias
 
@@ -44,12 +44,12 @@ from highwater.checkers.jepsen.edn_tokens import (
     word,
 )
 
-# Columns of a micro-operation (OP: the operation's place in its batch). What lies at a place of the
-# file is named by the byte where it begins (…_AT) and the byte after it.
+# Columns of a micro-operation. OP is the operation's index in its batch. For a form in the file,
+# …_AT is the byte at which the form begins, and …_END is the byte after it.
 OP, KIND, KEY_AT, KEY_END, KEY, OFFSET, RECORD_AT, RECORD_END, COLUMNS = range(9)
 
 Rest: TypeAlias = tuple[Rows, int]
-"""The rows, and how many of them are used."""
+"""The rows, and the number of rows that are in use."""
 
 _VECTOR, _MAP, _N = b"[{n"
 _KEYS = word(b":keys", 0, 5)
@@ -61,7 +61,7 @@ _NIL = word(b"nil", 0, 3)
 
 @rule
 def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
-    """Begin the row ``used``; returns ``rows``, or twice as many."""
+    """Begin the row with index ``used``; return ``rows``, or a copy of twice the size if full."""
     if used == len(rows):
         grown = np.empty((2 * len(rows), COLUMNS), np.int64)
         for row in range(used):
@@ -76,7 +76,7 @@ def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
 
 @rule
 def within(text: Bytes, at: int) -> int:
-    """Return the next form inside a micro-operation, which must be there."""
+    """Return the position of the next form inside a micro-operation; the form must exist."""
     at = blank(text, at)
     if closes(text[at]):
         raise MalformedError(at, NO_MICRO_OP)
@@ -85,13 +85,13 @@ def within(text: Bytes, at: int) -> int:
 
 @rule
 def is_nil(text: Bytes, at: int, end: int) -> bool:
-    """Return whether the form at this place is ``nil``."""
+    """Return whether the form at this position is ``nil``."""
     return text[at] == _N and word(text, at, end) == _NIL
 
 
 @rule
 def put_key(text: Bytes, at: int, row: Rows) -> int:
-    """Note the key that comes next; returns where it ends."""
+    """Store the key that comes next in the row; return the key's end."""
     at = within(text, at)
     end = form_end(text, at)
     row[KEY_AT] = at
@@ -102,10 +102,10 @@ def put_key(text: Bytes, at: int, row: Rows) -> int:
 
 @rule
 def put_record(text: Bytes, at: int, row: Rows) -> int:
-    """Note ``[offset value]``, or a value alone, that comes next; returns where it ends.
+    """Store the next ``[offset value]``, or single value, in the row; return the form's end.
 
-    A value that is ``nil`` is no record: the row has none. Kafka's clients give -1 for an offset
-    that they do not know, as with acks=0.
+    If the value is ``nil``, there is no record, and the row gets none. Kafka's clients give -1 for
+    an offset that they do not know, as with acks=0.
     """
     at = within(text, at)
     end = form_end(text, at)
@@ -124,7 +124,7 @@ def put_record(text: Bytes, at: int, row: Rows) -> int:
 
 @rule
 def put_keys(text: Bytes, at: int, rows: Rows, used: int, op: int, kind: int) -> tuple[Rows, int]:
-    """Return a row for each key of the vector that stands at ``at``."""
+    """Add a row for each key in the vector at ``at``."""
     at = blank(text, at + 1)
     while not closes(text[at]):
         rows = put(rows, used, op, kind)
@@ -135,7 +135,7 @@ def put_keys(text: Bytes, at: int, rows: Rows, used: int, op: int, kind: int) ->
 
 @rule
 def put_polled(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int) -> Rest:
-    """Return a row for each record of ``{key [[offset value] …] …}``; counts what is missing."""
+    """Add a row for each record in ``{key [[offset value] …] …}``; count a poll that lacks some."""
     untold = text[at] != _MAP
     at = blank(text, at + 1)
     while not (untold or closes(text[at])):
@@ -160,7 +160,7 @@ def put_polled(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int
 
 @rule
 def put_sent(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int) -> Rest:
-    """Return a row for the record of a ``:send``, whose key begins at ``at``, if it is there."""
+    """Add a row for the record of a ``:send`` whose key begins at ``at``, if it has a record."""
     rows = put(rows, used, op, SEND)
     put_record(text, put_key(text, at, rows[used]), rows[used])
     if rows[used, RECORD_AT] == NONE:
@@ -172,7 +172,7 @@ def put_sent(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int) 
 
 @rule
 def put_micro_ops(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """Return a row for each record that a ``:send``, ``:poll`` or ``:txn`` sent or polled."""
+    """Add a row for each record that a ``:send``, ``:poll`` or ``:txn`` sent or polled."""
     at = blank(text, entry[VALUE_AT] + 1)
     while not closes(text[at]):
         end = form_end(text, at)
@@ -198,7 +198,7 @@ def put_micro_ops(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> t
 
 @rule
 def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """Return a row for each key under a ``:keys`` anywhere in a ``:rebalance-log``."""
+    """Add a row for each key under a ``:keys`` anywhere in a ``:rebalance-log``."""
     end = form_end(text, at)
     while at < end:
         if opens(text[at]) or closes(text[at]):
@@ -215,7 +215,7 @@ def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tupl
 
 @rule
 def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """Return the rows of an ``:assign`` or ``:subscribe``, at least one, and then of its seeks."""
+    """Add at least one row for an ``:assign`` or ``:subscribe``, and then the rows of its seeks."""
     first, has_value = used, entry[NILS] == 0
     if has_value:
         rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, entry[F])
@@ -229,7 +229,7 @@ def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple
 
 @rule
 def put_end(text: Bytes, at: int, row: Rows) -> None:
-    """Note the ``:offset`` of the map that stands at ``at``, if it has one."""
+    """Store the ``:offset`` in the map at ``at`` in the row, if the map has one."""
     if text[at] != _MAP:
         return
     at = blank(text, at + 1)
@@ -244,9 +244,9 @@ def put_end(text: Bytes, at: int, row: Rows) -> None:
 
 @rule
 def put_ends(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """Return a row for each key of ``{key {:offset n …} …}``: where its log ended.
+    """Add a row for each key in ``{key {:offset n …} …}``, with the end offset of the key's log.
 
-    Bufstream's client answers so; other clients give no offset here.
+    Bufstream's client gives this answer; other clients give no offset here.
     """
     if text[at] != _MAP:
         return rows, used
@@ -263,7 +263,7 @@ def put_ends(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows
 
 @rule
 def put_operation(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """Return all rows of one operation of a client; its moves come before its reads."""
+    """Add all rows for one operation of a client; changes of assignment come before reads."""
     for column in (SENDS, POLLS, UNSENT, UNTOLD, NILS):
         entry[column] = 0
     at = entry[VALUE_AT]
@@ -288,16 +288,17 @@ def scan(
 
     Args:
         text: the file.
-        at: where to begin, between two operations.
-        ops: is filled, a row an operation in ``OP_COLUMNS``.
-        rows: is filled, a row a micro-operation in ``COLUMNS``, and replaced when it is too small.
-        invocations: keep rows of these too; their values are the requests.
+        at: the byte at which to begin, between two operations.
+        ops: the array to fill, one row with ``OP_COLUMNS`` for each operation.
+        rows: the array to fill, one row with ``COLUMNS`` for each micro-operation; it is replaced
+            if it is too small.
+        invocations: whether to keep the rows of invocations, too; their values are the requests.
 
     Returns:
-        Where it stopped, how many operations, how many rows, the rows, and 0, or ``CUT`` when the
-        operation at which it stopped does not end.
+        The byte at which the scan stopped, the number of operations, the number of rows, the rows,
+        and 0, or ``CUT`` if the last operation is incomplete.
 
-    Raises: MalformedError: not Jepsen's format.
+    Raises: MalformedError: the text is not in Jepsen's format.
     """
     count = used = 0
     while count < len(ops):

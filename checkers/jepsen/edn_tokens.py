@@ -1,10 +1,10 @@
 """Tokens of an EDN text: plain functions over bytes, which Numba compiles.
 
-A history is ``[:send 3 [17 641]]`` a million times over, and an object for each of its forms takes
-minutes (Python's EDN library reads 700 operations a second). Here a form is only the byte where it
-begins and the byte behind it. For a small file the uncompiled functions are faster.
+A history may contain ``[:send 3 [17 641]]`` a million times. Creating an object for each form takes
+minutes (Python's EDN library reads 700 operations a second). So a form here is only the byte at
+which it begins and the byte after it. For a small file the uncompiled functions are faster.
 
-Metadata (``^``) and discarded forms (``#_``), which Jepsen's printer never writes, are refused.
+Metadata (``^``) and discarded forms (``#_``) are refused; Jepsen's printer never writes them.
 """
 
 from typing import Any, Final, TypeAlias
@@ -13,21 +13,21 @@ import numpy as np
 from numba.extending import register_jitable as rule
 
 Bytes: TypeAlias = Any
-"""``bytes`` for Python, an array of uint8 when compiled: both give numbers."""
+"""``bytes`` in plain Python, an array of uint8 in compiled code; both have numbers as elements."""
 
 CUT: Final = -1
-"""The end of a form that is not complete in the file."""
+"""The value that stands for the end of a form which is incomplete in the file."""
 
 NONE: Final = -(2**63)
-"""No number."""
+"""The value that stands for a missing number."""
 
 NO_EDN, NO_OPERATION, NO_TYPE, NO_MICRO_OP, REFUSED = range(5)
 COMPLAINTS: Final = (
-    "is no EDN: a bracket closes what was not opened",
+    "is no EDN: this bracket closes nothing that was opened",
     "is no operation: a map with :type, :f and :process was expected",
     "is no operation: its :type is none of :invoke, :ok, :fail and :info",
     "is no micro-operation of jepsen.tests.kafka, which has [:send key value] and [:poll …]",
-    "is nothing that Jepsen writes: metadata, or a discarded form",
+    "is EDN that Jepsen never writes: metadata, or a discarded form",
 )
 
 _SPACE, _COMMA, _SEMICOLON, _NEWLINE, _QUOTE, _BACKSLASH = b' ,;\n"\\'
@@ -52,11 +52,11 @@ def _classes() -> Any:  # noqa: ANN401
 
 
 _CLASS: Final = _classes()
-"""The class of each byte for an atom, which continues only ``_WITHIN``."""
+"""The class of each byte: an atom continues only with bytes of the class ``_WITHIN``."""
 
 
 _ASIDE: Final = 2**40
-_DIGITS_MAX: Final = 18  # of a number that fits into 64 bits
+_DIGITS_MAX: Final = 18  # every number with so many digits fits into 64 bits
 
 
 def _depths() -> Any:  # noqa: ANN401
@@ -67,16 +67,16 @@ def _depths() -> Any:  # noqa: ANN401
 
 
 _DEPTH: Final = _depths()
-"""The change of depth by each byte; ``_ASIDE`` where brackets that follow may not count."""
+"""How each byte changes the depth; ``_ASIDE`` for bytes after which brackets may not count."""
 
 
 class MalformedError(Exception):
-    """The text is not in Jepsen's format. Arguments: the byte, and the index in ``COMPLAINTS``."""
+    """The text is not in Jepsen's format. Arguments: the byte, and an index in ``COMPLAINTS``."""
 
 
 @rule
 def blank(text: Bytes, at: int) -> int:
-    """Return the next byte that is neither white space (commas are) nor in a comment."""
+    """Return the position of the next byte that is no white space, no comma and no comment."""
     while at < len(text):
         byte = text[at]
         if byte in (_COMMA, _SPACE) or _TAB <= byte <= _RETURN:
@@ -91,19 +91,19 @@ def blank(text: Bytes, at: int) -> int:
 
 @rule
 def opens(byte: int) -> bool:
-    """Return whether a vector, list, map or set begins."""
+    """Return whether a vector, list, map or set begins with this byte."""
     return bool(_CLASS[byte] == _OPENS)
 
 
 @rule
 def closes(byte: int) -> bool:
-    """Return whether one of them ends."""
+    """Return whether a vector, list, map or set ends with this byte."""
     return bool(_CLASS[byte] == _CLOSES)
 
 
 @rule
 def atom_end(text: Bytes, at: int) -> int:
-    """Return the end of the string, number, keyword, symbol, character or tag at ``at``; or CUT."""
+    """Return the end of the string, number, keyword, symbol, character or tag at ``at``, or CUT."""
     if text[at] == _QUOTE:
         at += 1
         while at < len(text) and text[at] != _QUOTE:
@@ -119,7 +119,7 @@ def atom_end(text: Bytes, at: int) -> int:
 
 @rule
 def untagged(text: Bytes, at: int) -> int:
-    """Return where the form begins: behind ``#jepsen.history.Op``, or at the ``{`` of ``#{``."""
+    """Return the begin of the form: after ``#jepsen.history.Op``, or at the ``{`` of ``#{``."""
     while at < len(text) and text[at] == _HASH:
         behind = text[at + 1] if at + 1 < len(text) else 0
         if behind == _UNDERSCORE:
@@ -137,7 +137,7 @@ def _collection_end(text: Bytes, at: int) -> int:
         depth += _DEPTH[text[at]]
         if depth == 0:
             return at + 1
-        if depth >= _ASIDE:  # a string, a character or a comment, which may hold brackets
+        if depth >= _ASIDE:  # a string, character or comment begins, and may contain brackets
             depth -= _ASIDE
             at = blank(text, at) if text[at] == _SEMICOLON else atom_end(text, at)
             if at == CUT:
@@ -162,9 +162,9 @@ def form_end(text: Bytes, at: int) -> int:
 
 @rule
 def word(text: Bytes, at: int, end: int) -> int:
-    """Return a number for the keyword that stands there: its length, and its first seven letters.
+    """Return a number for the keyword at ``at``, from its length and its first seven letters.
 
-    No word of ``jepsen.tests.kafka`` shares its number with another word that Jepsen writes.
+    No word of ``jepsen.tests.kafka`` has the same number as another word that Jepsen writes.
     """
     code = 0
     for place in range(at + 1, min(end, at + 8)):
@@ -174,7 +174,7 @@ def word(text: Bytes, at: int, end: int) -> int:
 
 @rule
 def number(text: Bytes, at: int, end: int) -> int:
-    """Return the integer at this place, or NONE."""
+    """Return the integer from ``at`` to ``end``, or NONE."""
     negative = text[at] == _MINUS
     first = at + 1 if negative else at
     if end - first < 1 or end - first > _DIGITS_MAX:

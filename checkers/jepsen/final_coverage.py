@@ -1,9 +1,10 @@
 """Final coverage: did the final readers reach the greatest offset that any client knew?
 
-Jepsen's clients end a test so (``final-polls`` of ``jepsen.tests.kafka``): they seek the beginning
-of every key and poll until they have read as far as the test wrote. If none gets there, the
-partition may have been wiped after it was read, have expired, or not have answered: empty polls
-look the same in each case. Jepsen's checker calls such a history valid.
+At the end of a test (``final-polls`` of ``jepsen.tests.kafka``), Jepsen's clients seek the
+beginning of every key, and poll until they have read up to the last written offset. If no client
+reaches that offset, the partition may have been wiped after it was read, its records may have
+expired, or it may not have answered: empty polls look the same in each case. Jepsen's checker calls
+such a history valid.
 """
 
 from typing import Final
@@ -22,10 +23,10 @@ _END: Final = schema("slot", "offset")
 
 
 def short(view: ClientHistory) -> list[tuple[str, int, int]]:
-    """Find partitions whose greatest known offset no final reader reached.
+    """Return partitions whose greatest known offset no final reader reached, at most SHOWN_MAX.
 
-    The foremost ``SHOWN_MAX`` of them. Counted are readers that sought the beginning (an offset
-    that is null) after that offset was known; without one, the history does not show it.
+    A final reader is a client that sought the beginning (a null offset) after that offset was
+    known. A partition without a final reader is not returned: its history shows nothing.
     """
     if not view.tells(flags.SEEK_FLAG):
         return []
@@ -37,7 +38,7 @@ def short(view: ClientHistory) -> list[tuple[str, int, int]]:
 
 
 def _short(offset_runs: pa.Table) -> pa.Table:
-    """Choose the slots of ``OFFSET_RUN`` whose end no reader reached. A kernel by ``slot``."""
+    """Return slots of ``OFFSET_RUN`` whose end no final reader reached. A kernel by ``slot``."""
     columns = numbers(offset_runs)
     what, at, last_at = columns["what"], columns["at"], columns["last_at"]
     slots, slot = np.unique(columns["slot"], return_inverse=True)

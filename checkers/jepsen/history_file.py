@@ -1,4 +1,4 @@
-"""Reads a history of Jepsen's from its file: all of it into a table, or one operation again."""
+"""Read a Jepsen history from its file: the whole history as a table, or one operation again."""
 
 import mmap
 from collections.abc import Iterator
@@ -38,10 +38,10 @@ from highwater.checkers.spark.numba_cache import cached_compilation
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.history import OPERATIONS
 
-_BATCH: Final = 200_000  # operations, invocations among them
-_COMPILED_FROM: Final = 4 << 20  # bytes; compiling takes about as long as Python does with these
+_BATCH: Final = 200_000  # operations, including invocations
+_COMPILED_FROM: Final = 4 << 20  # bytes; plain Python reads so many in the time of a compilation
 _HINT: Final = "Name the history.edn of a run of jepsen.tests.kafka."
-_SHOWN_BYTES: Final = 60  # bytes of what is malformed
+_SHOWN_BYTES: Final = 60  # bytes of the malformed text that an error shows
 _TYPES: Final = ("invoke", "ok", "fail", "info")
 _FUNCTIONS: Final = {
     o.SEND: "send",
@@ -55,7 +55,7 @@ _FUNCTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An operation in the words of the history, by which a person finds it."""
+    """An operation in the words of the history, so that the user finds it there."""
 
     index: int | None
     process: int
@@ -68,12 +68,12 @@ class Read:
     """The result of reading a history.
 
     Attributes:
-        operations: the number of sends, polls and transactions that clients began. rows: the number
-            of rows of ``OPERATIONS`` made of them and of other operations.
+        operations: the number of sends, polls and transactions that clients began.
+        rows: the number of rows in ``OPERATIONS`` for these and other operations.
         subscribed: whether any client was subscribed to topics.
-        polled: whether any poll ended well, with records or without.
-        untold: operations whose result is not in the history, or not all of it.
-        cut: why not all of it could be read, a sentence; empty when it could.
+        polled: whether any poll completed as ``:ok``, with or without records.
+        untold: the operations whose result is missing, or not complete, in the history.
+        cut: a sentence that says why the end of the history could not be read; empty if it could.
     """
 
     operations: int = 0
@@ -85,13 +85,13 @@ class Read:
 
 
 class History:
-    """A history in a file, which is mapped into memory and may be larger than that.
+    """A history in a file, which is mapped into memory and may be larger than the memory.
 
     Args:
-        path: ``history.edn``, or the folder of a run that holds it.
+        path: ``history.edn``, or the folder of a run that contains this file.
 
     Raises:
-        UsageError: there is no such file, it is empty, or it cannot be read.
+        UsageError: the file is missing, is empty, or cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -105,10 +105,10 @@ class History:
             raise UsageError(f"{self.path} cannot be read: {error.strerror}.", hint=_HINT) from None
 
     def to_parquet(self, target: Path) -> Read:
-        """Write the clients' operations as ``OPERATIONS``; ``op`` is the byte of its begin.
+        """Write the clients' operations as ``OPERATIONS``; ``op`` is an operation's first byte.
 
-        A completion is an operation, from its invocation on. An invocation without one is an
-        operation too, whose end is unknown: its value holds the records to send.
+        A completion is an operation that begins at its invocation. An invocation without a
+        completion is an operation with an unknown end: its value holds the records to send.
 
         Raises:
             UsageError: the file is no EDN, or no history of ``jepsen.tests.kafka``.
@@ -134,7 +134,7 @@ class History:
         return read
 
     def operation(self, at: int) -> Operation:
-        """Return the operation that begins at this byte."""
+        """Return the operation that begins at the byte ``at``."""
         row = np.empty(o.OP_COLUMNS, np.int64)
         o.operation(self._text, at, row)
         return Operation(
@@ -149,7 +149,7 @@ class History:
         return np.frombuffer(self._text, np.uint8)
 
     def _operations(self, read: Read) -> Iterator[OperationBatch]:
-        """Clients' completions, and the invocations that have none."""
+        """Yield batches of clients' completions, and of the invocations without a completion."""
         clock, pairs = StrictClock(), Pairs()
         for ops, rows in self._scanned(read):
             clock.set(ops)
@@ -159,7 +159,7 @@ class History:
         yield self._unanswered(pairs.waiting, read.untold)
 
     def _scanned(self, read: Read) -> Iterator[tuple[Numbers, Numbers]]:
-        """Yield the whole file, a batch at a time."""
+        """Yield the operations and rows of the whole file, batch by batch."""
         text, scan = self._scanner
         begin = blank(text, 0)
         in_vector = begin < len(text) and text[begin] != ord("{") and bool(opens(text[begin]))
@@ -175,7 +175,7 @@ class History:
         read.cut = self._finish(at, in_vector=in_vector, cut=state == CUT)
 
     def _finish(self, at: int, *, in_vector: bool, cut: bool) -> str:
-        """Return how the file was cut short, a sentence; empty at its proper end."""
+        """Return a sentence that says how the file is truncated; empty if the file is complete."""
         if cut:
             where = f"on line {self._line(at)} (byte {at})"
             return f"The operation {where} does not end: what came before it was judged."
@@ -187,7 +187,7 @@ class History:
         return ""
 
     def _polled(self, batch: OperationBatch) -> bool:
-        """Return whether some operation that ended well polled, be it in a transaction."""
+        """Return whether an operation that completed as ``:ok`` polled, also in a transaction."""
         ended = batch.ops[batch.ops[:, o.TYPE] == o.OK]
         if (ended[:, o.F] == o.READ).any():
             return True
@@ -197,13 +197,13 @@ class History:
     def _filled(
         self, ops: Numbers, rows: Numbers, invoked: Numbers, untold: Untold
     ) -> OperationBatch:
-        """Return operations that ended, each with all records that it was asked to send.
+        """Return the completed operations, each with all records that it was asked to send.
 
         Args:
-            ops: of a batch, invocations among them.
-            invoked: the invocation of each, as ``Pairs.add`` returns them.
-            rows: of those that ended.
-            untold: collects those without a result.
+            ops: the operations of a batch, including invocations.
+            rows: the rows of the completed operations.
+            invoked: the invocation of each operation, as ``Pairs.add`` returns it.
+            untold: collects the operations without a result.
         """
         ended = (ops[:, o.TYPE] != o.INVOKE) & (ops[:, o.PROCESS] != NONE)
         short = np.flatnonzero(ended & (invoked[:, o.SENDS] > ops[:, o.SENDS]))
@@ -225,7 +225,7 @@ class History:
         return batch
 
     def _of_another_form(self, ops: Numbers, rows: Numbers, invoked: Numbers) -> Numbers:
-        """Return the operations that ended well with a send that is not as it was asked for."""
+        """Return the ``:ok`` operations that have a send which differs from the requested send."""
         sends = rows[(rows[:, s.KIND] == o.SEND) & (rows[:, s.OFFSET] == NONE)]
         of_ops = sends[:, s.OP]
         sends = sends[(ops[of_ops, o.TYPE] == o.OK) & (invoked[of_ops, o.SENDS] > 0)]
@@ -237,16 +237,16 @@ class History:
         return np.array(sorted(places), np.int64)
 
     def _has(self, word: bytes, *ops: Numbers) -> bool:
-        """Return whether a word is in the values of some operations."""
+        """Return whether a word is in the value of any of the operations."""
         spans = [(op[o.VALUE_AT], op[o.STOP]) for op in ops if op[o.VALUE_AT] != NONE]
         return any(word in self._text[start:stop] for start, stop in spans)
 
     def _unanswered(self, invocations: Numbers, untold: Untold | None = None) -> OperationBatch:
-        """Return operations that were never completed, with the records to send.
+        """Return operations that were never completed, with the records that they should send.
 
         Args:
-            invocations: rows of operations.
-            untold: collects those without all that they were to send.
+            invocations: the rows of the operations' invocations.
+            untold: collects the operations that lack records to send.
         """
         if untold is not None:
             sending = np.isin(invocations[:, o.F], (o.SEND, o.TXN))
@@ -264,7 +264,7 @@ class History:
 
     @cached_property
     def _scanner(self) -> tuple[Any, Any]:
-        """The scanner of the file: plain Python, or the same compiled."""
+        """The file's bytes and the scanner for them: plain Python, or compiled for a large file."""
         if len(self._text) < _COMPILED_FROM:
             return self._text, s.scan
         with cached_compilation(
@@ -282,7 +282,7 @@ class History:
 
 
 def _completed(batch: OperationBatch) -> OperationBatch:
-    """Return operations without invocations, and without those of no client."""
+    """Return the batch without invocations, and without operations of no client."""
     clients = (batch.ops[:, o.PROCESS] != NONE) & (batch.ops[:, o.TYPE] != o.INVOKE)
     place = np.cumsum(clients) - 1
     rows = batch.rows.copy()

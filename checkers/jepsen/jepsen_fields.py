@@ -1,4 +1,4 @@
-"""An anomaly of a Jepsen history, with the fields that Jepsen gives it."""
+"""Convert an anomaly in a Jepsen history to the fields that Jepsen reports for it."""
 
 import re
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _ROLES: Final = {
     "unseen": ("writer",),
     "vanished": ("writer", "reader", "max-read"),
 }
-"""The relation of each witness to the record at fault."""
+"""The relation of each witness to the record that is at fault, by kind of anomaly."""
 
 Row = dict[str, Any]
 
@@ -28,13 +28,13 @@ Row = dict[str, Any]
 def entry(row: Row, history: History) -> Row:
     """Return an anomaly as ``highwater check --jepsen --json`` prints it.
 
-    Always ``kind``, ``key``, ``value`` and ``witnesses``; and of the fields that Jepsen gives for
-    the kind (``offset``, ``offsets``, ``values``, ``count``, ``delta``, ``skipped``, ``steps``) all
-    that are known.
+    The result always has ``kind``, ``key``, ``value`` and ``witnesses``. It also has the known
+    fields among those that Jepsen gives for the kind (``offset``, ``offsets``, ``values``,
+    ``count``, ``delta``, ``skipped``, ``steps``).
 
     Args:
-        row: in columns of ``checkers.core.anomaly.ANOMALY``.
-        history: where it was found.
+        row: the anomaly in columns of ``checkers.core.anomaly.ANOMALY``.
+        history: the history in which the anomaly was found.
     """
     witnesses = [_witness(step, row["topic"], history) for step in row["steps"]]
     for witness, role in zip(witnesses, _ROLES.get(row["kind"], ()), strict=False):
@@ -64,7 +64,7 @@ def entry(row: Row, history: History) -> Row:
 
 
 def _witness(step: Row, topic: str, history: History) -> Row:
-    """Return a client's operation, with its part in the anomaly."""
+    """Return a client's operation, with the micro-operation that is part of the anomaly."""
     operation = history.operation(step["op"])
     row = {
         "index": operation.index,
@@ -85,7 +85,7 @@ def _witness(step: Row, topic: str, history: History) -> Row:
 
 
 def _edge(before: Row, after: Row) -> Row:
-    """One step of a cycle: why the one operation comes before the other."""
+    """Return one step of a cycle: the reason why operation ``before`` precedes ``after``."""
     why = {"send": "ww", "poll": "wr"}.get(after["mop"], after["mop"])
     edge = {"type": why, "from": before["index"], "to": after["index"]}
     if why in {"ww", "wr"}:
@@ -93,7 +93,7 @@ def _edge(before: Row, after: Row) -> Row:
     return edge | ({"value'": after["value"]} if why == "ww" else {})
 
 
-def _nothing(row: Row) -> Row:  # noqa: ARG001 - all are called alike
+def _nothing(row: Row) -> Row:  # noqa: ARG001 - all functions in _DETAILS have this signature
     return {}
 
 

@@ -1,6 +1,7 @@
-"""Judges a history of Jepsen's: its anomalies, and whether they break Kafka's promises.
+"""Judge a Jepsen history: find its anomalies, and whether they break Kafka's promises.
 
-The kinds that break none follow Jepsen's rule (``allowed-error-types`` of ``jepsen.tests.kafka``).
+The kinds that break no promise are those of Jepsen's ``allowed-error-types``
+(``jepsen.tests.kafka``).
 """
 
 from collections.abc import Iterator
@@ -32,40 +33,40 @@ from highwater.checkers.spark.engine import Engine, Rows
 from highwater.harness.runs.history import OK, SEND
 
 MEANS: Final = {
-    "lost-write": "acknowledged, never read, and a reader came further",
-    "vanished": "acknowledged, read once, and passed over by who read last",
-    "unseen": "acknowledged, never read, and no reader is known to have come so far",
-    "phantom": "read, and never sent",
+    "lost-write": "acknowledged, never read, though a reader read a later offset",
+    "vanished": "acknowledged, read once, but skipped by the last reader",
+    "unseen": "acknowledged, never read, and no reader is known to have reached its offset",
+    "phantom": "read, but never sent",
     "duplicate": "one record at several offsets",
     "inconsistent-offsets": "several records at one offset",
     "G1a": "read, although its transaction was aborted",
     "precommitted-read": "read by the transaction that sent it, before its commit",
-    "poll-skip": "a poll begins behind records that its client should have read",
-    "nonmonotonic-poll": "a poll begins at or before where its client's last one ended",
-    "int-poll-skip": "one operation polls two records and none between, where some are",
+    "poll-skip": "a poll begins after records that its client should have read",
+    "nonmonotonic-poll": "a poll begins at or before the end of its client's previous poll",
+    "int-poll-skip": "one operation polls two records, but skips records between them",
     "int-nonmonotonic-poll": "one operation polls a record at or before one it has polled",
-    "nonmonotonic-send": "a client's records are in another order than it sent them in",
-    "int-nonmonotonic-send": "one operation's records are in another order",
-    "int-send-skip": "others' records are between those of one operation",
-    "G0": "operations follow each other in a circle, by the order of their records in the log",
-    "G1c": "operations follow each other in a circle, by what they sent and read",
+    "nonmonotonic-send": "a client's records are not in the order in which it sent them",
+    "int-nonmonotonic-send": "one operation's records are not in the order of its sends",
+    "int-send-skip": "other operations' records are between those of one operation",
+    "G0": "operations precede each other in a cycle, by the order of their records in the log",
+    "G1c": "operations precede each other in a cycle, by what they sent and read",
 }
-"""Kinds in the order of the report, each with its finding in words."""
+"""The kinds in the order of the report, each with its finding in words."""
 
 for _kind in ("G0", "G1c"):
-    MEANS[f"{_kind}-process"] = f"{MEANS[_kind]}, and by what each client did first"
-    MEANS[f"{_kind}-realtime"] = f"{MEANS[_kind]}, and by what had ended before what began"
+    MEANS[f"{_kind}-process"] = f"{MEANS[_kind]}, and by the order of each client's operations"
+    MEANS[f"{_kind}-realtime"] = f"{MEANS[_kind]}, and because one ended before another began"
 
 _ALWAYS_ALLOWED: Final = frozenset(("int-send-skip", "G0", "G0-process", "G0-realtime"))
 _ALLOWED_TO_SUBSCRIBERS: Final = frozenset(("poll-skip", "nonmonotonic-poll"))
-_UNREAD: Final = frozenset(("unseen",))  # of a history without polls: no reader has looked
+_UNREAD: Final = frozenset(("unseen",))  # untested in a history without polls
 _ALLOWED_WITH_WW: Final = frozenset(("G1c", "G1c-process", "G1c-realtime"))
 
 OPERATIONS_FILE: Final = "history.parquet"
-"""The name of the history in the folder of its judgement."""
+"""The name of the history's file in the folder of its judgement."""
 
 _SHOWN_MAX: Final = 32
-_STEPS_SHOWN: Final = 8  # of kinds with a delta, the worst; of cycles, the shortest
+_STEPS_SHOWN: Final = 8  # for kinds with a delta the worst anomalies, for cycles the shortest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +74,15 @@ class Judgement:
     """The findings in a history.
 
     Attributes:
-        history: that was judged.
-        read: the result of reading it.
-        counts: how many anomalies of each kind were found.
-        breaking: the kinds among them that break a promise.
-        doubts: why the history is not conclusive, a sentence each.
-        reasons: of the verdict, the doubts among them.
-        verdict: ``unknown`` where not all could be read, or not all was judged; ``invalid`` where
-            a promise is broken; else ``unknown`` where there is any other doubt.
+        history: the history that was judged.
+        read: the result of reading the history.
+        counts: the number of anomalies of each kind.
+        breaking: the kinds of these anomalies that break a promise.
+        doubts: sentences that say why the history is not conclusive.
+        reasons: the reasons for the verdict, including the doubts.
+        verdict: ``unknown`` if a part of the history could not be read or was not judged;
+            ``invalid`` if a promise is broken; ``unknown`` if there is any other doubt; else
+            ``valid``.
     """
 
     history: History
@@ -93,13 +95,13 @@ class Judgement:
     _anomalies: pa.Table | DataFrame
 
     def weight(self, kind: str) -> str:
-        """Return a finding's weight in a word: ``breaks`` a promise, ``allowed``, ``untested``."""
+        """Return the weight of a kind: ``breaks`` (a promise), ``allowed`` or ``untested``."""
         if kind in self.breaking:
             return "breaks"
         return "untested" if kind in _UNREAD else "allowed"
 
     def anomalies(self) -> Iterator[dict[str, Any]]:
-        """Return the anomalies, kind by kind, in the shape of ``jepsen_fields.entry``."""
+        """Yield the anomalies, kind by kind, in the shape of ``jepsen_fields.entry``."""
         for row in _dicts(self._anomalies):
             yield entry(row, self.history)
 
@@ -122,15 +124,15 @@ def judge(
     every: bool = False,
     ww: bool = False,
 ) -> Judgement:
-    """Find all anomalies of a history.
+    """Find all anomalies in a history, and return the judgement.
 
     Args:
-        history: opened.
+        history: the opened history.
         read: the result of ``history.to_parquet(folder / OPERATIONS_FILE)``.
-        spark: from ``checkers.spark.session.spark``.
-        folder: holds that file, and must exist until the judgement ends.
-        every: list all anomalies instead of the first of each kind.
-        ww: whether the log's order of records is one of operations (Jepsen's ``ww-deps``).
+        spark: the session from ``checkers.spark.session.spark``.
+        folder: the folder with that file, which must exist as long as the judgement is used.
+        every: whether to list all anomalies instead of the first of each kind.
+        ww: whether the order of records in the log also orders operations (Jepsen's ``ww-deps``).
     """
     path, name = folder / OPERATIONS_FILE, history.path.stem
     with Engine(spark) as engine:
@@ -173,7 +175,7 @@ def judge(
 
 
 def _operations(engine: Engine, path: Path, name: str, rows: int) -> DataFrame:
-    """Return the operations of a history; a small one is sent to Spark from this process."""
+    """Return a history's operations for Spark; this process sends those of a small history."""
     if rows > engine.here:
         return in_order(engine.spark.read.parquet(str(path))).withColumn("run", F.lit(name))
     return from_here(engine, path, name)
@@ -183,15 +185,15 @@ def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:
     """Return the kinds that break no promise.
 
     Args:
-        subscribed: whether clients were subscribed, so that a rebalance may take a partition.
-        ww: whether cycles count the order of writes, which Kafka does not isolate.
+        subscribed: whether clients were subscribed, so that a rebalance may revoke a partition.
+        ww: whether cycles use the order of writes, although Kafka does not isolate writes.
     """
     readers = _ALLOWED_TO_SUBSCRIBERS if subscribed else frozenset[str]()
     return _ALWAYS_ALLOWED | readers | (_ALLOWED_WITH_WW if ww else frozenset())
 
 
 def reason(kind: str, count: int) -> str:
-    """Return a finding and how often, as a sentence."""
+    """Return a sentence with the number, the kind and the meaning of a finding."""
     return f"{count} {kind}: {MEANS[kind]}."
 
 
@@ -202,22 +204,22 @@ def _acknowledged(path: Path) -> int:
 
 
 def _lost(read: int, judged: int) -> str:
-    """Return a sentence that fewer rows were judged than read; empty if all were."""
-    return f"The history has {read:,} rows, of which {judged:,} were judged."
+    """Return a sentence which says that fewer rows were judged than read."""
+    return f"The history has {read:,} rows, but only {judged:,} of them were judged."
 
 
 _ORDER: Final = ("topic", "partition", "offset", "value")
 
 
 def _sorted(table: pa.Table) -> pa.Table:
-    """Return the sort key of an anomaly: its kind, then its record."""
+    """Return the anomalies sorted by kind, in the order of the report, then by record."""
     kind = pc.index_in(table["kind"], pa.array(list(MEANS)))
     order = table.select(_ORDER).append_column("nth", kind)
     return table.take(pc.sort_indices(order, _ascending("nth", *_ORDER)))
 
 
 def _in_order(rows: Rows) -> pa.Table | DataFrame:
-    """Return all of them in the same order."""
+    """Return all anomalies, in the same order as ``_sorted``."""
     if rows.here:
         return _sorted(rows.table())
     nth: Column = F.array_position(F.array(*map(F.lit, MEANS)), F.col("kind"))
@@ -234,26 +236,26 @@ def _ascending(*names: str) -> list[tuple[str, str, str]]:
 
 
 def _untested(acknowledged: int, *, polled: bool) -> str:
-    """Return why a history tests no promise, a sentence; empty where it does."""
+    """Return a sentence that says why a history tests no promise; empty if it tests one."""
     if not acknowledged:
         return "No send was acknowledged, so no promise was put to the test."
     if not polled:
         sends = f"{acknowledged:,} send{'s were' if acknowledged > 1 else ' was'} acknowledged"
-        return f"{sends} and no poll ended well: no reader looked whether the records are there."
+        return f"{sends} but no poll succeeded: no reader checked whether the records exist."
     return ""
 
 
 def _doubt(topic: str, partition: int, offset: int) -> str:
-    """Return a sentence that says why it is unknown whether a key's records are there."""
+    """Return a sentence that says why it is unknown whether a key's records still exist."""
     return (
-        f"Key {key(topic, partition)}: offset {offset} was known, and then no reader that sought"
-        " the beginning came as far again. Its log may have been wiped after it was read, have"
-        " expired, or not have answered: the history does not show which."
+        f"Key {key(topic, partition)}: offset {offset} was known, but later no reader that sought"
+        " the beginning reached it again. The key's log may have been wiped, its records may have"
+        " expired, or it may not have answered: the history does not show which."
     )
 
 
 def _foremost(table: pa.Table) -> pa.Table:
-    """Return the anomalies of each kind to show first, as Jepsen chooses them. A kernel."""
+    """Return the anomalies of each kind that are shown first, by Jepsen's choice. A kernel."""
     order = table.select(["kind", *_ORDER[:-1]])
     order = order.append_column("far", pc.abs(table["delta"]))
     order = order.append_column("steps", pc.list_value_length(table["steps"]))

@@ -1,4 +1,4 @@
-"""Turns the scanner's rows of numbers into a table of our operations."""
+"""Turn the scanner's rows of numbers into a table of Highwater's operations."""
 
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -28,8 +28,8 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
 TOPIC: Final = "jepsen"
-"""The topic whose partitions are the keys that are numbers. Each other key is a topic of its
-own."""
+"""The topic for keys that are numbers: each such key is a partition. Each other key is a separate
+topic."""
 
 _KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, END)
 _OUTCOMES: Final = (INFO, OK, FAIL, INFO)  # in the order of operations.INVOKE, OK, FAIL, INFO
@@ -38,12 +38,12 @@ _KEY_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class OperationBatch:
-    """Some operations, with the records that they sent or polled, and their assignments.
+    """A batch of operations, with the records that they sent or polled, and their assignments.
 
     Attributes:
-        ops: the columns of ``operations.START …``, an operation a row.
-        rows: the columns of ``scanner.OP …``, a micro-operation a row.
-        begun: when each operation was invoked; NONE when it is not known.
+        ops: one row for each operation, in columns ``edn_operations.START …``.
+        rows: one row for each micro-operation, in columns ``edn_scanner.OP …``.
+        begun: the time at which each operation was invoked; NONE if unknown.
     """
 
     ops: Numbers
@@ -52,17 +52,17 @@ class OperationBatch:
 
 
 class StrictClock:
-    """Times that grow strictly from one operation of the history to the next.
+    """A clock whose times strictly increase from one operation in the history to the next.
 
-    Jepsen's order of real time is the order of its history, in which two times may be equal, and a
-    hand-made history may have none. Each is moved as little as possible.
+    Jepsen's real-time order is the order of its history. Two times in a history may be equal, and a
+    hand-made history may have no times. The clock changes each time as little as possible.
     """
 
     def __init__(self) -> None:
         self._last = -1
 
     def set(self, ops: Numbers) -> None:
-        """Correct the times of the next operations of the history, invocations among them."""
+        """Correct the times of the history's next operations, including invocations."""
         if len(ops):
             place = np.arange(len(ops))
             floor = np.maximum(np.maximum(ops[:, o.TIME], 0) - place, self._last + 1)
@@ -71,18 +71,19 @@ class StrictClock:
 
 
 class Pairs:
-    """Finds the invocation of every completion, across batches."""
+    """Find the invocation of every completion, across batches."""
 
     def __init__(self) -> None:
         self.waiting: Numbers = np.empty((0, o.OP_COLUMNS), np.int64)
-        """Invocations whose processes have done nothing since."""
+        """The invocations whose processes have no later operation yet."""
 
     def add(self, ops: Numbers) -> tuple[Numbers, Numbers]:
         """Take the next operations of the history.
 
         Returns:
-            The invocation of each (all NONE: itself an invocation, or without one); and the
-            invocations that will never be completed, since their process began another.
+            The invocation of each operation (all columns are NONE if the operation is itself an
+            invocation, or has none); and the invocations that will never be completed, because
+            their process began another operation.
         """
         before = len(self.waiting)
         both = np.concatenate([self.waiting, ops])
@@ -104,21 +105,21 @@ class Pairs:
 
 
 def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers) -> Numbers:
-    """Return rows with all sends of their operations' requests, those that are not there as well.
+    """Return ``rows`` with all sends that the operations' requests contain, also missing sends.
 
-    A send without an offset that was not asked for is a result of another form, and no record.
+    A send that has no offset and was not requested is a result in another form, and no record.
 
     Args:
         text: the whole file.
-        rows: the columns of ``scanner.OP …``.
-        requests: rows of invocations, whose ``OP`` is an index of ``places``.
-        places: the operations that lack some of the records that they were asked to send.
+        rows: micro-operations in columns ``edn_scanner.OP …``.
+        requests: rows of invocations, whose ``OP`` is an index in ``places``.
+        places: the operations whose results lack records that they were asked to send.
     """
     requests = requests.copy()
     requests[:, s.OP] = places[requests[:, s.OP]]
     of_sends = np.isin(rows[:, s.OP], places) & (rows[:, s.KIND] == o.SEND)
     told_sends = {_record(text, row): row for row in rows[of_sends]}
-    # In the order of the request: that of the operation's own sends.
+    # Keep the order of the request, which is the order in which the operation sent its records.
     sends = [told_sends.pop(_record(text, row), row) for row in requests]
     sends += [row for row in told_sends.values() if row[s.OFFSET] != NONE]
     rows = np.concatenate([*(row[None] for row in sends), rows[~of_sends]])
@@ -126,7 +127,7 @@ def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers)
 
 
 def _record(text: Bytes, row: Numbers) -> tuple[int, bytes, bytes]:
-    """Return the operation of a send, its key and its record."""
+    """Return a send's operation, key and record."""
     key, record = ((s.KEY_AT, s.KEY_END), (s.RECORD_AT, s.RECORD_END))
     spans = [text[row[start] : row[end]].tobytes() for start, end in (key, record)]
     return int(row[s.OP]), spans[0], spans[1]
@@ -167,7 +168,7 @@ def _word(codes: Numbers, words: tuple[str, ...]) -> pa.Array:
 
 
 def _places(text: Bytes, rows: Numbers) -> dict[str, pa.Array]:
-    """Return ``topic`` and ``partition`` of every key; a row without a key has no partition."""
+    """Return each key as ``topic`` and ``partition``; a row without a key has no partition."""
     key, none = rows[:, s.KEY], rows[:, s.KEY_AT] == NONE
     is_partition = (key >= 0) & (key <= _KEY_MAX)
     named = ~is_partition & ~none
@@ -184,10 +185,10 @@ def _places(text: Bytes, rows: Numbers) -> dict[str, pa.Array]:
 
 
 def _strings(text: Bytes, starts: Numbers, ends: Numbers) -> pa.Array:
-    """Return the text at these places; null without a place.
+    """Return the text from each start to its end; null if the start is NONE.
 
     Raises:
-        pa.ArrowInvalid: it is not UTF-8.
+        pa.ArrowInvalid: the text is not UTF-8.
     """
     lengths = np.where(starts == NONE, 0, ends - starts)
     offsets = np.concatenate([[0], np.cumsum(lengths)])

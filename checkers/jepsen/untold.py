@@ -1,17 +1,20 @@
-"""Missing results: operations that ended well, and of which the history has no result.
+"""Missing results: operations that completed as ``:ok``, but have no result in the history.
 
-``[[:poll]]`` in a completion is no empty poll: nothing is known of what it read (so end the final
-polls of Maelstrom's histories). Nothing is held against what a reader may have read there:
+``[[:poll]]`` in a completion is no empty poll: it is unknown what this poll read (the final polls
+of Maelstrom's histories look like this). The judge never reports a record as unread if such a poll
+may have read it:
 
-- lost-write, unseen and vanished say that no reader read a record, or none later. They are not
-  reported of a record that a poll with no result may have read: it ended after the record was sent
-  (for vanished: after the record was last read), its client was not assigned to other keys alone,
-  and had not read further before without an assignment, a seek or a rebalance since;
-- poll-skip and int-poll-skip say that a client passed over a record: not counted where the client
-  polled without a result between the two operations, or in them;
-- phantom says that no producer sent a record: not judged if a send lacks its records.
+- lost-write, unseen and vanished mean that no reader read a record, or no reader later. They are
+  not reported if a poll without a result may have read the record. Such a poll ended after the
+  record was sent (for vanished: after the record was last read), its client was not assigned only
+  to other keys, and the client had not read beyond the record already, unless an assignment, a seek
+  or a rebalance came after that;
+- poll-skip and int-poll-skip mean that a client skipped a record. They are not counted if the
+  client polled without a result between the two operations, or in one of them;
+- phantom means that no producer sent a record. It is not judged if the records of a send are
+  missing.
 
-All other kinds need only what was seen. A history in which any result is missing is never valid.
+All other kinds need only recorded results. A history with a missing result is never valid.
 """
 
 from bisect import bisect_left, bisect_right
@@ -38,7 +41,7 @@ from highwater.harness.base.wording import count
 from highwater.harness.runs.history import ASSIGN, FAIL, OK, READ, REBALANCE, SEEK, SUBSCRIBE
 
 _UNMET: Final = {"lost-write": 0, "unseen": 0, "vanished": 1}
-"""Kinds that say that no reader read a record, and from which of their steps on."""
+"""The kinds which say that no reader read a record, each with the index of the step since when."""
 
 _PASSED: Final = ("poll-skip", "int-poll-skip")
 _UNSENT: Final = "phantom"
@@ -49,13 +52,14 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class Untold:
-    """The operations that ended well without a result.
+    """The operations that completed as ``:ok``, but whose results are missing or incomplete.
 
     Attributes:
-        polls: process, end (ns) and first byte of each without all that it polled.
-        sends: begin (ns) of each, whatever its end, without all that it sent.
-        offsets: how many lack the offset of a record that they sent or polled.
-        moves: how many assignments and subscriptions lack their keys.
+        polls: the process, end (ns) and first byte of each operation that lacks polled records.
+        sends: the begin (ns) of each operation that lacks sent records, also if it did not end
+            as ``:ok``.
+        offsets: the number of operations that lack the offset of a record they sent or polled.
+        moves: the number of assignments and subscriptions that lack their keys.
     """
 
     polls: list[tuple[int, int, int]] = field(default_factory=list)
@@ -64,7 +68,7 @@ class Untold:
     moves: int = 0
 
     def note(self, batch: OperationBatch) -> None:
-        """Take the next operations of the history, all of which ended."""
+        """Take the history's next completed operations."""
         ops = batch.ops
         ok = ops[:, o.TYPE] == o.OK
         moved = np.isin(ops[:, o.F], (o.ASSIGN, o.SUBSCRIBE))
@@ -78,48 +82,49 @@ class Untold:
         self.offsets += int(ok[np.unique(nowhere)].sum())
 
     def doubts(self, hidden: Counter[str]) -> list[str]:
-        """Return what cannot be judged, a sentence for each way of not telling.
+        """Return what cannot be judged, one sentence for each sort of missing result.
 
         Args:
-            hidden: how many anomalies of each kind ``judged`` left out.
+            hidden: the number of anomalies of each kind that ``judged`` left out.
         """
         sentences = []
         if self.polls:
             names = ", ".join(f"{number} {kind}" for kind, number in sorted(hidden.items()))
             sentences.append(
-                f"{_operations(len(self.polls))} polled without a list of what was read: whether"
-                " records that no other poll read are there cannot be judged"
+                f"{_operations(len(self.polls))} polled without a list of what was read: it cannot"
+                " be judged whether records that no other poll read are in the log"
                 f"{f' ({names} not counted)' if names else ''}."
             )
         if self.sends:
             sentences.append(
-                f"{count(len(self.sends), 'operation')} sent without a list of the records:"
-                " whether these are there, and whether what was read was sent, cannot be judged."
+                f"{count(len(self.sends), 'operation')} sent without a list of the records: it"
+                " cannot be judged whether these records are in the log, and whether all records"
+                " that were read had been sent."
             )
         if self.offsets:
             sentences.append(
-                f"{_operations(self.offsets)} did not give the offsets of all records: whether"
-                " they stand in order, and at one offset each, cannot be judged."
+                f"{_operations(self.offsets)} did not give the offsets of all records: it cannot be"
+                " judged whether these records are in order, and each at only one offset."
             )
         if self.moves:
             sentences.append(
-                f"{_operations(self.moves)} assigned or subscribed without their keys:"
-                " what their clients passed over cannot be judged."
+                f"{_operations(self.moves)} assigned or subscribed without their keys: it cannot be"
+                " judged which records their clients skipped."
             )
         return sentences
 
 
 def _operations(number: int) -> str:
-    return f"{count(number, 'operation')} that ended well"
+    return f"{count(number, 'operation')} that succeeded"
 
 
 def judged(anomalies: Rows, untold: Untold, path: Path) -> tuple[Rows, Counter[str]]:
-    """Return the anomalies that hold with any missing result; and how many of each kind do not.
+    """Return the anomalies that hold despite missing results, and count the others by kind.
 
     Args:
-        anomalies: in ``checkers.core.anomaly.SCHEMA``.
-        untold: of the same history.
-        path: its ``OPERATIONS``.
+        anomalies: the anomalies in ``checkers.core.anomaly.SCHEMA``.
+        untold: the missing results of the same history.
+        path: the history's file of ``OPERATIONS``.
     """
     if not (untold.polls or untold.sends):
         return anomalies, Counter()
@@ -130,7 +135,7 @@ def judged(anomalies: Rows, untold: Untold, path: Path) -> tuple[Rows, Counter[s
 
 
 def chosen(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa.Table:
-    """Return the anomalies that a missing result may explain, or the others. A kernel."""
+    """Return the anomalies that a missing result may explain, or all the others. A kernel."""
     few = table.select(["kind", "topic", "partition", "offset", "steps"])
     mask = np.zeros(len(table), bool)
     for kind in (*_UNMET, *_PASSED, _UNSENT):
@@ -140,7 +145,7 @@ def chosen(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa
 
 
 class Hiding:
-    """Decides whether a missing result may be all that an anomaly lacks."""
+    """Decide whether a missing result may explain an anomaly."""
 
     def __init__(self, untold: Untold, path: Path) -> None:
         self._sends = min(untold.sends, default=None)
@@ -153,7 +158,7 @@ class Hiding:
         self._by_key: dict[Key, tuple[list[int], list[int]]] = {}
 
     def __call__(self, anomaly: Row) -> bool:
-        """Return whether the anomaly may be there only because a result is missing."""
+        """Return whether the anomaly may exist only because a result is missing."""
         kind, steps = anomaly["kind"], anomaly["steps"]
         if kind in _UNMET:
             key, since = (anomaly["topic"], anomaly["partition"]), steps[_UNMET[kind]]["invoke_ns"]
@@ -168,7 +173,7 @@ class Hiding:
         return self._sends is not None and self._sends < steps[-1]["complete_ns"]
 
     def _met_by(self, key: Key) -> tuple[list[int], list[int]]:
-        """Return when polls ended that may have read a key, and the least offset from then on."""
+        """Return the ends of polls that may have read a key, with the least offset from then on."""
         if key not in self._by_key:
             ends, least, lowest = [], [], NEVER
             for reader in reversed(self._readers):
@@ -185,9 +190,9 @@ class _Reader:
     """A client at a poll whose result is missing.
 
     Attributes:
-        end: of the poll, ns.
-        keys: all that it was assigned to; None where they are not known.
-        positions: by key, the offset below which it cannot have read.
+        end: the end of the poll, in ns.
+        keys: all keys that the client was assigned to; None if unknown.
+        positions: for each key, the offset below which the client cannot have read.
     """
 
     end: int
@@ -196,7 +201,7 @@ class _Reader:
 
 
 def _readers(ends: dict[tuple[str, int], int], path: Path) -> list[_Reader]:
-    """Return the client of every poll, by process and first byte of which its end is given."""
+    """Return a ``_Reader`` for each poll; ``ends`` has the end by process and first byte."""
     processes = sorted({process for process, _ in ends})
     steps: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in _moves_and_reads(processes, path):
@@ -223,7 +228,7 @@ def _readers(ends: dict[tuple[str, int], int], path: Path) -> list[_Reader]:
 
 
 def _moves_and_reads(processes: list[str], path: Path) -> list[Row]:
-    """Return the keys of each move and read of these clients, and the last offset of each."""
+    """Return the keys of these clients' moves and reads, each with its last offset."""
     names = ["process", "op", "kind", "outcome", "topic", "partition"]
     rows = ds.dataset(path, format="parquet")
     kind, outcome = (ds.field(name).cast("string") for name in ("kind", "outcome"))
@@ -238,7 +243,7 @@ def _moves_and_reads(processes: list[str], path: Path) -> list[Row]:
 
 
 def _assigned(moves: list[Row]) -> frozenset[Key] | None:
-    """Return the keys of an assignment; None for a subscription, and where they are not known."""
+    """Return the keys of an assignment; None for a subscription, and for unknown keys."""
     sure = all(row["outcome"] == OK and row["partition"] is not None for row in moves)
     if not sure or any(row["kind"] == SUBSCRIBE for row in moves):
         return None

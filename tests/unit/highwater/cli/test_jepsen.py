@@ -55,7 +55,7 @@ def test_a_history_is_told_as_one_object(history: Path) -> None:
     assert json.loads(result.stdout) == {
         "file": str(history),
         "verdict": "invalid",
-        "reasons": ["1 lost-write: acknowledged, never read, and a reader came further."],
+        "reasons": ["1 lost-write: acknowledged, never read, though a reader read a later offset."],
         "operations": 3,
         "counts": {"lost-write": 1},
         "anomalies": [lost | {"witnesses": seen}],
@@ -96,7 +96,9 @@ def test_what_the_last_reader_does_not_reach_is_unknown(
     text = f"{READ}{{:process 2, :type :ok, :f :poll, :value [[:poll {polled}]]}}"
     found, kinds, reasons = verdict(history, text)
     assert (found, kinds) == (code, [])
-    says = "Key 3: offset 1 was known, and then no reader that sought the beginning came as far"
+    says = (
+        "Key 3: offset 1 was known, but later no reader that sought the beginning reached it again"
+    )
     assert [reason[: len(says)] for reason in reasons] == ([says] if code else [])
 
 
@@ -107,9 +109,7 @@ POLLED: Final = "{:process 1, :type :ok, :f :poll, :value [[:poll {}]]}\n"
 UNPOLLED: Final = "{:process 1, :type :info, :f :poll, :value [[:poll]]}\n"
 WRITTEN: Final = "{:process 2, :type :ok, :f :txn, :value [[:send 4 [0 1]]]}\n"
 UNANSWERED: Final = "No send was acknowledged, so no promise was put to the test."
-UNREAD: Final = (
-    "acknowledged and no poll ended well: no reader looked whether the records are there."
-)
+UNREAD: Final = "acknowledged but no poll succeeded: no reader checked whether the records exist."
 
 
 @pytest.mark.slow
@@ -189,7 +189,7 @@ def test_a_poll_without_a_result_is_no_empty_one(history: Path) -> None:
     polled = FINAL.replace("[[:poll {}]]", UNTOLD)
     code, kinds, (reason,) = verdict(history, SEEN + polled + OTHER)
     assert (code, kinds) == (3, [])
-    assert reason.startswith("1 operation that ended well polled without a list of what was read")
+    assert reason.startswith("1 operation that succeeded polled without a list of what was read")
     assert "1 unseen not counted" in reason
 
 
@@ -218,7 +218,7 @@ def test_a_send_without_a_result_sent_what_it_was_asked_to(
     code, kinds, reasons = verdict(history, less + READ_ON + OTHER)
     if kind == "ok":
         assert (code, kinds) == (3, [])
-        assert "1 operation that ended well did not give the offsets of all records" in reasons[0]
+        assert "1 operation that succeeded did not give the offsets of all records" in reasons[0]
     else:
         assert (code, kinds) == ((1, ["G1a"]) if kind == "fail" else (3, []))
     if kind == "ok":

@@ -63,12 +63,12 @@ _WEAK: Final = AnyOf(
     )
 )
 _WEAKLY: Final = (
-    "a power failure or lost disk of its only replica, of the last in-sync replica if"
-    " min.insync.replicas=1; or an unclean election"
+    "if its only replica loses power or its disk; with min.insync.replicas=1, if the last in-sync"
+    " replica does; or by an unclean election"
 )
 _OWN_CURE: Final = (
     "Three replicas (kafka-reassign-partitions), min.insync.replicas=2 (kafka-configs) and no"
-    " unclean elections for {topic}; before brokers create it, their settings for it."
+    " unclean elections for {topic}; before brokers create it, set their defaults for it."
 )
 _ALONE: Final = (
     "highwater run --kafka {kafka} --brokers 1 --nemesis power-failure --for 20s --seed 3"
@@ -100,7 +100,7 @@ _ENTRIES: Final = (
     ),
     Hazard(
         id="missed-decisions",
-        title="A leader that missed decisions of a dead controller keeps its old followers' state.",
+        title="A leader that missed a dead controller's decisions keeps its followers' old state.",
         loses=_SILENT,
         conditions=(On("zookeeper"), Releases((((0, 11), (4, 0)),)), Replicas(">=", 3)),
         schedule=(
@@ -212,7 +212,7 @@ _ENTRIES: Final = (
             Setting(_FORMAT, "<", "0.11", absent="no"),
             Replicas(">=", 3),
         ),
-        schedule="A planned leadership move; a leader without epochs answers with its log's end.",
+        schedule="Leadership moves as planned; a leader without epochs answers with its log's end.",
         cure="Upgrade the brokers to 2.0.1 or later, and the topic's message format.",
         cost="An upgrade.",
         evidence="replay",
@@ -276,8 +276,8 @@ _ENTRIES: Final = (
             Replicas(">=", 3),
         ),
         schedule=(
-            "A pause ends a session, and leadership moves away and back. The follower sees the"
-            " same leader, so it keeps what its leader has since truncated."
+            "A pause ends a broker's session, and leadership moves away and back. The follower sees"
+            " the same leader, so it keeps what its leader has since truncated."
         ),
         cure="Upgrade the brokers to 2.0.1 or later.",
         cost="An upgrade.",
@@ -321,7 +321,11 @@ _ENTRIES: Final = (
             _SINCE_2_7,
             Replicas(">=", 3),
         ),
-        schedule="Leadership moves as planned, with one answer to a follower between two others.",
+        schedule=(
+            "Leadership moves away and back. Before the first leader learns that it leads again, it"
+            " fetches as a follower and truncates; the other leader takes this fetch for progress,"
+            " and commits a record that the first leader lacks."
+        ),
         cure="Upgrade the brokers to 2.8.1 or later.",
         cost="An upgrade.",
         evidence="replay",
@@ -483,7 +487,7 @@ _ENTRIES: Final = (
         loses=_SILENT,
         conditions=(Replicas("=", 1), _POWER),
         schedule=(
-            "The machine of the only replica loses its power, and the log what was not flushed; or"
+            "The machine of the only replica loses its power, and unflushed records are lost; or"
             " its disk is lost."
         ),
         cure="A replication factor of 3, and min.insync.replicas=2.",
@@ -607,7 +611,7 @@ _ENTRIES: Final = (
     Hazard(
         id="KAFKA-17754",
         aliases=("torn-transaction",),
-        title="A late EndTxn commits or aborts the transaction after its own.",
+        title="A late EndTxn commits or aborts the next transaction instead of its own.",
         loses=(
             "Readers get a record of an aborted transaction, or miss one of a committed one; the"
             " application gets an error at most afterwards."
@@ -634,7 +638,7 @@ _ENTRIES: Final = (
     Hazard(
         id="KAFKA-19446",
         aliases=("late-marker",),
-        title="A late marker ends the transaction after its own.",
+        title="A late transaction marker ends the next transaction.",
         loses=(
             "An acknowledged record of a committed transaction stays on every disk, but no"
             " read_committed reader gets it; only a reader that knows what was sent notices."
@@ -824,7 +828,7 @@ _ENTRIES: Final = (
         ),
         topic=POSITIONS,
         conditions=(_WEAK,),
-        schedule=f"As in any topic, {POSITIONS} loses records by {_WEAKLY}.",
+        schedule=f"As any topic, {POSITIONS} loses records {_WEAKLY}.",
         cure=_OWN_CURE.format(topic=POSITIONS),
         cost="A reassignment of its partitions; no commit while only one replica is in sync.",
         evidence="run",
@@ -840,7 +844,7 @@ _ENTRIES: Final = (
         ),
         topic=TRANSACTIONS,
         conditions=(Releases((((0, 11), None),)), _WEAK),
-        schedule=f"As in any topic, {TRANSACTIONS} loses records by {_WEAKLY}.",
+        schedule=f"As any topic, {TRANSACTIONS} loses records {_WEAKLY}.",
         cure=_OWN_CURE.format(topic=TRANSACTIONS),
         cost="A reassignment of its partitions; no transaction while one replica is in sync.",
         evidence="source",
@@ -857,7 +861,7 @@ _ENTRIES: Final = (
         ),
         topic=SHARE_GROUPS,
         conditions=(On("kraft"), Releases((((4, 0), None),)), _WEAK),
-        schedule=f"As in any topic, {SHARE_GROUPS} loses records by {_WEAKLY}.",
+        schedule=f"As any topic, {SHARE_GROUPS} loses records {_WEAKLY}.",
         cure=_OWN_CURE.format(topic=SHARE_GROUPS),
         cost="A reassignment of its partitions; no acknowledgement while one replica is in sync.",
         evidence="source",
@@ -875,7 +879,7 @@ _ENTRIES: Final = (
         topic=REMOTE_TIER,
         conditions=(Releases((((3, 6), None),)), _WEAK),
         schedule=(
-            f"As in any topic, {REMOTE_TIER} loses records by {_WEAKLY}. Before 4.3"
+            f"As any topic, {REMOTE_TIER} loses records {_WEAKLY}. Before 4.3"
             " Kafka made it with min.insync.replicas=1 (KIP-1235)."
         ),
         cure=_OWN_CURE.format(topic=REMOTE_TIER),

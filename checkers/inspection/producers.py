@@ -1,4 +1,4 @@
-"""What a log's records say about idempotent and transactional producers (KIP-98)."""
+"""Findings about idempotent and transactional producers, from a log's records (KIP-98)."""
 
 from collections.abc import Sequence
 from typing import Final

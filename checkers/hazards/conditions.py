@@ -37,8 +37,8 @@ END: Final = successor(NEWEST[:2])
 """The minor release after the catalogue's newest: the project knows nothing from there on."""
 
 RENEWED_FROM: Final = (4, 0)
-"""A cluster created on this release or later has transaction.version 2, and its Java client
-obeys that level."""
+"""Clusters created on this release or later have transaction.version 2, and Java clients from this
+release on obey that level."""
 
 _FEATURES: Final = "the cluster's features"
 

@@ -171,7 +171,7 @@ def by_reason(every: Iterable[Advice]) -> dict[str, list[str]]:
 
 
 def by_topic(every: Iterable[Advice]) -> dict[tuple[str, ...], list[str]]:
-    """Group the topics that can lose records by the same hazards: hazards to topics."""
+    """Return the topics that can lose records, grouped by their list of hazards."""
     of_topic: dict[str, list[str]] = {}
     for advice in every:
         for topic in advice.topics if advice.status == "can lose" else ():

@@ -181,8 +181,8 @@ def _left_out(
     if not internal and (names := internal_partitions(dirs)):
         topics = sorted({name.rpartition("-")[0] for name in names})
         yield (
-            f"Kafka's own topics were left out ({count(len(names), 'partition')} of"
-            f" {', '.join(topics)}): --internal compares them, too."
+            f"Kafka's own topics were left out, {count(len(names), 'partition')} of"
+            f" {', '.join(topics)}: --internal compares them, too."
         )
     if moved := set_aside(dirs):
         named = ", ".join(moved[:_NAMED_MAX])

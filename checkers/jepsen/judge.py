@@ -205,7 +205,7 @@ def _acknowledged(path: Path) -> int:
 
 def _lost(read: int, judged: int) -> str:
     """Return a sentence which says that fewer rows were judged than read."""
-    return f"The history has {read:,} rows, but only {judged:,} of them were judged."
+    return f"The history has {read:,} rows, of which {judged:,} were judged."
 
 
 _ORDER: Final = ("topic", "partition", "offset", "value")

@@ -19,7 +19,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """The state of a partition by the controller, until the next record about the partition."""
+    """A partition's state in the metadata log, until the log's next record about the partition."""
 
     leader: int
     leader_epoch: int
@@ -104,7 +104,7 @@ class DecidedState:
 
 
 def replay(log: ControllerLog) -> DecidedState:
-    """Return the state that a log decided: its first needed snapshot, then its records.
+    """Return the state after a log's records, starting from the snapshot that precedes them.
 
     Raises:
         MetadataRecordError: the checksum of a record is sound, but its content makes no sense.

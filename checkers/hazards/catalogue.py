@@ -90,7 +90,7 @@ _ENTRIES: Final = (
         ),
         cure=(
             "No setting helps. After each planned move wait until every broker has applied it"
-            " before the next move, also in rolling restarts and with a rebalancer."
+            " before the next one, also in rolling restarts and with a rebalancer."
         ),
         cost="Slower rolling restarts and rebalancing.",
         evidence="replay",
@@ -695,8 +695,8 @@ _ENTRIES: Final = (
         id="late-produce",
         title="A late Produce of an aborted transaction is committed with the next one.",
         loses=(
-            "Readers get a record that the application aborted, and one that it committed is"
-            " nowhere; only a reader that knows what was sent notices."
+            "Readers get a record that the application aborted, and a record that it committed is"
+            " missing; only a reader that knows what was sent notices."
         ),
         conditions=(Releases((((0, 11), None),)), TransactionalClients(("librdkafka",))),
         schedule=(

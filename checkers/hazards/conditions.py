@@ -433,7 +433,7 @@ class TransactionalClients:
             old = Releases((((0,), self.brokers),)).answer(situation)
             if old.holds != "no":
                 return old
-            why = f"{TRANSACTION_FEATURE}={level}, which Java's clients heed from 4.0 on"
+            why = f"{TRANSACTION_FEATURE}={level}, which Java clients obey from 4.0 on"
             return ConditionAnswer(holds="no", why=why)
         return YES
 

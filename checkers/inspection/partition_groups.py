@@ -95,7 +95,7 @@ def _twice(members: Iterable[ReplicaFolder]) -> frozenset[int]:
 
 
 def notes(partition_groups: Sequence[PartitionGroup]) -> list[str]:
-    """Return a sentence for each name of several topics, and for folders of the same replica."""
+    """Return sentences about names that several topics have, and about duplicate folders."""
     return [*_other_topics(partition_groups), *_same_replicas(partition_groups)]
 
 
@@ -205,5 +205,5 @@ def _later(partitions: Sequence[Sequence[ReplicaFolder]]) -> str:
         times[side.log_dir.name] = max(times.get(side.log_dir.name, 0), _modified_s(side) or 0)
     newest = max(times, key=lambda name: times[name])
     if list(times.values()).count(times[newest]) > 1:
-        return "Nothing in them shows which is later."
+        return "Nothing in the folders shows which folder is later."
     return f"{newest} is later by the times of its files, which a copy may have changed."

@@ -175,7 +175,7 @@ def _agree(states: Sequence[InspectedReplica]) -> str:
     starts = {replica.start for replica in states}
     says = f"All {len(states)} replicas hold the same records and end at {end}."
     if len(starts) > 1:
-        says += " Their logs begin at different offsets, as retention and compaction leave them."
+        says += " Their logs begin at different offsets, because of retention or compaction."
     return says
 
 

@@ -18,7 +18,7 @@ Mask = npt.NDArray[np.bool_]
 DamageKind = Literal["torn", "zeros", "empty", "corrupt", "unreadable"]
 
 PADDING: Final = bytes(32)
-"""The bytes after every arena: a field that is decoded past the end reads zeros, and no error."""
+"""The bytes after every arena: a field that is decoded past the end reads zeros, not an error."""
 
 _VARINT_BYTES_MAX: Final = 10
 

@@ -67,7 +67,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 
     Args:
         data: the segment.
-        chunk: messages whose whole bytes lie in ``data``.
+        chunk: messages that lie in ``data`` completely.
         floor: the least offset allowed.
     """
     header = fields(np.frombuffer(data, dtype=np.uint8), chunk.positions, HEADER)

@@ -179,7 +179,7 @@ def _records(decoded: DecodedColumns, where: Segment) -> pa.RecordBatch:
 
 
 def _with_tombstones(ids: pa.StringArray, decoded: DecodedColumns) -> pa.StringArray:
-    """Return the ids, with ids for a workload's tombstones, which their timestamps contain."""
+    """Return the ids; a workload's tombstone gets its id from its key and its timestamp."""
     if not ids.null_count:
         return ids
     time = decoded.timestamp_ms

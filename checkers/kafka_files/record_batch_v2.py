@@ -70,7 +70,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 
     Args:
         data: the segment.
-        chunk: batches whose whole bytes lie in ``data``.
+        chunk: batches that lie in ``data`` completely.
         floor: the least offset allowed.
     """
     header = columns.fields(np.frombuffer(data, dtype=np.uint8), chunk.positions, HEADER)

@@ -70,8 +70,9 @@ def incomplete_segment(segment: Segment) -> str:
 def gap(segments: Sequence[Segment], *, compacted: bool = False) -> str:
     """Return which offsets are missing between a log's segments; empty if none are.
 
-    A log that is not compacted has every offset from its start on, so a segment is missing, or its
-    end. Segments with bytes that are no batch are left to the checkers that judge such bytes.
+    A log that is not compacted has every offset from its start on, so a gap means that a segment,
+    or its end, is missing. Segments with bytes that are no batch are left to the checkers that
+    judge such bytes.
 
     Args:
         compacted: whether compaction may have removed offsets: then only a torn batch at a

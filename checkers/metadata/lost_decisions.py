@@ -64,7 +64,7 @@ def _idle(tables: Tables, case: RunFiles) -> str:
 @checker(
     Kind(
         LOST_DECISION,
-        guarantee="What a controller decided and said is still so afterwards.",
+        guarantee="A decision that a controller announced still holds afterwards.",
         singular="decision of a controller is lost",
         plural="decisions of controllers are lost",
         severity=Severity.CRITICAL,

@@ -143,7 +143,7 @@ def _by_itself(log: ControllerLog, bound: int) -> Iterator[Row]:
         says = f"no record before offset {log.first}, though no snapshot covers these offsets"
         yield _row(log, log.first - 1, says)
     if log.end < bound and not (log.damage or log.unread):
-        says = f"no record from here on, though the quorum's leader knew {bound - log.end} more"
+        says = f"no record from here on, though the quorum's leader knew of {bound - log.end} more"
         yield _row(log, log.end, f"{says} in this log, all committed")
 
 
